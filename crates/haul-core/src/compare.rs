@@ -1,0 +1,312 @@
+//! When are two files of one name the same? Pure: takes facts, gives a verdict or says what it must know first.
+//!
+//! The one place that may say "same". The engine asks the stores what a [`Need`] names and calls again.
+
+use crate::{Algo, Entry, Mtime, policy::Compare, policy::Policy};
+
+/// Why a verdict is what it is; shown with `-v`, in dry runs and reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Only the source has it.
+    Missing,
+    /// Only the destination has it.
+    Extra,
+    /// Sizes decide.
+    Size,
+    /// Modification times decide.
+    Mtime,
+    /// The destination was stored after the file last changed, at the same size.
+    StoredAfterChange,
+    /// This hash decides.
+    Hash(Algo),
+    /// It exists and `--ignore-existing` is on.
+    Existing,
+    /// It is new and `--existing` is on.
+    NotExisting,
+    /// The destination is newer and `--update` is on.
+    Newer,
+    /// The user asked for it whatever the comparison says.
+    Forced,
+    /// The other side's listing did not reach this key.
+    NotSeen,
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing to do.
+    Same(Reason),
+    /// Transfer it.
+    Differ(Reason),
+    /// Same bytes, other modification time: set the time.
+    Touch,
+    /// Can't tell before this is known.
+    Ask(Need),
+}
+
+/// What must be known first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The stored modification time of a side that listed none.
+    Mtime,
+    /// Hashes by an algorithm that both sides have.
+    Hash,
+}
+
+/// What came of asking for hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashAnswer {
+    /// Not asked yet.
+    NotAsked,
+    /// The two share no algorithm.
+    NoneInCommon,
+    /// By this algorithm they are equal (`true`) or not.
+    Known(Algo, bool),
+}
+
+/// What the comparison rests on besides the two entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How to compare.
+    pub compare: Compare,
+    /// `--ignore-size`.
+    pub ignore_size: bool,
+    /// `--ignore-existing`.
+    pub ignore_existing: bool,
+    /// `--update`.
+    pub update: bool,
+    /// Times this close (nanoseconds) are equal; `None`: one side can't keep times.
+    pub window: Option<u128>,
+    /// Set when the source's `changed` is an inode's ctime and the destination's is the store's own time of
+    /// writing: then a key stored more than this many nanoseconds after the file's last change holds that file.
+    pub stored_after: Option<u128>,
+    /// `--no-update-modtime`, or the destination can't set times.
+    pub no_touch: bool,
+}
+
+impl Rules {
+    /// The rules of `policy` for two stores of these mtime precisions (`None`: can't keep one), in nanoseconds.
+    pub fn new(policy: &Policy, src_precision: Option<u128>, dst_precision: Option<u128>) -> Self {
+        let window = match (src_precision, dst_precision) {
+            (Some(a), Some(b)) => Some(policy.modify_window.map_or(a.max(b), |w| w.as_nanos().max(1))),
+            _ => None,
+        };
+        Rules {
+            compare: policy.compare,
+            ignore_size: policy.ignore_size,
+            ignore_existing: policy.ignore_existing,
+            update: policy.update,
+            window,
+            stored_after: None,
+            no_touch: policy.no_update_mtime,
+        }
+    }
+}
+
+/// Compares two files of one name. `asked` tells whether missing modification times were asked for already.
+pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+    if rules.ignore_existing {
+        return Verdict::Same(Reason::Existing);
+    }
+    if rules.compare == Compare::Never {
+        return Verdict::Differ(Reason::Forced);
+    }
+    if rules.update {
+        return compare_update(src, dst, rules, asked, hash);
+    }
+    if !rules.ignore_size && src.size != dst.size {
+        return Verdict::Differ(Reason::Size);
+    }
+    match rules.compare {
+        Compare::SizeOnly => Verdict::Same(Reason::Size),
+        Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+        _ => by_time(src, dst, rules, asked, hash),
+    }
+}
+
+fn by_hash(hash: HashAnswer, none_in_common: Verdict) -> Verdict {
+    match hash {
+        HashAnswer::NotAsked => Verdict::Ask(Need::Hash),
+        HashAnswer::NoneInCommon => none_in_common,
+        HashAnswer::Known(algo, true) => Verdict::Same(Reason::Hash(algo)),
+        HashAnswer::Known(algo, false) => Verdict::Differ(Reason::Hash(algo)),
+    }
+}
+
+fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+    if let Some((algo, true)) = src.hashes.agree(&dst.hashes) {
+        // Equal hashes at no cost (two ETags, say) prove equal bytes; the time alone isn't worth a request.
+        if src.mtime.is_none() || dst.mtime.is_none() {
+            return Verdict::Same(Reason::Hash(algo));
+        }
+    }
+    if dst.mtime.is_none() && stored_after_change(src, dst, rules) {
+        return Verdict::Same(Reason::StoredAfterChange);
+    }
+    let Some(window) = rules.window else { return Verdict::Same(Reason::Size) };
+    let (Some(a), Some(b)) = (src.mtime, dst.mtime) else {
+        return if asked { Verdict::Same(Reason::Size) } else { Verdict::Ask(Need::Mtime) };
+    };
+    if within(a, b, window) {
+        return Verdict::Same(Reason::Mtime);
+    }
+    same_bytes_other_time(rules, hash)
+}
+
+fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
+    match by_hash(hash, Verdict::Differ(Reason::Mtime)) {
+        Verdict::Same(_) if !rules.no_touch => Verdict::Touch,
+        other => other,
+    }
+}
+
+/// `--update` as rclone has it: newer at the destination is skipped, older is compared by hash, and about the
+/// same age by size (or hash with `--checksum`).
+fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+    let sizes_differ = !rules.ignore_size && src.size != dst.size;
+    let Some(window) = rules.window else {
+        return if sizes_differ { Verdict::Differ(Reason::Size) } else { Verdict::Same(Reason::Size) };
+    };
+    if !sizes_differ && dst.mtime.is_none() && stored_after_change(src, dst, rules) {
+        return Verdict::Same(Reason::StoredAfterChange);
+    }
+    let (Some(a), Some(b)) = (src.mtime, dst.mtime) else {
+        if !asked {
+            return Verdict::Ask(Need::Mtime);
+        }
+        return if sizes_differ { Verdict::Differ(Reason::Size) } else { Verdict::Same(Reason::Size) };
+    };
+    if !within(a, b, window) && b > a {
+        return Verdict::Same(Reason::Newer);
+    }
+    if sizes_differ {
+        return Verdict::Differ(Reason::Size);
+    }
+    if within(a, b, window) {
+        return match rules.compare {
+            Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+            _ => Verdict::Same(Reason::Size),
+        };
+    }
+    same_bytes_other_time(rules, hash)
+}
+
+/// The rule that spares a HEAD for each unchanged file: a key stored clearly after both the file's mtime and its
+/// ctime, at the same size, was made from this state of the file. An inode's ctime can't be set back by a user.
+fn stored_after_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
+    let Some(margin) = rules.stored_after else { return false };
+    let (Some(mtime), Some(ctime), Some(stored)) = (src.mtime, src.changed, dst.changed) else { return false };
+    !rules.ignore_size && src.size == dst.size && stored.0 > mtime.max(ctime).0.saturating_add(margin as i128)
+}
+
+/// True when two times are equal within `window` nanoseconds (exclusive, as rclone's).
+pub fn within(a: Mtime, b: Mtime, window: u128) -> bool {
+    a == b || a.distance(b) < window
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Hashes, Key};
+
+    const SEC: i128 = 1_000_000_000;
+
+    fn at(size: u64, secs: Option<i128>) -> Entry {
+        Entry { mtime: secs.map(|s| Mtime(s * SEC)), ..Entry::file(Key::new("k"), size) }
+    }
+
+    fn rules(policy: &Policy) -> Rules {
+        Rules::new(policy, Some(1), Some(1))
+    }
+
+    fn say(policy: &Policy, src: &Entry, dst: &Entry, hash: HashAnswer) -> Verdict {
+        compare(src, dst, &rules(policy), false, hash)
+    }
+
+    #[test]
+    fn size_then_time_then_hash() {
+        let p = Policy::default();
+        use HashAnswer::*;
+        assert_eq!(say(&p, &at(1, Some(1)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
+        assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Mtime));
+        assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(2)), NotAsked), Verdict::Ask(Need::Hash));
+        assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(2)), NoneInCommon), Verdict::Differ(Reason::Mtime));
+        assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, true)), Verdict::Touch);
+        assert_eq!(
+            say(&p, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, false)),
+            Verdict::Differ(Reason::Hash(Algo::Md5))
+        );
+        assert_eq!(say(&p, &at(1, Some(1)), &at(1, None), NotAsked), Verdict::Ask(Need::Mtime));
+        let quiet = Policy { no_update_mtime: true, ..Policy::default() };
+        assert_eq!(
+            say(&quiet, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, true)),
+            Verdict::Same(Reason::Hash(Algo::Md5))
+        );
+    }
+
+    #[test]
+    fn flags_decide_before_facts() {
+        use HashAnswer::*;
+        let p = |f: fn(&mut Policy)| {
+            let mut p = Policy::default();
+            f(&mut p);
+            p
+        };
+        let (a, b) = (at(1, Some(1)), at(2, Some(2)));
+        assert_eq!(say(&p(|p| p.ignore_existing = true), &a, &b, NotAsked), Verdict::Same(Reason::Existing));
+        assert_eq!(say(&p(|p| p.compare = Compare::Never), &a, &a, NotAsked), Verdict::Differ(Reason::Forced));
+        assert_eq!(
+            say(&p(|p| p.compare = Compare::SizeOnly), &at(1, Some(1)), &at(1, Some(9)), NotAsked),
+            Verdict::Same(Reason::Size)
+        );
+        assert_eq!(say(&p(|p| p.compare = Compare::Checksum), &a, &a, NotAsked), Verdict::Ask(Need::Hash));
+        assert_eq!(
+            say(&p(|p| p.compare = Compare::Checksum), &a, &at(1, Some(5)), Known(Algo::Md5, true)),
+            Verdict::Same(Reason::Hash(Algo::Md5))
+        );
+        assert_eq!(say(&p(|p| p.ignore_size = true), &a, &at(7, Some(1)), NotAsked), Verdict::Same(Reason::Mtime));
+    }
+
+    #[test]
+    fn update_skips_what_is_newer_there() {
+        use HashAnswer::*;
+        let p = Policy { update: true, ..Policy::default() };
+        assert_eq!(say(&p, &at(1, Some(1)), &at(2, Some(2)), NotAsked), Verdict::Same(Reason::Newer));
+        assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
+        assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Ask(Need::Hash));
+        assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), Known(Algo::Md5, true)), Verdict::Touch);
+        assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
+    }
+
+    #[test]
+    fn a_key_stored_after_the_last_change_needs_no_request() {
+        let mut r = rules(&Policy::default());
+        r.stored_after = Some(SEC as u128);
+        let src = Entry { changed: Some(Mtime(10 * SEC)), ..at(1, Some(5)) };
+        let stored = |s: i128, size| Entry { changed: Some(Mtime(s)), ..at(size, None) };
+        let say = |d: &Entry, r: &Rules| compare(&src, d, r, false, HashAnswer::NotAsked);
+        assert_eq!(say(&stored(11 * SEC + 1, 1), &r), Verdict::Same(Reason::StoredAfterChange));
+        assert_eq!(say(&stored(11 * SEC, 1), &r), Verdict::Ask(Need::Mtime));
+        assert_eq!(say(&stored(12 * SEC, 2), &r), Verdict::Differ(Reason::Size));
+        r.ignore_size = true;
+        assert_eq!(say(&stored(12 * SEC, 1), &r), Verdict::Ask(Need::Mtime));
+        r = rules(&Policy::default());
+        assert_eq!(say(&stored(12 * SEC, 1), &r), Verdict::Ask(Need::Mtime));
+    }
+
+    #[test]
+    fn equal_listed_hashes_need_no_request() {
+        let with = |h: u8| Entry { hashes: Hashes::default().with(Algo::Md5, [h]), ..at(1, None) };
+        let say = |a: &Entry, b: &Entry| compare(a, b, &rules(&Policy::default()), false, HashAnswer::NotAsked);
+        assert_eq!(say(&with(1), &with(1)), Verdict::Same(Reason::Hash(Algo::Md5)));
+        assert_eq!(say(&with(1), &with(2)), Verdict::Ask(Need::Mtime));
+    }
+
+    #[test]
+    fn a_store_without_times_goes_by_size() {
+        let r = Rules::new(&Policy::default(), Some(1), None);
+        let v = compare(&at(1, Some(1)), &at(1, None), &r, false, HashAnswer::NotAsked);
+        assert_eq!(v, Verdict::Same(Reason::Size));
+    }
+}

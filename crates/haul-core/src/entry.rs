@@ -1,0 +1,128 @@
+//! Facts about one listed thing.
+
+use crate::{Hashes, Key};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What a key names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Bytes under a name. A symlink listed under `--links` is a file too: its bytes are the target, its key ends
+    /// in `.rclonelink`.
+    File,
+    /// A directory, or a directory marker of a bucket; its key ends in `/`.
+    Dir,
+    /// A device, FIFO, socket, or a symlink that is neither followed nor translated: listed so that it can be
+    /// counted, never copied.
+    Special,
+}
+
+/// A point in time: nanoseconds since the Unix epoch, UTC; negative before 1970. Its real precision is the
+/// store's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mtime(pub i128);
+
+impl Mtime {
+    /// From whole seconds and nanoseconds (0..1e9) since the epoch.
+    pub fn new(secs: i64, nanos: u32) -> Self {
+        Mtime(i128::from(secs) * 1_000_000_000 + i128::from(nanos))
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub fn secs(self) -> i64 {
+        self.0.div_euclid(1_000_000_000) as i64
+    }
+
+    /// Nanoseconds within the second, 0..1e9.
+    pub fn nanos(self) -> u32 {
+        self.0.rem_euclid(1_000_000_000) as u32
+    }
+
+    /// Distance between two times in nanoseconds.
+    pub fn distance(self, other: Mtime) -> u128 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+/// Pins the exact content that a listing saw: an ETag, a version id, or device + inode + ctime + size. Opaque:
+/// only the store that made it can read it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Version(pub Arc<[u8]>);
+
+impl Version {
+    /// A version of exactly these bytes.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        Version(bytes.as_ref().into())
+    }
+}
+
+/// Metadata by name, in the names and text forms that rclone's `--metadata` uses: `mode` (octal), `uid`, `gid`,
+/// `atime`, `btime`, `mtime` (RFC 3339), `content-type`, `tier`, … and the user's own.
+pub type Meta = BTreeMap<String, String>;
+
+/// One listed thing. Facts only: no error, no decision, no handle to its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, relative to the store's root.
+    pub key: Key,
+    /// What it is.
+    pub kind: Kind,
+    /// Size in bytes; 0 for what has none.
+    pub size: u64,
+    /// The modification time that a user sees; `None` when this listing can't know it without asking again.
+    pub mtime: Option<Mtime>,
+    /// When the store last saw it change, by the store's own clock: an inode's ctime, or a bucket's LastModified.
+    /// What it means is in `Caps::changed`; a user can't set it, which is what makes it worth having.
+    pub changed: Option<Mtime>,
+    /// Pins the content, for conditional reads and writes.
+    pub version: Option<Version>,
+    /// Hashes known without reading the bytes.
+    pub hashes: Hashes,
+    /// Metadata, when it was asked for.
+    pub meta: Option<Box<Meta>>,
+}
+
+impl Entry {
+    /// A file of which only key and size are known.
+    pub fn file(key: Key, size: u64) -> Self {
+        Entry {
+            key,
+            kind: Kind::File,
+            size,
+            mtime: None,
+            changed: None,
+            version: None,
+            hashes: Hashes::default(),
+            meta: None,
+        }
+    }
+
+    /// A directory; `key` gets its `/` if it lacks one.
+    pub fn dir(key: Key) -> Self {
+        let key = if key.is_dir() || key.is_root() { key } else { key.with_suffix("/") };
+        Entry { kind: Kind::Dir, ..Entry::file(key, 0) }
+    }
+
+    /// True for a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Dir
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_the_epoch_keep_their_parts() {
+        let t = Mtime(-1);
+        assert_eq!((t.secs(), t.nanos()), (-1, 999_999_999));
+        assert_eq!(Mtime::new(t.secs(), t.nanos()), t);
+    }
+
+    #[test]
+    fn a_directory_entry_ends_in_a_slash() {
+        assert_eq!(Entry::dir(Key::new("a")).key, Key::new("a/"));
+        assert_eq!(Entry::dir(Key::new("a/")).key, Key::new("a/"));
+        assert_eq!(Entry::dir(Key::new("")).key, Key::new(""));
+    }
+}

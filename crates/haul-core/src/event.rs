@@ -1,0 +1,145 @@
+//! What happens during a job, as data: the terminal, JSON lines and tests are sinks of the same events.
+
+use crate::{
+    Error, Key,
+    compare::Reason,
+    listing::Side,
+    plan::{Action, Route},
+};
+use std::time::Duration;
+
+/// Number of a transfer within its job.
+pub type StepId = u64;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// So many more files and bytes were listed on a side.
+    Listed {
+        /// Which side.
+        side: Side,
+        /// Files.
+        files: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Part of a side could not be listed.
+    ListFailed {
+        /// Which side.
+        side: Side,
+        /// Why, with the key.
+        error: ErrorReport,
+    },
+    /// A key was decided on; `size` is of the source, or of what is deleted.
+    Decided {
+        /// The key.
+        key: Key,
+        /// What will be done.
+        action: Action,
+        /// Why.
+        why: Reason,
+        /// Bytes.
+        size: u64,
+        /// Nothing will be done: this is a dry run.
+        dry_run: bool,
+    },
+    /// A transfer began.
+    Begun {
+        /// Its number.
+        step: StepId,
+        /// Its key at the destination.
+        key: Key,
+        /// Bytes to move.
+        size: u64,
+        /// How.
+        route: Route,
+    },
+    /// A transfer moved so many more bytes. Negative when an attempt is thrown away and begins again.
+    Moved {
+        /// Its number.
+        step: StepId,
+        /// Bytes.
+        bytes: i64,
+    },
+    /// A transfer will be tried again.
+    Retried {
+        /// Its number.
+        step: StepId,
+        /// Why.
+        error: ErrorReport,
+        /// After this long.
+        wait: Duration,
+    },
+    /// A transfer is at the destination, whole, checked, and visible.
+    Done {
+        /// Its number.
+        step: StepId,
+        /// Its key at the destination.
+        key: Key,
+        /// Bytes.
+        size: u64,
+        /// It replaced something.
+        replaced: bool,
+        /// What proved it equal, if anything did.
+        proved: Option<crate::Algo>,
+    },
+    /// A transfer failed for good.
+    Failed {
+        /// Its number.
+        step: StepId,
+        /// Why, with the key.
+        error: ErrorReport,
+    },
+    /// Something was deleted (at the destination, or a moved source).
+    Deleted {
+        /// Which side.
+        side: Side,
+        /// The key.
+        key: Key,
+        /// Bytes.
+        size: u64,
+    },
+    /// A directory was created.
+    DirMade {
+        /// Its key.
+        key: Key,
+    },
+    /// A time or other metadata was set on unchanged content.
+    Touched {
+        /// Its key.
+        key: Key,
+    },
+    /// A file at the destination was renamed instead of sent again.
+    Renamed {
+        /// The old key.
+        from: Key,
+        /// The new key.
+        to: Key,
+    },
+    /// An error that belongs to no transfer.
+    Error(ErrorReport),
+    /// Something that a person should know but that is no error.
+    Notice {
+        /// The key it is about.
+        key: Option<Key>,
+        /// In one line.
+        message: String,
+    },
+}
+
+/// An error in a shape that can be kept and sent to several sinks.
+pub type ErrorReport = std::sync::Arc<Error>;
+
+/// Receives every event once, from any thread. Must not block.
+pub trait Sink: Send + Sync {
+    /// Takes one event.
+    fn emit(&self, event: &Event);
+}
+
+/// A sink that ignores everything.
+pub struct NoSink;
+
+impl Sink for NoSink {
+    fn emit(&self, _event: &Event) {}
+}

@@ -1,0 +1,307 @@
+//! Hash algorithms, hash values, and a streaming hasher over all of them.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// A hash algorithm that some store lists, keeps or checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Algo {
+    /// MD5, 16 bytes: ETags of single uploads, rclone's `md5chksum`.
+    Md5,
+    /// SHA-1, 20 bytes.
+    Sha1,
+    /// SHA-256, 32 bytes.
+    Sha256,
+    /// SHA-512, 64 bytes.
+    Sha512,
+    /// CRC-32 (IEEE), 4 bytes, big-endian.
+    Crc32,
+    /// CRC-32C (Castagnoli), 4 bytes, big-endian.
+    Crc32c,
+    /// CRC-64/NVME, 8 bytes, big-endian.
+    Crc64Nvme,
+    /// BLAKE3, 32 bytes.
+    Blake3,
+    /// XXH3-64, 8 bytes, big-endian.
+    Xxh3,
+    /// XXH3-128, 16 bytes, big-endian.
+    Xxh128,
+}
+
+impl Algo {
+    /// Every algorithm.
+    pub const ALL: [Algo; 10] = [
+        Algo::Md5,
+        Algo::Sha1,
+        Algo::Sha256,
+        Algo::Sha512,
+        Algo::Crc32,
+        Algo::Crc32c,
+        Algo::Crc64Nvme,
+        Algo::Blake3,
+        Algo::Xxh3,
+        Algo::Xxh128,
+    ];
+
+    /// The name that users type and scripts read (rclone's, where it has one).
+    pub fn name(self) -> &'static str {
+        match self {
+            Algo::Md5 => "md5",
+            Algo::Sha1 => "sha1",
+            Algo::Sha256 => "sha256",
+            Algo::Sha512 => "sha512",
+            Algo::Crc32 => "crc32",
+            Algo::Crc32c => "crc32c",
+            Algo::Crc64Nvme => "crc64nvme",
+            Algo::Blake3 => "blake3",
+            Algo::Xxh3 => "xxh3",
+            Algo::Xxh128 => "xxh128",
+        }
+    }
+
+    /// Length of a value in bytes.
+    pub fn size(self) -> usize {
+        match self {
+            Algo::Crc32 | Algo::Crc32c => 4,
+            Algo::Crc64Nvme | Algo::Xxh3 => 8,
+            Algo::Md5 | Algo::Xxh128 => 16,
+            Algo::Sha1 => 20,
+            Algo::Sha256 | Algo::Blake3 => 32,
+            Algo::Sha512 => 64,
+        }
+    }
+}
+
+impl fmt::Display for Algo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = text.to_ascii_lowercase().replace('-', "");
+        Algo::ALL.into_iter().find(|a| a.name() == wanted).ok_or_else(|| {
+            let names: Vec<_> = Algo::ALL.iter().map(|a| a.name()).collect();
+            format!("unknown hash {text:?}: use one of {}", names.join(", "))
+        })
+    }
+}
+
+/// Hash values known of some content. A missing algorithm means "unknown", never "empty".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hashes(Vec<(Algo, Arc<[u8]>)>);
+
+impl Hashes {
+    /// Remembers a value; a second value for the same algorithm replaces the first.
+    pub fn set(&mut self, algo: Algo, value: impl AsRef<[u8]>) {
+        let value: Arc<[u8]> = value.as_ref().into();
+        match self.0.iter_mut().find(|(a, _)| *a == algo) {
+            Some(slot) => slot.1 = value,
+            None => self.0.push((algo, value)),
+        }
+    }
+
+    /// These values and one more.
+    pub fn with(mut self, algo: Algo, value: impl AsRef<[u8]>) -> Self {
+        self.set(algo, value);
+        self
+    }
+
+    /// The value of `algo`, if known.
+    pub fn get(&self, algo: Algo) -> Option<&[u8]> {
+        self.0.iter().find(|(a, _)| *a == algo).map(|(_, v)| v.as_ref())
+    }
+
+    /// The value of `algo` in lower-case hexadecimal.
+    pub fn hex(&self, algo: Algo) -> Option<String> {
+        self.get(algo).map(to_hex)
+    }
+
+    /// Every known value.
+    pub fn iter(&self) -> impl Iterator<Item = (Algo, &[u8])> {
+        self.0.iter().map(|(a, v)| (*a, v.as_ref()))
+    }
+
+    /// True when nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes over the values of `other` that are not known here.
+    pub fn merge(&mut self, other: &Hashes) {
+        for (algo, value) in &other.0 {
+            if self.get(*algo).is_none() {
+                self.0.push((*algo, value.clone()));
+            }
+        }
+    }
+
+    /// Compares by an algorithm known on both sides: `Some(equal)` and which one, or `None` when they share none.
+    pub fn agree(&self, other: &Hashes) -> Option<(Algo, bool)> {
+        let mut shared = self.0.iter().filter_map(|(a, v)| other.get(*a).map(|w| (*a, v.as_ref() == w)));
+        let first = shared.next()?;
+        // One algorithm that differs is proof enough, whatever the others say.
+        Some(std::iter::once(first).chain(shared).find(|(_, same)| !same).unwrap_or(first))
+    }
+}
+
+/// Bytes as lower-case hexadecimal.
+pub fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for b in bytes {
+        text.push(DIGITS[usize::from(b >> 4)] as char);
+        text.push(DIGITS[usize::from(b & 15)] as char);
+    }
+    text
+}
+
+/// Hexadecimal (either case) as bytes; `None` if it isn't.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}
+
+/// Hashes bytes as they pass. Costs nothing for algorithms that weren't asked for.
+pub struct Hasher(Vec<(Algo, State)>);
+
+enum State {
+    Md5(md5::Md5),
+    Sha(aws_lc_rs::digest::Context),
+    Crc(crc_fast::Digest),
+    Blake3(Box<blake3::Hasher>),
+    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
+    Xxh128(Box<xxhash_rust::xxh3::Xxh3>),
+}
+
+impl Hasher {
+    /// A hasher of all of `algos`; an empty list is legal and does nothing.
+    pub fn new(algos: &[Algo]) -> Self {
+        use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512};
+        use crc_fast::{CrcAlgorithm, Digest};
+        use md5::Digest as _;
+        let state = |algo| match algo {
+            Algo::Md5 => State::Md5(md5::Md5::new()),
+            Algo::Sha1 => State::Sha(Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
+            Algo::Sha256 => State::Sha(Context::new(&SHA256)),
+            Algo::Sha512 => State::Sha(Context::new(&SHA512)),
+            Algo::Crc32 => State::Crc(Digest::new(CrcAlgorithm::Crc32IsoHdlc)),
+            Algo::Crc32c => State::Crc(Digest::new(CrcAlgorithm::Crc32Iscsi)),
+            Algo::Crc64Nvme => State::Crc(Digest::new(CrcAlgorithm::Crc64Nvme)),
+            Algo::Blake3 => State::Blake3(Box::default()),
+            Algo::Xxh3 => State::Xxh3(Box::default()),
+            Algo::Xxh128 => State::Xxh128(Box::default()),
+        };
+        Hasher(algos.iter().map(|a| (*a, state(*a))).collect())
+    }
+
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        use md5::Digest as _;
+        for (_, state) in &mut self.0 {
+            match state {
+                State::Md5(s) => s.update(bytes),
+                State::Sha(s) => s.update(bytes),
+                State::Crc(s) => s.update(bytes),
+                State::Blake3(s) => {
+                    s.update(bytes);
+                }
+                State::Xxh3(s) | State::Xxh128(s) => s.update(bytes),
+            }
+        }
+    }
+
+    /// The values of all the bytes taken in.
+    pub fn finish(self) -> Hashes {
+        use md5::Digest as _;
+        let mut hashes = Hashes::default();
+        for (algo, state) in self.0 {
+            match state {
+                State::Md5(s) => hashes.set(algo, s.finalize()),
+                State::Sha(s) => hashes.set(algo, s.finish()),
+                State::Crc(s) => {
+                    let value = s.finalize().to_be_bytes();
+                    hashes.set(algo, &value[8 - algo.size()..]);
+                }
+                State::Blake3(s) => hashes.set(algo, s.finalize().as_bytes()),
+                State::Xxh3(s) => hashes.set(algo, s.digest().to_be_bytes()),
+                State::Xxh128(s) => hashes.set(algo, s.digest128().to_be_bytes()),
+            }
+        }
+        hashes
+    }
+}
+
+/// Hashes one buffer.
+pub fn hash_bytes(algos: &[Algo], bytes: &[u8]) -> Hashes {
+    let mut hasher = Hasher::new(algos);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check values of "123456789" as published: RFC 1321-style MD5, FIPS 180-4, the CRC catalogue, and the
+    // reference implementations of BLAKE3 and xxHash.
+    #[test]
+    fn known_values() {
+        let hashes = hash_bytes(&Algo::ALL, b"123456789");
+        for (algo, hex) in [
+            (Algo::Md5, "25f9e794323b453885f5181f1b624d0b"),
+            (Algo::Sha1, "f7c3bc1d808e04732adf679965ccc34ca7ae3441"),
+            (Algo::Sha256, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"),
+            (Algo::Crc32, "cbf43926"),
+            (Algo::Crc32c, "e3069283"),
+            (Algo::Crc64Nvme, "ae8b14860a799888"),
+        ] {
+            assert_eq!(hashes.hex(algo).as_deref(), Some(hex), "{algo}");
+        }
+        let empty = hash_bytes(&Algo::ALL, b"");
+        assert_eq!(
+            empty.hex(Algo::Blake3).unwrap(),
+            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+        );
+        assert_eq!(empty.hex(Algo::Xxh3).unwrap(), "2d06800538d394c2");
+        assert_eq!(empty.hex(Algo::Xxh128).unwrap(), "99aa06d3014798d86001c324468d497f");
+        assert!(Algo::ALL.iter().all(|a| hashes.get(*a).unwrap().len() == a.size()));
+    }
+
+    #[test]
+    fn pieces_hash_like_the_whole() {
+        let data: Vec<u8> = (0..10_000u32).map(|i| (i * 7) as u8).collect();
+        let mut hasher = Hasher::new(&Algo::ALL);
+        data.chunks(333).for_each(|c| hasher.update(c));
+        assert_eq!(hasher.finish(), hash_bytes(&Algo::ALL, &data));
+    }
+
+    #[test]
+    fn one_algorithm_that_differs_is_proof() {
+        let a = Hashes::default().with(Algo::Md5, [1]).with(Algo::Crc32, [2]);
+        let b = Hashes::default().with(Algo::Md5, [1]).with(Algo::Crc32, [3]);
+        assert_eq!(a.agree(&b), Some((Algo::Crc32, false)));
+        assert_eq!(a.agree(&a), Some((Algo::Md5, true)));
+        assert_eq!(a.agree(&Hashes::default()), None);
+    }
+
+    #[test]
+    fn hex_goes_both_ways() {
+        assert_eq!(from_hex("00fFa0"), Some(vec![0, 255, 160]));
+        assert_eq!(to_hex(&[0, 255, 160]), "00ffa0");
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex("zz"), None);
+    }
+
+    #[test]
+    fn names_parse_back() {
+        for algo in Algo::ALL {
+            assert_eq!(algo.name().to_uppercase().parse(), Ok(algo));
+        }
+        assert!("md6".parse::<Algo>().unwrap_err().contains("md5"));
+    }
+}

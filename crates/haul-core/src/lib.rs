@@ -1,0 +1,21 @@
+//! The pure half of haul: facts (keys, entries, hashes), rules (filters, comparison) and decisions (join, plan).
+//!
+//! Nothing here reads a clock, touches a file, opens a socket or starts a thread, so every rule that decides
+//! about a user's data can be tested exhaustively in milliseconds.
+
+pub mod compare;
+pub mod entry;
+pub mod error;
+pub mod event;
+pub mod hash;
+pub mod join;
+pub mod key;
+pub mod listing;
+pub mod plan;
+pub mod policy;
+
+pub use entry::{Entry, Kind, Meta, Mtime, Version};
+pub use error::{Error, ErrorKind, Result, Retry};
+pub use hash::{Algo, Hasher, Hashes};
+pub use key::Key;
+pub use listing::{Listed, Lost, Side};

@@ -1,0 +1,55 @@
+//! What a listing gives: batches of entries, the ranges it could not read, and the proof that it saw the rest.
+
+use crate::{Entry, Error, Key};
+
+/// One step of a listing. Only [`Listed::End`] proves that a range was seen whole; a stream that merely stops
+/// did not get there.
+#[derive(Debug)]
+pub enum Listed {
+    /// Entries in bytewise key order, all after the entries of earlier batches.
+    Batch(Vec<Entry>),
+    /// A range that could not be listed; what is in it is unknown, the rest goes on.
+    Failed {
+        /// The keys that were not seen.
+        lost: Lost,
+        /// Why.
+        error: Error,
+    },
+    /// Everything else was seen.
+    End,
+}
+
+/// A range of keys that a listing could not see: `from` ≤ key < `to`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// First key that may be missing.
+    pub from: Key,
+    /// First key that is seen again; `None` for "to the end".
+    pub to: Option<Key>,
+}
+
+impl Lost {
+    /// Everything below the directory `key` (which ends in `/`, or is empty for the root).
+    pub fn below(key: &Key) -> Self {
+        Lost { from: key.clone(), to: key.after_prefix() }
+    }
+
+    /// Everything from `key` on.
+    pub fn from(key: Key) -> Self {
+        Lost { from: key, to: None }
+    }
+
+    /// True when `key` is in the range.
+    pub fn holds(&self, key: &Key) -> bool {
+        *key >= self.from && self.to.as_ref().is_none_or(|to| key < to)
+    }
+}
+
+/// One of the two ends of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Where data comes from.
+    Src,
+    /// Where data goes to.
+    Dst,
+}

@@ -1,0 +1,240 @@
+//! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted,
+//! and the limits to stop at.
+
+use crate::Key;
+use std::time::Duration;
+
+/// What a job does with the pairs it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Brings new and changed files over; deletes nothing.
+    Copy,
+    /// Makes the destination equal to the source, deleting what the source lacks.
+    Sync,
+    /// Copies, then deletes each source file that is proved to be at the destination.
+    Move,
+    /// Compares only.
+    Check,
+}
+
+/// How to tell whether two files of one name are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// Size and modification time; a hash when only the times differ.
+    #[default]
+    SizeAndTime,
+    /// Size and hash (`--checksum`).
+    Checksum,
+    /// Size alone (`--size-only`).
+    SizeOnly,
+    /// Nothing is the same: transfer everything (`--ignore-times`).
+    Never,
+}
+
+/// When deletions happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeleteWhen {
+    /// Before the first transfer (`--delete-before`).
+    Before,
+    /// As they are found (`--delete-during`).
+    During,
+    /// After the last transfer, if there was no error (`--delete-after`).
+    #[default]
+    After,
+}
+
+/// What happens when `--max-transfer` is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cutoff {
+    /// Stop at once.
+    #[default]
+    Hard,
+    /// Finish what is running, start nothing new.
+    Soft,
+    /// Start only what still fits.
+    Cautious,
+}
+
+/// In which order waiting transfers start (`--order-by`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By size in bytes.
+    Size,
+    /// By key.
+    Name,
+    /// By modification time.
+    Mtime,
+}
+
+/// `--order-by FIELD,DIRECTION[,PERCENT]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderBy {
+    /// The field.
+    pub by: Order,
+    /// Largest first.
+    pub descending: bool,
+    /// `mixed`: this share of the transfers (percent, 0–100) takes from the small end, the rest from the other.
+    pub mixed: Option<u8>,
+}
+
+/// By what a renamed file is recognised (`--track-renames-strategy`); all that are on must agree, with the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenameBy {
+    /// Same hash.
+    pub hash: bool,
+    /// Same modification time.
+    pub mtime: bool,
+    /// Same last part of the name.
+    pub leaf: bool,
+}
+
+/// The rules of one job.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How to compare.
+    pub compare: Compare,
+    /// Sizes don't count in a comparison, nor when what arrived is checked (`--ignore-size`).
+    pub ignore_size: bool,
+    /// Never touch what exists (`--ignore-existing`).
+    pub ignore_existing: bool,
+    /// Never create what doesn't exist (`--existing`).
+    pub existing_only: bool,
+    /// Skip what is newer at the destination (`--update`).
+    pub update: bool,
+    /// A file that exists and differs is an error (`--immutable`).
+    pub immutable: bool,
+    /// Times this close are equal (`--modify-window`); `None` means the coarser of the two stores' precisions.
+    pub modify_window: Option<Duration>,
+    /// Don't check hashes after a transfer (`--ignore-checksum`).
+    pub ignore_checksum: bool,
+    /// Leave modification times of unchanged content alone (`--no-update-modtime`).
+    pub no_update_mtime: bool,
+    /// Leave directory modification times alone (`--no-update-dir-modtime`).
+    pub no_update_dir_mtime: bool,
+    /// Use the store's own LastModified instead of asking for the stored mtime (`--use-server-modtime`).
+    pub use_server_mtime: bool,
+    /// Don't list the destination: ask for each source file (`--no-traverse`).
+    pub no_traverse: bool,
+    /// Don't look at the destination at all: copy everything (`--no-check-dest`).
+    pub no_check_dest: bool,
+    /// List and compare everything before the first transfer (`--check-first`).
+    pub check_first: bool,
+    /// Create empty source directories too (`--create-empty-src-dirs`).
+    pub create_empty_dirs: bool,
+    /// After a move, remove source directories left empty (`--delete-empty-src-dirs`).
+    pub delete_empty_src_dirs: bool,
+    /// When to delete.
+    pub delete_when: DeleteWhen,
+    /// Delete excluded files at the destination too (`--delete-excluded`).
+    pub delete_excluded: bool,
+    /// Stop with an error instead of deleting more than this many files (`--max-delete`).
+    pub max_delete: Option<u64>,
+    /// Stop with an error instead of deleting more than this many bytes (`--max-delete-size`).
+    pub max_delete_size: Option<u64>,
+    /// Delete even after errors (`--ignore-errors`).
+    pub ignore_errors: bool,
+    /// Let an empty source empty the destination (`--allow-empty-source`).
+    pub allow_empty_source: bool,
+    /// Copy metadata (`--metadata`).
+    pub metadata: bool,
+    /// Keep set-uid, set-gid and sticky bits that come from outside this machine (`--metadata-setid`).
+    pub keep_setid: bool,
+    /// Metadata to set on everything that is transferred (`--metadata-set`).
+    pub metadata_set: Vec<(String, String)>,
+    /// Write to the final name directly (`--inplace`).
+    pub inplace: bool,
+    /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
+    pub partial_suffix: String,
+    /// Don't create leading directories; used when they are known to exist.
+    pub backup_suffix: Option<String>,
+    /// Put `--suffix` before the file's extension (`--suffix-keep-extension`).
+    pub suffix_keep_extension: bool,
+    /// Recognise renamed files at the destination (`--track-renames`).
+    pub track_renames: Option<RenameBy>,
+    /// Order of the transfers.
+    pub order_by: Option<OrderBy>,
+    /// Stop after this many bytes (`--max-transfer`).
+    pub max_transfer: Option<u64>,
+    /// How to stop then.
+    pub cutoff: Cutoff,
+    /// Start no transfer after this time (`--max-duration`).
+    pub max_duration: Option<Duration>,
+    /// Do nothing, say what would be done (`--dry-run`).
+    pub dry_run: bool,
+    /// How often a file that fails is tried again from its start (`--retries` − 1).
+    pub file_retries: u32,
+    /// How long to wait before such a retry (`--retries-sleep`).
+    pub retries_sleep: Duration,
+    /// Files transferred at once (`--transfers`); `None` lets haul choose.
+    pub transfers: Option<usize>,
+    /// Metadata requests at once (`--checkers`); `None` lets haul choose.
+    pub checkers: Option<usize>,
+    /// Parts of one file in flight (`--multi-thread-streams`); `None` lets haul choose, 0 and 1 mean one stream.
+    pub streams: Option<usize>,
+    /// Files of at least this many bytes go in parts (`--multi-thread-cutoff`).
+    pub parts_cutoff: u64,
+    /// Bytes of a part (`--multi-thread-chunk-size`); `None` lets the store choose.
+    pub part_size: Option<u64>,
+    /// Bytes that may be held in memory for transfers (`--max-memory`).
+    pub max_memory: u64,
+    /// Read back and hash what was written (`--verify=read`).
+    pub verify_read: bool,
+    /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
+    pub max_depth: Option<usize>,
+    /// Only these keys, sorted, not listed but asked for (`--files-from` with `--no-traverse`).
+    pub only: Option<Vec<Key>>,
+}
+
+impl Default for Policy {
+    /// rclone's defaults, where rclone has them.
+    fn default() -> Self {
+        Policy {
+            compare: Compare::default(),
+            ignore_size: false,
+            ignore_existing: false,
+            existing_only: false,
+            update: false,
+            immutable: false,
+            modify_window: None,
+            ignore_checksum: false,
+            no_update_mtime: false,
+            no_update_dir_mtime: false,
+            use_server_mtime: false,
+            no_traverse: false,
+            no_check_dest: false,
+            check_first: false,
+            create_empty_dirs: false,
+            delete_empty_src_dirs: false,
+            delete_when: DeleteWhen::default(),
+            delete_excluded: false,
+            max_delete: None,
+            max_delete_size: None,
+            ignore_errors: false,
+            allow_empty_source: false,
+            metadata: false,
+            keep_setid: false,
+            metadata_set: Vec::new(),
+            inplace: false,
+            partial_suffix: ".partial".into(),
+            backup_suffix: None,
+            suffix_keep_extension: false,
+            track_renames: None,
+            order_by: None,
+            max_transfer: None,
+            cutoff: Cutoff::default(),
+            max_duration: None,
+            dry_run: false,
+            file_retries: 2,
+            retries_sleep: Duration::ZERO,
+            transfers: None,
+            checkers: None,
+            streams: None,
+            parts_cutoff: 64 << 20,
+            part_size: None,
+            max_memory: 512 << 20,
+            verify_read: false,
+            max_depth: None,
+            only: None,
+        }
+    }
+}
