@@ -1,1 +1,18 @@
-//! x
+//! Stores: the contract, the layers around it, and the stores themselves.
+//!
+//! Each store is a folder with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
+//! knowing one is knowing all. No store imports another.
+
+pub mod fs;
+pub mod gate;
+pub mod layers;
+pub mod mem;
+pub mod meters;
+pub mod registry;
+pub mod s3;
+mod store;
+
+pub use gate::Gate;
+pub use meters::Meters;
+pub use registry::{Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
+pub use store::*;

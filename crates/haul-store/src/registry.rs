@@ -1,0 +1,135 @@
+//! The kinds of stores that exist, their options as data, and how to open one. The command line makes flags,
+//! prompts and `config providers` from this table; it knows no store by name.
+
+use crate::{Store, gate::Gate, meters::Meters};
+use haul_core::{Error, ErrorKind, Result};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// One kind of store.
+pub struct StoreKind {
+    /// The `type` in a config section, as rclone names it: `s3`, `local`, `memory`.
+    pub name: &'static str,
+    /// In one line, for menus.
+    pub description: &'static str,
+    /// Every option, in the order in which an interactive set-up asks.
+    pub options: &'static [OptionSpec],
+    /// Opens a store of this kind.
+    pub open: fn(OpenRequest) -> Result<Arc<dyn Store>>,
+}
+
+/// One option of a store kind; as a flag it is `--KIND-NAME` with `-` for `_`.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Name in a config section: `access_key_id`.
+    pub name: &'static str,
+    /// What it does, one or more sentences.
+    pub help: &'static str,
+    /// Value when unset, as it would be typed.
+    pub default: &'static str,
+    /// How a value is read.
+    pub kind: OptionKind,
+    /// Kept out of the first round of questions.
+    pub advanced: bool,
+    /// Never shown; `Obscured` values are stored as rclone obscures them.
+    pub secret: bool,
+    /// Suggested values with a word on each.
+    pub examples: &'static [(&'static str, &'static str)],
+}
+
+/// How an option's value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// Any text.
+    Text,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A size such as `5Mi`.
+    Size,
+    /// A duration such as `10s`.
+    Duration,
+    /// A password, obscured in the file.
+    Obscured,
+}
+
+/// What a store needs to be opened.
+#[derive(Clone)]
+pub struct OpenRequest {
+    /// Name of the remote, for the locator: `minio`; empty for a plain local path.
+    pub remote: String,
+    /// The path after the colon, raw bytes.
+    pub path: Vec<u8>,
+    /// Options by name; unset ones are absent.
+    pub options: BTreeMap<String, String>,
+    /// What all network stores share.
+    pub net: Net,
+    /// Counts requests.
+    pub meters: Arc<Meters>,
+    /// How symlinks are treated by stores that have them.
+    pub links: Links,
+}
+
+/// How symlinks are treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// Leave them out and say so.
+    #[default]
+    Skip,
+    /// Copy what they point to (`--copy-links`).
+    Follow,
+    /// As small files `NAME.rclonelink` that hold the target (`--links`).
+    Translate,
+}
+
+/// Settings that all network stores share.
+#[derive(Clone, Debug)]
+pub struct Net {
+    /// Give up connecting after this long (`--contimeout`).
+    pub connect_timeout: Duration,
+    /// Give up when nothing moves for this long (`--timeout`).
+    pub idle_timeout: Duration,
+    /// Connections to one host at most.
+    pub connections: usize,
+    /// `User-Agent` header.
+    pub user_agent: String,
+    /// Don't verify certificates (`--no-check-certificate`).
+    pub insecure_tls: bool,
+    /// Extra certificate authorities, PEM files (`--ca-cert`).
+    pub ca_certs: Vec<std::path::PathBuf>,
+    /// Requests a second (`--tpslimit`), shared by the whole run.
+    pub gate: Arc<Gate>,
+    /// Log requests and answers' headers, without secrets (`--dump headers`).
+    pub dump_headers: bool,
+}
+
+impl Default for Net {
+    fn default() -> Self {
+        Net {
+            connect_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(300),
+            connections: 128,
+            user_agent: concat!("haul/", env!("CARGO_PKG_VERSION")).into(),
+            insecure_tls: false,
+            ca_certs: Vec::new(),
+            gate: Arc::new(Gate::open()),
+            dump_headers: false,
+        }
+    }
+}
+
+/// Every kind of store.
+pub fn kinds() -> &'static [StoreKind] {
+    &[crate::fs::KIND, crate::s3::KIND, crate::mem::KIND]
+}
+
+/// The kind of this name.
+///
+/// Errors: `Unsupported`, naming the kinds that exist.
+pub fn kind(name: &str) -> Result<&'static StoreKind> {
+    kinds().iter().find(|k| k.name == name).ok_or_else(|| {
+        let names: Vec<_> = kinds().iter().map(|k| k.name).collect();
+        let message = format!("there is no store of type {name:?}: haul has {}", names.join(", "));
+        Error::new(ErrorKind::Unsupported, "open", message)
+    })
+}

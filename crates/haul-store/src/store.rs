@@ -1,0 +1,398 @@
+//! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
+//! here is tried there, on every store and through every layer.
+
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream::BoxStream};
+use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
+
+/// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
+/// request is bounded in time; dropping a future or stream gives up the request.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Where this points, as a user would type it, free of secrets: `/data/in`, `r2:bucket/dir`.
+    fn locator(&self) -> &str;
+
+    /// Abilities and limits; constant for the value's life.
+    fn caps(&self) -> &Caps;
+
+    /// Entries of a key range in bytewise key order, in batches, then [`Listed::End`]. What can't be read is
+    /// reported as [`Listed::Failed`] before any entry after the lost range, and the listing goes on after it where
+    /// it can. A stream that ends without `End` was cut. The root itself is never listed.
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed>;
+
+    /// Facts of one key, as fresh and complete as the store can give them (mtime and stored hashes always, where
+    /// the store keeps them). A key that ends in `/` asks for a directory; the empty key for the root, which is
+    /// `DirNotFound` when the bucket or folder doesn't exist.
+    ///
+    /// Errors: `NotFound`.
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>>;
+
+    /// Bytes `range` (all, when `None`) of exactly version `want` (any, when `None`).
+    ///
+    /// Errors: `NotFound`; `Changed` when `want` is gone.
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>>;
+
+    /// Begins a write. Nothing shows at `key` before [`Upload::publish`]. Missing directories are created by
+    /// stores that have them.
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>>;
+
+    /// Creates the directory `key` and those above it; already being there is success. The empty key creates the
+    /// root: the folder, or the bucket. Stores without directories write a marker if they are set to, else do nothing.
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>>;
+
+    /// Copies within a copy domain (see [`Caps::domain`]): the bytes don't pass through the engine. One answer for
+    /// each item, in the same order; `Unsupported` means "do it another way".
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>>;
+
+    /// Changes mtime and metadata (`None`: leave as it is) without sending the bytes again.
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>>;
+
+    /// Deletes a batch of any length; one answer for each key, in the same order. What isn't there counts as
+    /// deleted. A key that ends in `/` is a directory, deleted only when empty (`Exists` if it isn't). The empty key
+    /// is the root: the folder, or the bucket, when empty. With a version, only that version.
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>>;
+
+    /// What no other verb covers; `Unsupported` where the store can't.
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>>;
+}
+
+/// Questions that few stores can answer.
+#[derive(Clone, Debug)]
+pub enum Extra {
+    /// How much space there is (`about`).
+    About,
+    /// A public link to a key that lasts this long (`link`).
+    Link(Key, Duration),
+    /// Find uploads that were begun before this long ago and never finished; abort them unless `dry_run` (`cleanup`).
+    Cleanup {
+        /// Only uploads at least this old.
+        older_than: Duration,
+        /// Only find them.
+        dry_run: bool,
+    },
+    /// The store as a whole: names of buckets or top folders with their times (`lsd remote:`), for a store opened
+    /// without a bucket.
+    Buckets,
+}
+
+/// Answers to [`Extra`].
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Bytes in total, used and free; `None` where unknown.
+    About {
+        /// Size of the whole.
+        total: Option<u64>,
+        /// In use.
+        used: Option<u64>,
+        /// Available to this user.
+        free: Option<u64>,
+    },
+    /// The link.
+    Link(String),
+    /// The unfinished uploads: key, when begun.
+    Unfinished(Vec<(Key, Option<Mtime>)>),
+    /// The buckets as directories.
+    Buckets(Vec<Entry>),
+}
+
+/// What a store can do and within which limits. Data, so that tests and the planner can read it.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Precision with which it keeps modification times; `None` when it can't keep them.
+    pub mtime: Option<Duration>,
+    /// An mtime can be changed without rewriting or copying the content.
+    pub set_mtime: bool,
+    /// Listings carry the mtime (else `stat` or `read` must be asked).
+    pub mtime_listed: bool,
+    /// What [`Entry::changed`] means here.
+    pub changed: Changed,
+    /// It has real directories.
+    pub dirs: bool,
+    /// Creating a directory makes something that can be listed again, even when empty.
+    pub keeps_empty_dirs: bool,
+    /// Hashes that listings carry for many or all keys.
+    pub hashes_listed: Vec<Algo>,
+    /// Hashes that `stat` may give without reading the content.
+    pub hashes_stored: Vec<Algo>,
+    /// Reading costs no request and little time, so hashes may be computed by reading (local disks, memory).
+    pub cheap_reads: bool,
+    /// Bodies come as files and payloads may be files.
+    pub files: bool,
+    /// Limits of writing in parts; `None` means one stream, in order.
+    pub parts: Option<PartLimits>,
+    /// Two stores whose domains have the same name copy between themselves.
+    pub domain: Option<Domain>,
+    /// Largest batch that one delete request takes; 1 when each key costs a request.
+    pub delete_batch: usize,
+    /// `Replace::Absent` and `Replace::Exactly` are honoured atomically.
+    pub conditional: bool,
+    /// Names that differ only by case are one.
+    pub case_insensitive: bool,
+    /// Metadata can be read and written.
+    pub meta: bool,
+    /// How many requests at once suit it when the user doesn't say.
+    pub concurrency: usize,
+}
+
+/// What [`Entry::changed`] means in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It isn't given.
+    Unknown,
+    /// An inode's ctime: any change of content or metadata moves it, and no user can set it back.
+    Inode,
+    /// When these bytes were stored, by the store's clock.
+    Stored,
+}
+
+/// Limits of writing in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartLimits {
+    /// Smallest part but the last, in bytes.
+    pub min: u64,
+    /// Largest part, in bytes.
+    pub max: u64,
+    /// Most parts of one upload.
+    pub count: u64,
+    /// The size it likes best, in bytes.
+    pub preferred: u64,
+    /// All parts but the last must have one size.
+    pub equal: bool,
+    /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
+    pub single: u64,
+}
+
+/// A place from which and to which a service copies by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Same name, same domain: the machine's file systems; one endpoint and account.
+    pub name: String,
+    /// Where in it this store's root is: a folder, or `bucket/prefix`; opaque to all but the store's own kind.
+    pub place: Arc<[u8]>,
+}
+
+/// Which keys to list.
+#[derive(Clone, Default)]
+pub struct ListRequest {
+    /// Only keys that start with these bytes. A whole directory's prefix ends in `/`.
+    pub prefix: Vec<u8>,
+    /// Only keys after this one.
+    pub after: Option<Key>,
+    /// Everything below, or (`false`) only down to the next `/`, where directories stand for what they hold.
+    pub recursive: bool,
+    /// Stop after about this many entries (the stream still ends in `End`, which then proves nothing beyond them).
+    pub limit: Option<usize>,
+    /// Ask for metadata too, where that costs no request for each key.
+    pub meta: bool,
+    /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
+    /// the directory itself. Stores that list flat may ignore it.
+    pub descend: Option<Arc<dyn Fn(&[u8]) -> bool + Send + Sync>>,
+}
+
+impl ListRequest {
+    /// Everything.
+    pub fn all() -> Self {
+        ListRequest { recursive: true, ..Default::default() }
+    }
+
+    /// One directory (`""` or ending in `/`), not what is in its directories.
+    pub fn dir(prefix: impl Into<Vec<u8>>) -> Self {
+        ListRequest { prefix: prefix.into(), ..Default::default() }
+    }
+}
+
+impl fmt::Debug for ListRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListRequest")
+            .field("prefix", &self.prefix.escape_ascii().to_string())
+            .field("after", &self.after)
+            .field("recursive", &self.recursive)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answered read: what was learned about the key, and its bytes.
+pub struct Read {
+    /// The facts that came with the bytes. `size` is of the whole content, not of the range.
+    pub entry: Entry,
+    /// The bytes of the range.
+    pub body: Body,
+}
+
+/// Bytes on offer.
+pub enum Body {
+    /// A file and the range in it.
+    File(Arc<std::fs::File>, Range<u64>),
+    /// Pieces in order. An error ends it; a stream that ends early is an error of the reader's count.
+    Stream(BoxStream<'static, Result<Bytes>>),
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Body::File(_, range) => write!(f, "File({range:?})"),
+            Body::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// Bytes to send: pieces in order. Cheap to clone and to send again, so that any layer may retry.
+#[derive(Clone, Debug, Default)]
+pub struct Payload(pub Arc<[Bytes]>);
+
+impl Payload {
+    /// The pieces, one after another.
+    pub fn new(pieces: Vec<Bytes>) -> Self {
+        Payload(pieces.into())
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|b| b.len() as u64).sum()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|b| b.is_empty())
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Payload(Arc::new([bytes]))
+    }
+}
+
+/// How to write: what may be there before, what to keep with it.
+#[derive(Clone, Debug)]
+pub struct WriteSpec {
+    /// Bytes to come; `None` when unknown (a pipe). When known, `publish` fails with `Corrupt` unless exactly as
+    /// many arrived.
+    pub size: Option<u64>,
+    /// What may be there before.
+    pub replace: Replace,
+    /// Modification time to keep; `None` leaves it to the store.
+    pub mtime: Option<Mtime>,
+    /// Metadata to keep.
+    pub meta: Option<Box<Meta>>,
+    /// Hashes of the whole content as the source knows them: a store that is told may check against them or keep them
+    /// (`md5chksum`), and answers `Corrupt` when it stored something else.
+    pub hashes: Hashes,
+    /// Write to the final name at once instead of a hidden one (`--inplace`).
+    pub inplace: bool,
+    /// Ending of the hidden name.
+    pub partial_suffix: String,
+    /// Keep set-uid, set-gid and sticky bits of `meta`'s mode.
+    pub keep_setid: bool,
+    /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
+    pub size_may_differ: bool,
+}
+
+impl Default for WriteSpec {
+    fn default() -> Self {
+        WriteSpec {
+            size: None,
+            replace: Replace::Anything,
+            mtime: None,
+            meta: None,
+            hashes: Hashes::default(),
+            inplace: false,
+            partial_suffix: ".partial".into(),
+            keep_setid: false,
+            size_may_differ: false,
+        }
+    }
+}
+
+/// What the store says that it now holds.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    /// Pins what was written.
+    pub version: Option<Version>,
+    /// Bytes, as the store counts them where it says, else as they were sent.
+    pub size: u64,
+    /// Hashes of the whole content that the store computed itself, or that it checked against ours.
+    pub hashes: Hashes,
+}
+
+/// One part that the store has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Number, from 0.
+    pub index: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The store's receipt.
+    pub tag: Vec<u8>,
+}
+
+/// A write in progress. `publish` and `abort` take it by value, so neither can happen twice; dropping it without
+/// either leaves hidden remains (a partial file, an unfinished upload), never a visible half.
+pub trait Upload: Send + Sync {
+    /// Enough to find this write again after a crash.
+    fn token(&self) -> Vec<u8>;
+
+    /// Sends part `index`, whose first byte is at `offset` of the whole. Parts may fly together and out of order;
+    /// sending one again replaces it. Parts other than the last keep within [`PartLimits`].
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>>;
+
+    /// Makes the whole visible at once, under the spec's `replace` condition. `late` overrides what was only known
+    /// after the bytes had passed.
+    ///
+    /// Errors: `Corrupt` when the store's answer doesn't match what was sent, or the size isn't what the spec said;
+    /// then nothing is visible that wasn't before. `Exists` or `Changed` when the condition doesn't hold.
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>>;
+
+    /// Removes everything sent so far.
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}
+
+/// What a writer learns only while the bytes pass; each `Some` or non-empty value replaces the spec's.
+#[derive(Clone, Debug, Default)]
+pub struct Late {
+    /// Modification time (from the source's answer to the read).
+    pub mtime: Option<Mtime>,
+    /// Metadata.
+    pub meta: Option<Box<Meta>>,
+    /// Hashes of what passed.
+    pub hashes: Hashes,
+}
+
+/// Copies to do within a domain.
+#[derive(Clone, Debug)]
+pub struct CopyBatch {
+    /// The source store's [`Domain::place`].
+    pub from: Arc<[u8]>,
+    /// What to copy.
+    pub items: Vec<CopyItem>,
+    /// Told of bytes as they are copied: item number, bytes.
+    pub progress: Option<Progress>,
+}
+
+/// One copy of a batch.
+#[derive(Clone, Debug)]
+pub struct CopyItem {
+    /// Key below the source's root.
+    pub from: Key,
+    /// Exactly this version, when given; `Changed` if it is gone.
+    pub want: Option<Version>,
+    /// Bytes, as listed.
+    pub size: u64,
+    /// Key below this store's root.
+    pub to: Key,
+    /// How to write it. Without metadata and mtime the source's own are kept where the store can.
+    pub spec: WriteSpec,
+    /// Rename instead of copying when source and destination allow it; the source is then gone.
+    pub rename: bool,
+}
+
+/// Receives progress of a copy.
+#[derive(Clone)]
+pub struct Progress(pub Arc<dyn Fn(usize, u64) + Send + Sync>);
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress")
+    }
+}

@@ -1,0 +1,75 @@
+//! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
+
+use haul_core::{event::Sink, filter::Filter};
+use haul_store::{Meters, Store};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::sync::Notify;
+
+/// The surroundings of one job.
+#[derive(Clone)]
+pub struct Cx {
+    /// Where data comes from.
+    pub src: Arc<dyn Store>,
+    /// Where data goes to.
+    pub dst: Arc<dyn Store>,
+    /// Where replaced and deleted files are moved (`--backup-dir`); same copy domain as `dst`.
+    pub backup: Option<Arc<dyn Store>>,
+    /// What is there already need not be copied (`--compare-dest`).
+    pub compare_dest: Vec<Arc<dyn Store>>,
+    /// What is there is copied from there, inside the provider (`--copy-dest`).
+    pub copy_dest: Vec<Arc<dyn Store>>,
+    /// What the job is about; the same for both sides.
+    pub filter: Arc<Filter>,
+    /// Receives events.
+    pub sink: Arc<dyn Sink>,
+    /// Counts requests and retries.
+    pub meters: Arc<Meters>,
+    /// Stops the job.
+    pub cancel: Cancel,
+    /// Asked before each step that changes something (`--interactive`); `None` means yes to all.
+    pub confirm: Option<Arc<dyn Confirm>>,
+}
+
+/// Asks a person about one change.
+pub trait Confirm: Send + Sync {
+    /// May `what` (for example `delete`) be done to `key`? Blocks until answered.
+    fn ask(&self, what: &str, key: &haul_core::Key) -> bool;
+}
+
+/// Stops a job from outside: nothing new is started, what is running is given up without leaving half a file
+/// visible. Clones share one state.
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    set: AtomicBool,
+    notify: Notify,
+}
+
+impl Cancel {
+    /// Stops the job.
+    pub fn cancel(&self) {
+        self.0.set.store(true, Ordering::SeqCst);
+        self.0.notify.notify_waiters();
+    }
+
+    /// True once stopped.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.set.load(Ordering::SeqCst)
+    }
+
+    /// Resolves once stopped.
+    pub async fn cancelled(&self) {
+        let notified = self.0.notify.notified();
+        tokio::pin!(notified);
+        // Registered before the check, so a call in between isn't missed.
+        notified.as_mut().enable();
+        if !self.is_cancelled() {
+            notified.await;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What came of a job.
+
+use haul_core::{Algo, Error, ErrorKind};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Counts of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files compared.
+    pub checks: u64,
+    /// Files transferred, whole and verified.
+    pub transfers: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Files deleted.
+    pub deletes: u64,
+    /// Directories deleted.
+    pub dirs_deleted: u64,
+    /// Files renamed instead of sent.
+    pub renames: u64,
+    /// Files whose time or metadata was set.
+    pub touched: u64,
+    /// Directories created.
+    pub dirs_made: u64,
+    /// Files left as they were.
+    pub unchanged: u64,
+    /// Transfers copied inside the provider or kernel.
+    pub server_copies: u64,
+    /// Transfers proved equal by a hash, by algorithm.
+    pub proved: BTreeMap<Algo, u64>,
+    /// Files at the destination that could not be proved absent from the source, and so were left.
+    pub protected: u64,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Counts.
+    pub totals: Totals,
+    /// Every error, up to [`Report::KEPT`].
+    pub errors: Vec<Arc<Error>>,
+    /// All errors, kept or not.
+    pub error_count: u64,
+    /// The kind of the error that stopped the job, if one did (`Cancelled`, `Limit`, `NoSpace`, …).
+    pub stopped: Option<ErrorKind>,
+    /// `--max-duration` was reached.
+    pub time_limit: bool,
+    /// `--max-transfer` was reached.
+    pub transfer_limit: bool,
+}
+
+impl Report {
+    /// How many errors are kept in full.
+    pub const KEPT: usize = 1000;
+
+    /// Counts an error and keeps it while there is room.
+    pub fn error(&mut self, error: Arc<Error>) {
+        self.error_count += 1;
+        if self.errors.len() < Self::KEPT {
+            self.errors.push(error);
+        }
+    }
+
+    /// True when everything that was asked for is done.
+    pub fn is_ok(&self) -> bool {
+        self.error_count == 0 && self.stopped.is_none() && !self.time_limit && !self.transfer_limit
+    }
+}
