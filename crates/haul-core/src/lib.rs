@@ -7,6 +7,7 @@ pub mod compare;
 pub mod entry;
 pub mod error;
 pub mod event;
+pub mod filter;
 pub mod hash;
 pub mod join;
 pub mod key;
