@@ -170,9 +170,9 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 pub struct Hasher(Vec<(Algo, State)>);
 
 enum State {
-    Md5(md5::Md5),
-    Sha(aws_lc_rs::digest::Context),
-    Crc(crc_fast::Digest),
+    Md5(Box<md5::Md5>),
+    Sha(Box<aws_lc_rs::digest::Context>),
+    Crc(Box<crc_fast::Digest>),
     Blake3(Box<blake3::Hasher>),
     Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
     Xxh128(Box<xxhash_rust::xxh3::Xxh3>),
@@ -185,13 +185,13 @@ impl Hasher {
         use crc_fast::{CrcAlgorithm, Digest};
         use md5::Digest as _;
         let state = |algo| match algo {
-            Algo::Md5 => State::Md5(md5::Md5::new()),
-            Algo::Sha1 => State::Sha(Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
-            Algo::Sha256 => State::Sha(Context::new(&SHA256)),
-            Algo::Sha512 => State::Sha(Context::new(&SHA512)),
-            Algo::Crc32 => State::Crc(Digest::new(CrcAlgorithm::Crc32IsoHdlc)),
-            Algo::Crc32c => State::Crc(Digest::new(CrcAlgorithm::Crc32Iscsi)),
-            Algo::Crc64Nvme => State::Crc(Digest::new(CrcAlgorithm::Crc64Nvme)),
+            Algo::Md5 => State::Md5(Box::new(md5::Md5::new())),
+            Algo::Sha1 => State::Sha(Box::new(Context::new(&SHA1_FOR_LEGACY_USE_ONLY))),
+            Algo::Sha256 => State::Sha(Box::new(Context::new(&SHA256))),
+            Algo::Sha512 => State::Sha(Box::new(Context::new(&SHA512))),
+            Algo::Crc32 => State::Crc(Box::new(Digest::new(CrcAlgorithm::Crc32IsoHdlc))),
+            Algo::Crc32c => State::Crc(Box::new(Digest::new(CrcAlgorithm::Crc32Iscsi))),
+            Algo::Crc64Nvme => State::Crc(Box::new(Digest::new(CrcAlgorithm::Crc64Nvme))),
             Algo::Blake3 => State::Blake3(Box::default()),
             Algo::Xxh3 => State::Xxh3(Box::default()),
             Algo::Xxh128 => State::Xxh128(Box::default()),

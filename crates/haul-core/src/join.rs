@@ -139,9 +139,7 @@ impl Join {
             (Some(a), Some(b)) => a.key.cmp(&b.key),
         };
         match order {
-            std::cmp::Ordering::Equal => {
-                Some(Pair::Both(self.src.waiting.pop_front()?, self.dst.waiting.pop_front()?))
-            }
+            std::cmp::Ordering::Equal => Some(Pair::Both(self.src.waiting.pop_front()?, self.dst.waiting.pop_front()?)),
             std::cmp::Ordering::Less => {
                 let entry = self.src.waiting.pop_front()?;
                 Some(if self.dst.passed(&entry.key) { Pair::SrcOnly(entry) } else { Pair::SrcUnknown(entry) })
@@ -253,9 +251,9 @@ mod tests {
             let holds = |x: &Entry| held.iter().any(|h| h.as_bytes() == x.key.as_bytes());
             for other in 0u32..32 {
                 for cut in 0..=5usize {
-                    for lo in 0..6 {
-                        for hi in lo..6 {
-                            let lost: Vec<(&str, &str)> = (lo < hi).then(|| (BOUNDS[lo], BOUNDS[hi])).into_iter().collect();
+                    for (lo, from) in BOUNDS.iter().enumerate() {
+                        for (hi, to) in BOUNDS.iter().enumerate().skip(lo) {
+                            let lost: Vec<(&str, &str)> = (lo < hi).then_some((*from, *to)).into_iter().collect();
                             let ended = cut == 5;
                             let mut partial = script(&[], &lost, ended);
                             partial.shown = held

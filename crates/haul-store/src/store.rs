@@ -171,6 +171,9 @@ pub struct Domain {
     pub place: Arc<[u8]>,
 }
 
+/// Says whether a directory (its key, ending in `/`) need be opened.
+pub type Descend = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// Which keys to list.
 #[derive(Clone, Default)]
 pub struct ListRequest {
@@ -186,7 +189,7 @@ pub struct ListRequest {
     pub meta: bool,
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
-    pub descend: Option<Arc<dyn Fn(&[u8]) -> bool + Send + Sync>>,
+    pub descend: Option<Descend>,
 }
 
 impl ListRequest {
