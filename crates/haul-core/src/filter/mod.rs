@@ -45,6 +45,11 @@ impl Filter {
         true
     }
 
+    /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age.
+    pub fn wants_but_for_age(&self, _entry: &Entry) -> bool {
+        true
+    }
+
     /// True when `wants` needs the mtime of entries.
     pub fn needs_mtime(&self) -> bool {
         self.spec.newer_than.is_some() || self.spec.older_than.is_some()

@@ -1,0 +1,110 @@
+//! Listing directory by directory, for what a flat listing can't answer: a greatest depth, and directories that a
+//! marker file (`--exclude-if-present`) excludes.
+//!
+//! A directory's siblings are read ahead, a bounded number of them, so that the latency of a store is paid once a
+//! level and not once a directory.
+
+use super::ListOptions;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use haul_core::{Entry, Key, Listed, Lost, filter::Filter};
+use haul_store::{ListRequest, Store};
+use std::sync::Arc;
+use tokio::sync::mpsc::{Sender, channel};
+
+/// How many directories are read ahead of the one that is given out.
+const READ_AHEAD: usize = 16;
+
+struct Walk {
+    store: Arc<dyn Store>,
+    filter: Arc<Filter>,
+    options: ListOptions,
+    out: Sender<Listed>,
+}
+
+/// One directory, read whole. `Err`: could not be read, in part or at all; the entries seen are still good.
+struct DirRead {
+    entries: Vec<Entry>,
+    failed: Vec<Listed>,
+    ended: bool,
+}
+
+pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
+    let (out, mut steps) = channel(8);
+    let walk = Walk { store, filter, options, out };
+    tokio::spawn(async move {
+        let top = walk.read(Key::new("")).await;
+        if walk.give(top, 1).await.is_some() {
+            let _ = walk.out.send(Listed::End).await;
+        }
+    });
+    futures::stream::poll_fn(move |cx| steps.poll_recv(cx)).boxed()
+}
+
+impl Walk {
+    async fn read(&self, dir: Key) -> DirRead {
+        let request = ListRequest { meta: self.options.meta, ..ListRequest::dir(dir.as_bytes()) };
+        let mut steps = self.store.list(request);
+        let mut read = DirRead { entries: Vec::new(), failed: Vec::new(), ended: false };
+        while let Some(step) = steps.next().await {
+            match step {
+                Listed::Batch(entries) => read.entries.extend(entries),
+                Listed::End => read.ended = true,
+                failed => read.failed.push(failed),
+            }
+        }
+        if !read.ended && read.failed.is_empty() {
+            let error = haul_core::Error::new(haul_core::ErrorKind::Io, "list", "the listing broke off").with_key(&dir);
+            read.failed.push(Listed::Failed { lost: Lost::below(&dir), error });
+        }
+        read
+    }
+
+    fn excluded(&self, read: &DirRead) -> bool {
+        let markers = self.filter.markers();
+        !markers.is_empty()
+            && read.entries.iter().any(|e| !e.is_dir() && markers.iter().any(|m| m.as_bytes() == e.key.name()))
+    }
+
+    /// Gives out a directory's entries in key order with what is below each; `None` when nobody listens any more.
+    fn give(&self, read: DirRead, depth: usize) -> BoxFuture<'_, Option<()>> {
+        async move {
+            if self.excluded(&read) {
+                return Some(());
+            }
+            for failed in read.failed {
+                self.out.send(failed).await.ok()?;
+            }
+            let deeper = self.options.max_depth.is_none_or(|max| depth < max);
+            let filter = &self.filter;
+            let entries = read.entries.into_iter().filter(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
+            // Each directory's read is started up to READ_AHEAD entries before its turn.
+            let mut turns = futures::stream::iter(entries)
+                .map(|entry| async move {
+                    let below = match deeper && entry.is_dir() {
+                        true => Some(self.read(entry.key.clone()).await),
+                        false => None,
+                    };
+                    (entry, below)
+                })
+                .buffered(READ_AHEAD)
+                .boxed();
+            let mut batch = Vec::new();
+            while let Some((entry, below)) = turns.next().await {
+                match below {
+                    None => batch.push(entry),
+                    Some(below) if self.excluded(&below) => {}
+                    Some(below) => {
+                        batch.push(entry);
+                        self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
+                        self.give(below, depth + 1).await?;
+                    }
+                }
+                if batch.len() >= 1000 {
+                    self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
+                }
+            }
+            self.out.send(Listed::Batch(batch)).await.ok()
+        }
+        .boxed()
+    }
+}
