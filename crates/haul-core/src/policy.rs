@@ -1,7 +1,6 @@
 //! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted,
 //! and the limits to stop at.
 
-use crate::Key;
 use std::time::Duration;
 
 /// What a job does with the pairs it finds.
@@ -145,7 +144,7 @@ pub struct Policy {
     pub inplace: bool,
     /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
     pub partial_suffix: String,
-    /// Don't create leading directories; used when they are known to exist.
+    /// Ending for replaced and deleted files that are kept (`--suffix`).
     pub backup_suffix: Option<String>,
     /// Put `--suffix` before the file's extension (`--suffix-keep-extension`).
     pub suffix_keep_extension: bool,
@@ -181,8 +180,6 @@ pub struct Policy {
     pub verify_read: bool,
     /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
     pub max_depth: Option<usize>,
-    /// Only these keys, sorted, not listed but asked for (`--files-from` with `--no-traverse`).
-    pub only: Option<Vec<Key>>,
 }
 
 impl Default for Policy {
@@ -234,7 +231,6 @@ impl Default for Policy {
             max_memory: 512 << 20,
             verify_read: false,
             max_depth: None,
-            only: None,
         }
     }
 }

@@ -344,11 +344,26 @@ pub trait Upload: Send + Sync {
     /// after the bytes had passed.
     ///
     /// Errors: `Corrupt` when the store's answer doesn't match what was sent, or the size isn't what the spec said;
-    /// then nothing is visible that wasn't before. `Exists` or `Changed` when the condition doesn't hold.
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>>;
+    /// then nothing is visible that wasn't before. `Exists` or `Changed` when the condition doesn't hold. The write
+    /// comes back with the error, to be published again or aborted.
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>>;
 
     /// Removes everything sent so far.
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}
+
+/// A publish that failed, and the write that it was to publish.
+pub struct Unpublished {
+    /// Why it failed.
+    pub error: haul_core::Error,
+    /// The write, unchanged: publish it again, or abort it.
+    pub upload: Box<dyn Upload>,
+}
+
+impl fmt::Debug for Unpublished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unpublished({:?})", self.error)
+    }
 }
 
 /// What a writer learns only while the bytes pass; each `Some` or non-empty value replaces the spec's.

@@ -1,0 +1,87 @@
+//! Deciding about one pair: the pure comparison, and the questions to the stores that it asks for.
+
+use crate::{Cx, hash};
+use haul_core::{
+    Algo, Entry, Result,
+    compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
+    policy::{Compare, Policy},
+};
+use haul_store::{Changed, Store};
+use std::{sync::Arc, time::Duration};
+
+/// Clocks of a machine and of a store may differ by this much, and listings round to a second, before "stored after
+/// it changed" counts. Amazon and MinIO refuse requests whose clock is off by 15 minutes, but machines that keep
+/// time (NTP) are within milliseconds; two seconds cover rounding on both sides.
+const CLOCK_MARGIN: Duration = Duration::from_secs(2);
+
+/// Up to this many bytes, hashing a local file is taken to be cheaper than a request to the store.
+const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
+
+/// The rules for comparing what `src` and `dst` hold.
+pub fn rules(policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
+    let (a, b) = (src.caps(), dst.caps());
+    let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos().max(1));
+    let mut rules = Rules::new(policy, nanos(a.mtime), nanos(b.mtime));
+    if a.changed == Changed::Inode && b.changed == Changed::Stored {
+        rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
+    }
+    rules
+}
+
+/// Fills in what `--use-server-modtime` says: the time of storing is the time.
+fn server_times(policy: &Policy, entry: &mut Entry) {
+    if policy.use_server_mtime && entry.mtime.is_none() {
+        entry.mtime = entry.changed;
+    }
+}
+
+/// Compares two files of one name, asking the stores what the pure comparison needs. Fresh facts learned on the way
+/// replace the listed ones.
+///
+/// Errors: those of `stat` and of reading, with the key.
+pub async fn verdict(cx: &Cx, policy: &Policy, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
+    server_times(policy, src);
+    server_times(policy, dst);
+    let (mut asked, mut answer) = (false, HashAnswer::NotAsked);
+    loop {
+        match compare::compare(src, dst, rules, asked, answer) {
+            Verdict::Ask(Need::Mtime) => {
+                if let Some(algo) = same_by_cheap_hash(cx, policy, rules, src, dst).await? {
+                    return Ok(Verdict::Same(Reason::Hash(algo)));
+                }
+                futures::try_join!(ask_mtime(&cx.src, src), ask_mtime(&cx.dst, dst))?;
+                asked = true;
+            }
+            Verdict::Ask(Need::Hash) => answer = hash::compare((&cx.src, src), (&cx.dst, dst)).await?,
+            said => return Ok(said),
+        }
+    }
+}
+
+async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
+    if entry.mtime.is_none() {
+        *entry = store.stat(&entry.key).await.map_err(|e| e.with_key(&entry.key))?;
+    }
+    Ok(())
+}
+
+/// A small local file that changed about when the key was stored (it was just uploaded, say): the clocks can't tell
+/// which came first, but hashing the file and comparing with the listed hash costs no request.
+async fn same_by_cheap_hash(
+    cx: &Cx,
+    policy: &Policy,
+    rules: &Rules,
+    src: &Entry,
+    dst: &Entry,
+) -> Result<Option<Algo>> {
+    let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
+        return Ok(None);
+    };
+    let just_stored = stored.distance(changed) <= margin.saturating_mul(2) && policy.compare == Compare::SizeAndTime;
+    if !just_stored || dst.mtime.is_some() || src.size != dst.size || src.size > HASH_RATHER_THAN_ASK {
+        return Ok(None);
+    }
+    let Some((algo, _)) = dst.hashes.iter().next() else { return Ok(None) };
+    let computed = hash::read_and_hash(&cx.src, src, &[algo]).await?;
+    Ok(computed.agree(&dst.hashes).filter(|(_, same)| *same).map(|(algo, _)| algo))
+}

@@ -1,0 +1,131 @@
+//! A list that may be long: in memory while short, in an unlinked temporary file beyond that. Holds what is to be
+//! deleted at the end of a job, so that memory stays bounded whatever the number of files.
+
+use haul_core::{Error, Key, Result};
+use std::{
+    fs::File,
+    io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+};
+
+/// Keys kept in memory before the file is used; at about 100 bytes each this is 10 MB.
+const IN_MEMORY: usize = 100_000;
+
+/// Keys with a size each, in the order in which they came.
+#[derive(Default)]
+pub struct Spool {
+    memory: Vec<(Key, u64)>,
+    file: Option<BufWriter<File>>,
+    spilled: u64,
+}
+
+impl Spool {
+    /// Adds a key and its size in bytes.
+    ///
+    /// Errors: those of writing a temporary file.
+    pub fn push(&mut self, key: Key, size: u64) -> Result<()> {
+        if self.memory.len() < IN_MEMORY && self.file.is_none() {
+            self.memory.push((key, size));
+            return Ok(());
+        }
+        self.spill(&key, size).map_err(|e| Error::from_io("write a temporary file", e))
+    }
+
+    fn spill(&mut self, key: &Key, size: u64) -> std::io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some(BufWriter::new(tempfile::tempfile()?));
+        }
+        if let Some(file) = &mut self.file {
+            file.write_all(&size.to_le_bytes())?;
+            file.write_all(&(key.as_bytes().len() as u32).to_le_bytes())?;
+            file.write_all(key.as_bytes())?;
+            self.spilled += 1;
+        }
+        Ok(())
+    }
+
+    /// How many keys it holds.
+    pub fn len(&self) -> u64 {
+        self.memory.len() as u64 + self.spilled
+    }
+
+    /// True when it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All keys in order, `batch` at a time.
+    ///
+    /// Errors: those of reading the temporary file.
+    pub fn into_batches(self, batch: usize) -> Result<Batches> {
+        let file = match self.file {
+            None => None,
+            Some(writer) => {
+                let mut file = writer.into_inner().map_err(|e| Error::from_io("write a temporary file", e.into_error()))?;
+                file.seek(SeekFrom::Start(0)).map_err(|e| Error::from_io("read a temporary file", e))?;
+                Some(BufReader::new(file))
+            }
+        };
+        Ok(Batches { memory: self.memory.into_iter(), file, left: self.spilled, batch })
+    }
+}
+
+/// The keys of a [`Spool`], a batch at a time.
+pub struct Batches {
+    memory: std::vec::IntoIter<(Key, u64)>,
+    file: Option<BufReader<File>>,
+    left: u64,
+    batch: usize,
+}
+
+impl Batches {
+    /// The next batch; empty at the end.
+    ///
+    /// Errors: those of reading the temporary file.
+    pub fn next_batch(&mut self) -> Result<Vec<(Key, u64)>> {
+        let mut keys: Vec<_> = self.memory.by_ref().take(self.batch).collect();
+        if let Some(file) = &mut self.file {
+            while keys.len() < self.batch && self.left > 0 {
+                keys.push(read_one(file).map_err(|e| Error::from_io("read a temporary file", e))?);
+                self.left -= 1;
+            }
+        }
+        Ok(keys)
+    }
+}
+
+fn read_one(file: &mut impl Read) -> std::io::Result<(Key, u64)> {
+    let (mut size, mut len) = ([0; 8], [0; 4]);
+    file.read_exact(&mut size)?;
+    file.read_exact(&mut len)?;
+    let mut key = vec![0; u32::from_le_bytes(len) as usize];
+    file.read_exact(&mut key)?;
+    Ok((Key::new(key), u64::from_le_bytes(size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_back_all_in_order_also_beyond_memory() {
+        let mut spool = Spool::default();
+        let total = IN_MEMORY as u64 + 2500;
+        for i in 0..total {
+            spool.push(Key::new(format!("k{i}")), i).unwrap();
+        }
+        assert_eq!(spool.len(), total);
+        let mut batches = spool.into_batches(1000).unwrap();
+        let mut seen = 0;
+        loop {
+            let batch = batches.next_batch().unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            for (key, size) in batch {
+                assert_eq!((key, size), (Key::new(format!("k{seen}")), seen));
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, total);
+    }
+}
