@@ -67,13 +67,7 @@ async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
 
 /// A small local file that changed about when the key was stored (it was just uploaded, say): the clocks can't tell
 /// which came first, but hashing the file and comparing with the listed hash costs no request.
-async fn same_by_cheap_hash(
-    cx: &Cx,
-    policy: &Policy,
-    rules: &Rules,
-    src: &Entry,
-    dst: &Entry,
-) -> Result<Option<Algo>> {
+async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry, dst: &Entry) -> Result<Option<Algo>> {
     let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
         return Ok(None);
     };

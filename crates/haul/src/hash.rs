@@ -23,9 +23,8 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
                 let mut at = range.start;
                 while at < range.end {
                     let want = buffer.len().min((range.end - at) as usize);
-                    let got = file
-                        .read_at(&mut buffer[..want], at)
-                        .map_err(|e| Error::from_io("read", e).with_key(&key))?;
+                    let got =
+                        file.read_at(&mut buffer[..want], at).map_err(|e| Error::from_io("read", e).with_key(&key))?;
                     if got == 0 {
                         return Err(ended_early(at - range.start, range.end - range.start).with_key(&key));
                     }
@@ -79,7 +78,8 @@ pub async fn of(store: &Arc<dyn Store>, entry: &Entry, algo: Algo, download: boo
 pub async fn compare(a: (&Arc<dyn Store>, &Entry), b: (&Arc<dyn Store>, &Entry)) -> Result<HashAnswer> {
     let (cheap_a, cheap_b) = (a.0.caps().cheap_reads, b.0.caps().cheap_reads);
     if cheap_a && cheap_b {
-        let both = futures::try_join!(read_and_hash(a.0, a.1, &[Algo::Blake3]), read_and_hash(b.0, b.1, &[Algo::Blake3]))?;
+        let both =
+            futures::try_join!(read_and_hash(a.0, a.1, &[Algo::Blake3]), read_and_hash(b.0, b.1, &[Algo::Blake3]))?;
         return Ok(answer(&both.0, &both.1));
     }
     if cheap_a {

@@ -2,10 +2,25 @@
 //!
 //! Knows stores only by their contract; never a terminal, arguments, the environment or a home folder.
 
+mod backup;
+mod budget;
+pub mod check;
 mod cx;
+mod decide;
+mod finish;
+pub mod hash;
+mod job;
 pub mod list;
+mod overlap;
+mod pairs;
+pub mod pipe;
+mod rename;
 pub mod report;
+mod schedule;
+mod spool;
+mod transfer;
 
 pub use cx::{Cancel, Confirm, Cx};
+pub use job::{run, run_one};
 pub use list::{ListOptions, list};
 pub use report::{Report, Totals};

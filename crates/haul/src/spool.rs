@@ -60,7 +60,8 @@ impl Spool {
         let file = match self.file {
             None => None,
             Some(writer) => {
-                let mut file = writer.into_inner().map_err(|e| Error::from_io("write a temporary file", e.into_error()))?;
+                let mut file =
+                    writer.into_inner().map_err(|e| Error::from_io("write a temporary file", e.into_error()))?;
                 file.seek(SeekFrom::Start(0)).map_err(|e| Error::from_io("read a temporary file", e))?;
                 Some(BufReader::new(file))
             }

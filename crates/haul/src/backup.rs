@@ -1,0 +1,78 @@
+//! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
+
+use crate::Cx;
+use haul_core::{Entry, Error, ErrorKind, Key, Result, policy::Policy};
+use haul_store::{CopyBatch, CopyItem, Store, WriteSpec};
+use std::sync::Arc;
+
+/// Where replaced and deleted files go; does nothing unless a flag asks for it.
+#[derive(Clone, Debug, Default)]
+pub struct Backup {
+    to: Option<Arc<dyn Store>>,
+    suffix: Option<String>,
+    before_extension: bool,
+}
+
+impl Backup {
+    /// What `policy` and the context's backup store ask for.
+    pub fn new(policy: &Policy, cx: &Cx) -> Self {
+        let suffix = policy.backup_suffix.clone().filter(|s| !s.is_empty());
+        let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
+        Backup { to, suffix, before_extension: policy.suffix_keep_extension }
+    }
+
+    /// True when anything is kept.
+    pub fn is_on(&self) -> bool {
+        self.to.is_some()
+    }
+
+    /// Moves `old` from the destination to where it is kept. Without a backup this does nothing.
+    ///
+    /// Errors: those of the copy; `Unsupported` when the backup isn't in the destination's copy domain.
+    pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<()> {
+        let Some(to) = &self.to else { return Ok(()) };
+        let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
+            return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
+        };
+        if from.name != domain.name {
+            let message = "the backup directory must be on the same remote as the destination";
+            return Err(Error::new(ErrorKind::Invalid, "back up", message));
+        }
+        let item = CopyItem {
+            from: old.key.clone(),
+            want: None,
+            size: old.size,
+            to: self.kept_name(&old.key),
+            spec: WriteSpec { size: Some(old.size), mtime: old.mtime, ..WriteSpec::default() },
+            rename: true,
+        };
+        let answers = to.copy(CopyBatch { from: from.place, items: vec![item], progress: None }).await;
+        answers.into_iter().try_for_each(|a| a.map(|_| ())).map_err(|e| e.with_key(&old.key))
+    }
+
+    fn kept_name(&self, key: &Key) -> Key {
+        let Some(suffix) = &self.suffix else { return key.clone() };
+        let name = key.name();
+        // A leading dot is part of the name, not the start of an extension.
+        let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0 && self.before_extension);
+        let Some(dot) = dot else { return key.with_suffix(suffix) };
+        let split = key.as_bytes().len() - name.len() + dot;
+        let (stem, extension) = key.as_bytes().split_at(split);
+        Key::new([stem, suffix.as_bytes(), extension].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suffix_goes_to_the_end_or_before_the_extension() {
+        let backup = |before_extension| Backup { to: None, suffix: Some("-old".into()), before_extension };
+        let name = |key: &str, before| backup(before).kept_name(&Key::new(key)).to_string();
+        assert_eq!(name("d.x/a.txt", false), "d.x/a.txt-old");
+        assert_eq!(name("d.x/a.txt", true), "d.x/a-old.txt");
+        assert_eq!(name("d.x/a", true), "d.x/a-old");
+        assert_eq!(name(".profile", true), ".profile-old");
+    }
+}

@@ -1,0 +1,212 @@
+//! `check`: compares two sides and says of each key where it stands; changes nothing.
+
+use crate::{Cx, ListOptions, decide, hash, list, pairs::Pairs};
+use futures::{FutureExt, StreamExt, future::BoxFuture};
+use haul_core::{
+    Algo, Entry, Error, Key, Kind,
+    compare::{HashAnswer, Reason},
+    join::Pair,
+    policy::{Compare, Policy},
+};
+use std::sync::Arc;
+
+/// What `check` found of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// On both sides and the same: `=`.
+    Same,
+    /// On both sides and different: `*`.
+    Differs,
+    /// Only at the destination: `-`.
+    MissingAtSrc,
+    /// Only at the source: `+`.
+    MissingAtDst,
+    /// It could not be compared: `!`.
+    Error,
+}
+
+impl Found {
+    /// The sign of `--combined`, which scripts read.
+    pub fn sign(self) -> char {
+        match self {
+            Found::Same => '=',
+            Found::Differs => '*',
+            Found::MissingAtSrc => '-',
+            Found::MissingAtDst => '+',
+            Found::Error => '!',
+        }
+    }
+}
+
+/// One compared key.
+#[derive(Debug)]
+pub struct Checked {
+    /// The key.
+    pub key: Key,
+    /// Where it stands.
+    pub found: Found,
+    /// By what it was found the same or different.
+    pub why: Option<Reason>,
+    /// Why it could not be compared.
+    pub error: Option<Arc<Error>>,
+}
+
+/// Counts of a check.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Keys that are the same.
+    pub matches: u64,
+    /// Keys that differ, on both sides or missing on one.
+    pub differences: u64,
+    /// Keys missing at the source.
+    pub missing_at_src: u64,
+    /// Keys missing at the destination.
+    pub missing_at_dst: u64,
+    /// Same sizes, but no hash that both sides know.
+    pub unhashed: u64,
+    /// Keys and ranges that could not be compared.
+    pub errors: Vec<Arc<Error>>,
+}
+
+/// How to compare.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckOptions {
+    /// Read and compare the content of both sides (`--download`).
+    pub download: bool,
+    /// Don't mind what only the destination has (`--one-way`).
+    pub one_way: bool,
+}
+
+/// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
+pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
+    let rules = decide::rules(policy, &cx.src, &cx.dst);
+    let checkers = policy.checkers.unwrap_or(cx.src.caps().concurrency.max(cx.dst.caps().concurrency)).max(1);
+    let how = ListOptions { max_depth: policy.max_depth, checkers, ..ListOptions::default() };
+    let src = list(&cx.src, &cx.filter, how.clone());
+    let pairs = Pairs::new(src, list(&cx.dst, &cx.filter, how), cx.sink.clone());
+    let by = By {
+        size_only: policy.compare == Compare::SizeOnly,
+        ignore_size: rules.ignore_size,
+        download: options.download,
+    };
+    let steps = futures::stream::unfold(Some(pairs), |state| async move {
+        let mut pairs = state?;
+        let next = pairs.next().await;
+        let mut found: Vec<Step> = pairs.errors.drain(..).map(|(_, e)| Step::Lost(e)).collect();
+        match next {
+            Ok(Some(pair)) => found.push(Step::Pair(Box::new(pair))),
+            Ok(None) => return (!found.is_empty()).then_some((found, None)),
+            Err(error) => {
+                found.push(Step::Lost(Arc::new(error)));
+                return Some((found, None));
+            }
+        }
+        Some((found, Some(pairs)))
+    });
+    let mut checked =
+        steps.flat_map(futures::stream::iter).map(|step| one(cx, by, options, step)).buffered(checkers).boxed();
+    let mut report = CheckReport::default();
+    while let Some(outcome) = checked.next().await {
+        report.count(&outcome);
+        if let Outcome::Key(checked) = &outcome {
+            each(checked);
+        }
+        if cx.cancel.is_cancelled() {
+            break;
+        }
+    }
+    report
+}
+
+#[derive(Clone, Copy)]
+struct By {
+    size_only: bool,
+    ignore_size: bool,
+    download: bool,
+}
+
+enum Step {
+    Pair(Box<Pair>),
+    Lost(Arc<Error>),
+}
+
+enum Outcome {
+    Key(Checked),
+    Lost(Arc<Error>),
+    Nothing,
+}
+
+impl CheckReport {
+    fn count(&mut self, outcome: &Outcome) {
+        let checked = match outcome {
+            Outcome::Nothing => return,
+            Outcome::Lost(error) => return self.errors.push(error.clone()),
+            Outcome::Key(checked) => checked,
+        };
+        match checked.found {
+            Found::Same => self.matches += 1,
+            Found::Differs => self.differences += 1,
+            Found::MissingAtSrc => {
+                self.missing_at_src += 1;
+                self.differences += 1;
+            }
+            Found::MissingAtDst => {
+                self.missing_at_dst += 1;
+                self.differences += 1;
+            }
+            Found::Error => self.errors.extend(checked.error.clone()),
+        }
+        if checked.found == Found::Same && checked.why.is_none() {
+            self.unhashed += 1;
+        }
+    }
+}
+
+fn one<'a>(cx: &'a Cx, by: By, options: CheckOptions, step: Step) -> BoxFuture<'a, Outcome> {
+    let checked = |key: Key, found| Outcome::Key(Checked { key, found, why: None, error: None });
+    async move {
+        let pair = match step {
+            Step::Lost(error) => return Outcome::Lost(error),
+            Step::Pair(pair) => *pair,
+        };
+        match pair {
+            Pair::Both(src, dst) if src.kind == Kind::File && dst.kind == Kind::File => both(cx, by, src, dst).await,
+            Pair::SrcOnly(src) if src.kind == Kind::File => checked(src.key, Found::MissingAtDst),
+            Pair::DstOnly(dst) if dst.kind == Kind::File && !options.one_way => checked(dst.key, Found::MissingAtSrc),
+            // The other side's listing failed there, which is an error of its own already.
+            _ => Outcome::Nothing,
+        }
+    }
+    .boxed()
+}
+
+async fn both(cx: &Cx, by: By, src: Entry, dst: Entry) -> Outcome {
+    let key = src.key.clone();
+    let say = |found, why| Outcome::Key(Checked { key: key.clone(), found, why, error: None });
+    if !by.ignore_size && src.size != dst.size {
+        return say(Found::Differs, Some(Reason::Size));
+    }
+    if by.size_only {
+        return say(Found::Same, Some(Reason::Size));
+    }
+    let answer = match by.download {
+        true => by_content(cx, &src, &dst).await,
+        false => hash::compare((&cx.src, &src), (&cx.dst, &dst)).await,
+    };
+    match answer {
+        Ok(HashAnswer::Known(algo, true)) => say(Found::Same, Some(Reason::Hash(algo))),
+        Ok(HashAnswer::Known(algo, false)) => say(Found::Differs, Some(Reason::Hash(algo))),
+        Ok(_) => say(Found::Same, None),
+        Err(error) => {
+            let error = Some(Arc::new(if error.key().is_some() { error } else { error.with_key(&key) }));
+            Outcome::Key(Checked { key, found: Found::Error, why: None, error })
+        }
+    }
+}
+
+async fn by_content(cx: &Cx, src: &Entry, dst: &Entry) -> haul_core::Result<HashAnswer> {
+    let algo = [Algo::Blake3];
+    let (a, b) =
+        futures::try_join!(hash::read_and_hash(&cx.src, src, &algo), hash::read_and_hash(&cx.dst, dst, &algo))?;
+    Ok(a.agree(&b).map_or(HashAnswer::NoneInCommon, |(algo, same)| HashAnswer::Known(algo, same)))
+}

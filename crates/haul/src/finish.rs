@@ -1,0 +1,320 @@
+//! The end of a job: deletions whose grounds are proved, directories made, removed, and given their times.
+
+use crate::{job::Run, spool::Spool};
+use futures::StreamExt;
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Mtime, Result, Side,
+    event::Event,
+    key,
+    policy::{DeleteWhen, Mode, Policy},
+};
+use haul_store::WriteSpec;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Mutex, MutexGuard},
+};
+
+/// Delete requests in flight at once.
+const DELETES_AT_ONCE: usize = 8;
+
+/// Most keys in one delete request, whatever the store would take.
+const DELETE_BATCH: usize = 1000;
+
+/// Files at the destination that are to be deleted, and whether they may be.
+pub struct Doomed {
+    state: Mutex<State>,
+    max: Option<u64>,
+    max_size: Option<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    spool: Spool,
+    count: u64,
+    bytes: u64,
+    /// The source listed at least one file.
+    source_has_files: bool,
+    /// The source's listing saw everything.
+    source_complete: bool,
+}
+
+impl Doomed {
+    /// Nothing yet.
+    pub fn new(policy: &Policy) -> Self {
+        Doomed { state: Mutex::default(), max: policy.max_delete, max_size: policy.max_delete_size }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// One more key to delete.
+    pub fn push(&self, key: Key, size: u64) -> Result<()> {
+        let mut state = self.state();
+        state.count += 1;
+        state.bytes += size;
+        state.spool.push(key, size)
+    }
+
+    /// True when a delete request's worth is waiting.
+    pub fn full(&self) -> bool {
+        self.state().spool.len() >= DELETE_BATCH as u64
+    }
+
+    /// What a walk found of the source.
+    pub fn source_seen(&self, has_files: bool, complete: bool) {
+        let mut state = self.state();
+        state.source_has_files |= has_files;
+        state.source_complete = complete;
+    }
+}
+
+/// Directories seen on both sides, to be settled when the files are done.
+#[derive(Default)]
+pub struct Dirs(Mutex<DirState>);
+
+#[derive(Default)]
+struct DirState {
+    /// The source's directories: entry, and the mtime at the destination if it is there.
+    src: BTreeMap<Key, SrcDir>,
+    /// Directories that only the destination has.
+    extra: Vec<Key>,
+    /// Destination directories in which something was written or deleted.
+    written: HashSet<Key>,
+}
+
+struct SrcDir {
+    mtime: Option<Mtime>,
+    meta: Option<Box<haul_core::Meta>>,
+    there: bool,
+    there_mtime: Option<Mtime>,
+}
+
+impl Dirs {
+    fn state(&self) -> MutexGuard<'_, DirState> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A directory on both sides.
+    pub fn both(&self, src: Entry, dst: &Entry) {
+        let dir = SrcDir { mtime: src.mtime, meta: src.meta, there: true, there_mtime: dst.mtime };
+        self.state().src.insert(src.key, dir);
+    }
+
+    /// A directory that only the source has.
+    pub fn src_only(&self, src: Entry) {
+        let dir = SrcDir { mtime: src.mtime, meta: src.meta, there: false, there_mtime: None };
+        self.state().src.insert(src.key, dir);
+    }
+
+    /// A directory that only the destination has.
+    pub fn extra(&self, dst: Entry) {
+        self.state().extra.push(dst.key);
+    }
+
+    /// Something was written or deleted at this key: the directories above it have new times now.
+    pub fn written(&self, at: &Key) {
+        let mut state = self.state();
+        let mut dir = key::parent(at.as_bytes());
+        while !dir.is_empty() && state.written.insert(Key::new(dir)) {
+            dir = key::parent(dir);
+        }
+    }
+}
+
+impl Run {
+    /// Deletes what is doomed, if the job went well enough to trust it. Called once at the end, or with
+    /// `--delete-during` whenever a batch is full.
+    pub async fn delete_doomed(&self) {
+        let spool = {
+            let mut state = self.doomed.state();
+            if state.spool.is_empty() {
+                return;
+            }
+            std::mem::take(&mut state.spool)
+        };
+        let waiting = spool.len();
+        if let Some(error) = self.why_not_delete(waiting) {
+            return self.error(error);
+        }
+        let batch = self.cx.dst.caps().delete_batch.clamp(1, DELETE_BATCH);
+        let mut batches = match spool.into_batches(batch) {
+            Ok(batches) => batches,
+            Err(error) => return self.error(error),
+        };
+        let keys = futures::stream::poll_fn(|_| {
+            let next = batches.next_batch().map_err(|e| self.error(e)).unwrap_or_default();
+            std::task::Poll::Ready((!next.is_empty() && !self.cx.cancel.is_cancelled()).then_some(next))
+        });
+        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys)).await;
+    }
+
+    /// The reason not to delete, if there is one: an error anywhere, a source that holds nothing, a limit.
+    fn why_not_delete(&self, waiting: u64) -> Option<Error> {
+        let during = self.policy.delete_when == DeleteWhen::During;
+        let (count, bytes, empty) = {
+            let state = self.doomed.state();
+            (state.count, state.bytes, !state.source_has_files && !(during && !state.source_complete))
+        };
+        let errors = self.report().error_count;
+        if errors > 0 && !self.policy.ignore_errors {
+            let message = format!("not deleting {waiting} files as there were errors (see --ignore-errors)");
+            return Some(Error::new(ErrorKind::Limit, "delete", message));
+        }
+        if empty && !self.policy.allow_empty_source {
+            let message = format!(
+                "not deleting {waiting} files: the source {} holds no files (use --allow-empty-source if that is right)",
+                self.cx.src.locator()
+            );
+            return Some(self.fatal(message));
+        }
+        if let Some(max) = self.doomed.max.filter(|max| count > *max) {
+            return Some(self.fatal(format!("not deleting {waiting} files: more than --max-delete {max}")));
+        }
+        if let Some(max) = self.doomed.max_size.filter(|max| bytes > *max) {
+            return Some(self.fatal(format!("not deleting {waiting} files: more than --max-delete-size {max} bytes")));
+        }
+        None
+    }
+
+    fn fatal(&self, message: String) -> Error {
+        self.report().stopped.get_or_insert(ErrorKind::Limit);
+        Error::new(ErrorKind::Limit, "delete", message)
+    }
+
+    async fn delete_batch(&self, keys: Vec<(Key, u64)>) {
+        let mut going = Vec::with_capacity(keys.len());
+        for (key, size) in keys {
+            if !self.confirm("delete", &key) {
+                continue;
+            }
+            if !self.backup_before_delete(&key, size).await {
+                going.push((key, size));
+            }
+        }
+        let request = going.iter().map(|(key, _)| (key.clone(), None)).collect();
+        let answers = self.cx.dst.delete(request).await;
+        for ((key, size), answer) in going.into_iter().zip(answers) {
+            match answer {
+                Ok(()) => self.deleted(key, size),
+                Err(error) => self.error(error.with_key(&key)),
+            }
+        }
+    }
+
+    /// With `--backup-dir` or `--suffix` a deleted file is moved away instead; true when that is all there was to do.
+    async fn backup_before_delete(&self, key: &Key, size: u64) -> bool {
+        let backup = self.backup();
+        if !backup.is_on() {
+            return false;
+        }
+        match backup.keep(&self.cx, &Entry::file(key.clone(), size)).await {
+            Ok(()) => self.deleted(key.clone(), size),
+            Err(error) => self.error(error),
+        }
+        true
+    }
+
+    fn deleted(&self, key: Key, size: u64) {
+        self.report().totals.deletes += 1;
+        self.dirs.written(&key);
+        self.cx.sink.emit(&Event::Deleted { side: Side::Dst, key, size });
+    }
+
+    /// Settles directories: creates empty ones where asked, removes what the source lacks, sets times; and takes the
+    /// source's empty ones away after a move.
+    pub async fn finish_dirs(&self, deletes: bool) {
+        if self.policy.dry_run || self.cx.cancel.is_cancelled() {
+            return;
+        }
+        self.make_empty_dirs().await;
+        if deletes && (self.report().error_count == 0 || self.policy.ignore_errors) {
+            self.remove_extra_dirs().await;
+        }
+        self.set_dir_times().await;
+        if self.mode == Mode::Move && self.policy.delete_empty_src_dirs {
+            self.remove_empty_src_dirs().await;
+        }
+    }
+
+    async fn make_empty_dirs(&self) {
+        if !self.policy.create_empty_dirs {
+            return;
+        }
+        let missing: Vec<Key> = {
+            let state = self.dirs.state();
+            state.src.iter().filter(|(k, d)| !d.there && !state.written.contains(*k)).map(|(k, _)| k.clone()).collect()
+        };
+        for key in missing {
+            match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
+                Ok(()) => {
+                    self.report().totals.dirs_made += 1;
+                    self.dirs.written(&key);
+                    self.dirs.state().written.insert(key.clone());
+                    self.cx.sink.emit(&Event::DirMade { key });
+                }
+                Err(error) => self.error(error.with_key(&key)),
+            }
+        }
+    }
+
+    /// Deepest first. A directory that still holds something (an excluded file, say) stays, and that is no error.
+    async fn remove_extra_dirs(&self) {
+        let mut extra = std::mem::take(&mut self.dirs.state().extra);
+        extra.sort_unstable_by(|a, b| b.cmp(a));
+        for batch in extra.chunks(DELETE_BATCH) {
+            let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
+            for (key, answer) in batch.iter().zip(answers) {
+                match answer {
+                    Ok(()) => {
+                        self.report().totals.dirs_deleted += 1;
+                        self.dirs.written(key);
+                    }
+                    Err(e) if e.kind() == ErrorKind::Exists => {}
+                    Err(error) => self.error(error.with_key(key)),
+                }
+            }
+        }
+    }
+
+    /// Writing into a directory moves its time, so times come last, deepest first.
+    async fn set_dir_times(&self) {
+        let caps = self.cx.dst.caps();
+        if self.policy.no_update_dir_mtime || !caps.dirs || !caps.set_mtime {
+            return;
+        }
+        let due: Vec<(Key, SrcDir)> = {
+            let mut state = self.dirs.state();
+            let dirs = std::mem::take(&mut state.src);
+            let changed = |k: &Key, d: &SrcDir| state.written.contains(k) || (d.there && d.there_mtime != d.mtime);
+            dirs.into_iter().filter(|(k, d)| d.mtime.is_some() && changed(k, d)).rev().collect()
+        };
+        let set = due.into_iter().map(|(key, dir)| async move {
+            let meta = dir.meta.as_deref().filter(|_| self.policy.metadata);
+            match self.cx.dst.set_meta(&key, dir.mtime, meta).await {
+                // Another program may have removed it meanwhile; nothing is lost by that.
+                Err(e) if e.kind() != ErrorKind::NotFound => self.error(e.with_key(&key)),
+                _ => {}
+            }
+        });
+        futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+    }
+
+    async fn remove_empty_src_dirs(&self) {
+        let mut dirs: Vec<Key> = Vec::new();
+        let all = std::sync::Arc::new(haul_core::filter::Filter::default());
+        let options = crate::ListOptions { dirs: true, ..Default::default() };
+        let mut listing = crate::list(&self.cx.src, &all, options);
+        while let Some(step) = listing.next().await {
+            if let haul_core::Listed::Batch(entries) = step {
+                dirs.extend(entries.into_iter().filter(Entry::is_dir).map(|e| e.key));
+            }
+        }
+        dirs.retain(|d| self.cx.filter.descend(d.as_bytes()));
+        dirs.sort_unstable_by(|a, b| b.cmp(a));
+        for batch in dirs.chunks(DELETE_BATCH) {
+            let answers = self.cx.src.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
+            self.report().totals.dirs_deleted += answers.iter().filter(|a| a.is_ok()).count() as u64;
+        }
+    }
+}

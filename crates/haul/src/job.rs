@@ -1,0 +1,800 @@
+//! A job from start to end: list both sides, join, decide, transfer, and only then delete. Reads like the life of an
+//! entry in ARCHITECTURE.md; each step's work is in a module of its own.
+
+use crate::{
+    Cx, ListOptions, Report,
+    backup::Backup,
+    budget::Budget,
+    decide,
+    finish::{Dirs, Doomed},
+    list, overlap,
+    pairs::Pairs,
+    rename::Renames,
+    schedule::{BACKLOG, Queue},
+    transfer::{Arrived, Mover, Order},
+};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side,
+    compare::{HashAnswer, Reason, Rules, Verdict, compare},
+    event::Event,
+    filter::Filter,
+    join::Pair,
+    plan::{self, Action, Route, Step},
+    policy::{Cutoff, DeleteWhen, Mode, Policy},
+};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinSet,
+};
+
+/// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
+///
+/// Errors are in the report: one file's error never stops the others, but any error keeps a sync from deleting.
+pub async fn run(mode: Mode, policy: Policy, cx: Cx) -> Report {
+    let run = Run::new(mode, policy, cx);
+    let clock = run.clone().watch_time_limit();
+    run.clone().whole().await;
+    clock.abort();
+    run.into_report()
+}
+
+/// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
+pub async fn run_one(mode: Mode, policy: Policy, cx: Cx, from: &Key, to: &Key) -> Report {
+    let run = Run::new(mode, policy, cx);
+    let clock = run.clone().watch_time_limit();
+    run.clone().one(from, to).await;
+    clock.abort();
+    run.into_report()
+}
+
+/// A job under way.
+pub(crate) struct Run {
+    pub mode: Mode,
+    pub policy: Arc<Policy>,
+    pub cx: Cx,
+    rules: Rules,
+    mover: Mover,
+    report: Mutex<Report>,
+    steps: AtomicU64,
+    /// Start nothing new; what runs may finish.
+    wind_down: AtomicBool,
+    started_bytes: AtomicU64,
+    pub doomed: Doomed,
+    pub dirs: Dirs,
+    renames: Option<Renames>,
+    /// Moved sources, to be deleted in batches.
+    moved_away: Mutex<Vec<Key>>,
+}
+
+impl Run {
+    fn new(mode: Mode, policy: Policy, cx: Cx) -> Arc<Run> {
+        let policy = Arc::new(policy);
+        Arc::new_cyclic(|this: &std::sync::Weak<Run>| {
+            let weak = this.clone();
+            let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+                if let Some(run) = weak.upgrade() {
+                    run.transfer_limit(true);
+                }
+            });
+            let hard = policy.cutoff == Cutoff::Hard;
+            let mover = Mover {
+                cx: cx.clone(),
+                policy: policy.clone(),
+                budget: Budget::new(&policy, cx.src.caps(), cx.dst.caps()),
+                backup: Backup::new(&policy, &cx),
+                moved: Arc::default(),
+                at_limit: policy.max_transfer.filter(|_| hard).map(|limit| (limit, stop)),
+            };
+            Run {
+                mode,
+                rules: decide::rules(&policy, &cx.src, &cx.dst),
+                mover,
+                report: Mutex::default(),
+                steps: AtomicU64::new(1),
+                wind_down: AtomicBool::new(false),
+                started_bytes: AtomicU64::new(0),
+                doomed: Doomed::new(&policy),
+                dirs: Dirs::default(),
+                renames: policy.track_renames.filter(|_| mode == Mode::Sync).map(Renames::new),
+                moved_away: Mutex::default(),
+                policy,
+                cx,
+            }
+        })
+    }
+
+    /// The report as it grows.
+    pub fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn into_report(self: Arc<Self>) -> Report {
+        let mut report = std::mem::take(&mut *self.report());
+        if report.stopped.is_none() && !report.time_limit && !report.transfer_limit && self.cx.cancel.is_cancelled() {
+            report.stopped = Some(ErrorKind::Cancelled);
+        }
+        report
+    }
+
+    /// Where replaced and deleted files go.
+    pub fn backup(&self) -> &Backup {
+        &self.mover.backup
+    }
+
+    /// Metadata requests at once.
+    pub fn checkers(&self) -> usize {
+        self.mover.budget.checkers
+    }
+
+    /// Counts an error and tells the sink.
+    pub fn error(&self, error: Error) {
+        let error = Arc::new(error);
+        self.report().error(error.clone());
+        self.cx.sink.emit(&Event::Error(error));
+    }
+
+    fn notice(&self, key: Option<&Key>, message: impl Into<String>) {
+        self.cx.sink.emit(&Event::Notice { key: key.cloned(), message: message.into() });
+    }
+
+    /// True when nothing new may be started.
+    pub fn stopping(&self) -> bool {
+        self.wind_down.load(Ordering::Relaxed) || self.cx.cancel.is_cancelled()
+    }
+
+    fn transfer_limit(&self, at_once: bool) {
+        self.report().transfer_limit = true;
+        self.wind_down.store(true, Ordering::Relaxed);
+        if at_once {
+            self.cx.cancel.cancel();
+        }
+    }
+
+    fn watch_time_limit(self: Arc<Self>) -> tokio::task::JoinHandle<()> {
+        let deadline = self.policy.max_duration.map(|limit| Instant::now() + limit);
+        tokio::spawn(async move {
+            let Some(deadline) = deadline else { return };
+            tokio::time::sleep_until(deadline.into()).await;
+            self.report().time_limit = true;
+            self.wind_down.store(true, Ordering::Relaxed);
+            if self.policy.cutoff == Cutoff::Hard {
+                self.cx.cancel.cancel();
+            }
+        })
+    }
+
+    async fn whole(self: Arc<Self>) {
+        if let Err(error) = overlap::check(&self.cx.src, &self.cx.dst, &self.cx.filter, self.mode == Mode::Sync) {
+            return self.error(error);
+        }
+        if let Err(error) = self.prepare_root().await {
+            return self.error(error);
+        }
+        let deletes = self.mode == Mode::Sync && !self.policy.no_check_dest && !self.policy.no_traverse;
+        if deletes && self.policy.delete_when == DeleteWhen::Before {
+            self.clone().pass(Pass::DeletesOnly).await;
+            self.delete_doomed().await;
+            if self.stopping() || (self.report().error_count > 0 && !self.policy.ignore_errors) {
+                return;
+            }
+        }
+        self.clone().pass(Pass::Transfers).await;
+        self.flush_moved_away(true).await;
+        if deletes && self.policy.delete_when != DeleteWhen::Before {
+            self.delete_doomed().await;
+        }
+        self.finish_dirs(deletes).await;
+    }
+
+    /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
+    /// the first write.
+    async fn prepare_root(&self) -> Result<()> {
+        if self.policy.dry_run || !self.cx.dst.caps().dirs {
+            return Ok(());
+        }
+        // Only for a source that is there: a mistyped source must not leave an empty folder behind.
+        if self.cx.src.caps().dirs {
+            self.cx.src.stat(&Key::new("")).await?;
+        }
+        self.cx.dst.make_dir(&Key::new(""), &Default::default()).await
+    }
+
+    fn list_src(&self) -> BoxStream<'static, Listed> {
+        let options = ListOptions {
+            max_depth: self.policy.max_depth,
+            dirs: true,
+            meta: self.policy.metadata,
+            checkers: self.mover.budget.checkers,
+            ask_each: self.policy.no_traverse && self.cx.filter.files_from().is_some(),
+            ..ListOptions::default()
+        };
+        list(&self.cx.src, &self.cx.filter, options)
+    }
+
+    fn list_dst(&self) -> BoxStream<'static, Listed> {
+        if self.policy.no_check_dest {
+            return futures::stream::iter([Listed::End]).boxed();
+        }
+        if self.policy.no_traverse {
+            // A listing that stops at once: every key is unknown, so each is asked for.
+            return futures::stream::empty().boxed();
+        }
+        let all = Arc::new(Filter::default());
+        let filter = if self.policy.delete_excluded { &all } else { &self.cx.filter };
+        let options = ListOptions {
+            max_depth: self.policy.max_depth,
+            dirs: true,
+            checkers: self.mover.budget.checkers,
+            ..ListOptions::default()
+        };
+        absent_is_empty(list(&self.cx.dst, filter, options))
+    }
+
+    /// One walk over both sides.
+    async fn pass(self: Arc<Self>, pass: Pass) {
+        let (orders, coming) = mpsc::channel(BACKLOG);
+        let queue = Queue::new(coming, self.policy.order_by, self.policy.check_first);
+        let scheduler = tokio::spawn(self.clone().schedule(queue));
+        let mut pairs = Pairs::new(self.list_src(), self.list_dst(), self.cx.sink.clone());
+        let mut checks = Checks::new(self.mover.budget.checkers);
+        let mut src_files = 0u64;
+        while !self.stopping() {
+            let next = tokio::select! {
+                biased;
+                () = self.cx.cancel.cancelled() => break,
+                next = pairs.next() => next,
+            };
+            for (_, error) in pairs.errors.drain(..) {
+                self.report().error(error);
+            }
+            match next {
+                Ok(Some(pair)) => {
+                    if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
+                        && e.kind == Kind::File
+                    {
+                        src_files += 1;
+                    }
+                    self.pair(pair, pass, src_files, &orders, &mut checks).await;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.error(error);
+                    break;
+                }
+            }
+        }
+        for (_, error) in pairs.errors.drain(..) {
+            self.report().error(error);
+        }
+        checks.finish().await;
+        self.doomed.source_seen(src_files > 0, pairs.src_complete());
+        self.settle_renames(&orders).await;
+        drop((pairs, orders));
+        if let Err(error) = scheduler.await {
+            self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
+        }
+    }
+
+    async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
+        match pair {
+            Pair::Both(src, dst) if src.is_dir() => self.dirs.both(src, &dst),
+            Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => self.dirs.src_only(src),
+            Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
+            Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
+            Pair::DstOnly(dst) => self.extra(dst, src_files).await,
+            Pair::DstUnknown(_) => self.report().totals.protected += 1,
+            _ if pass == Pass::DeletesOnly => {}
+            Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.kind == Kind::Special => {
+                self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
+            }
+            Pair::Both(src, dst) => self.both(src, dst, orders, checks).await,
+            Pair::SrcOnly(src) => match &self.renames {
+                Some(renames) => renames.src_only(src),
+                None => self.missing(src, orders, checks).await,
+            },
+            Pair::SrcUnknown(src) => {
+                let (run, orders) = (self.clone(), orders.clone());
+                checks.spawn(async move { run.ask_dst(src, orders).await }).await;
+            }
+        }
+    }
+
+    /// A file on both sides. What the listed facts settle is settled here; the rest is asked for on a task.
+    async fn both(self: &Arc<Self>, mut src: Entry, mut dst: Entry, orders: &Orders, checks: &mut Checks) {
+        let quick = match self.policy.use_server_mtime {
+            true => Verdict::Ask(haul_core::compare::Need::Mtime),
+            false => compare(&src, &dst, &self.rules, false, HashAnswer::NotAsked),
+        };
+        if !matches!(quick, Verdict::Ask(_) | Verdict::Touch) {
+            self.report().totals.checks += 1;
+            return self.settle(src, dst, quick, orders).await;
+        }
+        let (run, orders) = (self.clone(), orders.clone());
+        let check = async move {
+            run.report().totals.checks += 1;
+            match decide::verdict(&run.cx, &run.policy, &run.rules, &mut src, &mut dst).await {
+                Ok(verdict) => run.settle(src, dst, verdict, &orders).await,
+                Err(error) => run.error(error),
+            }
+        };
+        checks.spawn(check).await;
+    }
+
+    async fn settle(&self, src: Entry, dst: Entry, verdict: Verdict, orders: &Orders) {
+        if let Some(step) = plan::both(src, dst, verdict, &self.policy) {
+            self.act(step, orders).await;
+        }
+    }
+
+    async fn missing(self: &Arc<Self>, src: Entry, orders: &Orders, checks: &mut Checks) {
+        let step = plan::missing(src, &self.policy);
+        if step.action != Action::Copy || (self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty()) {
+            return self.act(step, orders).await;
+        }
+        let (run, orders) = (self.clone(), orders.clone());
+        checks.spawn(async move { run.act(step, &orders).await }).await;
+    }
+
+    /// The destination's listing didn't get to this key: ask.
+    async fn ask_dst(&self, mut src: Entry, orders: Orders) {
+        match self.cx.dst.stat(&src.key).await {
+            Ok(mut dst) => {
+                self.report().totals.checks += 1;
+                match decide::verdict(&self.cx, &self.policy, &self.rules, &mut src, &mut dst).await {
+                    Ok(verdict) => self.settle(src, dst, verdict, &orders).await,
+                    Err(error) => self.error(error),
+                }
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                self.act(plan::missing(src, &self.policy), &orders).await;
+            }
+            Err(error) => self.error(error.with_key(&src.key)),
+        }
+    }
+
+    /// A file that the source provably lacks.
+    async fn extra(&self, dst: Entry, src_files: u64) {
+        if self.mode != Mode::Sync {
+            return;
+        }
+        if let Some(renames) = &self.renames {
+            return renames.dst_only(dst);
+        }
+        let step = plan::extra(dst, true);
+        self.decided(&step);
+        let Some(dst) = step.dst else { return };
+        if self.policy.dry_run {
+            self.report().totals.deletes += 1;
+            return;
+        }
+        if let Err(error) = self.doomed.push(dst.key, dst.size) {
+            self.error(error);
+        }
+        if self.policy.delete_when == DeleteWhen::During && src_files > 0 && self.doomed.full() {
+            self.delete_doomed().await;
+        }
+    }
+
+    fn decided(&self, step: &Step) {
+        let Some(entry) = step.src.as_ref().or(step.dst.as_ref()) else { return };
+        let key = step.dst.as_ref().unwrap_or(entry).key.clone();
+        let (action, why, dry_run) = (step.action, step.why, self.policy.dry_run);
+        self.cx.sink.emit(&Event::Decided { key, action, why, size: entry.size, dry_run });
+    }
+
+    /// Does what was decided about a file, or hands it to the scheduler.
+    async fn act(&self, step: Step, orders: &Orders) {
+        let Step { action, src: Some(src), dst, why } = step else { return };
+        let to = src.key.clone();
+        self.act_on(action, src, to, dst, why, orders).await;
+    }
+
+    async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
+        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref()).await {
+            return;
+        }
+        let change = action != Action::Keep;
+        if change && !self.confirmed(action, &to) {
+            return;
+        }
+        let dry_run = self.policy.dry_run;
+        self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
+        match action {
+            Action::Keep => self.kept(&src, why),
+            Action::Copy if dry_run => {
+                let mut report = self.report();
+                report.totals.transfers += 1;
+                report.totals.bytes += src.size;
+            }
+            Action::Touch if dry_run => self.report().totals.touched += 1,
+            Action::Copy => self.order(src, to, dst, orders).await,
+            Action::Touch => self.touch(src, to, dst, orders).await,
+            Action::Refuse => {
+                let message = "it exists and differs, and --immutable forbids to change it";
+                self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(&to));
+            }
+            Action::MakeDir | Action::Delete => {}
+        }
+    }
+
+    fn confirmed(&self, action: Action, key: &Key) -> bool {
+        let what = match action {
+            Action::Copy => "copy",
+            Action::Touch => "update modification time",
+            _ => return true,
+        };
+        self.confirm(what, key)
+    }
+
+    /// Asks the person, when there is one to ask (`--interactive`).
+    pub fn confirm(&self, what: &str, key: &Key) -> bool {
+        let Some(confirm) = &self.cx.confirm else { return true };
+        // A question blocks; other transfers go on on the runtime's other threads.
+        tokio::task::block_in_place(|| confirm.ask(what, key))
+    }
+
+    /// An unchanged file: a move still takes its source away.
+    fn kept(&self, src: &Entry, why: Reason) {
+        self.report().totals.unchanged += 1;
+        let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
+        if self.mode == Mode::Move && there && !self.policy.dry_run {
+            self.away(src.key.clone());
+        }
+    }
+
+    async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        // Fails only when the scheduler is gone, which stops the job anyway.
+        let _ = orders.send(Order { step, src, to, replaced }).await;
+    }
+
+    /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
+    async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
+        let meta = crate::transfer::meta(&self.policy, &src);
+        match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
+            Ok(()) => {
+                self.report().totals.touched += 1;
+                self.cx.sink.emit(&Event::Touched { key: to });
+                self.kept(&src, Reason::Mtime);
+            }
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
+            Err(error) => self.error(error.with_key(&to)),
+        }
+    }
+
+    /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
+    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> bool {
+        for store in &self.cx.compare_dest {
+            if self.same_in(store, src, to).await.is_some() {
+                self.report().totals.unchanged += 1;
+                return true;
+            }
+        }
+        for store in &self.cx.copy_dest {
+            let Some(found) = self.same_in(store, src, to).await else { continue };
+            if self.policy.dry_run {
+                return false;
+            }
+            let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
+            let step = self.steps.fetch_add(1, Ordering::Relaxed);
+            let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
+            let order = Order { step, src: found, to: to.clone(), replaced: dst.cloned() };
+            let mut answers = mover.bring_by_server(std::slice::from_ref(&order), false).await;
+            if let Some(Ok(arrived)) = answers.pop() {
+                self.arrived(&order, arrived);
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn same_in(&self, store: &Arc<dyn haul_store::Store>, src: &Entry, to: &Key) -> Option<Entry> {
+        let mut found = store.stat(to).await.ok()?;
+        let mut src = src.clone();
+        let cx = Cx { dst: store.clone(), ..self.cx.clone() };
+        let rules = decide::rules(&self.policy, &cx.src, &cx.dst);
+        let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
+        matches!(verdict, Verdict::Same(_)).then_some(found)
+    }
+
+    /// Starts transfers as permits come free, until the queue is done.
+    async fn schedule(self: Arc<Self>, mut queue: Queue) {
+        let mut running = JoinSet::new();
+        let permits = &self.mover.budget.transfers;
+        let batches = self.cx.dst.caps().files;
+        while let Ok(permit) = permits.clone().acquire_owned().await {
+            let Some(first) = queue.next().await else { break };
+            let by_server = self.mover.route(&first.src) == Route::Server;
+            let mut batch = vec![first];
+            if by_server && batches {
+                queue.fill(&mut batch);
+            }
+            batch.retain(|order| self.may_start(order));
+            if !batch.is_empty() {
+                running.spawn(self.clone().transfer(batch, by_server, permit));
+            }
+            while running.try_join_next().is_some() {}
+        }
+        while let Some(ended) = running.join_next().await {
+            if let Err(error) = ended {
+                self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
+            }
+        }
+    }
+
+    /// False when the job is stopping, or a limit leaves no room for this file.
+    fn may_start(&self, order: &Order) -> bool {
+        if self.stopping() {
+            return false;
+        }
+        let Some(limit) = self.policy.max_transfer else { return true };
+        let before = self.started_bytes.fetch_add(order.src.size, Ordering::Relaxed);
+        match self.policy.cutoff {
+            Cutoff::Hard => true,
+            Cutoff::Soft if before >= limit => {
+                self.transfer_limit(false);
+                false
+            }
+            Cutoff::Soft => true,
+            Cutoff::Cautious if before + order.src.size > limit => {
+                self.started_bytes.fetch_sub(order.src.size, Ordering::Relaxed);
+                self.report().transfer_limit = true;
+                false
+            }
+            Cutoff::Cautious => true,
+        }
+    }
+
+    async fn transfer(self: Arc<Self>, batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
+        for order in &batch {
+            let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
+            self.cx.sink.emit(&Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
+        }
+        if !by_server {
+            for order in &batch {
+                let result = self.mover.bring(order).await;
+                self.ended(order, result);
+            }
+        } else {
+            let rename = self.mode == Mode::Move;
+            let answers = self.mover.bring_by_server(&batch, rename).await;
+            for (order, answer) in batch.iter().zip(answers) {
+                let result = match answer {
+                    // Another way may do what the store can't do by itself, or what was changing is at rest now.
+                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
+                        self.mover.bring(order).await
+                    }
+                    other => other,
+                };
+                self.ended(order, result);
+            }
+        }
+        self.flush_moved_away(false).await;
+    }
+
+    fn ended(&self, order: &Order, result: Result<Arrived>) {
+        match result {
+            Ok(arrived) => self.arrived(order, arrived),
+            Err(error) => {
+                let kind = error.kind();
+                let error = Arc::new(error);
+                self.cx.sink.emit(&Event::Failed { step: order.step, error: error.clone() });
+                if kind == ErrorKind::Cancelled {
+                    return;
+                }
+                let mut report = self.report();
+                report.error(error);
+                if kind == ErrorKind::NoSpace {
+                    // Every further file would fail the same way, after filling what little is left.
+                    report.stopped.get_or_insert(kind);
+                    self.wind_down.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn arrived(&self, order: &Order, arrived: Arrived) {
+        {
+            let mut report = self.report();
+            let totals = &mut report.totals;
+            totals.transfers += 1;
+            totals.bytes += arrived.size;
+            totals.server_copies += u64::from(arrived.by_server);
+            if let Some(algo) = arrived.proved {
+                *totals.proved.entry(algo).or_default() += 1;
+            }
+        }
+        self.dirs.written(&order.to);
+        self.cx.sink.emit(&Event::Done {
+            step: order.step,
+            key: order.to.clone(),
+            size: arrived.size,
+            replaced: order.replaced.is_some(),
+            proved: arrived.proved,
+        });
+        if self.mode == Mode::Move && arrived.renamed {
+            self.gone(&order.src.key, order.src.size);
+        } else if self.mode == Mode::Move {
+            self.away(order.src.key.clone());
+        }
+    }
+
+    fn away(&self, key: Key) {
+        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push(key);
+    }
+
+    fn gone(&self, key: &Key, size: u64) {
+        self.report().totals.deletes += 1;
+        self.cx.sink.emit(&Event::Deleted { side: Side::Src, key: key.clone(), size });
+    }
+
+    /// Deletes moved sources, a full batch at a time, or all that are left.
+    async fn flush_moved_away(&self, all: bool) {
+        let keys = {
+            let mut waiting = self.moved_away.lock().unwrap_or_else(|e| e.into_inner());
+            if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
+                return;
+            }
+            std::mem::take(&mut *waiting)
+        };
+        let answers = self.cx.src.delete(keys.iter().map(|k| (k.clone(), None)).collect()).await;
+        for (key, answer) in keys.iter().zip(answers) {
+            match answer {
+                Ok(()) => self.gone(key, 0),
+                Err(error) => self.error(error.with_key(key)),
+            }
+        }
+    }
+
+    /// `--track-renames`: what both sides have under other names is renamed; the rest is copied and deleted.
+    async fn settle_renames(self: &Arc<Self>, orders: &Orders) {
+        let Some(renames) = &self.renames else { return };
+        let settled = renames.settle(&self.cx, &self.rules).await;
+        for error in settled.errors {
+            self.error(error);
+        }
+        for (src, old) in settled.renamed {
+            if self.policy.dry_run || !self.rename(&src, &old).await {
+                self.act(plan::missing(src, &self.policy), orders).await;
+                self.doom_or_count(old);
+            }
+        }
+        for src in settled.missing {
+            self.act(plan::missing(src, &self.policy), orders).await;
+        }
+        for old in settled.extra {
+            self.doom_or_count(old);
+        }
+    }
+
+    fn doom_or_count(&self, old: Entry) {
+        let step = plan::extra(old, true);
+        self.decided(&step);
+        let Some(old) = step.dst else { return };
+        if self.policy.dry_run {
+            self.report().totals.deletes += 1;
+        } else if let Err(error) = self.doomed.push(old.key, old.size) {
+            self.error(error);
+        }
+    }
+
+    async fn rename(&self, src: &Entry, old: &Entry) -> bool {
+        let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
+        let order = Order { step, src: from, to: src.key.clone(), replaced: None };
+        match mover.bring_by_server(&[order], true).await.pop() {
+            Some(Ok(_)) => {
+                self.report().totals.renames += 1;
+                self.dirs.written(&src.key);
+                self.dirs.written(&old.key);
+                self.cx.sink.emit(&Event::Renamed { from: old.key.clone(), to: src.key.clone() });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One file under a name of its own.
+    async fn one(self: Arc<Self>, from: &Key, to: &Key) {
+        let same_place = match (&self.cx.src.caps().domain, &self.cx.dst.caps().domain) {
+            (Some(a), Some(b)) => a == b,
+            _ => false,
+        };
+        if same_place && from == to {
+            let message = format!("source and destination are the same file: {}", self.cx.src.locator());
+            return self.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
+        }
+        let (orders, coming) = mpsc::channel(BACKLOG);
+        let scheduler = tokio::spawn(self.clone().schedule(Queue::new(coming, None, false)));
+        if let Err(error) = self.decide_one(from, to, &orders).await {
+            self.error(error);
+        }
+        drop(orders);
+        if let Err(error) = scheduler.await {
+            self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
+        }
+        self.flush_moved_away(true).await;
+    }
+
+    async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
+        let mut src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
+        self.cx.sink.emit(&Event::Listed { side: Side::Src, files: 1, bytes: src.size });
+        let there = match self.policy.no_check_dest {
+            true => None,
+            false => match self.cx.dst.stat(to).await {
+                Ok(entry) if !entry.is_dir() => Some(entry),
+                Ok(_) => None,
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
+                Err(error) => return Err(error.with_key(to)),
+            },
+        };
+        let step = match there {
+            None => Some(plan::missing(src, &self.policy)),
+            Some(mut dst) => {
+                self.report().totals.checks += 1;
+                let verdict = decide::verdict(&self.cx, &self.policy, &self.rules, &mut src, &mut dst).await?;
+                plan::both(src, dst, verdict, &self.policy)
+            }
+        };
+        if let Some(Step { action, src: Some(src), dst, why }) = step {
+            self.act_on(action, src, to.clone(), dst, why, orders).await;
+        }
+        Ok(())
+    }
+}
+
+/// Where decided transfers go.
+pub(crate) type Orders = mpsc::Sender<Order>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Transfers,
+    /// `--delete-before` looks for what to delete first.
+    DeletesOnly,
+}
+
+/// Questions to the stores that run beside the walk, a bounded number at once.
+struct Checks {
+    permits: Arc<Semaphore>,
+    tasks: JoinSet<()>,
+}
+
+impl Checks {
+    fn new(checkers: usize) -> Self {
+        Checks { permits: Arc::new(Semaphore::new(checkers)), tasks: JoinSet::new() }
+    }
+
+    async fn spawn(&mut self, check: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
+        self.tasks.spawn(async move {
+            check.await;
+            drop(permit);
+        });
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    async fn finish(mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// A destination that doesn't exist holds nothing: that is proof, not a failure.
+fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
+    listing
+        .map(|step| match step {
+            Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
+                Listed::End
+            }
+            other => other,
+        })
+        .boxed()
+}

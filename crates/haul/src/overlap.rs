@@ -1,0 +1,43 @@
+//! Refusing what would eat itself: a destination inside its source, a source equal to its destination.
+
+use haul_core::{Error, ErrorKind, Result, filter::Filter};
+use haul_store::Store;
+use std::sync::Arc;
+
+/// Checks two roots of a job.
+///
+/// Errors: `Invalid`, saying which of the two it is and what to do.
+pub fn check(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filter, deletes: bool) -> Result<()> {
+    let (Some(a), Some(b)) = (&src.caps().domain, &dst.caps().domain) else { return Ok(()) };
+    if a.name != b.name {
+        return Ok(());
+    }
+    let (src_place, dst_place) = (as_dir(&a.place), as_dir(&b.place));
+    let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, "start", message));
+    if src_place == dst_place {
+        return invalid(format!("source and destination are the same: {}", src.locator()));
+    }
+    if let Some(below) = dst_place.strip_prefix(src_place.as_slice())
+        && filter.descend(below)
+    {
+        let (d, s) = (dst.locator(), src.locator());
+        return invalid(format!(
+            "the destination {d} is inside the source {s}: exclude it with a filter, or choose another"
+        ));
+    }
+    if deletes && src_place.starts_with(&dst_place) && filter.descend(&src_place[dst_place.len()..]) {
+        let (d, s) = (dst.locator(), src.locator());
+        return invalid(format!(
+            "the source {s} is inside the destination {d}, which would delete from it: exclude it with a filter"
+        ));
+    }
+    Ok(())
+}
+
+fn as_dir(place: &[u8]) -> Vec<u8> {
+    let mut dir = place.to_vec();
+    if dir.last() != Some(&b'/') {
+        dir.push(b'/');
+    }
+    dir
+}

@@ -1,0 +1,181 @@
+//! Which transfer starts next: orders come in as they are decided, leave in the order the user asked for, and each
+//! takes one of the job's transfer permits. Small files inside a copy domain leave in batches.
+
+use crate::transfer::{
+    Order,
+    server::{BATCH_BYTES, BATCH_FILES},
+};
+use haul_core::policy::{Order as Field, OrderBy};
+use std::collections::{BTreeMap, VecDeque};
+use tokio::sync::mpsc::{Receiver, error::TryRecvError};
+
+/// Decided transfers that may wait. rclone's `--max-backlog` has the same value; at some 300 bytes each this is 3 MB.
+pub const BACKLOG: usize = 10_000;
+
+/// Orders waiting to start.
+pub struct Queue {
+    coming: Receiver<Order>,
+    waiting: Waiting,
+    /// Take everything in before giving anything out (`--check-first`).
+    hold: bool,
+}
+
+enum Waiting {
+    Fifo(VecDeque<Order>),
+    Sorted { by: OrderBy, orders: BTreeMap<(SortKey, u64), Order>, seq: u64, taken: u64 },
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum SortKey {
+    Number(i128),
+    Name(haul_core::Key),
+}
+
+impl Queue {
+    /// A queue over a channel of orders.
+    pub fn new(coming: Receiver<Order>, order_by: Option<OrderBy>, check_first: bool) -> Self {
+        let waiting = match order_by {
+            None => Waiting::Fifo(VecDeque::new()),
+            Some(by) => Waiting::Sorted { by, orders: BTreeMap::new(), seq: 0, taken: 0 },
+        };
+        Queue { coming, waiting, hold: check_first }
+    }
+
+    /// The next order; `None` when there are no more and there will be no more.
+    pub async fn next(&mut self) -> Option<Order> {
+        if self.hold {
+            while let Some(order) = self.coming.recv().await {
+                self.waiting.push(order);
+            }
+            self.hold = false;
+        }
+        self.take_in();
+        if let Some(order) = self.waiting.pop() {
+            return Some(order);
+        }
+        let first = self.coming.recv().await?;
+        self.waiting.push(first);
+        self.take_in();
+        self.waiting.pop()
+    }
+
+    /// Further orders for a batch that has `files` files and `bytes` bytes already: those that are here now and fit.
+    pub fn fill(&mut self, batch: &mut Vec<Order>) {
+        let mut bytes: u64 = batch.iter().map(|o| o.src.size).sum();
+        while batch.len() < BATCH_FILES && bytes < BATCH_BYTES {
+            self.take_in();
+            let Some(order) = self.waiting.pop() else { return };
+            if bytes + order.src.size > BATCH_BYTES {
+                self.waiting.put_back(order);
+                return;
+            }
+            bytes += order.src.size;
+            batch.push(order);
+        }
+    }
+
+    fn take_in(&mut self) {
+        while self.waiting.len() < BACKLOG {
+            match self.coming.try_recv() {
+                Ok(order) => self.waiting.push(order),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        match self {
+            Waiting::Fifo(orders) => orders.len(),
+            Waiting::Sorted { orders, .. } => orders.len(),
+        }
+    }
+
+    fn push(&mut self, order: Order) {
+        match self {
+            Waiting::Fifo(orders) => orders.push_back(order),
+            Waiting::Sorted { by, orders, seq, .. } => {
+                let key = match by.by {
+                    Field::Size => SortKey::Number(i128::from(order.src.size)),
+                    Field::Mtime => SortKey::Number(order.src.mtime.map_or(0, |t| t.0)),
+                    Field::Name => SortKey::Name(order.src.key.clone()),
+                };
+                orders.insert((key, *seq), order);
+                *seq += 1;
+            }
+        }
+    }
+
+    fn put_back(&mut self, order: Order) {
+        match self {
+            Waiting::Fifo(orders) => orders.push_front(order),
+            sorted => sorted.push(order),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Order> {
+        match self {
+            Waiting::Fifo(orders) => orders.pop_front(),
+            Waiting::Sorted { by, orders, taken, .. } => {
+                // `mixed,25`: of every hundred starts, 25 come from the other end, spread evenly.
+                let share = u64::from(by.mixed.unwrap_or(0).min(100));
+                let other_end = (*taken + 1) * share / 100 > *taken * share / 100;
+                *taken += 1;
+                let popped = if by.descending != other_end { orders.pop_last() } else { orders.pop_first() };
+                popped.map(|(_, order)| order)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::{Entry, Key};
+
+    fn order(key: &str, size: u64) -> Order {
+        Order { step: 0, src: Entry::file(Key::new(key), size), to: Key::new(key), replaced: None }
+    }
+
+    async fn sizes(order_by: Option<OrderBy>, check_first: bool) -> Vec<u64> {
+        let (send, receive) = tokio::sync::mpsc::channel(100);
+        for (key, size) in [("b", 3), ("a", 1), ("d", 4), ("c", 2)] {
+            send.send(order(key, size)).await.unwrap();
+        }
+        drop(send);
+        let mut queue = Queue::new(receive, order_by, check_first);
+        let mut out = Vec::new();
+        while let Some(order) = queue.next().await {
+            out.push(order.src.size);
+        }
+        out
+    }
+
+    #[tokio::test]
+    async fn leaves_in_the_order_asked_for() {
+        let by = |by, descending, mixed| Some(OrderBy { by, descending, mixed });
+        assert_eq!(sizes(None, false).await, [3, 1, 4, 2]);
+        assert_eq!(sizes(None, true).await, [3, 1, 4, 2]);
+        assert_eq!(sizes(by(Field::Size, false, None), false).await, [1, 2, 3, 4]);
+        assert_eq!(sizes(by(Field::Size, true, None), false).await, [4, 3, 2, 1]);
+        assert_eq!(sizes(by(Field::Name, false, None), true).await, [1, 3, 2, 4]);
+        assert_eq!(sizes(by(Field::Size, true, Some(50)), false).await, [4, 1, 3, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_takes_what_is_there_and_fits() {
+        let (send, receive) = tokio::sync::mpsc::channel(100);
+        for size in [10, 20, BATCH_BYTES, 30] {
+            send.send(order("k", size)).await.unwrap();
+        }
+        let mut queue = Queue::new(receive, None, false);
+        let mut batch = vec![queue.next().await.unwrap()];
+        queue.fill(&mut batch);
+        assert_eq!(batch.len(), 2);
+        let mut batch = vec![queue.next().await.unwrap()];
+        assert_eq!(batch[0].src.size, BATCH_BYTES);
+        queue.fill(&mut batch);
+        assert_eq!(batch.len(), 1);
+    }
+}

@@ -1,0 +1,335 @@
+//! Bringing one file over: choose the route, move the bytes, verify, publish; again from the start if it must be.
+//!
+//! Routes are files here: `server` (inside a copy domain, in batches), `pump` (parts or one stream through memory).
+
+mod pump;
+mod read;
+pub(crate) use read::file_range;
+pub mod server;
+
+use crate::{Cx, backup::Backup, budget::Budget};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry,
+    event::{Event, StepId},
+    plan::{Replace, Route},
+    policy::Policy,
+};
+use haul_store::{Late, Stored, Upload, WriteSpec};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+/// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
+const ABORT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often a source may change under a copy before it is reported.
+const CHANGED_RETRIES: u32 = 3;
+
+/// Moves files between the two stores of a job.
+#[derive(Clone)]
+pub struct Mover {
+    /// Stores, sink and cancellation.
+    pub cx: Cx,
+    /// The rules.
+    pub policy: Arc<Policy>,
+    /// What may be used at once.
+    pub budget: Budget,
+    /// Where what is replaced goes.
+    pub backup: Backup,
+    /// Bytes moved by all transfers, less what was thrown away.
+    pub moved: Arc<AtomicI64>,
+    /// Called when `moved` passes this many bytes (`--max-transfer` with a hard cut-off).
+    pub at_limit: Option<(u64, Arc<dyn Fn() + Send + Sync>)>,
+}
+
+/// One file to bring over.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Its number.
+    pub step: StepId,
+    /// The source as listed.
+    pub src: Entry,
+    /// Its key at the destination.
+    pub to: Key,
+    /// What is there now.
+    pub replaced: Option<Entry>,
+}
+
+/// A file that arrived, whole.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    /// Bytes.
+    pub size: u64,
+    /// The hash that proved it equal.
+    pub proved: Option<Algo>,
+    /// It went inside a copy domain.
+    pub by_server: bool,
+    /// The source is gone already: it was renamed.
+    pub renamed: bool,
+}
+
+/// Bytes moved by one attempt; takes them back when the attempt fails.
+pub(crate) struct Count<'a> {
+    mover: &'a Mover,
+    step: StepId,
+    bytes: AtomicI64,
+}
+
+impl Count<'_> {
+    /// So many more bytes are across.
+    pub fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+        self.mover.count(self.step, bytes as i64);
+    }
+
+    fn take_back(&self) {
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        self.mover.count(self.step, -bytes);
+    }
+}
+
+impl Mover {
+    /// So many more bytes are across (or, negative, were for nothing).
+    fn count(&self, step: StepId, bytes: i64) {
+        if bytes == 0 {
+            return;
+        }
+        let moved = self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.cx.sink.emit(&Event::Moved { step, bytes });
+        if let Some((limit, stop)) = &self.at_limit
+            && u64::try_from(moved).is_ok_and(|m| m > *limit)
+        {
+            stop();
+        }
+    }
+
+    /// The route for a file of this size.
+    pub fn route(&self, src: &Entry) -> Route {
+        let (a, b) = (self.cx.src.caps(), self.cx.dst.caps());
+        if let (Some(x), Some(y)) = (&a.domain, &b.domain)
+            && x.name == y.name
+        {
+            return Route::Server;
+        }
+        self.route_through_memory(src.size)
+    }
+
+    /// The route for bytes that must pass through this process.
+    fn route_through_memory(&self, size: u64) -> Route {
+        let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
+        let cutoff = self.policy.parts_cutoff.min(limits.single.max(limits.preferred));
+        if size < cutoff.max(1) || self.budget.streams < 2 {
+            return Route::Stream;
+        }
+        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size)) }
+    }
+
+    /// Brings one file over by parts or stream, trying again from the start where that can help.
+    ///
+    /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
+    pub async fn bring(&self, order: &Order) -> Result<Arrived> {
+        let mut src = order.src.clone();
+        let (mut attempt, mut changed) = (0, 0);
+        loop {
+            let route = self.route_through_memory(src.size);
+            let error = match self.attempt(order, &src, route).await {
+                Ok(arrived) => return Ok(arrived),
+                Err(error) => {
+                    if error.key().is_some() {
+                        error
+                    } else {
+                        error.with_key(&src.key)
+                    }
+                }
+            };
+            let again = match error.kind() {
+                ErrorKind::Changed => {
+                    changed += 1;
+                    changed < CHANGED_RETRIES
+                }
+                ErrorKind::Corrupt => attempt < self.policy.file_retries,
+                _ => error.retry() != Retry::Never && attempt < self.policy.file_retries,
+            };
+            if !again || self.cx.cancel.is_cancelled() {
+                return Err(error);
+            }
+            attempt += 1;
+            self.wait_before_retry(order.step, error, attempt).await?;
+            src = self.cx.src.stat(&src.key).await.map_err(|e| e.with_key(&src.key))?;
+        }
+    }
+
+    async fn wait_before_retry(&self, step: StepId, error: Error, attempt: u32) -> Result<()> {
+        let wait = match error.retry() {
+            Retry::After(wait) => wait,
+            _ => self.policy.retries_sleep.max(Duration::from_millis(200) * attempt),
+        };
+        self.cx.meters.retry();
+        self.cx.sink.emit(&Event::Retried { step, error: Arc::new(error.to_report()), wait });
+        tokio::select! {
+            () = self.cx.cancel.cancelled() => Err(cancelled()),
+            () = tokio::time::sleep(wait) => Ok(()),
+        }
+    }
+
+    async fn attempt(&self, order: &Order, src: &Entry, route: Route) -> Result<Arrived> {
+        let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0) };
+        let result = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => Err(cancelled()),
+            opened = self.open(order, src, route) => match opened {
+                Ok(open) => self.carry(order, src, open, &count).await,
+                Err(error) => Err(error),
+            },
+        };
+        if result.is_err() {
+            count.take_back();
+        }
+        result
+    }
+
+    /// Opens the source first, so that what it says of itself goes along with the write.
+    async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
+        let source = read::Source::open(&self.cx.src, src, route).await?;
+        if !self.policy.ignore_size && source.facts.size != src.size {
+            let message = format!("it was {} bytes when listed and is {} now", src.size, source.facts.size);
+            return Err(Error::new(ErrorKind::Changed, "read", message));
+        }
+        let upload = self.cx.dst.write(&order.to, self.spec(order, &source.facts)).await?;
+        Ok(Open { source, upload })
+    }
+
+    /// How the file is written: what may be there, which times and metadata go along.
+    pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
+        let never_replace = self.policy.ignore_existing || self.policy.immutable;
+        let conditional = never_replace && order.replaced.is_none() && self.cx.dst.caps().conditional;
+        WriteSpec {
+            size: Some(facts.size),
+            replace: if conditional { Replace::Absent } else { Replace::Anything },
+            mtime: facts.mtime,
+            meta: meta(&self.policy, facts),
+            hashes: facts.hashes.clone(),
+            inplace: self.policy.inplace,
+            partial_suffix: self.policy.partial_suffix.clone(),
+            keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
+            size_may_differ: self.policy.ignore_size,
+        }
+    }
+
+    /// Moves the bytes, verifies, publishes; whatever goes wrong, the unfinished write is removed.
+    async fn carry(&self, order: &Order, src: &Entry, open: Open, count: &Count<'_>) -> Result<Arrived> {
+        let Open { source, upload } = open;
+        let facts = source.facts.clone();
+        let pumped = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => Err(cancelled()),
+            pumped = pump::pump(self, source, upload.as_ref(), count) => pumped,
+        };
+        let pumped = match self.check_source(src, &facts, pumped).await {
+            Ok(pumped) => pumped,
+            Err(error) => return Err(abort(upload, error).await),
+        };
+        if let Some(old) = &order.replaced
+            && let Err(error) = self.backup.keep(&self.cx, old).await
+        {
+            return Err(abort(upload, error).await);
+        }
+        let (bytes, hashes) = (pumped.bytes, pumped.hashes);
+        let late = Late { hashes: hashes.clone(), ..Late::default() };
+        let stored = match upload.publish(pumped.parts, late).await {
+            Ok(stored) => stored,
+            Err(failed) => return Err(abort(failed.upload, failed.error).await),
+        };
+        let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
+        let proved = if self.policy.verify_read { self.read_back(order, &stored, &hashes).await? } else { proved };
+        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false })
+    }
+
+    /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?
+    async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
+        let pumped = pumped?;
+        if pumped.bytes != facts.size && !self.policy.ignore_size {
+            return Err(crate::hash::ended_early(pumped.bytes, facts.size));
+        }
+        if !self.policy.ignore_checksum
+            && let Some((algo, false)) = facts.hashes.agree(&pumped.hashes)
+        {
+            let message = format!("what was read does not have the {algo} that the source says it has");
+            return Err(Error::new(ErrorKind::Corrupt, "read", message));
+        }
+        if self.cx.src.caps().files && facts.version.is_some() {
+            let now = self.cx.src.stat(&src.key).await?;
+            if now.version != facts.version {
+                return Err(Error::new(ErrorKind::Changed, "read", "the file changed while it was copied"));
+            }
+        }
+        Ok(pumped)
+    }
+
+    /// After publishing: does the store's own answer match what was sent?
+    fn check_stored(&self, bytes: u64, facts: &Entry, moved: &Hashes, stored: &Stored) -> Result<Option<Algo>> {
+        if stored.size != bytes && !self.policy.ignore_size {
+            let message = format!("{bytes} bytes were sent but the store says that it holds {}", stored.size);
+            return Err(Error::new(ErrorKind::Corrupt, "write", message));
+        }
+        let mut ours = moved.clone();
+        ours.merge(&facts.hashes);
+        match ours.agree(&stored.hashes) {
+            Some((algo, false)) if !self.policy.ignore_checksum => {
+                let message = format!("the store's {algo} of it is not that of what was sent");
+                Err(Error::new(ErrorKind::Corrupt, "write", message))
+            }
+            Some((algo, true)) => Ok(Some(algo)),
+            // The source's own hash matched what passed, or the store checked what it got against what it was sent.
+            _ => Ok(moved.agree(&facts.hashes).or(stored.hashes.iter().next().map(|(a, _)| (a, true))).map(|(a, _)| a)),
+        }
+    }
+
+    /// `--verify=read`: reads back what was written and hashes it.
+    async fn read_back(&self, order: &Order, stored: &Stored, moved: &Hashes) -> Result<Option<Algo>> {
+        let mut entry = Entry::file(order.to.clone(), stored.size);
+        entry.version = stored.version.clone();
+        let back = crate::hash::read_and_hash(&self.cx.dst, &entry, &[VERIFY]).await?;
+        match back.agree(moved) {
+            Some((algo, true)) => Ok(Some(algo)),
+            _ => Err(Error::new(ErrorKind::Corrupt, "verify", "what was read back is not what was sent")),
+        }
+    }
+}
+
+/// Hash of `--verify=read`: computed on both sides, so the fastest strong one.
+pub(crate) const VERIFY: Algo = Algo::Blake3;
+
+struct Open {
+    source: read::Source,
+    upload: Box<dyn Upload>,
+}
+
+/// The error of a job that was stopped.
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "transfer", "stopped")
+}
+
+/// Gives up a write and hands back the error that it was given up for.
+pub(crate) async fn abort(upload: Box<dyn Upload>, error: Error) -> Error {
+    match tokio::time::timeout(ABORT_WITHIN, upload.abort()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(e)) => tracing::debug!("the unfinished write could not be removed: {e}"),
+        Err(_) => tracing::debug!("the unfinished write could not be removed in time"),
+    }
+    error
+}
+
+/// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds.
+pub(crate) fn meta(policy: &Policy, facts: &Entry) -> Option<Box<Meta>> {
+    if !policy.metadata {
+        return None;
+    }
+    let mut meta = facts.meta.clone().unwrap_or_default();
+    meta.extend(policy.metadata_set.iter().cloned());
+    Some(meta)
+}

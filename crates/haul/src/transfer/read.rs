@@ -1,0 +1,93 @@
+//! The reading end of a transfer: pieces of one source file in order, read one after another or several at once.
+
+use futures::StreamExt;
+use haul_core::{Entry, Error, Result, plan::Route};
+use haul_store::{Body, Payload, Read, Store, disk};
+use std::{ops::Range, os::unix::fs::FileExt, sync::Arc};
+
+/// An opened source.
+pub struct Source {
+    /// What it says of itself; the size is what to expect.
+    pub facts: Entry,
+    /// How to get at the bytes.
+    pub bytes: Bytes,
+}
+
+/// How to get at a source's bytes.
+pub enum Bytes {
+    /// A file: any range at any time.
+    File(Arc<std::fs::File>),
+    /// Ranges, each a request of its own.
+    Ranges {
+        /// The store.
+        store: Arc<dyn Store>,
+        /// The key and the version that was opened.
+        entry: Entry,
+        /// Bytes of each but the last.
+        size: u64,
+    },
+    /// One stream from the start.
+    Stream(futures::stream::BoxStream<'static, Result<bytes::Bytes>>),
+}
+
+impl Source {
+    /// Opens `entry` for a transfer by `route`. By parts, nothing is read yet where the store serves ranges.
+    pub async fn open(store: &Arc<dyn Store>, entry: &Entry, route: Route) -> Result<Source> {
+        if let Route::Parts { size } = route
+            && !store.caps().files
+        {
+            // A listing may lack what must go along (times, hashes, metadata); one question gets it.
+            let facts = if entry.mtime.is_some() && !entry.hashes.is_empty() {
+                entry.clone()
+            } else {
+                store.stat(&entry.key).await?
+            };
+            let of = Entry { version: facts.version.clone().or(entry.version.clone()), ..facts.clone() };
+            return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of, size } });
+        }
+        let Read { entry: facts, body } = store.read(&entry.key, entry.version.as_ref(), None).await?;
+        let bytes = match body {
+            Body::File(file, _) => Bytes::File(file),
+            Body::Stream(stream) => Bytes::Stream(stream),
+        };
+        Ok(Source { facts, bytes })
+    }
+}
+
+/// Reads a range of a file into one piece. A file that ends early gives a shorter piece.
+pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>) -> Result<Payload> {
+    disk::run(move || {
+        let mut buffer = vec![0; (range.end - range.start) as usize];
+        let mut got = 0;
+        while got < buffer.len() {
+            match file.read_at(&mut buffer[got..], range.start + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::from_io("read", e)),
+            }
+        }
+        buffer.truncate(got);
+        Ok(Payload::from(bytes::Bytes::from(buffer)))
+    })
+    .await
+}
+
+/// Reads a range with a request of its own.
+pub async fn store_range(store: Arc<dyn Store>, entry: Entry, range: Range<u64>) -> Result<Payload> {
+    let want = range.end - range.start;
+    let read = store.read(&entry.key, entry.version.as_ref(), Some(range)).await?;
+    let Body::Stream(mut stream) = read.body else {
+        return Err(Error::new(haul_core::ErrorKind::Unsupported, "read", "a range came as a file"));
+    };
+    let (mut pieces, mut got) = (Vec::new(), 0);
+    while let Some(piece) = stream.next().await {
+        let piece = piece?;
+        got += piece.len() as u64;
+        pieces.push(piece);
+    }
+    if got != want {
+        return Err(crate::hash::ended_early(got, want));
+    }
+    Ok(Payload::new(pieces))
+}

@@ -1,0 +1,102 @@
+//! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
+
+use super::{Arrived, Mover, Order, cancelled};
+use haul_core::{Error, ErrorKind, Result};
+use haul_store::{CopyBatch, CopyItem, Progress, Stored, WriteSpec};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Most files of one batch. Enough that a disk thread is woken for a millisecond's work and not for a file's.
+pub const BATCH_FILES: usize = 64;
+
+/// Most bytes of one batch: beyond this, files are worth a thread each.
+pub const BATCH_BYTES: u64 = 4 << 20;
+
+impl Mover {
+    /// Copies a batch. One answer for each order, in the same order; `Unsupported` in an answer means that the file
+    /// must go through memory.
+    pub async fn bring_by_server(&self, orders: &[Order], rename: bool) -> Vec<Result<Arrived>> {
+        let Some(place) = self.cx.src.caps().domain.as_ref().map(|d| d.place.clone()) else {
+            return orders.iter().map(|_| Err(unsupported())).collect();
+        };
+        let mut refused: Vec<Option<Error>> = Vec::with_capacity(orders.len());
+        for order in orders {
+            let kept = match &order.replaced {
+                Some(old) => self.backup.keep(&self.cx, old).await.err(),
+                None => None,
+            };
+            refused.push(kept);
+        }
+        let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
+        let items = going.iter().map(|o| self.item(o, rename)).collect();
+        let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
+        let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())) };
+        let answers = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => going.iter().map(|_| Err(cancelled())).collect(),
+            answers = self.cx.dst.copy(batch) => answers,
+        };
+        for ((order, answer), counted) in going.iter().zip(&answers).zip(counts.iter()) {
+            let counted = counted.load(Ordering::Relaxed);
+            let arrived = answer.as_ref().map_or(0, |stored| stored.size);
+            self.count(order.step, arrived as i64 - counted as i64);
+        }
+        let mut answers = answers.into_iter();
+        let each = orders.iter().zip(refused).map(|(order, refused)| {
+            let stored = match refused {
+                Some(error) => Err(error),
+                None => answers.next().unwrap_or_else(|| Err(unsupported())),
+            };
+            self.arrived(order, stored, rename)
+                .map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
+        });
+        each.collect()
+    }
+
+    fn item(&self, order: &Order, rename: bool) -> CopyItem {
+        // Without metadata a store keeps the source's own; the source's mtime goes along when it is known.
+        let spec = WriteSpec { hashes: Default::default(), ..self.spec(order, &order.src) };
+        CopyItem {
+            from: order.src.key.clone(),
+            want: order.src.version.clone(),
+            size: order.src.size,
+            to: order.to.clone(),
+            spec,
+            rename,
+        }
+    }
+
+    /// Passes on what a store says of large copies while they run.
+    fn progress(&self, orders: &[&Order], counts: Arc<[AtomicU64]>) -> Progress {
+        let steps: Vec<u64> = orders.iter().map(|o| o.step).collect();
+        let mover = self.clone();
+        Progress(Arc::new(move |item, bytes| {
+            if let (Some(step), Some(counted)) = (steps.get(item), counts.get(item)) {
+                counted.fetch_add(bytes, Ordering::Relaxed);
+                mover.count(*step, bytes as i64);
+            }
+        }))
+    }
+
+    fn arrived(&self, order: &Order, stored: Result<Stored>, rename: bool) -> Result<Arrived> {
+        let stored = stored?;
+        if stored.size != order.src.size && !self.policy.ignore_size {
+            let message = format!("it has {} bytes but {} were copied", order.src.size, stored.size);
+            return Err(Error::new(ErrorKind::Corrupt, "copy", message));
+        }
+        let proved = match order.src.hashes.agree(&stored.hashes) {
+            Some((algo, false)) if !self.policy.ignore_checksum => {
+                return Err(Error::new(ErrorKind::Corrupt, "copy", format!("the copy has another {algo}")));
+            }
+            Some((algo, true)) => Some(algo),
+            _ => None,
+        };
+        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: rename })
+    }
+}
+
+fn unsupported() -> Error {
+    Error::new(ErrorKind::Unsupported, "copy", "the stores don't copy between themselves")
+}
