@@ -122,11 +122,6 @@ impl Join {
         self.src.ended && self.src.lost.is_empty()
     }
 
-    /// True when the destination's listing lost nothing.
-    pub fn dst_complete(&self) -> bool {
-        self.dst.ended && self.dst.lost.is_empty()
-    }
-
     /// The next pair, in key order; `None` while a side is starved, and at the end.
     pub fn next_pair(&mut self) -> Option<Pair> {
         if self.starved().is_some() {

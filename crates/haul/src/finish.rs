@@ -154,7 +154,7 @@ impl Run {
         let during = self.policy.delete_when == DeleteWhen::During;
         let (count, bytes, empty) = {
             let state = self.doomed.state();
-            (state.count, state.bytes, !state.source_has_files && !(during && !state.source_complete))
+            (state.count, state.bytes, !state.source_has_files && (!during || state.source_complete))
         };
         let errors = self.report().error_count;
         if errors > 0 && !self.policy.ignore_errors {

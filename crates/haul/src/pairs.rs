@@ -71,11 +71,6 @@ impl Pairs {
     pub fn src_complete(&self) -> bool {
         self.join.src_complete()
     }
-
-    /// True when the whole destination was seen.
-    pub fn dst_complete(&self) -> bool {
-        self.join.dst_complete()
-    }
 }
 
 impl Drop for Pairs {

@@ -25,7 +25,7 @@ pub async fn read(
             let starts = (range.start..range.end).step_by(BLOCK as usize);
             let blocks = futures::stream::iter(starts).then(move |at| {
                 let (file, block) = (file.clone(), at..(at + BLOCK).min(range.end));
-                async move { Ok(Bytes::from_iter(transfer::file_range(file, block).await?.0.iter().flatten().copied())) }
+                async move { Ok(transfer::file_range(file, block).await?.0.concat().into()) }
             });
             blocks.boxed()
         }
