@@ -358,7 +358,7 @@ async fn devices_and_fifos_are_special_and_not_opened() {
     let store = open(temp.path(), Links::Skip);
     let (entries, ..) = list(&store, ListRequest::all()).await;
     assert!(entries.len() == 2 && entries.iter().all(|e| e.kind == Kind::Special));
-    let error = store.read(&Key::new("fifo"), None, None).await.unwrap_err();
+    let error = store.read(&Key::new("fifo"), None, None).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     drop(listener);
 }
