@@ -1,9 +1,193 @@
-//! placeholder
-use crate::{OpenRequest, Store, StoreKind};
-use haul_core::Result;
-use std::sync::Arc;
+//! The local disk store (`local`): everything relative to directory descriptors, on its own threads; nothing that a
+//! name or a planted link says leads out of the root.
+
+mod copy;
+mod dir;
+mod disk;
+mod error;
+mod list;
+mod meta;
+mod place;
+mod read;
+mod tree;
+mod upload;
+
+use crate::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Store,
+    StoreKind, Stored, Upload, WriteSpec,
+};
+use dir::Root;
+use futures::{
+    future::{BoxFuture, join_all},
+    stream::BoxStream,
+};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use std::{
+    ffi::OsStr, fmt, ops::Range, os::unix::ffi::OsStrExt, os::unix::ffi::OsStringExt, path::Path, sync::Arc,
+    time::Duration,
+};
+
 /// The kind.
-pub const KIND: StoreKind = StoreKind { name: "local", description: "", options: &[], open };
-fn open(_request: OpenRequest) -> Result<Arc<dyn Store>> {
-    Err(haul_core::Error::new(haul_core::ErrorKind::Unsupported, "open", "x"))
+pub const KIND: StoreKind = StoreKind { name: "local", description: "Local disk", options: &[], open };
+
+/// Keys of one delete job.
+const DELETE_BATCH: usize = 1000;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, "open", why);
+    let path = match request.path.is_empty() {
+        true => b".".to_vec(),
+        false => request.path,
+    };
+    let shown = String::from_utf8_lossy(&path).into_owned();
+    if path.contains(&0) {
+        return Err(invalid(format!("{}: a path can't contain a zero byte", shown.escape_debug())));
+    }
+    let absolute = std::path::absolute(Path::new(OsStr::from_bytes(&path)))
+        .map_err(|e| invalid(format!("{shown}: can't find the current directory: {e}")))?;
+    let absolute = absolute.into_os_string().into_vec();
+    let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
+    let domain = Domain { name: "local".into(), place: absolute.clone().into() };
+    let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
+    Ok(Arc::new(LocalStore { locator, caps: caps(domain), local: Arc::new(Local { root, links: request.links }) }))
+}
+
+fn caps(domain: Domain) -> Caps {
+    Caps {
+        mtime: Some(Duration::from_nanos(1)),
+        set_mtime: true,
+        mtime_listed: true,
+        changed: Changed::Inode,
+        dirs: true,
+        keeps_empty_dirs: true,
+        hashes_listed: Vec::new(),
+        hashes_stored: Vec::new(),
+        cheap_reads: true,
+        files: true,
+        parts: Some(PartLimits {
+            min: 1,
+            max: u64::MAX / 2,
+            count: u64::MAX / 2,
+            preferred: 8 << 20,
+            equal: false,
+            single: 0,
+        }),
+        domain: Some(domain),
+        delete_batch: DELETE_BATCH,
+        conditional: true,
+        case_insensitive: false,
+        meta: true,
+        concurrency: disk::threads(),
+    }
+}
+
+/// What the pool's jobs share.
+struct Local {
+    root: Arc<Root>,
+    links: Links,
+}
+
+struct LocalStore {
+    locator: String,
+    caps: Caps,
+    local: Arc<Local>,
+}
+
+impl fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalStore({:?})", self.locator)
+    }
+}
+
+impl LocalStore {
+    /// Runs `job` on the pool with what it shares.
+    fn run<T: Send + 'static>(
+        &self,
+        op: &'static str,
+        job: impl FnOnce(&Arc<Local>) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T>> {
+        let local = self.local.clone();
+        Box::pin(disk::bytes().run(op, move || job(&local)))
+    }
+}
+
+impl Store for LocalStore {
+    fn locator(&self) -> &str {
+        &self.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.local.root.clone(), self.local.links, request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        self.run("stat", move |local| read::stat(local, &key))
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        self.run("read", move |local| read::read(local, &key, want.as_ref(), range))
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let key = key.clone();
+        self.run("write", move |local| upload::begin(local, &key, spec))
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let (key, spec) = (key.clone(), spec.clone());
+        self.run("mkdir", move |local| tree::make_dir(local, &key, &spec))
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let waiting = disk::Waiting::default();
+        let abandoned = waiting.watch();
+        let local = self.local.clone();
+        let items: Arc<[_]> = batch.items.into();
+        let shared = items.clone();
+        let done = disk::bytes().submit(move || {
+            let from = copy::source_root(&local, &batch.from);
+            copy::copy(&local, &from, &shared, batch.progress.as_ref(), &abandoned)
+        });
+        Box::pin(async move {
+            let _waiting = waiting;
+            done.await.unwrap_or_else(|_| copy::all_failed(&items, || disk::lost("copy")))
+        })
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        self.run("set_meta", move |local| tree::set_meta(local, &key, mtime, meta.as_ref()))
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let jobs: Vec<_> = keys
+            .chunks(DELETE_BATCH)
+            .map(|chunk| {
+                let (local, chunk) = (self.local.clone(), chunk.to_vec());
+                (chunk.len(), disk::bytes().submit(move || tree::delete(&local, &chunk)))
+            })
+            .collect();
+        Box::pin(async move {
+            let answers = jobs.into_iter().map(|(count, job)| async move {
+                job.await.unwrap_or_else(|_| (0..count).map(|_| Err(disk::lost("delete"))).collect())
+            });
+            join_all(answers).await.into_iter().flatten().collect()
+        })
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        match request {
+            Extra::About => self.run("about", |local| tree::about(local)),
+            _ => {
+                let error = Error::new(ErrorKind::Unsupported, "extra", "a local disk can't do this");
+                Box::pin(std::future::ready(Err(error)))
+            }
+        }
+    }
 }

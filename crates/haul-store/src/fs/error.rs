@@ -1,0 +1,89 @@
+//! What the system's error numbers mean to a user of a local disk.
+
+use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use rustix::io::Errno;
+
+/// The error for `errno` while doing `op` to `key`.
+pub(super) fn fail(op: &'static str, key: &Key, errno: Errno) -> Error {
+    let new = |kind, message: &str| Error::new(kind, op, message).with_source(std::io::Error::from(errno));
+    let error = match errno {
+        // Given by openat2 for a path that leaves the root; the true cross-device cases are handled where they occur.
+        Errno::XDEV => new(ErrorKind::Denied, "a symbolic link on the way leads out of the folder: remove the link"),
+        Errno::LOOP => new(ErrorKind::Denied, "a symbolic link is in the way, or links form a loop"),
+        Errno::ISDIR => new(ErrorKind::Exists, "is a directory"),
+        Errno::NOTDIR => new(ErrorKind::NotFound, "a part of the path is not a directory"),
+        Errno::NAMETOOLONG => new(ErrorKind::Invalid, "name can't be stored on a local disk: it is too long"),
+        Errno::ILSEQ => new(ErrorKind::Invalid, "name can't be stored on this file system: it isn't valid text"),
+        Errno::MFILE | Errno::NFILE => new(ErrorKind::Busy, "too many open files: raise the limit (ulimit -n)"),
+        Errno::STALE | Errno::INTR | Errno::AGAIN => Error::from_io(op, errno.into()).with_retry(Retry::Backoff),
+        _ => Error::from_io(op, errno.into()),
+    };
+    error.with_key(key)
+}
+
+/// Like [`fail`], for making something: a file where a directory is needed is in the way.
+pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
+    match errno {
+        Errno::NOTDIR => {
+            Error::new(ErrorKind::Exists, op, "a file is where a directory is needed: remove or rename it")
+                .with_source(std::io::Error::from(errno))
+                .with_key(key)
+        }
+        _ => fail(op, key, errno),
+    }
+}
+
+/// The error for content that isn't the version asked for.
+pub(super) fn changed(op: &'static str, key: &Key) -> Error {
+    Error::new(ErrorKind::Changed, op, "changed since it was listed").with_key(key)
+}
+
+/// Refuses names that a local disk can't hold or that would lead elsewhere.
+pub(super) fn check_key(op: &'static str, key: &Key) -> Result<()> {
+    let invalid = |why: &str| {
+        let message = format!("name can't be stored on a local disk: {why}");
+        Err(Error::new(ErrorKind::Invalid, op, message).with_key(key))
+    };
+    if key.is_root() {
+        return Ok(());
+    }
+    let bytes = key.as_bytes();
+    if bytes.contains(&0) {
+        return invalid("it contains a zero byte");
+    }
+    for part in bytes.strip_suffix(b"/").unwrap_or(bytes).split(|b| *b == b'/') {
+        match part {
+            b"" => return invalid("a part of it is empty"),
+            b"." | b".." => return invalid("a part of it is \".\" or \"..\""),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// [`check_key`] for the key of a file.
+pub(super) fn check_file(op: &'static str, key: &Key) -> Result<()> {
+    if key.is_root() || key.is_dir() {
+        return Err(Error::new(ErrorKind::Invalid, op, "this names a directory, not a file").with_key(key));
+    }
+    check_key(op, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for bad in ["/a", "a//b", "../a", "a/..", "a/../b", ".", "./a", "a/./b", "a\0b", "//", "a//"] {
+            let error = check_key("write", &Key::new(bad)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad:?}");
+            assert!(error.to_string().contains("name can't be stored on a local disk"), "{error}");
+        }
+        for good in ["a", "a/", "a/b", "...", " ", "a\nb", "..a/b.."] {
+            check_key("write", &Key::new(good)).unwrap();
+        }
+        assert!(check_file("write", &Key::new("a/")).is_err());
+        assert!(check_file("write", &Key::new("")).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
+
+use super::error::fail;
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Version};
+use jiff::Timestamp;
+use rustix::{
+    fs::{AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid, XattrFlags},
+    io::Errno,
+};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// What a listing asks of each file.
+pub(super) const FACTS: StatxFlags = StatxFlags::TYPE
+    .union(StatxFlags::INO)
+    .union(StatxFlags::SIZE)
+    .union(StatxFlags::MTIME)
+    .union(StatxFlags::CTIME)
+    .union(StatxFlags::BLOCKS)
+    .union(StatxFlags::MODE);
+
+/// What it asks when metadata is wanted too.
+pub(super) const FACTS_AND_META: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// Names in [`Meta`] that aren't the user's own.
+const SYSTEM: [&str; 7] = ["mode", "uid", "gid", "rdev", "atime", "btime", "mtime"];
+
+/// Names of extended attributes that hold the user's own metadata.
+const USER: &[u8] = b"user.";
+
+/// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
+const OMIT: i64 = (1 << 30) - 2;
+
+/// Asks about an open file.
+pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx> {
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)
+}
+
+/// Asks about a name, following a link when `follow`.
+pub(super) fn facts_at(dir: impl AsFd, name: &[u8], follow: bool, mask: StatxFlags) -> rustix::io::Result<Statx> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    rustix::fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)
+}
+
+pub(super) fn file_type(st: &Statx) -> FileType {
+    FileType::from_raw_mode(u32::from(st.stx_mode))
+}
+
+fn time(t: StatxTimestamp) -> Mtime {
+    Mtime::new(t.tv_sec, t.tv_nsec)
+}
+
+pub(super) fn mtime(st: &Statx) -> Mtime {
+    time(st.stx_mtime)
+}
+
+/// Pins content: device, inode, ctime, mtime and size. ctime moves with any change and can't be set back.
+pub(super) fn version(st: &Statx) -> Version {
+    let mut bytes = [0; 48];
+    let mut at = 0;
+    let mut put = |part: &[u8]| {
+        bytes[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    };
+    put(&st.stx_dev_major.to_be_bytes());
+    put(&st.stx_dev_minor.to_be_bytes());
+    put(&st.stx_ino.to_be_bytes());
+    put(&st.stx_ctime.tv_sec.to_be_bytes());
+    put(&st.stx_ctime.tv_nsec.to_be_bytes());
+    put(&st.stx_mtime.tv_sec.to_be_bytes());
+    put(&st.stx_mtime.tv_nsec.to_be_bytes());
+    put(&st.stx_size.to_be_bytes());
+    Version::new(bytes)
+}
+
+/// The entry of something with these facts; `key` ends in `/` if and only if it is a directory.
+pub(super) fn entry(key: Key, kind: Kind, st: &Statx) -> Entry {
+    Entry {
+        kind,
+        size: if kind == Kind::File { st.stx_size } else { 0 },
+        mtime: Some(mtime(st)),
+        changed: Some(time(st.stx_ctime)),
+        version: (kind == Kind::File).then(|| version(st)),
+        ..Entry::file(key, 0)
+    }
+}
+
+/// Metadata of `name` in `dir`: mode, owner, times, and the user's own from `user.*` attributes (those that are text).
+pub(super) fn meta_at(dir: impl AsFd, name: &[u8], st: &Statx) -> Box<Meta> {
+    // The path through /proc reaches the attributes without opening the file, which might not be allowed.
+    let path = [format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).as_bytes(), name].concat();
+    meta_of(&path, st)
+}
+
+/// The same for a path.
+pub(super) fn meta_of(path: &[u8], st: &Statx) -> Box<Meta> {
+    let mut meta = system_meta(st);
+    for attr in user_attrs(path) {
+        if let (Ok(key), Some(value)) = (String::from_utf8(attr[USER.len()..].to_vec()), attr_value(path, &attr)) {
+            meta.insert(key, value);
+        }
+    }
+    Box::new(meta)
+}
+
+fn user_attrs(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 4096];
+    let len = match rustix::fs::llistxattr(path, &mut buffer[..]) {
+        Err(Errno::RANGE) => {
+            // The kernel's own limit of a list of names.
+            buffer = vec![0; 64 << 10];
+            rustix::fs::llistxattr(path, &mut buffer[..]).unwrap_or(0)
+        }
+        answer => answer.unwrap_or(0),
+    };
+    buffer[..len].split(|b| *b == 0).filter(|n| n.starts_with(USER)).map(<[u8]>::to_vec).collect()
+}
+
+fn attr_value(path: &[u8], attr: &[u8]) -> Option<String> {
+    let size = rustix::fs::lgetxattr_query(path, attr).ok()?;
+    let mut value = vec![0; size.max(1)];
+    let len = rustix::fs::lgetxattr(path, attr, &mut value[..]).ok()?;
+    value.truncate(len);
+    String::from_utf8(value).ok()
+}
+
+fn system_meta(st: &Statx) -> Meta {
+    let mut meta = Meta::new();
+    meta.insert("mode".into(), format!("{:o}", st.stx_mode));
+    meta.insert("uid".into(), st.stx_uid.to_string());
+    meta.insert("gid".into(), st.stx_gid.to_string());
+    let mut put = |name: &str, t: StatxTimestamp| {
+        if let Ok(at) = Timestamp::new(t.tv_sec, t.tv_nsec as i32) {
+            meta.insert(name.into(), at.to_string());
+        }
+    };
+    put("mtime", st.stx_mtime);
+    put("atime", st.stx_atime);
+    if st.stx_mask & StatxFlags::BTIME.bits() != 0 {
+        put("btime", st.stx_btime);
+    }
+    meta
+}
+
+/// A metadata value that is a time.
+pub(super) fn meta_time(meta: Option<&Meta>, name: &str) -> Option<Mtime> {
+    let at: Timestamp = meta?.get(name)?.parse().ok()?;
+    Some(Mtime(at.as_nanosecond()))
+}
+
+/// The permission bits that metadata asks for.
+pub(super) fn meta_mode(meta: Option<&Meta>, keep_setid: bool) -> Option<Mode> {
+    let mode = u32::from_str_radix(meta?.get("mode")?, 8).ok()?;
+    Some(Mode::from_raw_mode(mode & if keep_setid { 0o7777 } else { 0o777 }))
+}
+
+/// Times as the kernel takes them; `None` leaves one as it is.
+pub(super) fn times(atime: Option<Mtime>, mtime: Option<Mtime>) -> Timestamps {
+    let spec = |t: Option<Mtime>| match t {
+        Some(t) => Timespec { tv_sec: t.secs(), tv_nsec: t.nanos().into() },
+        None => Timespec { tv_sec: 0, tv_nsec: OMIT },
+    };
+    Timestamps { last_access: spec(atime), last_modification: spec(mtime) }
+}
+
+/// Sets everything that metadata says, times too, on an open file or directory. What this user may not set (the
+/// owner, without root) or the file system can't keep (attributes) is left, as archiving tools do.
+pub(super) fn apply(
+    op: &'static str,
+    key: &Key,
+    fd: impl AsFd,
+    meta: &Meta,
+    mtime: Option<Mtime>,
+    keep_setid: bool,
+) -> Result<()> {
+    let fd = fd.as_fd();
+    let id = |name: &str| meta.get(name).and_then(|v| v.parse::<u32>().ok());
+    let (uid, gid) = (id("uid").map(Uid::from_raw), id("gid").map(Gid::from_raw));
+    // Owner before mode: changing the owner clears the set-id bits.
+    if uid.is_some() || gid.is_some() {
+        own(op, key, fd, uid, gid)?;
+    }
+    for (name, value) in meta.iter().filter(|(name, _)| !SYSTEM.contains(&name.as_str())) {
+        let attr = [USER, name.as_bytes()].concat();
+        match rustix::fs::fsetxattr(fd, &attr[..], value.as_bytes(), XattrFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::RANGE | Errno::TOOBIG | Errno::NOSPC | Errno::INVAL) => {
+                tracing::debug!(%key, name, "this file system can't keep this metadata");
+            }
+            Err(errno) => return Err(fail(op, key, errno)),
+        }
+    }
+    if let Some(mode) = meta_mode(Some(meta), keep_setid) {
+        rustix::fs::fchmod(fd, mode).map_err(|e| fail(op, key, e))?;
+    }
+    let mtime = mtime.or_else(|| meta_time(Some(meta), "mtime"));
+    let atime = meta_time(Some(meta), "atime");
+    if mtime.is_some() || atime.is_some() {
+        rustix::fs::futimens(fd, &times(atime, mtime)).map_err(|e| fail(op, key, e))?;
+    }
+    Ok(())
+}
+
+fn own(op: &'static str, key: &Key, fd: impl AsFd, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+    match rustix::fs::fchown(&fd, uid, gid) {
+        Err(Errno::PERM) => {
+            // A user may still give a file to a group that they are in.
+            if gid.is_none() || rustix::fs::fchown(&fd, None, gid).is_err() {
+                tracing::debug!(%key, "not allowed to set the owner");
+            }
+            Ok(())
+        }
+        answer => answer.map_err(|e| fail(op, key, e)),
+    }
+}
+
+/// Refuses a time that the kernel can't take, before it is silently cut.
+pub(super) fn check_time(op: &'static str, key: &Key, mtime: Option<Mtime>) -> Result<()> {
+    match mtime {
+        Some(t) if i64::try_from(t.0.div_euclid(1_000_000_000)).is_err() => {
+            Err(Error::new(ErrorKind::Invalid, op, "modification time is out of range").with_key(key))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_id_bits_are_dropped_unless_asked_for() {
+        let meta = Meta::from([("mode".to_string(), "104755".to_string())]);
+        assert_eq!(meta_mode(Some(&meta), false), Some(Mode::from_raw_mode(0o755)));
+        assert_eq!(meta_mode(Some(&meta), true), Some(Mode::from_raw_mode(0o4755)));
+    }
+
+    #[test]
+    fn times_in_metadata_are_rfc_3339() {
+        let meta = Meta::from([("atime".to_string(), "1969-12-31T23:59:59.999999999Z".to_string())]);
+        assert_eq!(meta_time(Some(&meta), "atime"), Some(Mtime(-1)));
+        assert_eq!(meta_time(Some(&meta), "mtime"), None);
+    }
+}

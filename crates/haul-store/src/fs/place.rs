@@ -1,0 +1,234 @@
+//! Hidden names and how they become visible: the one place where something appears in, or replaces something in, a
+//! destination directory.
+
+use super::{
+    dir::{Dir, Root},
+    error::{changed, fail, fail_write},
+    meta,
+};
+use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags},
+    io::Errno,
+};
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// How hidden names begin; then 16 hexadecimal digits (8 random, 8 computed from them), a dot, the final name as far
+/// as it fits, and the partial suffix. The computed half makes sure that no name of a user's is taken for one, since
+/// listings leave hidden names out. What a killed run leaves behind stays until `cleanup`, or until it is deleted by hand.
+const MARK: &[u8] = b".haul-";
+const NAME_MAX: usize = 255;
+
+/// A new hidden name for `name`.
+pub(super) fn temp_name(name: &[u8], suffix: &str) -> Vec<u8> {
+    static SEED: OnceLock<RandomState> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let random = SEED.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed)) as u32;
+    let mut temp = MARK.to_vec();
+    temp.extend_from_slice(format!("{random:08x}{:08x}.", check(random)).as_bytes());
+    let room = NAME_MAX.saturating_sub(temp.len() + suffix.len());
+    let mut cut = name.len().min(room);
+    // Not through the middle of a character: some file systems take only valid text.
+    while cut < name.len() && cut > 0 && name[cut] & 0xC0 == 0x80 {
+        cut -= 1;
+    }
+    temp.extend_from_slice(&name[..cut]);
+    temp.extend_from_slice(suffix.as_bytes());
+    temp
+}
+
+/// True for names that [`temp_name`] makes.
+pub(super) fn is_temp(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(MARK) else { return false };
+    if rest.len() < 17 || rest[16] != b'.' {
+        return false;
+    }
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|d| u32::from_str_radix(d, 16).ok());
+    match (number(&rest[..8]), number(&rest[8..16])) {
+        (Some(random), Some(sum)) => check(random) == sum,
+        _ => false,
+    }
+}
+
+fn check(random: u32) -> u32 {
+    random.wrapping_mul(0x9E37_79B1) ^ 0x6861_756C
+}
+
+/// A file under its hidden name, in the directory where it will be.
+pub(super) struct Hidden {
+    pub dir: Dir,
+    pub temp: Vec<u8>,
+    pub file: OwnedFd,
+}
+
+/// Runs `make` in the directory of `key`, created if missing; once more when the directory was removed meanwhile.
+pub(super) fn in_dir<T>(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    make: impl FnMut(&Dir) -> rustix::io::Result<T>,
+) -> Result<(Dir, T)> {
+    let (dir, made) = in_dir_or_errno(root, op, key, make)?;
+    Ok((dir, made.map_err(|e| fail_write(op, key, e))?))
+}
+
+/// The same, leaving what `make` answered to the caller.
+pub(super) fn in_dir_or_errno<T>(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    mut make: impl FnMut(&Dir) -> rustix::io::Result<T>,
+) -> Result<(Dir, rustix::io::Result<T>)> {
+    let parent = haul_core::key::parent(key.as_bytes());
+    let dir = root.make(parent).map_err(|e| fail_write(op, key, e))?;
+    match make(&dir) {
+        Err(Errno::NOENT) => {
+            root.forget();
+            let dir = root.make(parent).map_err(|e| fail_write(op, key, e))?;
+            let made = make(&dir);
+            Ok((dir, made))
+        }
+        made => Ok((dir, made)),
+    }
+}
+
+/// Creates the hidden file for `key`.
+pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str) -> Result<Hidden> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
+        let temp = temp_name(key.name(), suffix);
+        let file = rustix::fs::openat(dir, &temp[..], flags, Mode::from_raw_mode(0o666))?;
+        Ok((temp, file))
+    })?;
+    Ok(Hidden { dir, temp, file })
+}
+
+/// Removes a hidden name; nothing can be done if that fails.
+pub(super) fn discard(dir: &Dir, temp: &[u8]) {
+    if let Err(error) = rustix::fs::unlinkat(dir, temp, AtFlags::empty())
+        && error != Errno::NOENT
+    {
+        tracing::warn!(%error, name = %temp.escape_ascii(), "can't remove a partial file");
+    }
+}
+
+/// Puts the hidden `temp` at the name of `key` under the condition `replace`. With `keep_mode`, the open file gets the
+/// permissions of the file that it replaces. On failure the hidden name is still there.
+pub(super) fn settle(
+    op: &'static str,
+    key: &Key,
+    (dir, temp, name): (&Dir, &[u8], &[u8]),
+    replace: &Replace,
+    keep_mode: Option<impl AsFd>,
+) -> Result<()> {
+    let error = |errno| fail_write(op, key, errno);
+    if let Replace::Exactly(want) = replace {
+        match meta::facts_at(dir, name, false, meta::FACTS) {
+            Ok(st) if meta::version(&st) == *want => {}
+            Ok(_) | Err(Errno::NOENT) => return Err(changed(op, key)),
+            Err(errno) => return Err(error(errno)),
+        }
+    } else {
+        // One call for a new name, the common case, and the atomic test for `Absent`.
+        match rename_new((dir, temp), (dir, name)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) if *replace == Replace::Absent => {
+                return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(error(errno)),
+        }
+    }
+    if let Ok(st) = meta::facts_at(dir, name, false, meta::FACTS) {
+        match meta::file_type(&st) {
+            FileType::Directory => {
+                let message = "is a directory: remove or rename it to put a file there";
+                return Err(Error::new(ErrorKind::Exists, op, message).with_key(key));
+            }
+            FileType::RegularFile => {
+                if let Some(file) = keep_mode {
+                    let mode = Mode::from_raw_mode(u32::from(st.stx_mode) & 0o777);
+                    rustix::fs::fchmod(file, mode).map_err(error)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    rustix::fs::renameat(dir, temp, dir, name).map_err(error)
+}
+
+/// Renames if nothing is there, else `EXIST`.
+pub(super) fn rename_new((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8])) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // Some network file systems don't know the flag; a hard link has the same effect.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        answer => return answer,
+    }
+    match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
+        Ok(()) => rustix::fs::unlinkat(from, old, AtFlags::empty()),
+        // Nor hard links (FAT): the best that is left isn't atomic.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => match meta::facts_at(to, new, false, meta::FACTS) {
+            Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
+            Err(errno) => Err(errno),
+            Ok(_) => Err(Errno::EXIST),
+        },
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Creates a symbolic link at `key` that holds `target`, visible at once.
+pub(super) fn link(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    target: &[u8],
+    spec: &crate::WriteSpec,
+    mtime: Option<haul_core::Mtime>,
+) -> Result<()> {
+    let name = key.name();
+    let (dir, temp) = in_dir(root, op, key, |dir| {
+        let temp = temp_name(name, &spec.partial_suffix);
+        rustix::fs::symlinkat(target, dir, &temp[..])?;
+        Ok(temp)
+    })?;
+    let set = match mtime {
+        Some(_) => rustix::fs::utimensat(&dir, &temp[..], &meta::times(None, mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| fail(op, key, e)),
+        None => Ok(()),
+    };
+    let no_file: Option<&OwnedFd> = None;
+    set.and_then(|()| settle(op, key, (&dir, &temp, name), &spec.replace, no_file))
+        .inspect_err(|_| discard(&dir, &temp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_fit_and_are_known() {
+        for name in [&b"a"[..], &[b'x'; 255], "ü".repeat(127).as_bytes(), b"\xff\xfe"] {
+            let temp = temp_name(name, ".partial");
+            assert!(temp.len() <= NAME_MAX && is_temp(&temp), "{}", temp.escape_ascii());
+            assert!(temp.ends_with(b".partial"));
+            assert_ne!(temp, temp_name(name, ".partial"));
+        }
+        let long = temp_name("ü".repeat(127).as_bytes(), ".p");
+        assert!(std::str::from_utf8(&long).is_ok());
+    }
+
+    #[test]
+    fn a_users_name_is_not_taken_for_a_hidden_one() {
+        for name in [".haul-", ".haul-0123456789abcdef.x.partial", ".haul-xyz.partial", "a.partial"] {
+            assert!(!is_temp(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Reading files, and facts of one key.
+
+use super::{
+    Local,
+    dir::{Dir, Root},
+    error::{changed, check_file, check_key, fail},
+    list::{LINK, root_error},
+    meta,
+};
+use crate::{Body, Links, Read};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Result, Version, key::parent};
+use rustix::{
+    fs::{FileType, Mode, OFlags, Statx},
+    io::Errno,
+};
+use std::{fs::File, ops::Range, os::fd::OwnedFd, sync::Arc};
+
+/// Opens a source file for reading. A link is followed only when the store follows links; FIFOs don't block.
+pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
+    rustix::fs::openat(dir, name, flags, Mode::empty())
+}
+
+/// The name of the link that `key` stands for, when links are translated.
+pub(super) fn link_name<'a>(links: Links, key: &'a Key) -> Option<&'a [u8]> {
+    let name = key.name().strip_suffix(LINK).filter(|name| !name.is_empty())?;
+    (links == Links::Translate).then_some(name)
+}
+
+/// What a link holds.
+pub(super) fn target(dir: &Dir, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+    rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|t| t.into_bytes())
+}
+
+/// Refuses what isn't a regular file.
+pub(super) fn regular(op: &'static str, key: &Key, st: &Statx) -> Result<()> {
+    match meta::file_type(st) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Error::new(ErrorKind::NotFound, op, "is a directory, not a file").with_key(key)),
+        _ => Err(Error::new(ErrorKind::Unsupported, op, "is a device, FIFO or socket, not a file").with_key(key)),
+    }
+}
+
+fn cut(range: Option<Range<u64>>, size: u64) -> Range<u64> {
+    let range = range.unwrap_or(0..size);
+    let start = range.start.min(size);
+    start..range.end.clamp(start, size)
+}
+
+/// See [`crate::Store::read`]; runs on the pool.
+pub(super) fn read(local: &Local, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
+    const OP: &str = "read";
+    check_file(OP, key)?;
+    let dir = local.root.dir(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
+    if let Some(name) = link_name(local.links, key)
+        && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
+        && meta::file_type(&st) == FileType::Symlink
+    {
+        let target = target(&dir, name).map_err(|e| fail(OP, key, e))?;
+        let entry = meta::entry(key.clone(), Kind::File, &st);
+        check_version(OP, key, want, &entry)?;
+        let range = cut(range, target.len() as u64);
+        let bytes = Bytes::from(target).slice(range.start as usize..range.end as usize);
+        return Ok(Read { entry, body: Body::Stream(stream::iter([Ok(bytes)]).boxed()) });
+    }
+    let file = open_file(&dir, key.name(), local.root.follow()).map_err(|e| fail(OP, key, e))?;
+    let st = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
+    regular(OP, key, &st)?;
+    let entry = meta::entry(key.clone(), Kind::File, &st);
+    check_version(OP, key, want, &entry)?;
+    let range = cut(range, entry.size);
+    Ok(Read { entry, body: Body::File(Arc::new(File::from(file)), range) })
+}
+
+fn check_version(op: &'static str, key: &Key, want: Option<&Version>, entry: &Entry) -> Result<()> {
+    match want {
+        Some(want) if entry.version.as_ref() != Some(want) => Err(changed(op, key)),
+        _ => Ok(()),
+    }
+}
+
+/// See [`crate::Store::stat`]; runs on the pool.
+pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
+    const OP: &str = "stat";
+    if key.is_root() {
+        return stat_root(&local.root);
+    }
+    check_key(OP, key)?;
+    let dir = local.root.dir(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
+    let facts = |name: &[u8], follow| meta::facts_at(&dir, name, follow, meta::FACTS_AND_META);
+    if let Some(name) = link_name(local.links, key)
+        && let Ok(st) = facts(name, false)
+        && meta::file_type(&st) == FileType::Symlink
+    {
+        let meta = Some(meta::meta_at(&dir, name, &st));
+        return Ok(Entry { meta, ..meta::entry(key.clone(), Kind::File, &st) });
+    }
+    let st = facts(key.name(), local.root.follow()).map_err(|e| fail(OP, key, e))?;
+    let kind = match meta::file_type(&st) {
+        FileType::Directory => Kind::Dir,
+        FileType::RegularFile => Kind::File,
+        _ => Kind::Special,
+    };
+    if (kind == Kind::Dir) != key.is_dir() {
+        let what = if key.is_dir() { "is not a directory" } else { "is a directory, not a file" };
+        return Err(Error::new(ErrorKind::NotFound, OP, what).with_key(key));
+    }
+    let meta = Some(meta::meta_at(&dir, key.name(), &st));
+    Ok(Entry { meta, ..meta::entry(key.clone(), kind, &st) })
+}
+
+fn stat_root(root: &Root) -> Result<Entry> {
+    // By path each time: a root that was replaced must not be answered from an old descriptor.
+    let st = meta::facts_at(rustix::fs::CWD, root.path(), true, meta::FACTS_AND_META);
+    let st = st.map_err(|e| root_error("stat", root.path(), e))?;
+    if meta::file_type(&st) != FileType::Directory {
+        return Err(root_error("stat", root.path(), Errno::NOTDIR));
+    }
+    let meta = Some(meta::meta_of(root.path(), &st));
+    Ok(Entry { meta, ..meta::entry(Key::new(""), Kind::Dir, &st) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_to_the_content() {
+        assert_eq!(cut(None, 5), 0..5);
+        assert_eq!(cut(Some(2..9), 5), 2..5);
+        assert_eq!(cut(Some(7..9), 5), 5..5);
+    }
+
+    #[test]
+    fn only_translated_links_have_a_link_name() {
+        assert_eq!(link_name(Links::Translate, &Key::new("a/b.rclonelink")), Some(&b"b"[..]));
+        assert_eq!(link_name(Links::Translate, &Key::new("a/.rclonelink")), None);
+        assert_eq!(link_name(Links::Skip, &Key::new("b.rclonelink")), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Directories, metadata and deletion.
+
+use super::{
+    Local,
+    dir::Dir,
+    error::{changed, check_key, fail, fail_write},
+    list::root_error,
+    meta,
+    read::link_name,
+    upload::unlink,
+};
+use crate::{Answer, WriteSpec};
+use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags},
+    io::Errno,
+};
+use std::os::fd::OwnedFd;
+
+/// See [`crate::Store::make_dir`].
+pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()> {
+    const OP: &str = "mkdir";
+    check_key(OP, key)?;
+    meta::check_time(OP, key, spec.mtime)?;
+    let key = if key.is_dir() || key.is_root() { key.clone() } else { key.with_suffix("/") };
+    let root_error = |errno| match errno {
+        Errno::NOTDIR | Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
+        _ => fail_write(OP, &key, errno),
+    };
+    let dir = match local.root.make(key.as_bytes()) {
+        // A kept descriptor of a directory that is gone: look again.
+        Ok(dir) if gone(&dir) => {
+            local.root.forget();
+            local.root.make(key.as_bytes()).map_err(root_error)?
+        }
+        answer => answer.map_err(root_error)?,
+    };
+    match spec.meta.as_deref() {
+        Some(meta) => {
+            let fd = reopen(&dir).map_err(|e| fail(OP, &key, e))?;
+            meta::apply(OP, &key, &fd, meta, spec.mtime, spec.keep_setid)
+        }
+        None if spec.mtime.is_some() => set_times(OP, &key, &dir, b".", false, spec.mtime),
+        None => Ok(()),
+    }
+}
+
+fn gone(dir: &Dir) -> bool {
+    meta::facts(dir, rustix::fs::StatxFlags::NLINK).is_ok_and(|st| st.stx_nlink == 0)
+}
+
+/// A descriptor on which attributes can be set, for one that was opened only as a place.
+fn reopen(dir: &Dir) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn set_times(op: &'static str, key: &Key, dir: &Dir, name: &[u8], follow: bool, mtime: Option<Mtime>) -> Result<()> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    rustix::fs::utimensat(dir, name, &meta::times(None, mtime), flags).map_err(|e| fail(op, key, e))
+}
+
+/// See [`crate::Store::set_meta`].
+pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
+    const OP: &str = "set_meta";
+    check_key(OP, key)?;
+    meta::check_time(OP, key, mtime)?;
+    if key.is_root() || key.is_dir() {
+        let dir = local.root.dir_beneath(key.as_bytes()).map_err(|e| fail(OP, key, e))?;
+        return match meta {
+            Some(meta) => {
+                let fd = reopen(&dir).map_err(|e| fail(OP, key, e))?;
+                meta::apply(OP, key, &fd, meta, mtime, true)
+            }
+            None => set_times(OP, key, &dir, b".", false, mtime),
+        };
+    }
+    let dir = local.root.dir_beneath(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
+    if let Some(name) = link_name(local.links, key)
+        && is_link(&dir, name)
+    {
+        let mtime = mtime.or_else(|| meta::meta_time(meta, "mtime"));
+        return set_times(OP, key, &dir, name, false, mtime);
+    }
+    let follow = local.root.follow();
+    match meta {
+        None => set_times(OP, key, &dir, key.name(), follow, mtime),
+        Some(meta) => {
+            let fd = super::read::open_file(&dir, key.name(), follow).map_err(|e| fail(OP, key, e))?;
+            meta::apply(OP, key, &fd, meta, mtime, true)
+        }
+    }
+}
+
+fn is_link(dir: &Dir, name: &[u8]) -> bool {
+    meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|st| meta::file_type(&st) == FileType::Symlink)
+}
+
+/// See [`crate::Store::delete`].
+pub(super) fn delete(local: &Local, keys: &[(Key, Option<Version>)]) -> Vec<Result<()>> {
+    keys.iter().map(|(key, version)| delete_one(local, key, version.as_ref())).collect()
+}
+
+fn delete_one(local: &Local, key: &Key, version: Option<&Version>) -> Result<()> {
+    const OP: &str = "delete";
+    check_key(OP, key)?;
+    let answer = if key.is_root() {
+        local.root.forget();
+        rustix::fs::unlinkat(CWD, local.root.path(), AtFlags::REMOVEDIR)
+    } else {
+        delete_below(local, key, version)?
+    };
+    match answer {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::NOTDIR) if key.is_dir() => Ok(()),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {
+            Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key))
+        }
+        Err(errno) => Err(fail(OP, key, errno)),
+    }
+}
+
+fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<rustix::io::Result<()>> {
+    let dir = match local.root.dir_beneath(parent(key.as_bytes())) {
+        Ok(dir) => dir,
+        // Nothing can be in what isn't there.
+        Err(Errno::NOTDIR) => return Ok(Ok(())),
+        Err(errno) => return Ok(Err(errno)),
+    };
+    let name = link_name(local.links, key).filter(|name| is_link(&dir, name)).unwrap_or(key.name());
+    if let Some(want) = version {
+        match meta::facts_at(&dir, name, false, meta::FACTS) {
+            Ok(st) if meta::version(&st) != *want => return Err(changed("delete", key)),
+            Ok(_) => {}
+            Err(errno) => return Ok(Err(errno)),
+        }
+    }
+    let answer = unlink(&dir, name, key.is_dir());
+    if answer.is_ok() && key.is_dir() {
+        // A directory made again under this name must not be mistaken for the one that is gone.
+        local.root.forget();
+    }
+    Ok(answer)
+}
+
+/// How much space there is.
+pub(super) fn about(local: &Local) -> Result<Answer> {
+    let dir = local.root.root().map_err(|e| root_error("about", local.root.path(), e))?;
+    let st = rustix::fs::fstatvfs(&*dir).map_err(|e| fail("about", &Key::new(""), e))?;
+    let bytes = |blocks: u64| Some(blocks.saturating_mul(st.f_frsize));
+    Ok(Answer::About {
+        total: bytes(st.f_blocks),
+        used: bytes(st.f_blocks.saturating_sub(st.f_bfree)),
+        free: bytes(st.f_bavail),
+    })
+}

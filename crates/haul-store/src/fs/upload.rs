@@ -1,0 +1,268 @@
+//! Writing files: parts at their offsets into a hidden file beside the final name, then a rename.
+
+use super::{
+    Local,
+    dir::Dir,
+    disk,
+    error::{changed, check_file, fail, fail_write},
+    meta, place,
+    read::link_name,
+};
+use crate::{Late, Part, Payload, Stored, Upload, WriteSpec};
+use futures::future::BoxFuture;
+use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use rustix::{
+    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    collections::BTreeMap,
+    io::IoSlice,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex},
+};
+
+const OP: &str = "write";
+
+/// Space for files of this size and more is reserved first: a full disk is then known before the bytes move. Smaller
+/// ones aren't worth the call.
+const RESERVE_FROM: u64 = 1 << 20;
+
+/// Longest target of a symbolic link (PATH_MAX less its zero byte).
+const TARGET_MAX: usize = 4095;
+
+/// Pieces for one pwritev: the kernel takes at most 1024.
+const PIECES: usize = 512;
+
+/// See [`crate::Store::write`]; runs on the pool.
+pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Box<dyn Upload>> {
+    check_file(OP, key)?;
+    meta::check_time(OP, key, spec.mtime)?;
+    if let Some(name) = link_name(local.links, key) {
+        let key = Key::new([key.parent().as_bytes(), name].concat());
+        return Ok(Box::new(LinkWrite { local: local.clone(), key, spec, bytes: Mutex::default() }));
+    }
+    let place = if spec.inplace { open_inplace(local, key, &spec)? } else { open_hidden(local, key, &spec)? };
+    let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
+    if let Err(error) = reserve(&write.0) {
+        write.0.remove();
+        return Err(error);
+    }
+    Ok(Box::new(write))
+}
+
+/// Where the bytes go.
+struct Place {
+    dir: Dir,
+    file: OwnedFd,
+    /// The hidden name; `None` when the file is written in place.
+    temp: Option<Vec<u8>>,
+    /// Written in place, and wasn't there before.
+    created: bool,
+}
+
+fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
+    let hidden = place::create(&local.root, OP, key, &spec.partial_suffix)?;
+    Ok(Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false })
+}
+
+fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mode = Mode::from_raw_mode(0o666);
+    let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
+        match rustix::fs::openat(dir, key.name(), flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) if spec.replace != Replace::Absent => {
+                rustix::fs::openat(dir, key.name(), flags, mode).map(|file| (file, false))
+            }
+            answer => answer.map(|file| (file, true)),
+        }
+    })?;
+    let place = Place { dir, file, temp: None, created };
+    if let Replace::Exactly(want) = &spec.replace {
+        let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
+        if created {
+            place::discard(&place.dir, key.name());
+        }
+        if created || meta::version(&st) != *want {
+            return Err(changed(OP, key));
+        }
+    }
+    Ok(place)
+}
+
+fn reserve(write: &Inner) -> Result<()> {
+    let Some(size) = write.spec.size.filter(|size| *size >= RESERVE_FROM) else { return Ok(()) };
+    match rustix::fs::fallocate(&write.place.file, FallocateFlags::KEEP_SIZE, 0, size) {
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(fail(OP, &write.key, errno)),
+        // Not every file system can reserve; then writing tells.
+        _ => Ok(()),
+    }
+}
+
+struct FileWrite(Arc<Inner>);
+
+struct Inner {
+    key: Key,
+    spec: WriteSpec,
+    place: Place,
+}
+
+impl Inner {
+    fn remove(&self) {
+        match &self.place.temp {
+            Some(temp) => place::discard(&self.place.dir, temp),
+            None if self.place.created => place::discard(&self.place.dir, self.key.name()),
+            // What was there before is partly overwritten; that is what writing in place means.
+            None => {}
+        }
+    }
+
+    fn publish(&self, parts: &[Part], late: Late) -> Result<Stored> {
+        let error = |errno| fail_write(OP, &self.key, errno);
+        let file = &self.place.file;
+        let size = total(&self.key, &self.spec, parts)?;
+        let st = meta::facts(file, meta::FACTS).map_err(error)?;
+        if meta::file_type(&st) != FileType::RegularFile {
+            return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
+        }
+        if st.stx_size < size {
+            let message = format!("{} bytes arrived, but the file holds {}", size, st.stx_size);
+            return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&self.key));
+        }
+        // Longer when a part was sent again shorter, when written in place, or when more space was reserved.
+        if st.stx_size > size || self.spec.size.is_some_and(|reserved| reserved >= RESERVE_FROM && reserved > size) {
+            rustix::fs::ftruncate(file, size).map_err(error)?;
+        }
+        let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
+        let mtime = late.mtime.or(self.spec.mtime);
+        meta::check_time(OP, &self.key, mtime)?;
+        if let Some(meta) = meta {
+            meta::apply(OP, &self.key, file, meta, mtime, self.spec.keep_setid)?;
+        } else if mtime.is_some() {
+            rustix::fs::futimens(file, &meta::times(None, mtime)).map_err(error)?;
+        }
+        if let Some(temp) = &self.place.temp {
+            let keep_mode = meta::meta_mode(meta, self.spec.keep_setid).is_none().then_some(file);
+            let names = (&self.place.dir, &temp[..], self.key.name());
+            place::settle(OP, &self.key, names, &self.spec.replace, keep_mode)?;
+        }
+        // After the rename, which moves ctime. Should this fail the file is there all the same.
+        let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
+        Ok(Stored { version, size, ..Stored::default() })
+    }
+}
+
+/// The size that the parts make, checked against what was promised.
+fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
+    let sizes: BTreeMap<u64, u64> = parts.iter().map(|p| (p.index, p.size)).collect();
+    let size = sizes.values().sum();
+    match spec.size {
+        Some(want) if want != size && !spec.size_may_differ => {
+            let message = format!("{size} bytes arrived instead of {want}: nothing was changed");
+            Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(key))
+        }
+        _ => Ok(size),
+    }
+}
+
+impl Upload for FileWrite {
+    fn token(&self) -> Vec<u8> {
+        let name = self.0.place.temp.as_deref().unwrap_or(self.0.key.name());
+        [self.0.key.parent().as_bytes(), name].concat()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        let inner = self.0.clone();
+        Box::pin(disk::bytes().run(OP, move || {
+            write_at(&inner.place.file, offset, &payload).map_err(|e| fail(OP, &inner.key, e))?;
+            Ok(Part { index, size: payload.len(), tag: Vec::new() })
+        }))
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+        let inner = self.0;
+        Box::pin(disk::bytes().run(OP, move || inner.publish(&parts, late).inspect_err(|_| inner.remove())))
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let inner = self.0;
+        Box::pin(disk::bytes().run(OP, move || {
+            inner.remove();
+            Ok(())
+        }))
+    }
+}
+
+/// Writes all pieces from `offset` on.
+fn write_at(file: &OwnedFd, mut offset: u64, payload: &Payload) -> rustix::io::Result<()> {
+    let mut pieces: Vec<IoSlice> = payload.0.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)).collect();
+    let mut rest = &mut pieces[..];
+    while !rest.is_empty() {
+        let some = rest.len().min(PIECES);
+        let written = match rustix::io::pwritev(file, &rest[..some], offset) {
+            Err(Errno::INTR) => continue,
+            Ok(0) => return Err(Errno::IO),
+            answer => answer?,
+        };
+        offset += written as u64;
+        IoSlice::advance_slices(&mut rest, written);
+    }
+    Ok(())
+}
+
+/// A symbolic link that arrives as the bytes of its target.
+struct LinkWrite {
+    local: Arc<Local>,
+    /// The link's own key.
+    key: Key,
+    spec: WriteSpec,
+    bytes: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl LinkWrite {
+    fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+        let size = total(&self.key, &self.spec, parts)?;
+        let bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner());
+        let target: Vec<u8> = bytes.values().flatten().copied().collect();
+        if target.len() as u64 != size || target.is_empty() || target.contains(&0) {
+            let message = "this isn't the target of a symbolic link: it is empty, incomplete or contains a zero byte";
+            return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.key));
+        }
+        let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
+        let mtime = late.mtime.or(self.spec.mtime).or_else(|| meta::meta_time(meta, "mtime"));
+        meta::check_time(OP, &self.key, mtime)?;
+        place::link(&self.local.root, OP, &self.key, &target, &self.spec, mtime)?;
+        Ok(Stored { size, ..Stored::default() })
+    }
+}
+
+impl Upload for LinkWrite {
+    fn token(&self) -> Vec<u8> {
+        self.key.as_bytes().to_vec()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        let size = payload.len();
+        let answer = if offset.saturating_add(size) > TARGET_MAX as u64 {
+            let message = format!("a symbolic link's target can have at most {TARGET_MAX} bytes");
+            Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.key))
+        } else {
+            self.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, payload.0.concat());
+            Ok(Part { index, size, tag: Vec::new() })
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+        Box::pin(disk::bytes().run(OP, move || LinkWrite::publish(&self, &parts, &late)))
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Removes the file or link at `name`, or the empty directory.
+pub(super) fn unlink(dir: &Dir, name: &[u8], is_dir: bool) -> rustix::io::Result<()> {
+    rustix::fs::unlinkat(dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
+}

@@ -1,0 +1,374 @@
+//! What only a local disk has: links, sparse files, hidden names, devices.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
+use haul_store::{
+    Body, CopyBatch, CopyItem, Late, Links, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec, registry,
+};
+use std::{
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    },
+    path::Path,
+    sync::Arc,
+};
+use tempfile::{TempDir, tempdir};
+
+fn open(path: &Path, links: Links) -> Arc<dyn Store> {
+    let request = OpenRequest {
+        remote: String::new(),
+        path: path.as_os_str().as_bytes().to_vec(),
+        options: Default::default(),
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links,
+    };
+    (registry::kind("local").unwrap().open)(request).unwrap()
+}
+
+async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(Lost, Error)>, bool) {
+    let (mut entries, mut failed, mut ended) = (Vec::new(), Vec::new(), false);
+    let mut listing = store.list(request);
+    while let Some(listed) = listing.next().await {
+        assert!(!ended, "nothing comes after End");
+        match listed {
+            Listed::Batch(batch) => entries.extend(batch),
+            Listed::Failed { lost, error } => failed.push((lost, error)),
+            Listed::End => ended = true,
+        }
+    }
+    assert!(entries.windows(2).all(|w| w[0].key < w[1].key), "in order");
+    (entries, failed, ended)
+}
+
+async fn keys(store: &Arc<dyn Store>, request: ListRequest) -> Vec<String> {
+    let (entries, failed, ended) = list(store, request).await;
+    assert!(ended && failed.is_empty(), "{failed:?}");
+    entries.iter().map(|e| e.key.to_string()).collect()
+}
+
+async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<()> {
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
+    let upload = store.write(&Key::new(key), spec).await?;
+    let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
+    upload.publish(vec![part], Late::default()).await.map(drop)
+}
+
+fn item(from: &str, to: &str, size: u64) -> CopyItem {
+    let (from, to) = (Key::new(from), Key::new(to));
+    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), rename: false }
+}
+
+async fn copy(
+    from: &Arc<dyn Store>,
+    to: &Arc<dyn Store>,
+    items: Vec<CopyItem>,
+) -> Vec<haul_core::Result<haul_store::Stored>> {
+    let from = from.caps().domain.clone().unwrap().place;
+    to.copy(CopyBatch { from, items, progress: None }).await
+}
+
+fn tree() -> TempDir {
+    let temp = tempdir().unwrap();
+    for file in ["a-b", "a0", "a/x", "a/y/z", "b/c/d"] {
+        let path = temp.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    fs::create_dir(temp.path().join("empty")).unwrap();
+    temp
+}
+
+#[tokio::test]
+async fn a_tree_is_listed_in_key_order() {
+    let temp = tree();
+    let store = open(temp.path(), Links::Skip);
+    let all = ["a-b", "a/", "a/x", "a/y/", "a/y/z", "a0", "b/", "b/c/", "b/c/d", "empty/"];
+    assert_eq!(keys(&store, ListRequest::all()).await, all);
+    assert_eq!(keys(&store, ListRequest::dir("")).await, ["a-b", "a/", "a0", "b/", "empty/"]);
+    assert_eq!(keys(&store, ListRequest::dir("a/")).await, ["a/x", "a/y/"]);
+    let part = ListRequest { prefix: b"a/y".to_vec(), ..ListRequest::all() };
+    assert_eq!(keys(&store, part).await, ["a/y/", "a/y/z"]);
+    for (at, after) in all.iter().enumerate() {
+        let request = ListRequest { after: Some(Key::new(after)), ..ListRequest::all() };
+        assert_eq!(keys(&store, request).await, all[at + 1..], "after {after}");
+    }
+    let descend: haul_store::Descend = Arc::new(|key| key != b"a/");
+    let request = ListRequest { descend: Some(descend), ..ListRequest::all() };
+    assert_eq!(keys(&store, request).await, ["a-b", "a0", "b/", "b/c/", "b/c/d", "empty/"]);
+    let request = ListRequest { limit: Some(3), ..ListRequest::all() };
+    assert_eq!(keys(&store, request).await, ["a-b", "a/", "a/x"]);
+    assert_eq!(keys(&store, ListRequest::dir("no/such/")).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn big_and_deep_trees_are_listed_whole() {
+    let temp = tempdir().unwrap();
+    let mut want = Vec::new();
+    for dir in 0..60 {
+        want.push(format!("d{dir}/"));
+        for sub in 0..40 {
+            want.push(format!("d{dir}/s{sub}/"));
+            want.push(format!("d{dir}/s{sub}/f"));
+            fs::create_dir_all(temp.path().join(format!("d{dir}/s{sub}"))).unwrap();
+            fs::write(temp.path().join(format!("d{dir}/s{sub}/f")), "").unwrap();
+        }
+    }
+    // More than one window of names, and more than is kept when read ahead.
+    want.push("flat/".into());
+    fs::create_dir(temp.path().join("flat")).unwrap();
+    for file in 0..5000 {
+        want.push(format!("flat/{file}"));
+        fs::write(temp.path().join(format!("flat/{file}")), "").unwrap();
+    }
+    want.sort();
+    let store = open(temp.path(), Links::Skip);
+    assert_eq!(keys(&store, ListRequest::all()).await, want);
+    let after = ListRequest { after: Some(Key::new("flat/4998")), ..ListRequest::all() };
+    assert_eq!(
+        keys(&store, after).await,
+        ["flat/4999", "flat/5", "flat/50"]
+            .iter()
+            .map(|s| s.to_string())
+            .chain(want.iter().filter(|k| k.as_str() > "flat/50").cloned())
+            .collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn a_missing_root_proves_nothing() {
+    let temp = tempdir().unwrap();
+    let store = open(&temp.path().join("none"), Links::Skip);
+    let (entries, failed, ended) = list(&store, ListRequest::all()).await;
+    assert!(entries.is_empty() && !ended);
+    assert_eq!(failed[0].1.kind(), ErrorKind::DirNotFound);
+    assert!(failed[0].1.to_string().ends_with("/none: no such directory"), "{}", failed[0].1);
+    assert_eq!(failed[0].0, Lost::from(Key::new("")));
+    assert_eq!(store.stat(&Key::new("")).await.unwrap_err().kind(), ErrorKind::DirNotFound);
+    put(&store, "a/b", b"1", WriteSpec::default()).await.unwrap();
+    assert_eq!(keys(&store, ListRequest::all()).await, ["a/", "a/b"]);
+}
+
+#[tokio::test]
+async fn links_are_skipped_followed_or_translated() {
+    let temp = tree();
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("far"), "12345").unwrap();
+    symlink(outside.path().join("far"), temp.path().join("file")).unwrap();
+    symlink("b", temp.path().join("folder")).unwrap();
+    symlink("nowhere", temp.path().join("gone")).unwrap();
+    symlink("..", temp.path().join("a/loop")).unwrap();
+
+    let skip = open(temp.path(), Links::Skip);
+    let (entries, failed, ended) = list(&skip, ListRequest::all()).await;
+    assert!(ended && failed.is_empty());
+    let special: Vec<_> = entries.iter().filter(|e| e.kind == Kind::Special).map(|e| e.key.to_string()).collect();
+    assert_eq!(special, ["a/loop", "file", "folder", "gone"]);
+    assert!(skip.read(&Key::new("file"), None, None).await.is_err());
+
+    let follow = open(temp.path(), Links::Follow);
+    let (entries, failed, ended) = list(&follow, ListRequest::all()).await;
+    assert!(ended);
+    let found: Vec<_> = entries.iter().map(|e| e.key.to_string()).collect();
+    assert!(found.contains(&"folder/c/d".to_string()) && found.contains(&"file".to_string()), "{found:?}");
+    let lost: Vec<_> = failed.iter().map(|(lost, e)| (lost.from.to_string(), e.kind())).collect();
+    assert_eq!(lost, [("a/loop/".to_string(), ErrorKind::Invalid), ("gone".to_string(), ErrorKind::NotFound)]);
+    let read = follow.read(&Key::new("file"), None, None).await.unwrap();
+    assert_eq!(read.entry.size, 5);
+
+    let translate = open(temp.path(), Links::Translate);
+    let (entries, failed, _) = list(&translate, ListRequest::all()).await;
+    assert!(failed.is_empty());
+    let link = entries.iter().find(|e| e.key == Key::new("folder.rclonelink")).unwrap();
+    assert_eq!((link.kind, link.size), (Kind::File, 1));
+    let read = translate.read(&link.key, link.version.as_ref(), None).await.unwrap();
+    let Body::Stream(mut body) = read.body else { panic!("a stream") };
+    assert_eq!(body.next().await.unwrap().unwrap(), "b");
+
+    let copy_to = tempdir().unwrap();
+    let to = open(copy_to.path(), Links::Translate);
+    let mtime = Some(Mtime(-1_000_000_001));
+    put(&to, "x/l.rclonelink", b"../some/where", WriteSpec { mtime, ..Default::default() }).await.unwrap();
+    assert_eq!(fs::read_link(copy_to.path().join("x/l")).unwrap(), Path::new("../some/where"));
+    assert_eq!(to.stat(&Key::new("x/l.rclonelink")).await.unwrap().mtime, mtime);
+    copy(&translate, &to, vec![item("gone.rclonelink", "gone.rclonelink", 7)]).await.remove(0).unwrap();
+    assert_eq!(fs::read_link(copy_to.path().join("gone")).unwrap(), Path::new("nowhere"));
+    assert!(to.delete(vec![(Key::new("gone.rclonelink"), None)]).await.remove(0).is_ok());
+    assert!(fs::symlink_metadata(copy_to.path().join("gone")).is_err());
+}
+
+#[tokio::test]
+async fn a_planted_link_does_not_lead_out_of_the_destination() {
+    let (temp, outside) = (tempdir().unwrap(), tempdir().unwrap());
+    symlink(outside.path(), temp.path().join("d")).unwrap();
+    fs::write(outside.path().join("victim"), "old").unwrap();
+    symlink(outside.path().join("victim"), temp.path().join("f")).unwrap();
+    fs::write(temp.path().join("source"), "new").unwrap();
+    for links in [Links::Skip, Links::Follow, Links::Translate] {
+        let store = open(temp.path(), links);
+        for key in ["d/victim", "d/sub/x"] {
+            let error = put(&store, key, b"new", WriteSpec::default()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            assert!(error.message().contains("leads out of the folder"), "{error}");
+            assert!(copy(&store, &store, vec![item("source", key, 3)]).await.remove(0).is_err());
+        }
+        assert!(store.delete(vec![(Key::new("d/victim"), None)]).await.remove(0).is_err());
+        assert!(store.make_dir(&Key::new("d/made/"), &WriteSpec::default()).await.is_err());
+        let inplace = WriteSpec { inplace: true, ..Default::default() };
+        assert!(put(&store, "f", b"new", inplace).await.is_err());
+    }
+    // The link itself is replaced, not what it points to.
+    let store = open(temp.path(), Links::Skip);
+    put(&store, "f", b"new", WriteSpec::default()).await.unwrap();
+    assert_eq!(fs::read(temp.path().join("f")).unwrap(), b"new");
+    assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_keeps_bytes_times_and_holes() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    let sizes = [0u64, 1, 65_536, 65_537, 3_000_000];
+    for size in sizes {
+        let bytes: Vec<u8> = (0..size).map(|i| (i * 31 % 251) as u8).collect();
+        fs::write(a.path().join(format!("f{size}")), bytes).unwrap();
+    }
+    let sparse = fs::File::create(a.path().join("sparse")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    sparse.write_at(b"in the middle", 30 << 20).unwrap();
+    let mut items: Vec<_> = sizes.iter().map(|s| item(&format!("f{s}"), &format!("x/y/f{s}"), *s)).collect();
+    items.push(item("sparse", "sparse", 64 << 20));
+    let wanted = items.len();
+    let answers = copy(&from, &to, items).await;
+    assert_eq!(answers.len(), wanted);
+    for answer in answers {
+        answer.unwrap();
+    }
+    for size in sizes {
+        let (f, t) = (a.path().join(format!("f{size}")), b.path().join(format!("x/y/f{size}")));
+        assert_eq!(fs::read(&f).unwrap(), fs::read(&t).unwrap());
+        let (f, t) = (fs::metadata(f).unwrap(), fs::metadata(t).unwrap());
+        assert_eq!((f.mtime(), f.mtime_nsec()), (t.mtime(), t.mtime_nsec()));
+    }
+    assert_eq!(fs::read(a.path().join("sparse")).unwrap(), fs::read(b.path().join("sparse")).unwrap());
+    let blocks = fs::metadata(b.path().join("sparse")).unwrap().blocks();
+    assert!(blocks * 512 < 4 << 20, "{blocks} blocks: the holes were filled");
+}
+
+#[tokio::test]
+async fn a_copy_answers_for_each_item() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "new").unwrap();
+    fs::write(b.path().join("there"), "old").unwrap();
+    fs::create_dir(b.path().join("dir")).unwrap();
+    let stale = Some(haul_core::Version::new("stale"));
+    let absent = WriteSpec { replace: Replace::Absent, ..Default::default() };
+    let items = vec![
+        item("none", "x", 3),
+        CopyItem { want: stale, ..item("f", "stale", 3) },
+        CopyItem { spec: absent, ..item("f", "there", 3) },
+        item("f", "dir", 3),
+        item("f", "../escaped", 3),
+        item("f", "ok", 3),
+    ];
+    let kinds: Vec<_> = copy(&from, &to, items).await.into_iter().map(|r| r.map_err(|e| e.kind()).map(drop)).collect();
+    let wanted = [ErrorKind::NotFound, ErrorKind::Changed, ErrorKind::Exists, ErrorKind::Exists, ErrorKind::Invalid];
+    assert_eq!(kinds[..5], wanted.map(Err));
+    assert_eq!(kinds[5], Ok(()));
+    let mut left: Vec<_> = fs::read_dir(b.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["dir", "ok", "there"], "no partial file stays");
+    assert_eq!(fs::read(b.path().join("there")).unwrap(), b"old");
+}
+
+#[tokio::test]
+async fn a_move_renames_within_a_file_system() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "new").unwrap();
+    let inode = fs::metadata(a.path().join("f")).unwrap().ino();
+    let moved = CopyItem { rename: true, ..item("f", "d/f", 3) };
+    copy(&from, &to, vec![moved]).await.remove(0).unwrap();
+    assert!(!a.path().join("f").exists());
+    assert_eq!(fs::metadata(b.path().join("d/f")).unwrap().ino(), inode);
+}
+
+#[tokio::test]
+async fn a_move_across_file_systems_copies_then_deletes() {
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("skipped: no second file system at /dev/shm");
+    };
+    let a = tempdir().unwrap();
+    if fs::metadata(a.path()).unwrap().dev() == fs::metadata(other.path()).unwrap().dev() {
+        return eprintln!("skipped: /dev/shm is on the same file system");
+    }
+    let (from, to) = (open(a.path(), Links::Skip), open(other.path(), Links::Skip));
+    fs::write(a.path().join("f"), vec![7; 300_000]).unwrap();
+    let moved = CopyItem { rename: true, ..item("f", "d/f", 300_000) };
+    copy(&from, &to, vec![moved]).await.remove(0).unwrap();
+    assert!(!a.path().join("f").exists());
+    assert_eq!(fs::read(other.path().join("d/f")).unwrap(), vec![7; 300_000]);
+}
+
+#[tokio::test]
+async fn hidden_names_are_not_listed_and_abort_removes_them() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let upload = store.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
+    upload.part(0, 0, Payload::from(Bytes::from_static(b"half"))).await.unwrap();
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
+    assert_eq!(keys(&store, ListRequest::all()).await, [""; 0]);
+    upload.abort().await.unwrap();
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_replaced_file_keeps_its_mode_and_set_id_bits_are_dropped() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let mode = |name: &str| fs::metadata(temp.path().join(name)).unwrap().permissions().mode() & 0o7777;
+    fs::write(temp.path().join("f"), "old").unwrap();
+    fs::set_permissions(temp.path().join("f"), fs::Permissions::from_mode(0o640)).unwrap();
+    put(&store, "f", b"new", WriteSpec::default()).await.unwrap();
+    assert_eq!(mode("f"), 0o640);
+    let meta = haul_core::Meta::from([("mode".into(), "104755".into()), ("colour".into(), "blue".into())]);
+    let spec = |keep_setid| WriteSpec { meta: Some(Box::new(meta.clone())), keep_setid, ..Default::default() };
+    put(&store, "g", b"1", spec(false)).await.unwrap();
+    put(&store, "h", b"1", spec(true)).await.unwrap();
+    assert_eq!((mode("g"), mode("h")), (0o755, 0o4755));
+    let found = store.stat(&Key::new("g")).await.unwrap().meta.unwrap();
+    assert_eq!(found["mode"], "100755");
+    match found.get("colour") {
+        Some(colour) => assert_eq!(colour, "blue"),
+        None => eprintln!("skipped: this file system has no user attributes"),
+    }
+}
+
+#[tokio::test]
+async fn devices_and_fifos_are_special_and_not_opened() {
+    let temp = tempdir().unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(temp.path().join("socket")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, temp.path().join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let (entries, ..) = list(&store, ListRequest::all()).await;
+    assert!(entries.len() == 2 && entries.iter().all(|e| e.kind == Kind::Special));
+    let error = store.read(&Key::new("fifo"), None, None).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_a_directory_is_named() {
+    let temp = tempdir().unwrap();
+    fs::write(temp.path().join("f"), "").unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let error = put(&store, "f/x", b"1", WriteSpec::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists);
+    assert_eq!(error.to_string(), "f/x: write: a file is where a directory is needed: remove or rename it");
+}
