@@ -88,14 +88,11 @@ impl Filter {
     /// Is this file wanted? Looks at the key, the size and, where an age was given, the mtime (or, where that isn't known,
     /// when the store last saw it change; a file of which neither is known is not refused for its age).
     pub fn wants(&self, entry: &Entry) -> bool {
-        if let Some(files) = &self.files {
-            return files.binary_search(&entry.key).is_ok();
-        }
-        self.limit(entry).is_none() && self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry)
+        self.wants_but_for_age(entry) && (self.files.is_some() || self.age_limit(entry).is_none())
     }
 
-    /// The first limit of size or age that the file breaks.
-    fn limit(&self, entry: &Entry) -> Option<&'static str> {
+    /// The first limit of size that the file breaks.
+    fn size_limit(&self, entry: &Entry) -> Option<&'static str> {
         let spec = &self.spec;
         if spec.min_size.is_some_and(|min| entry.size < min) {
             return Some("--min-size");
@@ -103,6 +100,12 @@ impl Filter {
         if spec.max_size.is_some_and(|max| entry.size > max) {
             return Some("--max-size");
         }
+        None
+    }
+
+    /// The first limit of age that the file breaks.
+    fn age_limit(&self, entry: &Entry) -> Option<&'static str> {
+        let spec = &self.spec;
         let time = entry.mtime.or(entry.changed)?;
         if spec.newer_than.is_some_and(|newer| time < newer) {
             return Some("--max-age");
@@ -118,8 +121,11 @@ impl Filter {
     }
 
     /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age.
-    pub fn wants_but_for_age(&self, _entry: &Entry) -> bool {
-        true
+    pub fn wants_but_for_age(&self, entry: &Entry) -> bool {
+        if let Some(files) = &self.files {
+            return files.binary_search(&entry.key).is_ok();
+        }
+        self.size_limit(entry).is_none() && self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry)
     }
 
     /// True when `wants` needs the mtime of entries.
@@ -172,7 +178,8 @@ impl Filter {
         if entry.is_dir() {
             return self.shut_by(key).or_else(|| self.rules.dir(key).map(|(_, text)| text));
         }
-        self.limit(entry)
+        self.size_limit(entry)
+            .or_else(|| self.age_limit(entry))
             .or_else(|| self.shut_by(crate::key::parent(key)))
             .or_else(|| self.rules.file(key).map(|(_, text)| text))
     }
