@@ -14,6 +14,7 @@ pub mod key;
 pub mod listing;
 pub mod plan;
 pub mod policy;
+pub mod units;
 
 pub use entry::{Entry, Kind, Meta, Mtime, Version};
 pub use error::{Error, ErrorKind, Result, Retry};

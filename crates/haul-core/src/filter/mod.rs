@@ -1,13 +1,23 @@
 //! Which keys a job is about: rclone's filter language, applied alike to both sides and before directories are opened.
+//!
+//! A file is wanted when no directory above it is left out and the first rule that matches its name includes it (or none
+//! matches), and its size and age are within limits. So a listing that never opens a directory that
+//! [`Filter::descend`] refuses, and a flat listing that asks [`Filter::wants`] for each key, give the same.
+
+mod glob;
+mod rules;
 
 use crate::{Entry, Key};
+use rules::Rules;
+use std::sync::Mutex;
 
 /// What the user gave, in the order in which it counts.
 #[derive(Clone, Debug, Default)]
 pub struct FilterSpec {
     /// Rules in rclone's `--filter` form: `+ pattern`, `- pattern`, `!`.
     pub rules: Vec<String>,
-    /// Only these paths (`--files-from`), as raw bytes, one a line's worth; `None` when the flag wasn't given.
+    /// Only these paths (`--files-from`), as raw bytes, one a line's worth; `None` when the flag wasn't given. Nothing
+    /// else of the filter counts then.
     pub files_from: Option<Vec<Vec<u8>>>,
     /// Smallest size in bytes (`--min-size`).
     pub min_size: Option<u64>,
@@ -24,41 +34,160 @@ pub struct FilterSpec {
 }
 
 /// Compiled rules.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Filter {
     spec: FilterSpec,
+    rules: Rules,
+    files: Option<Vec<Key>>,
+    prefix: Vec<u8>,
+    /// The directory last asked about and its answer: listings come in order, so nearly all questions repeat.
+    last_dir: Mutex<Option<(Vec<u8>, bool)>>,
+}
+
+impl Clone for Filter {
+    fn clone(&self) -> Self {
+        Filter {
+            spec: self.spec.clone(),
+            rules: self.rules.clone(),
+            files: self.files.clone(),
+            prefix: self.prefix.clone(),
+            last_dir: Mutex::default(),
+        }
+    }
 }
 
 impl Filter {
     /// Compiles what the user gave. The error names the rule and what is wrong with it.
     pub fn new(spec: FilterSpec) -> Result<Filter, String> {
-        Ok(Filter { spec })
+        let rules = Rules::new(&spec.rules, spec.ignore_case)?;
+        if let (Some(newer), Some(older)) = (spec.newer_than, spec.older_than)
+            && older < newer
+        {
+            return Err("--min-age can't be larger than --max-age: no file is that old and that young".into());
+        }
+        let files = spec.files_from.as_deref().map(listed_keys);
+        let prefix = match &files {
+            Some(files) => shared_dir(files.iter().map(Key::as_bytes)),
+            None if spec.ignore_case => Vec::new(),
+            None => rules_prefix(&spec.rules),
+        };
+        Ok(Filter { spec, rules, files, prefix, last_dir: Mutex::default() })
     }
 
     /// True when every key is included.
     pub fn is_all(&self) -> bool {
-        true
+        let spec = &self.spec;
+        self.rules.is_empty()
+            && self.files.is_none()
+            && spec.min_size.is_none()
+            && spec.max_size.is_none()
+            && !self.needs_mtime()
+            && spec.exclude_if_present.is_empty()
     }
 
-    /// Is this file wanted? Looks at the key, the size and, where an age was given, the mtime.
-    pub fn wants(&self, _entry: &Entry) -> bool {
-        true
+    /// Is this file wanted? Looks at the key, the size and, where an age was given, the mtime (or, where that isn't known,
+    /// when the store last saw it change; a file of which neither is known is not refused for its age).
+    pub fn wants(&self, entry: &Entry) -> bool {
+        self.wants_but_for_age(entry) && (self.files.is_some() || self.age_limit(entry).is_none())
+    }
+
+    /// The first limit of size that the file breaks.
+    fn size_limit(&self, entry: &Entry) -> Option<&'static str> {
+        let spec = &self.spec;
+        if spec.min_size.is_some_and(|min| entry.size < min) {
+            return Some("--min-size");
+        }
+        if spec.max_size.is_some_and(|max| entry.size > max) {
+            return Some("--max-size");
+        }
+        None
+    }
+
+    /// The first limit of age that the file breaks.
+    fn age_limit(&self, entry: &Entry) -> Option<&'static str> {
+        let spec = &self.spec;
+        let time = entry.mtime.or(entry.changed)?;
+        if spec.newer_than.is_some_and(|newer| time < newer) {
+            return Some("--max-age");
+        }
+        if spec.older_than.is_some_and(|older| time > older) {
+            return Some("--min-age");
+        }
+        None
+    }
+
+    fn name(&self, entry: &Entry) -> bool {
+        self.rules.file(entry.key.as_bytes()).is_none_or(|(include, _)| include)
     }
 
     /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age.
-    pub fn wants_but_for_age(&self, _entry: &Entry) -> bool {
-        true
+    pub fn wants_but_for_age(&self, entry: &Entry) -> bool {
+        if let Some(files) = &self.files {
+            return files.binary_search(&entry.key).is_ok();
+        }
+        self.size_limit(entry).is_none() && self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry)
     }
 
     /// True when `wants` needs the mtime of entries.
     pub fn needs_mtime(&self) -> bool {
-        self.spec.newer_than.is_some() || self.spec.older_than.is_some()
+        self.files.is_none() && (self.spec.newer_than.is_some() || self.spec.older_than.is_some())
     }
 
     /// Can anything below the directory `dir` (its key, ending in `/`) be wanted? False means that it need not be
     /// opened; the directory itself is then excluded too.
-    pub fn descend(&self, _dir: &[u8]) -> bool {
-        true
+    pub fn descend(&self, dir: &[u8]) -> bool {
+        let Some(files) = &self.files else { return self.opened(dir) };
+        let at = files.partition_point(|key| key.as_bytes() < dir);
+        dir.is_empty() || files.get(at).is_some_and(|key| key.as_bytes().starts_with(dir))
+    }
+
+    /// Is this directory wanted for itself, for instance to be created when it is empty?
+    pub fn wants_dir(&self, dir: &[u8]) -> bool {
+        self.descend(dir)
+    }
+
+    /// Do the rules let a listing come into `dir`, through all the directories above it?
+    fn opened(&self, dir: &[u8]) -> bool {
+        if dir.is_empty() || !self.rules.prune() {
+            return true;
+        }
+        let Ok(mut last) = self.last_dir.try_lock() else { return self.shut_by(dir).is_none() };
+        if let Some((key, answer)) = last.as_ref()
+            && key == dir
+        {
+            return *answer;
+        }
+        let answer = self.shut_by(dir).is_none();
+        *last = Some((dir.to_vec(), answer));
+        answer
+    }
+
+    /// The rule that shuts `dir` or a directory above it, the topmost first.
+    fn shut_by(&self, dir: &[u8]) -> Option<&str> {
+        let ends = (0..dir.len()).filter(|i| dir[*i] == b'/');
+        ends.filter_map(|i| self.rules.dir(&dir[..=i])).find(|(include, _)| !include).map(|(_, text)| text)
+    }
+
+    /// What decides about this entry: the text of a rule as it was given, or the name of the flag that refuses it; `None`
+    /// when nothing speaks of it, so that it is included.
+    pub fn explain(&self, entry: &Entry) -> Option<&str> {
+        let key = entry.key.as_bytes();
+        if self.files.is_some() {
+            return Some("--files-from");
+        }
+        if entry.is_dir() {
+            return self.shut_by(key).or_else(|| self.rules.dir(key).map(|(_, text)| text));
+        }
+        self.size_limit(entry)
+            .or_else(|| self.age_limit(entry))
+            .or_else(|| self.shut_by(crate::key::parent(key)))
+            .or_else(|| self.rules.file(key).map(|(_, text)| text))
+    }
+
+    /// Bytes with which every included key starts, up to and with a `/`: a listing may begin there. Empty when there is
+    /// no such directory or it isn't known.
+    pub fn common_prefix(&self) -> &[u8] {
+        &self.prefix
     }
 
     /// Names whose presence excludes the directory that holds them.
@@ -68,6 +197,56 @@ impl Filter {
 
     /// The keys of `--files-from`, sorted, without repeats.
     pub fn files_from(&self) -> Option<&[Key]> {
-        None
+        self.files.as_deref()
     }
+}
+
+/// The rules or paths in a file given to a `-from` flag: lines without white space around them, without blank lines and
+/// those that start with `#` or `;`.
+pub fn parse_lines(text: &str) -> Vec<String> {
+    text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';'])).map(String::from).collect()
+}
+
+/// Paths as keys: `/` at either end doesn't count.
+fn listed_keys(paths: &[Vec<u8>]) -> Vec<Key> {
+    let mut keys: Vec<Key> = paths.iter().map(|p| Key::new(trim_slashes(p))).filter(|k| !k.is_root()).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+fn trim_slashes(mut path: &[u8]) -> &[u8] {
+    while let Some(rest) = path.strip_prefix(b"/") {
+        path = rest;
+    }
+    while let Some(rest) = path.strip_suffix(b"/") {
+        path = rest;
+    }
+    path
+}
+
+/// The directory that holds everything that rules include: those that include something, up to one that leaves out all
+/// the rest, must be anchored.
+fn rules_prefix(rules: &[String]) -> Vec<u8> {
+    let after_clear = rules.iter().rposition(|r| r == "!").map_or(0, |at| at + 1);
+    let mut included = Vec::new();
+    for (include, glob) in rules[after_clear..].iter().filter_map(|r| rules::split(r)) {
+        match (include, glob) {
+            (true, glob) => included.push(glob::literal_prefix(glob).as_bytes()),
+            (false, "*" | "**" | "/**") => return shared_dir(included.into_iter()),
+            _ => {}
+        }
+    }
+    Vec::new()
+}
+
+/// The longest beginning that all share, up to its last `/`.
+fn shared_dir<'a>(mut keys: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let Some(first) = keys.next() else { return Vec::new() };
+    let shared = keys.fold(first, |shared, key| {
+        let same = shared.iter().zip(key).take_while(|(a, b)| a == b).count();
+        &shared[..same]
+    });
+    let end = shared.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    shared[..end].to_vec()
 }
