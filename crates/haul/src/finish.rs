@@ -262,6 +262,8 @@ impl Run {
     async fn remove_extra_dirs(&self) {
         let mut extra = std::mem::take(&mut self.dirs.state().extra);
         extra.sort_unstable_by(|a, b| b.cmp(a));
+        // `--delete-before` walks twice.
+        extra.dedup();
         for batch in extra.chunks(DELETE_BATCH) {
             let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
             for (key, answer) in batch.iter().zip(answers) {

@@ -8,7 +8,7 @@ use super::{
     meta, place,
     read::link_name,
 };
-use crate::{Late, Part, Payload, Stored, Upload, WriteSpec};
+use crate::{Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
@@ -40,7 +40,8 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
     meta::check_time(OP, key, spec.mtime)?;
     if let Some(name) = link_name(local.links, key) {
         let key = Key::new([key.parent().as_bytes(), name].concat());
-        return Ok(Box::new(LinkWrite { local: local.clone(), key, spec, bytes: Mutex::default() }));
+        let link = Link { local: local.clone(), key, spec, bytes: Mutex::default() };
+        return Ok(Box::new(LinkWrite(Arc::new(link))));
     }
     let place = if spec.inplace { open_inplace(local, key, &spec)? } else { open_hidden(local, key, &spec)? };
     let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
@@ -179,9 +180,12 @@ impl Upload for FileWrite {
         }))
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
-        let inner = self.0;
-        Box::pin(disk::bytes().run(OP, move || inner.publish(&parts, late).inspect_err(|_| inner.remove())))
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        let inner = self.0.clone();
+        Box::pin(async move {
+            let published = disk::bytes().run(OP, move || inner.publish(&parts, late)).await;
+            published.map_err(|error| Unpublished { error, upload: self })
+        })
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
@@ -211,7 +215,9 @@ fn write_at(file: &OwnedFd, mut offset: u64, payload: &Payload) -> rustix::io::R
 }
 
 /// A symbolic link that arrives as the bytes of its target.
-struct LinkWrite {
+struct LinkWrite(Arc<Link>);
+
+struct Link {
     local: Arc<Local>,
     /// The link's own key.
     key: Key,
@@ -219,7 +225,7 @@ struct LinkWrite {
     bytes: Mutex<BTreeMap<u64, Vec<u8>>>,
 }
 
-impl LinkWrite {
+impl Link {
     fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
         let size = total(&self.key, &self.spec, parts)?;
         let bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner());
@@ -238,23 +244,27 @@ impl LinkWrite {
 
 impl Upload for LinkWrite {
     fn token(&self) -> Vec<u8> {
-        self.key.as_bytes().to_vec()
+        self.0.key.as_bytes().to_vec()
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
         let size = payload.len();
         let answer = if offset.saturating_add(size) > TARGET_MAX as u64 {
             let message = format!("a symbolic link's target can have at most {TARGET_MAX} bytes");
-            Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.key))
+            Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.0.key))
         } else {
-            self.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, payload.0.concat());
+            self.0.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, payload.0.concat());
             Ok(Part { index, size, tag: Vec::new() })
         };
         Box::pin(std::future::ready(answer))
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
-        Box::pin(disk::bytes().run(OP, move || LinkWrite::publish(&self, &parts, &late)))
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        Box::pin(async move {
+            let link = self.0.clone();
+            let published = disk::bytes().run(OP, move || link.publish(&parts, &late)).await;
+            published.map_err(|error| Unpublished { error, upload: self })
+        })
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
