@@ -1,0 +1,84 @@
+//! The crates import one way only, and no crate does what another is for. The cargo graph keeps most of this; what it
+//! can't see (a dependency added in a hurry, a store importing another) is kept here.
+
+use std::{fs, path::Path};
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The `[dependencies]` of a crate, not its dev-dependencies.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(workspace().join("crates").join(name).join("Cargo.toml")).unwrap();
+    let section = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    section.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_import_one_way() {
+    let ours = |name: &str| -> Vec<String> {
+        dependencies(name).into_iter().filter(|d| d == "haul" || d.starts_with("haul-")).collect()
+    };
+    assert_eq!(ours("haul-core"), Vec::<String>::new());
+    assert_eq!(ours("haul-store"), ["haul-core"]);
+    assert_eq!(ours("haul"), ["haul-core", "haul-store"]);
+    assert!(!ours("haul-cli").contains(&"haul-testkit".to_owned()), "the test kit is never shipped");
+}
+
+#[test]
+fn the_pure_crate_has_no_runtime_and_no_network() {
+    let pure = dependencies("haul-core");
+    for banned in ["tokio", "futures", "hyper", "rustix", "libc", "tracing", "crossbeam-channel"] {
+        assert!(!pure.contains(&banned.to_owned()), "haul-core must not depend on {banned}");
+    }
+}
+
+#[test]
+fn the_engine_knows_no_store_by_name() {
+    for (file, text) in sources("crates/haul/src") {
+        for banned in ["haul_store::fs", "haul_store::s3", "haul_store::mem", "haul_store::registry"] {
+            assert!(!text.contains(banned), "{file} names {banned}");
+        }
+    }
+}
+
+#[test]
+fn no_store_imports_another() {
+    let stores = ["fs", "mem", "s3"];
+    for store in stores {
+        for (file, text) in sources(&format!("crates/haul-store/src/{store}")) {
+            for other in stores.into_iter().filter(|o| *o != store) {
+                assert!(!text.contains(&format!("crate::{other}::")), "{file} imports the store {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_command_line_prints() {
+    for folder in ["crates/haul-core/src", "crates/haul-store/src", "crates/haul/src"] {
+        for (file, text) in sources(folder) {
+            for banned in ["println!(", "eprintln!(", "print!(", "dbg!("] {
+                assert!(!text.contains(banned), "{file} uses {banned}");
+            }
+        }
+    }
+}
+
+/// Every Rust file below a folder: path, text.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    fn walk(dir: &Path, out: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, out);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                out.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&workspace().join(folder), &mut out);
+    assert!(!out.is_empty(), "{folder} has no sources");
+    out
+}
