@@ -1,1 +1,3 @@
-//! x
+//! Test support: servers, faults, trees.
+
+pub mod s3_server;

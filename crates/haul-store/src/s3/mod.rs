@@ -1,9 +1,246 @@
-//! placeholder
-use crate::{OpenRequest, Store, StoreKind};
-use haul_core::Result;
-use std::sync::Arc;
+//! S3 and what speaks like it: one client over HTTP/1.1, keys as raw bytes, quirks of providers as data.
+//!
+//! Nothing is retried here but two things that are no failures: a wrong region, which the answer corrects, and the
+//! first write into a bucket that doesn't exist yet.
+
+mod address;
+mod body;
+mod copy;
+mod credentials;
+mod delete;
+mod error;
+mod extra;
+mod http;
+mod list;
+mod meta;
+mod options;
+pub mod provider;
+mod read;
+mod service;
+mod sign;
+mod upload;
+mod xml;
+
+use crate::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, Part, PartLimits, Read, Store,
+    StoreKind, Stored, Upload, WriteSpec,
+};
+use address::{Endpoint, Root};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
+use options::Config;
+use provider::Checksum;
+use service::Service;
+use std::{
+    ops::Range,
+    sync::{Arc, RwLock, atomic::AtomicBool},
+    time::Duration,
+};
+
 /// The kind.
-pub const KIND: StoreKind = StoreKind { name: "s3", description: "", options: &[], open };
-fn open(_request: OpenRequest) -> Result<Arc<dyn Store>> {
-    Err(haul_core::Error::new(haul_core::ErrorKind::Unsupported, "open", "x"))
+pub const KIND: StoreKind = StoreKind {
+    name: "s3",
+    description: "Amazon S3 and compatible services: AWS, Minio, Ceph, Backblaze B2, Cloudflare R2, Wasabi, GCS and others",
+    options: options::OPTIONS,
+    open,
+};
+
+/// Requests in flight when the user doesn't say: enough to hide 100 ms of latency on small files.
+const CONCURRENCY: usize = 32;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(S3::open(request)?))
+}
+
+/// A bucket, a prefix in one, or all buckets of an account.
+#[derive(Debug)]
+pub struct S3(Arc<Service>);
+
+impl S3 {
+    /// Opens a store; sends nothing.
+    ///
+    /// Errors: `Invalid`, naming the option that is wrong.
+    pub fn open(request: OpenRequest) -> Result<S3> {
+        let config = Config::read(&request)?;
+        let root = Root::parse(&request.path)?;
+        let endpoint = Endpoint::read(&config)?;
+        let http = http::Http::new(&request.net, endpoint.tls() || config.env_auth || !config.role_arn.is_empty())?;
+        let source = credentials::Source::new(&config, &http);
+        let region = [
+            Some(config.region.clone()).filter(|r| !r.is_empty()),
+            config.provider.region_of(&endpoint.authority("")),
+            Some(config.provider.region.to_owned()),
+        ];
+        let region: Arc<str> = region.into_iter().flatten().next().unwrap_or_default().into();
+        let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
+        let caps = caps(&config, Domain { name, place: root.to_bytes().into() });
+        let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+        Ok(S3(Arc::new(Service {
+            config,
+            root,
+            endpoint,
+            caps,
+            locator,
+            http,
+            source,
+            net: request.net,
+            meters: request.meters,
+            signer: sign::Signer::new("s3"),
+            region: RwLock::new(region),
+            bucket_tried: AtomicBool::new(false),
+        })))
+    }
+
+    /// The parts that an unfinished upload has, in order, by [`Upload::token`]. Their receipts are good for
+    /// [`Upload::publish`]. Empty when it had not come to parts.
+    ///
+    /// Errors: `NotFound` when the upload is gone.
+    pub async fn parts(&self, token: &[u8]) -> Result<Vec<Part>> {
+        upload::parts(&self.0, token).await
+    }
+}
+
+fn caps(config: &Config, domain: Domain) -> Caps {
+    let mut stored = vec![Algo::Md5];
+    if config.provider.checksum == Checksum::Crc64Nvme {
+        stored.push(Algo::Crc64Nvme);
+    }
+    Caps {
+        mtime: Some(Duration::from_nanos(1)),
+        set_mtime: false,
+        mtime_listed: false,
+        changed: Changed::Stored,
+        dirs: false,
+        keeps_empty_dirs: config.directory_markers,
+        hashes_listed: if config.etag_is_md5() { vec![Algo::Md5] } else { Vec::new() },
+        hashes_stored: stored,
+        cheap_reads: false,
+        files: false,
+        parts: Some(PartLimits {
+            min: options::MIN_PART,
+            max: options::MAX_SINGLE,
+            count: config.max_upload_parts,
+            preferred: config.chunk_size,
+            equal: config.provider.equal_parts,
+            single: config.upload_cutoff,
+        }),
+        domain: Some(domain),
+        delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
+        conditional: config.provider.conditional,
+        case_insensitive: false,
+        meta: true,
+        concurrency: CONCURRENCY,
+    }
+}
+
+impl Store for S3 {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.0.clone(), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { read::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::S3Upload::new(self.0.clone(), key, spec);
+        async move { upload.map(|u| Box::new(u) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let (key, spec) = (key.clone(), spec.clone());
+        async move { make_dir(&self.0, &key, &spec).await }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        copy::copy(&self.0, batch).boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        async move { copy::touch(&self.0, &key, mtime, meta.as_ref(), None).await.map(|_| ()) }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        delete::delete(&self.0, keys).boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        extra::extra(&self.0, request).boxed()
+    }
+}
+
+async fn make_dir(service: &Service, key: &Key, spec: &WriteSpec) -> Result<()> {
+    let dir = Entry::dir(key.clone()).key;
+    if key.is_root() && service.root.bucket.is_none() {
+        return Ok(());
+    }
+    let place = service.place(&dir)?;
+    if key.is_root() || place.object.is_empty() {
+        if !service.config.no_check_bucket {
+            let made = service.create_bucket(&place.bucket).await;
+            made.map_err(|f| f.error("mkdir"))?;
+        }
+        if place.object.is_empty() {
+            return Ok(());
+        }
+    }
+    if !service.config.directory_markers {
+        return Ok(());
+    }
+    put_markers(service, &dir, spec).await
+}
+
+/// Markers for a directory and all those above it: each is one PUT, and being there already is no error.
+async fn put_markers(service: &Service, dir: &Key, spec: &WriteSpec) -> Result<()> {
+    let mut dirs = vec![dir.clone()];
+    while let Some(last) = dirs.last().filter(|d| !d.is_root()) {
+        let above = last.parent();
+        dirs.push(above);
+    }
+    for dir in dirs.iter().rev() {
+        let place = service.place(dir)?;
+        if place.object.is_empty() {
+            continue;
+        }
+        let own = if dir == dirs.first().unwrap_or(dir) { spec.clone() } else { WriteSpec::default() };
+        let spec = WriteSpec { replace: haul_core::plan::Replace::Anything, hashes: Default::default(), ..own };
+        upload::put(service, dir, &place, &spec, crate::Payload::default()).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request to open a store at `path`, with an endpoint unless the options name a provider.
+    pub fn request(path: &str, options: Vec<(String, String)>) -> OpenRequest {
+        let mut options: std::collections::BTreeMap<_, _> = options.into_iter().collect();
+        if !options.contains_key("provider") {
+            options.entry("endpoint".into()).or_insert("http://127.0.0.1:1".into());
+        }
+        OpenRequest {
+            remote: "r".into(),
+            path: path.into(),
+            options,
+            net: Default::default(),
+            meters: Default::default(),
+            links: Default::default(),
+        }
+    }
 }

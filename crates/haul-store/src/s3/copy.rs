@@ -1,0 +1,234 @@
+//! Copying inside the service, and changing metadata, which S3 only does by copying.
+
+use super::{
+    address::{Place, Root},
+    meta, read,
+    service::{Call, Service, at},
+    upload::{self, Receipt},
+};
+use crate::{CopyBatch, CopyItem, Progress, Stored, WriteSpec};
+use futures::{StreamExt, TryStreamExt, stream};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, plan::Replace};
+use http::{HeaderMap, Method};
+
+/// Parts of a copy: large enough that their number is small, small enough that several run at once.
+const PART: u64 = 256 << 20;
+
+/// Copies as [`crate::Store::copy`] says.
+pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, progress } = batch;
+    let root = match Root::parse(&from) {
+        Ok(root) => root,
+        Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
+    };
+    let (root, progress) = (&root, progress.as_ref());
+    stream::iter(items.into_iter().enumerate())
+        .map(|(at, item)| async move { copy_item(service, root, at, &item, progress).await })
+        .buffered(service.caps.concurrency)
+        .collect()
+        .await
+}
+
+async fn copy_item(
+    service: &Service,
+    root: &Root,
+    index: usize,
+    item: &CopyItem,
+    progress: Option<&Progress>,
+) -> Result<Stored> {
+    let from = root.place(item.from.as_bytes())?;
+    let to = service.place(&item.to)?;
+    if from.object.is_empty() || to.object.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "copy", "a bucket can't be copied as a file").with_key(&item.to));
+    }
+    let job = Job { service, key: &item.to, from: &from, to: &to, want: item.want.as_ref(), size: item.size };
+    upload::look_first(service, &item.to, &to, &item.spec.replace).await?;
+    let moved = |bytes| progress.iter().for_each(|p| (p.0)(index, bytes));
+    let stored = job.run(&item.spec, &moved).await?;
+    if item.rename && from != to {
+        let call = Call::object("DeleteObject", Method::DELETE, &from);
+        service.ask(call).await.map_err(at("move", &item.from))?;
+    }
+    Ok(stored)
+}
+
+/// One copy.
+struct Job<'a> {
+    service: &'a Service,
+    key: &'a Key,
+    from: &'a Place,
+    to: &'a Place,
+    want: Option<&'a Version>,
+    size: u64,
+}
+
+impl Job<'_> {
+    async fn run(&self, spec: &WriteSpec, moved: &(dyn Fn(u64) + Sync)) -> Result<Stored> {
+        let large = self.size > self.service.config.copy_cutoff;
+        if !large && spec.mtime.is_none() && spec.meta.is_none() && self.from != self.to {
+            return self.whole(None, moved).await;
+        }
+        let head = read::head(self.service, self.key, self.from, self.want).await?;
+        let now = meta::entry(&self.service.config, self.key, &head, self.size);
+        let length = head.get("content-length").and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok());
+        if length.is_some_and(|l: u64| l != self.size) {
+            return Err(Error::new(ErrorKind::Changed, "copy", "the source has another size now").with_key(self.key));
+        }
+        let same_mtime = spec.mtime.is_none() || spec.mtime == now.mtime;
+        if !large && same_mtime && spec.meta.is_none() && self.from != self.to {
+            return self.whole(None, moved).await;
+        }
+        let kept_meta = spec.meta.clone().or_else(|| now.meta.clone().map(|m| Box::new(carried(&m))));
+        // Without a stored mtime the source's stays unsaid, as it was.
+        let own = head.contains_key("x-amz-meta-mtime").then_some(now.mtime).flatten();
+        let md5 = head.get("x-amz-meta-md5chksum").and_then(|v| v.to_str().ok());
+        let md5 = md5.and_then(|t| super::body::from_base64(Algo::Md5, t)).or_else(|| {
+            let plain = now.hashes.get(Algo::Md5).filter(|_| large && !self.service.config.disable_checksum);
+            plain.map(<[u8]>::to_vec)
+        });
+        let mtime = spec.mtime.or(spec.meta.as_ref().map_or(own, |m| if m.contains_key("mtime") { None } else { own }));
+        let kept = meta::Kept { mtime, meta: kept_meta.as_deref(), md5: md5.as_deref() };
+        if !large {
+            let headers = meta::to_headers(&self.service.config, &self.to.object, &kept)?;
+            return self.whole(Some(headers), moved).await;
+        }
+        let pinned = now.version.as_ref();
+        self.in_parts(&kept, pinned, moved).await
+    }
+
+    /// By one CopyObject; with headers they replace the source's metadata.
+    async fn whole(&self, replace: Option<HeaderMap>, moved: &(dyn Fn(u64) + Sync)) -> Result<Stored> {
+        let config = &self.service.config;
+        let directive = if replace.is_some() { "REPLACE" } else { "COPY" };
+        let headers = match replace {
+            Some(headers) => headers,
+            None => {
+                let kept = meta::Kept { mtime: None, meta: None, md5: None };
+                let mut headers = meta::to_headers(config, &self.to.object, &kept)?;
+                headers.remove("content-type");
+                headers
+            }
+        };
+        let call = self.source(Call::object("CopyObject", Method::PUT, self.to), self.want);
+        let call = call.headers(headers).header("x-amz-metadata-directive", directive);
+        let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
+        let etag = upload::completed(&body).map_err(at("copy", self.key))?;
+        moved(self.size);
+        let mut hashes = Hashes::default();
+        if config.etag_is_md5()
+            && let Some(md5) = meta::etag_md5(&etag)
+        {
+            hashes.set(Algo::Md5, md5);
+        }
+        Ok(Stored { version: Some(meta::version(&etag)), size: self.size, hashes })
+    }
+
+    fn source<'c>(&self, call: Call<'c>, want: Option<&Version>) -> Call<'c> {
+        let mut headers = HeaderMap::new();
+        meta::customer_key(&self.service.config, "x-amz-copy-source-server-side-encryption-customer-", &mut headers);
+        let call = call.header("x-amz-copy-source", self.from.copy_source()).headers(headers);
+        match want {
+            Some(want) => call.header("x-amz-copy-source-if-match", meta::quoted(want)),
+            None => call,
+        }
+    }
+
+    async fn in_parts(
+        &self,
+        kept: &meta::Kept<'_>,
+        pinned: Option<&Version>,
+        moved: &(dyn Fn(u64) + Sync),
+    ) -> Result<Stored> {
+        let (service, key) = (self.service, self.key);
+        if !service.config.provider.part_copy {
+            let message = format!("{} can't copy in parts", service.config.provider.name);
+            return Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(key));
+        }
+        let id = upload::begin(service, key, self.to, kept).await?;
+        let parts = self.parts(&id, pinned, moved).await;
+        let spec = WriteSpec::default();
+        let result = match parts {
+            Ok(receipts) => upload::complete(service, key, self.to, &id, &receipts, &spec).await,
+            Err(error) => Err(error),
+        };
+        if result.is_err()
+            && let Err(fault) = upload::abort(service, self.to, &id).await
+        {
+            tracing::debug!(%key, error = fault.message, "an unfinished copy remains");
+        }
+        result
+    }
+
+    async fn parts(&self, id: &str, pinned: Option<&Version>, moved: &(dyn Fn(u64) + Sync)) -> Result<Vec<Receipt>> {
+        let part = part_size(self.size, self.service.config.copy_cutoff, self.service.config.max_upload_parts);
+        let count = self.size.div_ceil(part);
+        stream::iter(0..count)
+            .map(|index| async move {
+                let (first, end) = (index * part, ((index + 1) * part).min(self.size));
+                let call = Call::object("UploadPartCopy", Method::PUT, self.to)
+                    .query("partNumber", (index + 1).to_string())
+                    .query("uploadId", id)
+                    .header("x-amz-copy-source-range", format!("bytes={first}-{}", end - 1));
+                let mut headers = HeaderMap::new();
+                meta::customer_key(&self.service.config, "x-amz-server-side-encryption-customer-", &mut headers);
+                let call = self.source(call, pinned).headers(headers);
+                let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
+                let etag = upload::completed(&body).map_err(at("copy", self.key))?;
+                let crc = super::xml::text_of(&body, "ChecksumCRC64NVME");
+                let crc = crc.and_then(|t| super::body::from_base64(Algo::Crc64Nvme, &t));
+                let crc = crc.and_then(|c| Some(u64::from_be_bytes(c.try_into().ok()?)));
+                moved(end - first);
+                let etag = etag.trim_matches('"').to_owned();
+                Ok(Receipt { number: index + 1, size: end - first, etag, crc })
+            })
+            .buffered(self.service.config.upload_concurrency)
+            .try_collect()
+            .await
+    }
+}
+
+/// Metadata to give to a copy: what only this key's storage told stays behind.
+fn carried(meta: &Meta) -> Meta {
+    let own = ["mtime", "btime", "tier"];
+    meta.iter().filter(|(name, _)| !own.contains(&name.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn part_size(size: u64, cutoff: u64, most: u64) -> u64 {
+    cutoff.clamp(super::options::MIN_PART, PART).max(size.div_ceil(most))
+}
+
+/// Changes mtime and metadata (`None` leaves them) by copying a key onto itself. Gives what is stored then; `stored`
+/// is what is known of it.
+pub async fn touch(
+    service: &Service,
+    key: &Key,
+    mtime: Option<Mtime>,
+    meta: Option<&Meta>,
+    stored: Option<Stored>,
+) -> Result<Stored> {
+    let place = service.place(key)?;
+    let head = read::head(service, key, &place, stored.as_ref().and_then(|s| s.version.as_ref())).await?;
+    let length = head.get("content-length").and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok());
+    let now = meta::entry(&service.config, key, &head, length.unwrap_or(0));
+    let spec =
+        WriteSpec { mtime, meta: meta.cloned().map(Box::new), replace: Replace::Anything, ..WriteSpec::default() };
+    let job = Job { service, key, from: &place, to: &place, want: now.version.as_ref(), size: now.size };
+    let mut after = job.run(&spec, &|_| ()).await?;
+    if let Some(before) = stored {
+        after.hashes.merge(&before.hashes);
+    }
+    Ok(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_copy_keep_within_the_limits() {
+        const MI: u64 = 1 << 20;
+        assert_eq!(part_size(100 * MI, 5 * MI, 10_000), 5 * MI);
+        assert_eq!(part_size(6 << 30, 4 << 30, 10_000), PART);
+        assert_eq!(part_size(5 << 40, 4 << 30, 10_000), (5u64 << 40).div_ceil(10_000));
+    }
+}

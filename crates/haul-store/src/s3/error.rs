@@ -1,0 +1,240 @@
+//! What a failed request means.
+
+use super::xml;
+use haul_core::{Error, ErrorKind, Key, Retry};
+use http::{HeaderMap, StatusCode};
+use std::time::Duration;
+
+/// A failed request: what the server or the connection said, before it is known which key it was about.
+#[derive(Debug)]
+pub struct Fault {
+    pub kind: ErrorKind,
+    pub retry: Retry,
+    /// 0 when there was no answer.
+    pub status: u16,
+    /// S3's code, such as `NoSuchKey`; empty when there is none.
+    pub code: String,
+    pub message: String,
+    /// The region that the server says is right.
+    pub region: Option<String>,
+}
+
+/// A result of a request.
+pub type Tried<T> = Result<T, Box<Fault>>;
+
+impl Fault {
+    /// A fault without an answer.
+    pub fn new(kind: ErrorKind, retry: Retry, message: impl Into<String>) -> Box<Fault> {
+        Box::new(Fault { kind, retry, status: 0, code: String::new(), message: message.into(), region: None })
+    }
+
+    /// A broken connection or answer, which may be better the next time.
+    pub fn broken(message: impl Into<String>) -> Box<Fault> {
+        Fault::new(ErrorKind::Io, Retry::Backoff, message)
+    }
+
+    /// No progress within the time allowed.
+    pub fn timeout(message: impl Into<String>) -> Box<Fault> {
+        Fault::new(ErrorKind::Timeout, Retry::Backoff, message)
+    }
+
+    /// From an answer that isn't success.
+    pub fn answer(status: StatusCode, headers: &HeaderMap, body: &[u8], bucket: Option<&str>) -> Box<Fault> {
+        let code = xml::text_of(body, "Code").unwrap_or_else(|| code_of_status(status, bucket).to_owned());
+        let said = xml::text_of(body, "Message").unwrap_or_default();
+        let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let region = header("x-amz-bucket-region").or_else(|| xml::text_of(body, "Region")).filter(|r| !r.is_empty());
+        let mut fault = Fault::coded(status.as_u16(), &code, &said, bucket);
+        if let Some(seconds) = header("retry-after").and_then(|v| v.trim().parse().ok())
+            && fault.retry != Retry::Never
+        {
+            fault.retry = Retry::After(Duration::from_secs(seconds));
+        }
+        fault.region = region;
+        fault
+    }
+
+    /// From S3's code; also for the errors inside answers of status 200.
+    pub fn coded(status: u16, code: &str, said: &str, bucket: Option<&str>) -> Box<Fault> {
+        let (kind, retry) = meaning(status, code);
+        let bucket = bucket.unwrap_or("?");
+        let said = said.trim().replace(['\n', '\r'], " ");
+        let message = match code {
+            "NoSuchBucket" => format!("bucket {bucket} does not exist"),
+            "NoSuchKey" => "no such key (NoSuchKey)".to_owned(),
+            "RequestTimeTooSkewed" => {
+                "this machine's clock differs too much from the server's (RequestTimeTooSkewed): set the clock"
+                    .to_owned()
+            }
+            "InvalidAccessKeyId" => format!("{}: check access_key_id", told(status, code, &said)),
+            "SignatureDoesNotMatch" => {
+                format!("the server does not accept our signature ({code}): check secret_access_key and region")
+            }
+            "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
+                format!("{}: renew the session token", told(status, code, &said))
+            }
+            _ => told(status, code, &said),
+        };
+        Box::new(Fault { kind, retry, status, code: code.to_owned(), message, region: None })
+    }
+
+    /// As the error of `op`.
+    pub fn error(self, op: &'static str) -> Error {
+        Error::new(self.kind, op, self.message).with_retry(self.retry)
+    }
+
+    /// As the error of `op` on `key`.
+    pub fn at(self, op: &'static str, key: &Key) -> Error {
+        self.error(op).with_key(key)
+    }
+
+    /// The server may have done what we asked although it didn't say so.
+    pub fn is_ambiguous(&self) -> bool {
+        self.status == 0 || self.status >= 500 || self.code == "NoSuchUpload" || self.code == "InternalError"
+    }
+}
+
+fn told(status: u16, code: &str, said: &str) -> String {
+    match (code, said) {
+        ("", "") => format!("the server answered {status}"),
+        (code, "") => format!("the server answered {status} {code}"),
+        ("", said) => format!("the server answered {status}: {said}"),
+        (code, said) => format!("{} ({code})", said.trim_end_matches('.')),
+    }
+}
+
+/// Answers to HEAD have no body, so only the status says what happened.
+fn code_of_status(status: StatusCode, bucket: Option<&str>) -> &'static str {
+    match status.as_u16() {
+        404 if bucket.is_some() => "NoSuchKey",
+        412 => "PreconditionFailed",
+        403 => "AccessDenied",
+        _ => "",
+    }
+}
+
+fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
+    use ErrorKind as K;
+    use Retry::{Backoff, Never};
+    match code {
+        "NoSuchKey" | "NoSuchVersion" | "NoSuchUpload" => (K::NotFound, Never),
+        "NoSuchBucket" => (K::DirNotFound, Never),
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "InvalidObjectState" | "MethodNotAllowed" => {
+            (K::Denied, Never)
+        }
+        "InvalidAccessKeyId"
+        | "SignatureDoesNotMatch"
+        | "ExpiredToken"
+        | "InvalidToken"
+        | "TokenRefreshRequired"
+        | "CredentialsNotSupported"
+        | "Unauthorized" => (K::Unauthenticated, Never),
+        "SlowDown"
+        | "SlowDownRead"
+        | "SlowDownWrite"
+        | "RequestLimitExceeded"
+        | "Throttling"
+        | "ThrottlingException"
+        | "TooManyRequests"
+        | "ServiceUnavailable"
+        | "Busy"
+        | "ServerBusy"
+        | "BandwidthLimitExceeded" => (K::Busy, Backoff),
+        "RequestTimeout" => (K::Timeout, Backoff),
+        "InternalError" | "OperationAborted" => (K::Io, Backoff),
+        "PreconditionFailed" | "ConditionalRequestConflict" => (K::Changed, Never),
+        "BadDigest"
+        | "XAmzContentSHA256Mismatch"
+        | "XAmzContentChecksumMismatch"
+        | "InvalidDigest"
+        | "IncompleteBody" => (K::Corrupt, Backoff),
+        "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity" | "StorageFull" => (K::NoSpace, Never),
+        "NotImplemented" => (K::Unsupported, Never),
+        "BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty" => (K::Exists, Never),
+        _ => match status {
+            400 | 405 | 411 | 414 => (K::Invalid, Never),
+            401 => (K::Unauthenticated, Never),
+            403 => (K::Denied, Never),
+            404 => (K::NotFound, Never),
+            408 => (K::Timeout, Backoff),
+            409 | 412 => (K::Changed, Never),
+            429 | 503 => (K::Busy, Backoff),
+            501 => (K::Unsupported, Never),
+            507 => (K::NoSpace, Never),
+            500..=599 => (K::Io, Backoff),
+            _ => (K::Invalid, Never),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Error {
+        let headers = headers.iter().map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).collect();
+        Fault::answer(StatusCode::from_u16(status).unwrap(), &headers, body.as_bytes(), Some("b")).error("read")
+    }
+
+    fn coded(status: u16, code: &str, said: &str) -> Error {
+        answer(status, &[], &format!("<Error><Code>{code}</Code><Message>{said}</Message></Error>"))
+    }
+
+    #[test]
+    fn codes_and_what_they_mean() {
+        use ErrorKind as K;
+        for (status, code, kind, retry) in [
+            (404, "NoSuchKey", K::NotFound, false),
+            (404, "NoSuchBucket", K::DirNotFound, false),
+            (403, "AccessDenied", K::Denied, false),
+            (403, "InvalidAccessKeyId", K::Unauthenticated, false),
+            (403, "SignatureDoesNotMatch", K::Unauthenticated, false),
+            (403, "RequestTimeTooSkewed", K::Denied, false),
+            (503, "SlowDown", K::Busy, true),
+            (400, "RequestTimeout", K::Timeout, true),
+            (500, "InternalError", K::Io, true),
+            (412, "PreconditionFailed", K::Changed, false),
+            (400, "BadDigest", K::Corrupt, true),
+            (507, "XMinioStorageFull", K::NoSpace, false),
+            (501, "NotImplemented", K::Unsupported, false),
+            (400, "InvalidArgument", K::Invalid, false),
+        ] {
+            let error = coded(status, code, "words");
+            assert_eq!((error.kind(), error.retry() != Retry::Never), (kind, retry), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_status_alone_has_a_meaning() {
+        use ErrorKind as K;
+        for (status, kind) in [(404, K::NotFound), (403, K::Denied), (412, K::Changed), (503, K::Busy), (502, K::Io)] {
+            assert_eq!(answer(status, &[], "").kind(), kind, "{status}");
+            assert_eq!(answer(status, &[], "<html>no").kind(), kind, "{status}");
+        }
+    }
+
+    #[test]
+    fn messages() {
+        for (status, code, said, message) in [
+            (404, "NoSuchBucket", "x", "read: bucket b does not exist"),
+            (403, "AccessDenied", "Access Denied.", "read: Access Denied (AccessDenied)"),
+            (
+                403,
+                "SignatureDoesNotMatch",
+                "The request signature we calculated does not match …",
+                "read: the server does not accept our signature (SignatureDoesNotMatch): check secret_access_key and region",
+            ),
+            (403, "InvalidAccessKeyId", "No such key.", "read: No such key (InvalidAccessKeyId): check access_key_id"),
+            (500, "InternalError", "We\nfailed", "read: We failed (InternalError)"),
+        ] {
+            assert_eq!(coded(status, code, said).to_string(), message);
+        }
+        assert_eq!(answer(500, &[], "").to_string(), "read: the server answered 500");
+    }
+
+    #[test]
+    fn retry_after_is_honoured() {
+        let error = answer(503, &[("retry-after", "7")], "<Error><Code>SlowDown</Code></Error>");
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Busy, Retry::After(Duration::from_secs(7))));
+    }
+}

@@ -1,0 +1,145 @@
+//! Links, unfinished uploads, buckets.
+
+use super::{
+    error::Fault,
+    list, meta,
+    service::{Call, Service},
+    upload,
+    xml::{self, Step},
+};
+use crate::{Answer, Extra};
+use haul_core::{Error, ErrorKind, Key, Mtime, Result};
+use http::Method;
+use std::time::Duration;
+
+/// Longest life of a presigned link (SigV4).
+const LINK_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Answers as [`crate::Store::extra`] says.
+pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
+    match request {
+        Extra::About => {
+            let message = "S3 has no quota to report: add sizes up with `haul size`";
+            Err(Error::new(ErrorKind::Unsupported, "about", message))
+        }
+        Extra::Link(key, life) => link(service, &key, life).await,
+        Extra::Cleanup { older_than, dry_run } => cleanup(service, older_than, dry_run).await,
+        Extra::Buckets => Ok(Answer::Buckets(list::buckets(service).await?)),
+    }
+}
+
+async fn link(service: &Service, key: &Key, life: Duration) -> Result<Answer> {
+    if key.is_dir() || key.is_root() {
+        let message = "S3 can only link to files";
+        return Err(Error::new(ErrorKind::Unsupported, "link", message).with_key(key));
+    }
+    if life > LINK_MAX || life.is_zero() {
+        let message = "a link of S3 lasts 7 days at most: use --expire 7d or less";
+        return Err(Error::new(ErrorKind::Invalid, "link", message).with_key(key));
+    }
+    Ok(Answer::Link(service.presign(&service.place(key)?, life.as_secs().max(1)).await?))
+}
+
+async fn cleanup(service: &Service, older_than: Duration, dry_run: bool) -> Result<Answer> {
+    let buckets = match &service.root.bucket {
+        Some(bucket) => vec![(bucket.clone(), String::new())],
+        None => {
+            let all = list::buckets(service).await?;
+            let name = |e: &haul_core::Entry| String::from_utf8_lossy(e.key.name()).into_owned();
+            all.iter().map(|e| (name(e), format!("{}/", name(e)))).collect()
+        }
+    };
+    let before = jiff::Timestamp::now().as_nanosecond() - older_than.as_nanos() as i128;
+    let mut found = Vec::new();
+    for (bucket, front) in buckets {
+        for begun in unfinished(service, &bucket).await? {
+            // One whose age is unknown may be under way right now.
+            if begun.at.is_none_or(|at| at.0 > before) {
+                continue;
+            }
+            let Some(key) = begun.object.strip_prefix(&service.root.prefix[..]) else { continue };
+            let key = Key::new([front.as_bytes(), key].concat());
+            if !dry_run {
+                let place = super::address::Place { bucket: bucket.clone(), object: begun.object.clone() };
+                upload::abort(service, &place, &begun.id).await.map_err(|f| f.at("cleanup", &key))?;
+            }
+            found.push((key, begun.at));
+        }
+    }
+    Ok(Answer::Unfinished(found))
+}
+
+/// An upload in parts that was begun.
+#[derive(Debug, Default, PartialEq)]
+struct Begun {
+    object: Vec<u8>,
+    id: String,
+    at: Option<Mtime>,
+}
+
+async fn unfinished(service: &Service, bucket: &str) -> Result<Vec<Begun>> {
+    let (mut all, mut next): (Vec<Begun>, Option<(Vec<u8>, String)>) = (Vec::new(), None);
+    loop {
+        let mut call = Call::bucket("ListMultipartUploads", Method::GET, bucket)
+            .query("uploads", "")
+            .query("encoding-type", "url")
+            .raw_query("prefix", &service.root.prefix);
+        if let Some((key, id)) = &next {
+            call = call.raw_query("key-marker", key).query("upload-id-marker", id);
+        }
+        let (_, body) = service.ask(call).await.map_err(|f| f.error("cleanup"))?;
+        let page = parse(&body).ok_or_else(|| Fault::broken("the list of uploads can't be read").error("cleanup"))?;
+        all.extend(page.0);
+        if page.1.is_none() || page.1 == next {
+            return Ok(all);
+        }
+        next = page.1;
+    }
+}
+
+type Marker = (Vec<u8>, String);
+
+fn parse(body: &[u8]) -> Option<(Vec<Begun>, Option<Marker>)> {
+    let (mut all, mut current): (Vec<Begun>, Option<Begun>) = (Vec::new(), None);
+    let (mut encoded, mut more, mut marker) = (false, false, Marker::default());
+    xml::walk(body, |step| match step {
+        Step::Open("Upload") => current = Some(Begun::default()),
+        Step::Close("Upload", _) => all.extend(current.take()),
+        Step::Close("EncodingType", text) => encoded = text == "url",
+        Step::Close("IsTruncated", text) => more = text.trim() == "true",
+        Step::Close("NextKeyMarker", text) => marker.0 = text.as_bytes().to_vec(),
+        Step::Close("NextUploadIdMarker", text) => marker.1 = text.to_owned(),
+        Step::Close(name, text) => {
+            if let Some(begun) = &mut current {
+                match name {
+                    "Key" => begun.object = text.as_bytes().to_vec(),
+                    "UploadId" => begun.id = text.to_owned(),
+                    "Initiated" => begun.at = meta::iso_date(text),
+                    _ => {}
+                }
+            }
+        }
+        Step::Open(_) => {}
+    })?;
+    if encoded {
+        all.iter_mut().for_each(|b| b.object = list::form_decode(&b.object));
+        marker.0 = list::form_decode(&marker.0);
+    }
+    Some((all, more.then_some(marker)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_that_were_begun() {
+        let xml = b"<ListMultipartUploadsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+            <NextKeyMarker>a+b</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>\
+            <Upload><Key>a+b</Key><UploadId>u</UploadId><Initiated>1970-01-01T00:00:01Z</Initiated>\
+            <Initiator><ID>x</ID></Initiator></Upload></ListMultipartUploadsResult>";
+        let (all, next) = parse(xml).unwrap();
+        assert_eq!(all, [Begun { object: b"a b".to_vec(), id: "u".into(), at: Some(Mtime::new(1, 0)) }]);
+        assert_eq!(next, Some((b"a b".to_vec(), "u".into())));
+    }
+}

@@ -1,0 +1,278 @@
+//! The HTTP client: HTTP/1.1 only, a capped pool, TLS by rustls, and a bound on every wait.
+
+use super::{
+    body::Pieces,
+    error::{Fault, Tried},
+};
+use crate::Net;
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{Error, ErrorKind, Result, Retry};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Large reads on fast links; hyper grows its buffer up to this only when the data comes in that fast.
+const MAX_BUFFER: usize = 512 << 10;
+/// Servers close idle connections after 5 s and more; using one at that very moment costs a retry.
+const POOL_IDLE: Duration = Duration::from_secs(60);
+/// No answer that isn't content is larger: a listing page of 1000 keys of 1 kB, percent-encoded, twice over.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// A client of one service.
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Pieces>,
+    permits: Arc<Semaphore>,
+    idle: Duration,
+}
+
+/// An answer whose body is still to come.
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Frames,
+}
+
+/// The frames of an answer; holds the connection's permit until dropped.
+struct Frames {
+    incoming: Incoming,
+    idle: Duration,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Http {
+    /// A client; `tls` says whether certificates will be needed.
+    ///
+    /// Errors: `Invalid` when a CA file can't be used.
+    pub fn new(net: &Net, tls: bool) -> Result<Http> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(Duration::from_secs(30)));
+        tcp.set_connect_timeout(Some(net.connect_timeout));
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls_config(net, tls)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .pool_max_idle_per_host(net.connections.max(1))
+            .http1_max_buf_size(MAX_BUFFER)
+            .build(https);
+        let permits = Arc::new(Semaphore::new(net.connections.max(1)));
+        Ok(Http { client, permits, idle: net.idle_timeout })
+    }
+
+    /// Sends a request and waits for the answer's head, as long as bytes keep moving.
+    pub async fn send(&self, request: Request<Pieces>) -> Tried<Reply> {
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| Fault::broken("the client is closed"))?;
+        let taken = request.body().progress();
+        let mut answer = std::pin::pin!(self.client.request(request));
+        let mut seen = 0;
+        let response = loop {
+            match tokio::time::timeout(self.idle, &mut answer).await {
+                Ok(done) => break done.map_err(broken)?,
+                // The body still moves: that is no silence.
+                Err(_) if taken.load(Ordering::Relaxed) != seen => seen = taken.load(Ordering::Relaxed),
+                Err(_) => return Err(Fault::timeout(format!("no answer within {:?}", self.idle))),
+            }
+        };
+        let (head, incoming) = response.into_parts();
+        let body = Frames { incoming, idle: self.idle, _permit: permit };
+        Ok(Reply { status: head.status, headers: head.headers, body })
+    }
+}
+
+impl Reply {
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The whole body, which must be small.
+    pub async fn bytes(mut self) -> Tried<Bytes> {
+        let Some(first) = self.body.next().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.body.next().await? else { return Ok(first) };
+        let mut all = BytesMut::from(&first[..]);
+        all.extend_from_slice(&second);
+        while let Some(frame) = self.body.next().await? {
+            if all.len() + frame.len() > MAX_ANSWER {
+                return Err(Fault::new(ErrorKind::Invalid, Retry::Never, "the server's answer is absurdly large"));
+            }
+            all.extend_from_slice(&frame);
+        }
+        Ok(all.freeze())
+    }
+
+    /// The body as it comes; ends with an error unless it is `length` bytes long.
+    pub fn stream(self, length: u64) -> BoxStream<'static, Result<Bytes>> {
+        let frames = futures::stream::unfold(Some((self.body, length)), |state| async move {
+            let (mut body, left) = state?;
+            match body.next().await {
+                Ok(Some(frame)) if frame.len() as u64 <= left => {
+                    let left = left - frame.len() as u64;
+                    Some((Ok(frame), Some((body, left))))
+                }
+                Ok(Some(_)) => Some((Err(Fault::broken("more bytes came than were announced").error("read")), None)),
+                Ok(None) if left == 0 => None,
+                Ok(None) => Some((Err(Fault::broken(format!("cut with {left} bytes to come")).error("read")), None)),
+                Err(fault) => Some((Err(fault.error("read")), None)),
+            }
+        });
+        frames.boxed()
+    }
+}
+
+impl Frames {
+    async fn next(&mut self) -> Tried<Option<Bytes>> {
+        loop {
+            let frame = tokio::time::timeout(self.idle, self.incoming.frame())
+                .await
+                .map_err(|_| Fault::timeout(format!("nothing came for {:?}", self.idle)))?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(e)) => return Err(Fault::broken(format!("the connection broke: {}", causes(&e)))),
+                Some(Ok(frame)) => {
+                    // Trailers carry nothing that we asked for.
+                    if let Ok(data) = frame.into_data()
+                        && !data.is_empty()
+                    {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn broken(error: hyper_util::client::legacy::Error) -> Box<Fault> {
+    let text = causes(&error);
+    if let Some(tls) = certificate_error(&error) {
+        let hint = "check the endpoint, or add the authority with --ca-cert";
+        return Fault::new(ErrorKind::Io, Retry::Never, format!("no trusted connection: {tls}: {hint}"));
+    }
+    if error.is_connect() && text.contains("timed out") {
+        return Fault::timeout(format!("can't connect: {text}"));
+    }
+    if error.is_connect() {
+        return Fault::broken(format!("can't connect: {text}"));
+    }
+    Fault::broken(format!("the connection broke: {text}"))
+}
+
+fn certificate_error(error: &dyn std::error::Error) -> Option<String> {
+    let mut next = error.source();
+    while let Some(e) = next {
+        // An io::Error shows its inner error's source, not the inner error itself.
+        let inner = e.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref());
+        let tls = inner.and_then(|i| i.downcast_ref()).or_else(|| e.downcast_ref::<rustls::Error>());
+        if let Some(found @ rustls::Error::InvalidCertificate(_)) = tls {
+            return Some(found.to_string());
+        }
+        next = e.source();
+    }
+    None
+}
+
+/// The innermost cause says most: `connection refused`.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+fn tls_config(net: &Net, needed: bool) -> Result<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::new(ErrorKind::Invalid, "open", format!("TLS can't be set up: {e}")))?;
+    if net.insecure_tls {
+        let blind = Arc::new(AnyCertificate(provider));
+        return Ok(builder.dangerous().with_custom_certificate_verifier(blind).with_no_client_auth());
+    }
+    let mut roots = if needed { known_authorities() } else { RootCertStore::empty() };
+    for path in &net.ca_certs {
+        let bad = |e: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Invalid, "open", format!("CA file {}: {e}", path.display()))
+        };
+        for cert in CertificateDer::pem_file_iter(path).map_err(|e| bad(&e))? {
+            roots.add(cert.map_err(|e| bad(&e))?).map_err(|e| bad(&e))?;
+        }
+    }
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The system's authorities, or Mozilla's where the system has none. Read once a process: it takes milliseconds.
+fn known_authorities() -> RootCertStore {
+    static ROOTS: std::sync::OnceLock<RootCertStore> = std::sync::OnceLock::new();
+    let read = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        roots
+    };
+    ROOTS.get_or_init(read).clone()
+}
+
+/// Takes any certificate (`--no-check-certificate`), but still checks that the peer holds its key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,363 @@
+//! One place that builds, signs, sends and counts requests.
+
+use super::{
+    address::{Endpoint, Place, Root, encode_query},
+    body::{self, Pieces},
+    credentials::Source,
+    error::{Fault, Tried},
+    http::{Http, Reply},
+    options::Config,
+    sign::{self, Credentials, Signed, Signer},
+};
+use crate::{Caps, Meters, Net, Payload};
+use bytes::Bytes;
+use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use std::sync::{
+    Arc, RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Everything that requests need, shared by the store and its uploads and listings.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    pub root: Root,
+    pub endpoint: Endpoint,
+    pub caps: Caps,
+    pub locator: String,
+    pub http: Http,
+    pub source: Source,
+    pub net: Net,
+    pub meters: Arc<Meters>,
+    pub signer: Signer,
+    pub region: RwLock<Arc<str>>,
+    /// The bucket was looked for, and made if it was missing, by the first write that missed it.
+    pub bucket_tried: AtomicBool,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The rest may hold secrets.
+        write!(f, "Config({}, {})", self.provider.name, self.endpoint)
+    }
+}
+
+/// One request to come.
+pub struct Call<'a> {
+    kind: &'static str,
+    method: Method,
+    bucket: Option<&'a str>,
+    object: &'a [u8],
+    /// Names and values, encoded.
+    query: Vec<(&'static str, String)>,
+    headers: HeaderMap,
+    body: Payload,
+    guarded: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A request to the service itself; `kind` is S3's name of it.
+    pub fn service(kind: &'static str, method: Method) -> Call<'a> {
+        Call {
+            kind,
+            method,
+            bucket: None,
+            object: b"",
+            query: Vec::new(),
+            headers: HeaderMap::new(),
+            body: Payload::default(),
+            guarded: false,
+        }
+    }
+
+    /// A request to a bucket.
+    pub fn bucket(kind: &'static str, method: Method, bucket: &'a str) -> Call<'a> {
+        Call { bucket: Some(bucket), ..Call::service(kind, method) }
+    }
+
+    /// A request to a key.
+    pub fn object(kind: &'static str, method: Method, place: &'a Place) -> Call<'a> {
+        Call { object: &place.object, ..Call::bucket(kind, method, &place.bucket) }
+    }
+
+    /// With a query parameter.
+    pub fn query(self, name: &'static str, value: impl AsRef<str>) -> Self {
+        self.raw_query(name, value.as_ref().as_bytes())
+    }
+
+    /// With a query parameter of any bytes.
+    pub fn raw_query(mut self, name: &'static str, value: &[u8]) -> Self {
+        self.query.push((name, encode_query(value)));
+        self
+    }
+
+    /// With a header whose value is known to be legal (dropped otherwise).
+    pub fn header(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// With more headers.
+    pub fn headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
+    /// With a document as its body.
+    pub fn document(self, xml: String) -> Self {
+        let bytes = Bytes::from(xml);
+        let md5 = body::base64_of(haul_core::Algo::Md5, &bytes);
+        let mut this = self.header("content-md5", md5).header("content-type", "application/xml");
+        this.body = bytes.into();
+        this
+    }
+
+    /// With content as its body; `guarded` when a header carries its checksum.
+    pub fn content(mut self, payload: Payload, guarded: bool) -> Self {
+        (self.body, self.guarded) = (payload, guarded);
+        self
+    }
+}
+
+impl Service {
+    /// Where `key` is.
+    pub fn place(&self, key: &Key) -> Result<Place> {
+        self.root.place(key.as_bytes())
+    }
+
+    /// Sends a request; any answer but success is a fault. A wrong region is learnt from the answer and the request
+    /// sent once more.
+    pub async fn call(&self, call: Call<'_>) -> Tried<Reply> {
+        let region = self.region();
+        let fault = match self.call_once(&call, &region).await {
+            Ok(reply) => return Ok(reply),
+            Err(fault) => fault,
+        };
+        match &fault.region {
+            Some(right) if **right != *region && matches!(fault.status, 301 | 302 | 307 | 400 | 403) => {
+                tracing::debug!(region = %right, "the bucket is in another region");
+                let right: Arc<str> = right.as_str().into();
+                *self.region.write().unwrap_or_else(|e| e.into_inner()) = right.clone();
+                self.call_once(&call, &right).await
+            }
+            _ => Err(fault),
+        }
+    }
+
+    /// Sends a request and reads its (small) answer.
+    pub async fn ask(&self, call: Call<'_>) -> Tried<(HeaderMap, Bytes)> {
+        let reply = self.call(call).await?;
+        let headers = reply.headers.clone();
+        Ok((headers, reply.bytes().await?))
+    }
+
+    async fn call_once(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {
+        let credentials = self.source.get().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
+        self.net.gate.pass().await;
+        self.meters.request(call.kind);
+        let request = self.request(call, region, credentials.as_deref())?;
+        let begun = tokio::time::Instant::now();
+        let result = self.http.send(request).await;
+        let status = result.as_ref().map_or(0, |r| r.status.as_u16());
+        tracing::debug!(
+            request = call.kind,
+            bucket = call.bucket.unwrap_or_default(),
+            key = %call.object.escape_ascii(),
+            status,
+            ms = begun.elapsed().as_millis() as u64,
+        );
+        let reply = result?;
+        if self.net.dump_headers {
+            tracing::info!(status, headers = ?reply.headers, "answer to {}", call.kind);
+        }
+        if reply.status.is_success() {
+            return Ok(reply);
+        }
+        let (status, headers) = (reply.status, reply.headers.clone());
+        let body = reply.bytes().await.unwrap_or_default();
+        let fault = Fault::answer(status, &headers, &body, call.bucket);
+        if fault.kind == ErrorKind::Busy {
+            self.meters.throttled();
+        }
+        Err(fault)
+    }
+
+    fn request(&self, call: &Call<'_>, region: &str, credentials: Option<&Credentials>) -> Tried<Request<Pieces>> {
+        let url = self.endpoint.url(region, call.bucket, call.object);
+        let query = encoded(&call.query);
+        let mut headers = call.headers.clone();
+        if self.config.requester_pays {
+            headers.insert("x-amz-request-payer", HeaderValue::from_static("requester"));
+        }
+        if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
+            headers.insert(http::header::USER_AGENT, agent);
+        }
+        let bad = |e: http::Error| Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"));
+        headers.insert(http::header::HOST, HeaderValue::from_str(&url.authority).map_err(|e| bad(e.into()))?);
+        if let Some(credentials) = credentials {
+            self.sign(call, region, credentials, &url.path, &query, &mut headers).map_err(bad)?;
+        }
+        if self.net.dump_headers {
+            let shown: Vec<_> = headers.iter().filter(|(n, _)| !is_secret(n)).collect();
+            tracing::info!(method = %call.method, path = url.path, query, headers = ?shown, "request {}", call.kind);
+        }
+        let question = if query.is_empty() { "" } else { "?" };
+        let uri = format!("{}://{}{}{question}{query}", url.scheme, url.authority, url.path);
+        let mut request = Request::builder()
+            .method(call.method.clone())
+            .uri(uri)
+            .body(Pieces::new(call.body.clone()))
+            .map_err(bad)?;
+        *request.headers_mut() = headers;
+        // An empty PUT or POST must say so; hyper leaves the header out for empty bodies of unknown meaning.
+        if matches!(call.method, Method::PUT | Method::POST) {
+            request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
+        }
+        Ok(request)
+    }
+
+    fn sign(
+        &self,
+        call: &Call<'_>,
+        region: &str,
+        credentials: &Credentials,
+        path: &str,
+        query: &str,
+        headers: &mut HeaderMap,
+    ) -> std::result::Result<(), http::Error> {
+        let at = jiff::Timestamp::now();
+        let payload_hash = self.payload_hash(call);
+        headers.insert("x-amz-date", HeaderValue::from_str(&sign::amz_date(at))?);
+        headers.insert("x-amz-content-sha256", HeaderValue::from_str(&payload_hash)?);
+        if let Some(token) = &credentials.token {
+            headers.insert("x-amz-security-token", HeaderValue::from_str(token)?);
+        }
+        let mut signed: Vec<(&str, &str)> = headers
+            .iter()
+            .filter(|(name, _)| is_signed(name.as_str()))
+            .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+            .collect();
+        signed.sort_unstable();
+        let what = Signed {
+            method: call.method.as_str(),
+            path,
+            query,
+            headers: &signed,
+            payload_hash: &payload_hash,
+            region,
+            at,
+        };
+        let value = self.signer.authorization(credentials, &what);
+        headers.insert(http::header::AUTHORIZATION, HeaderValue::from_str(&value)?);
+        Ok(())
+    }
+
+    fn payload_hash(&self, call: &Call<'_>) -> String {
+        if call.body.is_empty() {
+            return sign::EMPTY_SHA256.into();
+        }
+        let document = call.headers.get(http::header::CONTENT_TYPE).is_some_and(|t| t == "application/xml");
+        let guarded = call.guarded || self.endpoint.tls();
+        if !document && self.config.unsigned_payload.unwrap_or(guarded) {
+            return sign::UNSIGNED.into();
+        }
+        haul_core::hash::to_hex(
+            body::hash(&[haul_core::Algo::Sha256], &call.body).get(haul_core::Algo::Sha256).unwrap_or_default(),
+        )
+    }
+
+    /// A link to `place` that anybody can read for `seconds`.
+    pub async fn presign(&self, place: &Place, seconds: u64) -> Result<String> {
+        let credentials = self.source.get().await?;
+        let region = self.region();
+        let url = self.endpoint.url(&region, Some(&place.bucket), &place.object);
+        let Some(credentials) = credentials else {
+            return Ok(format!("{}://{}{}", url.scheme, url.authority, url.path));
+        };
+        let what = Signed {
+            method: "GET",
+            path: &url.path,
+            query: "",
+            headers: &[("host", &url.authority)],
+            payload_hash: sign::UNSIGNED,
+            region: &region,
+            at: jiff::Timestamp::now(),
+        };
+        let query = self.signer.presigned_query(&credentials, &what, seconds);
+        Ok(format!("{}://{}{}?{query}", url.scheme, url.authority, url.path))
+    }
+
+    /// The region that requests are signed for.
+    pub fn region(&self) -> Arc<str> {
+        self.region.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Creates a bucket; already being there, and ours, is success.
+    pub async fn create_bucket(&self, bucket: &str) -> Tried<()> {
+        let mut call = Call::bucket("CreateBucket", Method::PUT, bucket);
+        let acl = if self.config.bucket_acl.is_empty() { &self.config.acl } else { &self.config.bucket_acl };
+        if !acl.is_empty() {
+            call = call.header("x-amz-acl", acl);
+        }
+        if let Some(place) = self.constraint() {
+            let place = super::xml::escape(&place);
+            call = call.document(format!(
+                "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+                 <LocationConstraint>{place}</LocationConstraint></CreateBucketConfiguration>"
+            ));
+        }
+        match self.ask(call).await {
+            Err(fault) if fault.code == "BucketAlreadyOwnedByYou" => Ok(()),
+            // Some servers don't tell ours from others'.
+            Err(fault) if fault.kind == ErrorKind::Exists && self.bucket_answers(bucket).await => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    async fn bucket_answers(&self, bucket: &str) -> bool {
+        self.ask(Call::bucket("HeadBucket", Method::HEAD, bucket)).await.is_ok()
+    }
+
+    fn constraint(&self) -> Option<String> {
+        let set = &self.config.location_constraint;
+        if !set.is_empty() {
+            return Some(set.clone());
+        }
+        let region = self.region();
+        // AWS refuses its default region here.
+        (self.config.provider.location_constraint && *region != *"us-east-1" && !region.is_empty())
+            .then(|| region.to_string())
+    }
+
+    /// After `fault` of a write: makes the missing bucket, once in this store's life. True: try again.
+    pub async fn made_bucket(&self, fault: &Fault, bucket: &str) -> Tried<bool> {
+        let missing = fault.code == "NoSuchBucket" && !self.config.no_check_bucket;
+        if !missing || self.bucket_tried.swap(true, Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.create_bucket(bucket).await.map(|()| true)
+    }
+}
+
+/// Turns a fault into the error of `op` on `key`.
+pub fn at<'a>(op: &'static str, key: &'a Key) -> impl Fn(Box<Fault>) -> Error + 'a {
+    move |fault| fault.at(op, key)
+}
+
+fn is_signed(name: &str) -> bool {
+    matches!(name, "host" | "content-type" | "content-md5") || name.starts_with("x-amz-")
+}
+
+fn is_secret(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name == "authorization" || name == "x-amz-security-token" || name.contains("customer-key")
+}
+
+fn encoded(query: &[(&'static str, String)]) -> String {
+    let mut pairs: Vec<&(&str, String)> = query.iter().collect();
+    pairs.sort_unstable();
+    pairs.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join("&")
+}

@@ -1,0 +1,597 @@
+//! Writing: one PUT for what is small, else an upload in parts. Every answer is compared with what was sent.
+
+use super::{
+    address::Place,
+    body,
+    error::{Fault, Tried},
+    meta,
+    provider::Checksum,
+    read,
+    service::{Call, Service, at},
+    xml::{self, Step},
+};
+use crate::{Late, Part, Payload, Stored, Upload, WriteSpec};
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, plan::Replace};
+use http::{HeaderMap, Method};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::OnceCell;
+
+/// A write in progress.
+pub struct S3Upload {
+    service: Arc<Service>,
+    key: Key,
+    place: Place,
+    spec: WriteSpec,
+    /// The first part, until it is known whether there will be others.
+    held: Mutex<Option<Payload>>,
+    /// Set once an upload in parts has begun.
+    id: OnceCell<String>,
+}
+
+/// The receipt of a part that is held back and not yet sent.
+const HELD: &[u8] = b"";
+
+impl S3Upload {
+    /// A write of `key`; sends nothing yet.
+    pub fn new(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<S3Upload> {
+        let place = service.place(key)?;
+        if place.object.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "write", "a bucket can't be a file").with_key(key));
+        }
+        Ok(S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id: OnceCell::new() })
+    }
+
+    /// A first part of this size may turn out to be the only one.
+    fn may_hold(&self, len: u64) -> bool {
+        match self.spec.size {
+            Some(size) if !self.spec.size_may_differ => size <= self.service.config.upload_cutoff,
+            _ => len < self.service.config.chunk_size,
+        }
+    }
+
+    async fn send_part(&self, index: u64, payload: Payload) -> Result<Part> {
+        let size = payload.len();
+        if index == 0 && self.id.get().is_none() && self.may_hold(size) {
+            *self.held.lock().unwrap_or_else(|e| e.into_inner()) = Some(payload);
+            return Ok(Part { index, size, tag: HELD.into() });
+        }
+        let id = self.id().await?;
+        let tag = put_part(&self.service, &self.place, id, index, payload).await.map_err(at("write", &self.key))?;
+        Ok(Part { index, size, tag })
+    }
+
+    async fn id(&self) -> Result<&str> {
+        let begin = async {
+            let kept = kept(&self.service, &self.spec);
+            begin(&self.service, &self.key, &self.place, &kept).await
+        };
+        Ok(self.id.get_or_try_init(|| begin).await?)
+    }
+
+    fn take_held(&self) -> Option<Payload> {
+        self.held.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
+    async fn finish(self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+        let sent: u64 = parts.iter().map(|p| p.size).sum();
+        if let Some(size) = self.spec.size
+            && size != sent
+            && !self.spec.size_may_differ
+        {
+            let message = format!("{sent} bytes came where {size} were announced");
+            self.discard().await;
+            return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key));
+        }
+        let held = self.take_held();
+        if self.id.get().is_none() {
+            let payload = held.unwrap_or_default();
+            return put(&self.service, &self.key, &self.place, &late_spec(self.spec, late), payload).await;
+        }
+        parts.sort_by_key(|p| p.index);
+        if let Some(payload) = held
+            && parts.first().is_some_and(|p| p.index == 0 && p.tag == HELD)
+        {
+            let id = self.id().await?;
+            parts[0].tag =
+                put_part(&self.service, &self.place, id, 0, payload).await.map_err(at("write", &self.key))?;
+        }
+        let result = self.complete(&parts, late).await;
+        if matches!(&result, Err(e) if e.retry() == Retry::Never) {
+            self.discard().await;
+        }
+        result
+    }
+
+    async fn complete(&self, parts: &[Part], late: Late) -> Result<Stored> {
+        let spec = late_spec(self.spec.clone(), late);
+        let id = self.id().await?;
+        let receipts =
+            receipts(parts).map_err(|message| Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key))?;
+        let stored = complete(&self.service, &self.key, &self.place, id, &receipts, &spec).await?;
+        // Metadata goes with the request that begins an upload; what was learnt since needs a copy onto itself.
+        if spec.mtime != self.spec.mtime || spec.meta != self.spec.meta {
+            return super::copy::touch(&self.service, &self.key, spec.mtime, spec.meta.as_deref(), Some(stored)).await;
+        }
+        Ok(stored)
+    }
+
+    /// Gives the parts back, as far as that goes: the error that led here matters more than one on the way out.
+    async fn discard(&self) {
+        if let Some(id) = self.id.get()
+            && let Err(fault) = abort(&self.service, &self.place, id).await
+        {
+            tracing::debug!(key = %self.key, error = fault.message, "an unfinished upload remains");
+        }
+    }
+}
+
+impl Upload for S3Upload {
+    fn token(&self) -> Vec<u8> {
+        let id = self.id.get().map_or("", String::as_str);
+        token(&self.place, id)
+    }
+
+    fn part(&self, index: u64, _offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        self.send_part(index, payload).boxed()
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+        self.finish(parts, late).boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async move {
+            self.take_held();
+            let Some(id) = self.id.get() else { return Ok(()) };
+            abort(&self.service, &self.place, id).await.map_err(at("abort", &self.key))
+        }
+        .boxed()
+    }
+}
+
+/// What finds an upload again: bucket, upload id, key. Only a key can hold a newline, so it comes last.
+pub fn token(place: &Place, id: &str) -> Vec<u8> {
+    [place.bucket.as_bytes(), b"\n", id.as_bytes(), b"\n", &place.object].concat()
+}
+
+/// The reverse of [`token`]; `None` when it isn't one, or no upload in parts had begun.
+pub fn from_token(token: &[u8]) -> Option<(Place, String)> {
+    let mut fields = token.splitn(3, |b| *b == b'\n');
+    let mut text = || fields.next().and_then(|f| String::from_utf8(f.to_vec()).ok()).filter(|t| !t.is_empty());
+    let (bucket, id) = (text()?, text()?);
+    Some((Place { bucket, object: fields.next()?.to_vec() }, id))
+}
+
+fn late_spec(mut spec: WriteSpec, late: Late) -> WriteSpec {
+    spec.mtime = late.mtime.or(spec.mtime);
+    spec.meta = late.meta.or(spec.meta);
+    let mut hashes = late.hashes;
+    hashes.merge(&spec.hashes);
+    spec.hashes = hashes;
+    spec
+}
+
+fn kept<'a>(service: &Service, spec: &'a WriteSpec) -> meta::Kept<'a> {
+    let md5 = spec.hashes.get(Algo::Md5).filter(|_| !service.config.disable_checksum);
+    meta::Kept { mtime: spec.mtime, meta: spec.meta.as_deref(), md5 }
+}
+
+/// Puts a whole key by one request.
+pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, payload: Payload) -> Result<Stored> {
+    let size = payload.len();
+    let kept = meta::Kept { md5: None, ..kept(service, spec) };
+    let mut headers = meta::to_headers(&service.config, &place.object, &kept)?;
+    condition(service, key, place, &spec.replace, &mut headers).await?;
+    // What the source says of the content is better than what we would compute of what reached us.
+    let ours = checksums(service, &payload, &spec.hashes);
+    checksum_headers(&ours, &mut headers);
+    let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
+    let answer = match service.ask(call()).await {
+        Err(fault) if service.made_bucket(&fault, &place.bucket).await.map_err(at("write", key))? => {
+            service.ask(call()).await
+        }
+        other => other,
+    };
+    let (answer, _) = answer.map_err(|fault| refused(fault, &spec.replace, "write", key))?;
+    let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
+    Ok(Stored { version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version), size, hashes })
+}
+
+/// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway.
+fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Hashes {
+    let algo = match service.config.provider.checksum {
+        Checksum::Crc64Nvme => Algo::Crc64Nvme,
+        Checksum::Md5 => Algo::Md5,
+    };
+    let mut ours = Hashes::default();
+    if let Some(md5) = known.get(Algo::Md5) {
+        ours.set(Algo::Md5, md5);
+    }
+    match known.get(algo) {
+        Some(value) => ours.set(algo, value),
+        None => ours.merge(&body::hash(&[algo], payload)),
+    }
+    ours
+}
+
+fn checksum_headers(hashes: &Hashes, headers: &mut HeaderMap) {
+    for (name, algo) in [("content-md5", Algo::Md5), ("x-amz-checksum-crc64nvme", Algo::Crc64Nvme)] {
+        if let Some(value) = hashes.get(algo).and_then(|v| body::to_base64(v).parse().ok()) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// What the answer proves of the stored bytes.
+///
+/// Errors: `Corrupt` when it says something else than what we sent.
+fn proved(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> Tried<Hashes> {
+    let mut theirs = meta::hashes(&service.config, answer);
+    if let Some((algo, false)) = theirs.agree(ours) {
+        let message = format!("the server stored something else than the {size} bytes sent: its {algo} differs");
+        return Err(Fault::new(ErrorKind::Corrupt, Retry::Backoff, message));
+    }
+    // Success means that the server checked the headers that carried ours.
+    theirs.merge(ours);
+    Ok(theirs)
+}
+
+/// Headers that hold a write to its condition; where the provider has none, a look beforehand.
+async fn condition(
+    service: &Service,
+    key: &Key,
+    place: &Place,
+    replace: &Replace,
+    headers: &mut HeaderMap,
+) -> Result<()> {
+    let (name, value) = match replace {
+        Replace::Anything => return Ok(()),
+        _ if !service.caps.conditional => return look_first(service, key, place, replace).await,
+        Replace::Absent => ("if-none-match", "*".to_owned()),
+        Replace::Exactly(version) => ("if-match", meta::quoted(version)),
+    };
+    let value = value.parse().map_err(|_| Error::new(ErrorKind::Invalid, "write", "not a version of ours"))?;
+    headers.insert(name, value);
+    Ok(())
+}
+
+/// The condition of a write, checked just before it.
+pub async fn look_first(service: &Service, key: &Key, place: &Place, replace: &Replace) -> Result<()> {
+    let found = match replace {
+        Replace::Anything => return Ok(()),
+        _ => read::head(service, key, place, None).await,
+    };
+    match (found, replace) {
+        (Err(e), Replace::Absent) if e.kind() == ErrorKind::NotFound => Ok(()),
+        (Err(e), Replace::Exactly(_)) if e.kind() == ErrorKind::NotFound => Err(gone(key)),
+        (Err(e), _) => Err(e),
+        (Ok(_), Replace::Absent) => Err(exists(key)),
+        (Ok(headers), Replace::Exactly(version)) => {
+            let now = headers.get("etag").and_then(|v| v.to_str().ok()).map(meta::version);
+            if now.as_ref() == Some(version) { Ok(()) } else { Err(gone(key)) }
+        }
+        (Ok(_), Replace::Anything) => Ok(()),
+    }
+}
+
+fn exists(key: &Key) -> Error {
+    Error::new(ErrorKind::Exists, "write", "something is there already").with_key(key)
+}
+
+fn gone(key: &Key) -> Error {
+    Error::new(ErrorKind::Changed, "write", "what is there is no longer what was expected").with_key(key)
+}
+
+/// A fault of a conditional write as the condition's error.
+pub fn refused(fault: Box<Fault>, replace: &Replace, op: &'static str, key: &Key) -> Error {
+    match replace {
+        Replace::Absent if fault.kind == ErrorKind::Changed => exists(key),
+        Replace::Exactly(_) if matches!(fault.kind, ErrorKind::Changed | ErrorKind::NotFound) => gone(key),
+        _ => fault.at(op, key),
+    }
+}
+
+/// Begins an upload in parts and gives its id.
+pub async fn begin(service: &Service, key: &Key, place: &Place, kept: &meta::Kept<'_>) -> Result<String> {
+    let mut headers = meta::to_headers(&service.config, &place.object, kept)?;
+    if service.config.provider.checksum == Checksum::Crc64Nvme {
+        headers.insert("x-amz-checksum-algorithm", http::HeaderValue::from_static("CRC64NVME"));
+        headers.insert("x-amz-checksum-type", http::HeaderValue::from_static("FULL_OBJECT"));
+    }
+    let call =
+        || Call::object("CreateMultipartUpload", Method::POST, place).query("uploads", "").headers(headers.clone());
+    let answer = match service.ask(call()).await {
+        Err(fault) if service.made_bucket(&fault, &place.bucket).await.map_err(at("write", key))? => {
+            service.ask(call()).await
+        }
+        other => other,
+    };
+    let (_, body) = answer.map_err(at("write", key))?;
+    let id = xml::text_of(&body, "UploadId").filter(|id| !id.is_empty());
+    id.ok_or_else(|| Fault::broken("the server gave no upload id").at("write", key))
+}
+
+async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payload: Payload) -> Tried<Vec<u8>> {
+    let size = payload.len();
+    let ours = checksums(service, &payload, &Hashes::default());
+    let mut headers = HeaderMap::new();
+    meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
+    checksum_headers(&ours, &mut headers);
+    let call = Call::object("UploadPart", Method::PUT, place)
+        .query("partNumber", (index + 1).to_string())
+        .query("uploadId", id)
+        .headers(headers)
+        .content(payload, true);
+    let (answer, _) = service.ask(call).await?;
+    let hashes = proved(service, &answer, &ours, size)?;
+    let etag = answer.get("etag").and_then(|v| v.to_str().ok());
+    let etag = etag.ok_or_else(|| Fault::broken("the server gave no receipt for a part"))?;
+    Ok(receipt(etag, hashes.get(Algo::Crc64Nvme)))
+}
+
+/// One part as the request that completes an upload names it.
+#[derive(Debug, PartialEq)]
+pub struct Receipt {
+    pub number: u64,
+    pub size: u64,
+    pub etag: String,
+    pub crc: Option<u64>,
+}
+
+/// A receipt as bytes: the ETag without quotes, and the CRC-64 where there is one.
+pub fn receipt(etag: &str, crc: Option<&[u8]>) -> Vec<u8> {
+    let mut tag = etag.trim().trim_matches('"').to_owned();
+    if let Some(crc) = crc {
+        let _ = write!(tag, " {}", body::to_base64(crc));
+    }
+    tag.into_bytes()
+}
+
+fn receipts(parts: &[Part]) -> Result<Vec<Receipt>, String> {
+    let mut found = Vec::with_capacity(parts.len());
+    for (at, part) in parts.iter().enumerate() {
+        if part.index != at as u64 {
+            return Err(format!("part {at} of the upload is missing"));
+        }
+        let text = std::str::from_utf8(&part.tag).unwrap_or_default();
+        let (etag, crc) = text.split_once(' ').map_or((text, None), |(etag, crc)| (etag, Some(crc)));
+        if etag.is_empty() {
+            return Err(format!("part {at} of the upload was never sent"));
+        }
+        let crc = crc
+            .and_then(|c| body::from_base64(Algo::Crc64Nvme, c))
+            .and_then(|c| Some(u64::from_be_bytes(c.try_into().ok()?)));
+        found.push(Receipt { number: part.index + 1, size: part.size, etag: etag.to_owned(), crc });
+    }
+    Ok(found)
+}
+
+/// CRC-64 of the whole from those of its parts.
+fn whole_crc(receipts: &[Receipt]) -> Option<u64> {
+    let mut all = receipts.iter();
+    let mut crc = all.next()?.crc?;
+    for part in all {
+        crc = crc_fast::checksum_combine(crc_fast::CrcAlgorithm::Crc64Nvme, crc, part.crc?, part.size);
+    }
+    Some(crc)
+}
+
+/// The ETag of an upload in parts: the MD5 of the parts' MD5s, and their number.
+fn whole_etag(service: &Service, receipts: &[Receipt]) -> Option<String> {
+    if !service.config.etag_is_md5() {
+        return None;
+    }
+    let md5s: Option<Vec<Vec<u8>>> = receipts.iter().map(|r| meta::etag_md5(&r.etag)).collect();
+    let md5 = haul_core::hash::hash_bytes(&[Algo::Md5], &md5s?.concat()).hex(Algo::Md5)?;
+    Some(format!("{md5}-{}", receipts.len()))
+}
+
+/// Makes an upload in parts visible.
+pub async fn complete(
+    service: &Service,
+    key: &Key,
+    place: &Place,
+    id: &str,
+    receipts: &[Receipt],
+    spec: &WriteSpec,
+) -> Result<Stored> {
+    let size = receipts.iter().map(|r| r.size).sum();
+    let crc = whole_crc(receipts).map(u64::to_be_bytes);
+    if let (Some(ours), Some(known)) = (&crc, spec.hashes.get(Algo::Crc64Nvme))
+        && ours != known
+    {
+        let message = "the parts sent are not the source's content: their crc64nvme differs";
+        return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(key));
+    }
+    let mut headers = HeaderMap::new();
+    condition(service, key, place, &spec.replace, &mut headers).await?;
+    meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
+    let mut call = Call::object("CompleteMultipartUpload", Method::POST, place)
+        .query("uploadId", id)
+        .headers(headers)
+        .document(complete_xml(receipts));
+    if let Some(crc) = &crc {
+        call =
+            call.header("x-amz-checksum-crc64nvme", body::to_base64(crc)).header("x-amz-checksum-type", "FULL_OBJECT");
+    }
+    let expected = whole_etag(service, receipts);
+    let answer = service.ask(call).await.and_then(|(_, body)| completed(&body));
+    let etag = match answer {
+        Ok(etag) => etag,
+        Err(fault) if fault.is_ambiguous() => landed(service, key, place, expected.as_deref(), size)
+            .await
+            .ok_or_else(|| refused(fault, &spec.replace, "write", key))?,
+        Err(fault) => return Err(refused(fault, &spec.replace, "write", key)),
+    };
+    if let Some(expected) = expected
+        && meta::version(&etag).0[..] != *expected.as_bytes()
+        && etag.contains('-')
+    {
+        let message = format!("the server put the parts together wrongly: ETag {etag}, not {expected}");
+        return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(key).with_retry(Retry::Backoff));
+    }
+    let mut hashes = Hashes::default();
+    if let Some(crc) = crc {
+        hashes.set(Algo::Crc64Nvme, crc);
+    }
+    Ok(Stored { version: Some(meta::version(&etag)), size, hashes })
+}
+
+fn complete_xml(receipts: &[Receipt]) -> String {
+    let mut xml = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for part in receipts {
+        let _ = write!(
+            xml,
+            "<Part><PartNumber>{}</PartNumber><ETag>&quot;{}&quot;</ETag>",
+            part.number,
+            xml::escape(&part.etag)
+        );
+        if let Some(crc) = part.crc {
+            let _ = write!(xml, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", body::to_base64(&crc.to_be_bytes()));
+        }
+        xml.push_str("</Part>");
+    }
+    xml.push_str("</CompleteMultipartUpload>");
+    xml
+}
+
+/// The ETag from an answer of status 200, which may hold an error all the same.
+pub fn completed(body: &Bytes) -> Tried<String> {
+    let mut root = String::new();
+    let (mut etag, mut code, mut message) = (None, String::new(), String::new());
+    let read = xml::walk(body, |step| match step {
+        Step::Open(name) if root.is_empty() => root = name.to_owned(),
+        Step::Close("ETag", text) => etag = Some(text.to_owned()),
+        Step::Close("Code", text) => code = text.to_owned(),
+        Step::Close("Message", text) => message = text.to_owned(),
+        _ => {}
+    });
+    match (read, etag) {
+        _ if root == "Error" => Err(Fault::coded(500, &code, &message, None)),
+        (Some(()), Some(etag)) => Ok(etag),
+        _ => Err(Fault::broken("the server's answer is cut or holds no ETag")),
+    }
+}
+
+/// After an answer that leaves it open: the ETag when the whole is there after all.
+async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&str>, size: u64) -> Option<String> {
+    let expected = expected?;
+    let headers = read::head(service, key, place, None).await.ok()?;
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+    let same = text("content-length") == Some(&size.to_string())
+        && text("etag").is_some_and(|e| meta::version(e).0[..] == *expected.as_bytes());
+    same.then(|| expected.to_owned())
+}
+
+/// Gives up an upload in parts; that it is gone already is success.
+pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<()> {
+    let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
+    match service.ask(call).await {
+        Err(fault) if fault.kind == ErrorKind::NotFound => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// The parts that an unfinished upload has, in order.
+pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
+    let Some((place, id)) = from_token(token) else { return Ok(Vec::new()) };
+    let (mut parts, mut marker) = (Vec::new(), String::new());
+    loop {
+        let mut call = Call::object("ListParts", Method::GET, &place).query("uploadId", &id);
+        if !marker.is_empty() {
+            call = call.query("part-number-marker", &marker);
+        }
+        let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
+        let page = parse_parts(&body).ok_or_else(|| Fault::broken("the list of parts can't be read").error("list"))?;
+        parts.extend(page.0);
+        match page.1 {
+            Some(next) if next != marker => marker = next,
+            _ => break,
+        }
+    }
+    parts.sort_by_key(|p: &Part| p.index);
+    Ok(parts)
+}
+
+fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<String>)> {
+    let (mut parts, mut next, mut more) = (Vec::new(), None, false);
+    let (mut number, mut size, mut etag, mut crc) = (0u64, None, String::new(), None);
+    xml::walk(body, |step| match step {
+        Step::Open("Part") => (number, size, etag, crc) = (0, None, String::new(), None),
+        Step::Close("PartNumber", text) => number = text.trim().parse().unwrap_or(0),
+        Step::Close("Size", text) => size = text.trim().parse().ok(),
+        Step::Close("ETag", text) => etag = text.to_owned(),
+        Step::Close("ChecksumCRC64NVME", text) => crc = body::from_base64(Algo::Crc64Nvme, text),
+        Step::Close("Part", _) => {
+            if let (Some(index), Some(size)) = (number.checked_sub(1), size) {
+                parts.push(Part { index, size, tag: receipt(&etag, crc.as_deref()) });
+            }
+        }
+        Step::Close("NextPartNumberMarker", text) => next = Some(text.to_owned()),
+        Step::Close("IsTruncated", text) => more = text.trim() == "true",
+        _ => {}
+    })?;
+    Some((parts, next.filter(|_| more)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_read_back_whatever_the_key() {
+        let place = Place { bucket: "b".into(), object: b"a\nb\xff".to_vec() };
+        assert_eq!(from_token(&token(&place, "id")), Some((place.clone(), "id".into())));
+        assert_eq!(from_token(&token(&place, "")), None);
+        assert_eq!(from_token(b"x"), None);
+    }
+
+    #[test]
+    fn the_parts_checksums_make_the_whole_one() {
+        let data: Vec<u8> = (0..100_000u32).map(|i| (i * 31) as u8).collect();
+        let crc = |bytes: &[u8]| haul_core::hash::hash_bytes(&[Algo::Crc64Nvme], bytes);
+        let parts: Vec<Part> = data
+            .chunks(40_000)
+            .enumerate()
+            .map(|(i, c)| Part {
+                index: i as u64,
+                size: c.len() as u64,
+                tag: receipt("\"e\"", crc(c).get(Algo::Crc64Nvme)),
+            })
+            .collect();
+        let whole = whole_crc(&receipts(&parts).unwrap()).unwrap();
+        assert_eq!(crc(&data).get(Algo::Crc64Nvme), Some(&whole.to_be_bytes()[..]));
+    }
+
+    #[test]
+    fn parts_must_be_whole_and_sent() {
+        let part = |index, tag: &[u8]| Part { index, size: 1, tag: tag.to_vec() };
+        assert_eq!(receipts(&[part(0, b"a"), part(2, b"b")]).unwrap_err(), "part 1 of the upload is missing");
+        assert_eq!(receipts(&[part(0, b"")]).unwrap_err(), "part 0 of the upload was never sent");
+    }
+
+    #[test]
+    fn an_answer_of_success_may_hold_an_error() {
+        let ok = Bytes::from_static(b"\n\n<?xml version=\"1.0\"?><CompleteMultipartUploadResult><ETag>\"x-1\"</ETag></CompleteMultipartUploadResult>");
+        assert_eq!(completed(&ok).unwrap(), "\"x-1\"");
+        let error = Bytes::from_static(b"<Error><Code>InternalError</Code><Message>Try again.</Message></Error>");
+        let fault = completed(&error).unwrap_err();
+        assert_eq!((fault.kind, fault.retry, fault.is_ambiguous()), (ErrorKind::Io, Retry::Backoff, true));
+        assert!(completed(&Bytes::from_static(b"<CompleteMultipartUploadResult>")).is_err());
+    }
+
+    #[test]
+    fn a_list_of_parts() {
+        let xml = b"<ListPartsResult><NextPartNumberMarker>2</NextPartNumberMarker><IsTruncated>true</IsTruncated>\
+            <Part><PartNumber>2</PartNumber><ETag>\"e2\"</ETag><Size>5</Size>\
+            <ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part></ListPartsResult>";
+        let (parts, next) = parse_parts(xml).unwrap();
+        assert_eq!(parts, [Part { index: 1, size: 5, tag: b"e2 rosUhgp5mIg=".to_vec() }]);
+        assert_eq!(next.as_deref(), Some("2"));
+    }
+}
