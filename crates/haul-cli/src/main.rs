@@ -1,2 +1,25 @@
-//! x
-fn main() {}
+//! `haul`: moves data between clouds, clusters and disks. Arguments, configuration, terminal, signals and exit codes;
+//! what happens to data is decided in the libraries below.
+
+mod app;
+mod args;
+mod bwlimit;
+mod commands;
+mod config;
+mod context;
+mod error;
+mod flags;
+mod log;
+mod print;
+mod progress;
+mod remote;
+mod screen;
+mod signals;
+mod summary;
+mod text;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(app::main(std::env::args_os().collect()))
+}

@@ -1,0 +1,403 @@
+//! Puts a command line in order before clap reads it: flags that belong to no command go before the command, values
+//! are joined to their flags, `--flag=false` takes a flag back, the last of repeated flags counts, and the environment's
+//! flags come first. An unknown flag or command is told here, with the nearest name.
+
+use crate::{
+    error::Usage,
+    text::{boolean, csv, nearest},
+};
+use clap::{ArgAction, Command};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+};
+
+/// Reads an environment variable; empty counts as unset.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// What a flag takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// Nothing: it is on or off.
+    Switch,
+    /// Nothing: it counts.
+    Count,
+    /// A value.
+    Value,
+    /// A value after `=`, or none.
+    Maybe,
+}
+
+#[derive(Clone, Debug)]
+struct Flag {
+    long: Option<String>,
+    short: Option<char>,
+    takes: Takes,
+    list: bool,
+    /// Help and version answer for the command they stand at.
+    local: bool,
+}
+
+/// A flag in its final form.
+struct Given {
+    flag: Flag,
+    value: Option<OsString>,
+}
+
+/// The command line that clap reads.
+///
+/// Errors: an unknown flag or command, a flag without its value, a switch with a value that isn't true or false.
+pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<OsString>, Usage> {
+    let mut line = Line::new(root);
+    line.read(argv.into_iter().skip(1))?;
+    let mut all = vec![OsString::from("haul")];
+    let global = with_environment(&line.globals, line.global, env)?;
+    all.extend(global.into_iter().flat_map(spell));
+    all.extend(line.command);
+    let local = with_environment(&line.locals, line.local, env)?;
+    all.extend(local.into_iter().flat_map(spell));
+    all.extend(line.rest);
+    Ok(all)
+}
+
+struct Line<'a> {
+    current: &'a Command,
+    is_root: bool,
+    globals: Vec<Flag>,
+    locals: Vec<Flag>,
+    /// Words that name the command.
+    command: Vec<OsString>,
+    global: Vec<Given>,
+    local: Vec<Given>,
+    /// Everything that is no flag.
+    rest: Vec<OsString>,
+}
+
+impl<'a> Line<'a> {
+    fn new(root: &'a Command) -> Self {
+        Line {
+            current: root,
+            is_root: true,
+            globals: table(root).into_iter().filter(|f| !f.local).collect(),
+            locals: table(root).into_iter().filter(|f| f.local).collect(),
+            command: Vec::new(),
+            global: Vec::new(),
+            local: Vec::new(),
+            rest: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, args: impl Iterator<Item = OsString>) -> Result<(), Usage> {
+        let mut args = args.peekable();
+        while let Some(arg) = args.next() {
+            let bytes = arg.as_bytes();
+            if bytes == b"--" {
+                self.rest.push(arg);
+                self.rest.extend(args);
+                return Ok(());
+            }
+            match bytes {
+                [b'-', b'-', name @ ..] => self.long(name, &mut args)?,
+                [b'-', first, ..] if !first.is_ascii_digit() => self.shorts(&arg, &mut args)?,
+                _ => self.word(arg)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A word: the next part of the command's name while there may be one, else an argument.
+    fn word(&mut self, arg: OsString) -> Result<(), Usage> {
+        if !self.rest.is_empty() || !self.current.has_subcommands() {
+            self.rest.push(arg);
+            return Ok(());
+        }
+        let name = arg.to_string_lossy();
+        if let Some(next) = self.current.find_subcommand(name.as_ref()) {
+            self.current = next;
+            self.is_root = false;
+            self.locals = table(next);
+            self.command.push(arg);
+            return Ok(());
+        }
+        if self.current.get_positionals().next().is_some() {
+            self.rest.push(arg);
+            return Ok(());
+        }
+        let names = self.current.get_subcommands().map(|c| c.get_name());
+        let near = nearest(&name, names).map_or("see haul help".into(), |n| format!("did you mean {n}?"));
+        let parent = if self.is_root { String::new() } else { format!(" of haul {}", self.current.get_name()) };
+        Err(Usage(format!("unknown command {name:?}{parent} ({near})")))
+    }
+
+    fn long(&mut self, text: &[u8], args: &mut impl Iterator<Item = OsString>) -> Result<(), Usage> {
+        let (name, value) = match text.iter().position(|b| *b == b'=') {
+            Some(at) => (&text[..at], Some(OsString::from_vec(text[at + 1..].to_vec()))),
+            None => (text, None),
+        };
+        let name = String::from_utf8_lossy(name);
+        let Some((flag, global)) = self.find(|f| f.long.as_deref() == Some(name.as_ref())) else {
+            let longs = self.locals.iter().chain(&self.globals).filter_map(|f| f.long.as_deref());
+            let near = nearest(&name, longs);
+            let near = near.map_or("see haul help flags".into(), |n| format!("did you mean --{n}?"));
+            return Err(Usage(format!("unknown flag --{name} ({near})")));
+        };
+        let value = match (flag.takes, value) {
+            (Takes::Value, None) => Some(args.next().ok_or_else(|| Usage(format!("--{name} needs a value")))?),
+            (_, value) => value,
+        };
+        self.give(Given { flag, value }, global)
+    }
+
+    fn shorts(&mut self, arg: &OsStr, args: &mut impl Iterator<Item = OsString>) -> Result<(), Usage> {
+        let shown = arg.to_string_lossy().into_owned();
+        let mut rest = &arg.as_bytes()[1..];
+        while let Some((letter, after)) = rest.split_first() {
+            let letter = char::from(*letter);
+            let Some((flag, global)) = self.find(|f| f.short == Some(letter)) else {
+                let whole = if shown.len() > 2 { format!(" in {shown}") } else { String::new() };
+                return Err(Usage(format!("unknown flag -{letter}{whole} (see haul help flags)")));
+            };
+            let joined = after.strip_prefix(b"=").map(|v| OsString::from_vec(v.to_vec()));
+            let (value, next) = match flag.takes {
+                Takes::Value => match (joined, after) {
+                    (Some(value), _) => (Some(value), &b""[..]),
+                    (None, []) => {
+                        (Some(args.next().ok_or_else(|| Usage(format!("-{letter} needs a value")))?), &b""[..])
+                    }
+                    (None, value) => (Some(OsString::from_vec(value.to_vec())), &b""[..]),
+                },
+                _ if joined.is_some() => (joined, &b""[..]),
+                _ => (None, after),
+            };
+            rest = next;
+            self.give(Given { flag, value }, global)?;
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, given: Given, global: bool) -> Result<(), Usage> {
+        let list = if global { &mut self.global } else { &mut self.local };
+        push(list, given)
+    }
+
+    /// The flag that matches, the command's own first; true when it belongs to no command.
+    fn find(&self, is: impl Fn(&Flag) -> bool) -> Option<(Flag, bool)> {
+        let local = self.locals.iter().find(|f| is(f)).map(|f| (f.clone(), false));
+        local.or_else(|| self.globals.iter().find(|f| is(f)).map(|f| (f.clone(), true)))
+    }
+}
+
+/// Adds a flag; of those that can't repeat the last counts.
+fn push(list: &mut Vec<Given>, mut given: Given) -> Result<(), Usage> {
+    let flag = given.flag.clone();
+    let same = |g: &Given| g.flag.long == flag.long && g.flag.short == flag.short;
+    match flag.takes {
+        Takes::Count => {
+            let Some(value) = given.value.take() else {
+                list.push(given);
+                return Ok(());
+            };
+            let times: u8 = number(&value).ok_or_else(|| bad(&flag, &value, "a number"))?;
+            list.retain(|g| !same(g));
+            list.extend((0..times).map(|_| Given { flag: flag.clone(), value: None }));
+        }
+        Takes::Switch => {
+            let on = match given.value.take() {
+                None => true,
+                Some(value) => switch(&value).ok_or_else(|| bad(&flag, &value, "true or false"))?,
+            };
+            list.retain(|g| !same(g));
+            if on {
+                list.push(given);
+            }
+        }
+        Takes::Value | Takes::Maybe => {
+            if !flag.list {
+                list.retain(|g| !same(g));
+            }
+            list.push(given);
+        }
+    }
+    Ok(())
+}
+
+fn number(value: &OsStr) -> Option<u8> {
+    match value.to_str()? {
+        text if boolean(text) == Some(true) => Some(1),
+        text if boolean(text) == Some(false) => Some(0),
+        text => text.parse().ok(),
+    }
+}
+
+fn switch(value: &OsStr) -> Option<bool> {
+    boolean(value.to_str()?)
+}
+
+fn bad(flag: &Flag, value: &OsStr, want: &str) -> Usage {
+    Usage(format!("{} {:?}: it must be {want}", shown(flag), value.to_string_lossy()))
+}
+
+fn shown(flag: &Flag) -> String {
+    match (&flag.long, flag.short) {
+        (Some(long), _) => format!("--{long}"),
+        (None, short) => format!("-{}", short.unwrap_or('?')),
+    }
+}
+
+/// Flags from the environment (`HAUL_X`, else `RCLONE_X`), then those of the command line.
+fn with_environment(table: &[Flag], given: Vec<Given>, env: Env<'_>) -> Result<Vec<Given>, Usage> {
+    let mut all = Vec::new();
+    for flag in table.iter().filter(|f| !f.local) {
+        let Some(long) = flag.long.as_deref().filter(|l| !OWN_VARIABLES.contains(l)) else { continue };
+        let upper = long.to_uppercase().replace('-', "_");
+        let found = ["HAUL", "RCLONE"].map(|p| format!("{p}_{upper}")).into_iter().find_map(|n| Some((env(&n)?, n)));
+        let Some((value, name)) = found else { continue };
+        let values = if flag.list { fields(&value) } else { vec![value] };
+        for value in values {
+            let given = Given { flag: flag.clone(), value: Some(value) };
+            push(&mut all, given).map_err(|e| Usage(format!("{name}: {}", e.0)))?;
+        }
+    }
+    for one in given {
+        push(&mut all, one)?;
+    }
+    Ok(all)
+}
+
+/// Flags whose variables mean something of their own: `HAUL_CONFIG` says where haul's file is, and leaves rclone's in use.
+const OWN_VARIABLES: [&str; 1] = ["config"];
+
+fn fields(value: &OsStr) -> Vec<OsString> {
+    match value.to_str() {
+        Some(text) => csv(text).into_iter().map(OsString::from).collect(),
+        None => vec![value.into()],
+    }
+}
+
+/// A flag as one word that can't be mistaken for two.
+fn spell(given: Given) -> Option<OsString> {
+    let mut word = OsString::new();
+    match (&given.flag.long, given.flag.short) {
+        (Some(long), _) => {
+            word.push(format!("--{long}"));
+            if let Some(value) = given.value {
+                word.push("=");
+                word.push(value);
+            }
+        }
+        (None, short) => {
+            word.push(format!("-{}", short?));
+            if let Some(value) = given.value {
+                word.push(value);
+            }
+        }
+    }
+    Some(word)
+}
+
+fn table(command: &Command) -> Vec<Flag> {
+    command.get_arguments().filter(|a| !a.is_positional()).flat_map(flags).collect()
+}
+
+/// A flag, and one more for each of its other names.
+fn flags(arg: &clap::Arg) -> Vec<Flag> {
+    let takes = match arg.get_action() {
+        ArgAction::SetTrue | ArgAction::SetFalse => Takes::Switch,
+        ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version => Takes::Switch,
+        ArgAction::Count => Takes::Count,
+        _ if arg.get_num_args().is_some_and(|n| n.min_values() == 0) => Takes::Maybe,
+        _ => Takes::Value,
+    };
+    let local =
+        matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version);
+    let list = matches!(arg.get_action(), ArgAction::Append);
+    let main = Flag { long: arg.get_long().map(str::to_string), short: arg.get_short(), takes, list, local };
+    let aliases = arg.get_all_aliases().unwrap_or_default();
+    let other = aliases.into_iter().map(|a| Flag { long: Some(a.into()), short: None, ..main.clone() });
+    [main.clone()].into_iter().chain(other.collect::<Vec<_>>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(argv: &[&str], vars: &[(&str, &str)]) -> Result<String, String> {
+        let mut root = crate::app::command();
+        root.build();
+        let argv = ["haul"].iter().chain(argv).map(OsString::from).collect();
+        let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
+        let line = arrange(&root, argv, &env).map_err(|e| e.0)?;
+        Ok(line[1..].iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" "))
+    }
+
+    fn ok(argv: &str, vars: &[(&str, &str)]) -> String {
+        run(&argv.split(' ').collect::<Vec<_>>(), vars).unwrap()
+    }
+
+    #[test]
+    fn flags_go_before_the_command_with_their_values() {
+        for (given, arranged) in [
+            ("obscure x --transfers 3", "--transfers=3 obscure x"),
+            ("obscure -nP x", "--dry-run --progress obscure x"),
+            ("--exclude a obscure --exclude -b x", "--exclude=a --exclude=-b obscure x"),
+            ("--transfers 1 obscure x --transfers=2", "--transfers=2 obscure x"),
+            ("obscure -vvq x -v", "--verbose --verbose --quiet --verbose obscure x"),
+            ("obscure -f-x x", "--filter=-x obscure x"),
+            ("obscure -c x --checksum=false", "obscure x"),
+            ("obscure -c=false x -c", "--checksum obscure x"),
+            ("obscure --verbose=2 x", "--verbose --verbose obscure x"),
+            ("obscure -- --transfers x", "obscure -- --transfers x"),
+            ("obscure -", "obscure -"),
+            ("obscure --help", "obscure --help"),
+            ("config show --s3-region eu x", "--s3-region=eu config show x"),
+        ] {
+            if given.contains("s3-region") && !has_option("s3", "region") {
+                continue;
+            }
+            assert_eq!(ok(given, &[]), arranged, "{given}");
+        }
+    }
+
+    fn has_option(kind: &str, name: &str) -> bool {
+        haul_store::registry::kind(kind).is_ok_and(|k| k.options.iter().any(|o| o.name == name))
+    }
+
+    #[test]
+    fn the_environment_stands_before_the_command_line() {
+        let vars = [
+            ("RCLONE_TRANSFERS", "7"),
+            ("HAUL_CHECKERS", "1"),
+            ("RCLONE_CHECKERS", "2"),
+            ("RCLONE_EXCLUDE", "a,\"b,c\""),
+            ("RCLONE_CHECKSUM", "true"),
+            ("HAUL_UPDATE", "false"),
+            ("RCLONE_UPDATE", "true"),
+            ("RCLONE_VERBOSE", "2"),
+            ("RCLONE_CONFIG", "/x"),
+        ];
+        assert_eq!(
+            ok("obscure x --exclude d --transfers 8 --checksum=false", &vars),
+            "--checkers=1 --exclude=a --exclude=b,c --verbose --verbose --exclude=d --transfers=8 obscure x"
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_gets_the_nearest_name() {
+        for (given, message) in [
+            ("obscure --transferz 3", "unknown flag --transferz (did you mean --transfers?)"),
+            ("obscure --zzzzzz", "unknown flag --zzzzzz (see haul help flags)"),
+            ("obscure -Pz", "unknown flag -z in -Pz (see haul help flags)"),
+            ("obscure -z", "unknown flag -z (see haul help flags)"),
+            ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),
+            ("config shwo", "unknown command \"shwo\" of haul config (did you mean show?)"),
+            ("obscure x --transfers", "--transfers needs a value"),
+            ("obscure --checksum=maybe x", "--checksum \"maybe\": it must be true or false"),
+        ] {
+            assert_eq!(run(&given.split(' ').collect::<Vec<_>>(), &[]).unwrap_err(), message, "{given}");
+        }
+        assert_eq!(
+            run(&["obscure", "x"], &[("RCLONE_CHECKSUM", "maybe")]).unwrap_err(),
+            "RCLONE_CHECKSUM: --checksum \"maybe\": it must be true or false"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! `--bwlimit`: a limit for each direction, fixed or by the time of the week.
+
+use haul_core::units::{Size, parse_size};
+use jiff::Zoned;
+
+/// Limits by the time of the week, each from its minute on until the next one's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timetable {
+    /// Sorted by minute of the week, which begins on Sunday at midnight; never empty.
+    slots: Vec<(u32, Limit)>,
+}
+
+/// Bytes a second; `None` means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// To a remote.
+    pub up: Option<u64>,
+    /// From a remote.
+    pub down: Option<u64>,
+}
+
+const DAY: u32 = 24 * 60;
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+impl Timetable {
+    /// Reads `10M`, `10M:1M` (up:down), `off`, or `08:00,512k 12:00,10M Sat-00:00,off`.
+    pub fn parse(text: &str) -> Result<Timetable, String> {
+        if !text.contains(',') {
+            return Ok(Timetable { slots: vec![(0, limit(text.trim())?)] });
+        }
+        let mut slots = Vec::new();
+        for word in text.split_whitespace() {
+            let (time, rate) = word.split_once(',').ok_or_else(|| format!("{word:?} isn't TIME,LIMIT"))?;
+            let (days, minute) = when(time)?;
+            let limit = limit(rate)?;
+            slots.extend(days.map(|day| (day * DAY + minute, limit)));
+        }
+        // Of two for one minute the later counts.
+        slots.reverse();
+        slots.sort_by_key(|(minute, _)| *minute);
+        slots.dedup_by_key(|(minute, _)| *minute);
+        Ok(Timetable { slots })
+    }
+
+    /// The limit that holds at a minute of the week.
+    fn at(&self, minute: u32) -> Limit {
+        let past = self.slots.iter().rev().find(|(from, _)| *from <= minute);
+        // Before the first one of the week the last one of the week before still holds.
+        past.or(self.slots.last()).map(|(_, limit)| *limit).unwrap_or_default()
+    }
+
+    /// The limit that holds now.
+    pub fn now(&self, now: &Zoned) -> Limit {
+        let day = now.weekday().to_sunday_zero_offset().unsigned_abs();
+        self.at(u32::from(day) * DAY
+            + u32::from(now.hour().unsigned_abs()) * 60
+            + u32::from(now.minute().unsigned_abs()))
+    }
+
+    /// One limit for all times?
+    pub fn is_fixed(&self) -> bool {
+        self.slots.len() == 1
+    }
+}
+
+/// The days and the minute of the day: `Mon-08:30`, or `08:30` for every day.
+fn when(text: &str) -> Result<(std::ops::Range<u32>, u32), String> {
+    let wrong = || format!("{text:?} isn't a time such as 08:30 or Mon-08:30");
+    let (days, time) = match text.split_once('-') {
+        None => (0..7, text),
+        Some((day, time)) => {
+            let short = day.get(..3).unwrap_or(day).to_ascii_lowercase();
+            let at = DAYS.iter().position(|d| *d == short).ok_or_else(wrong)? as u32;
+            (at..at + 1, time)
+        }
+    };
+    let (hour, minute) = time.split_once(':').ok_or_else(wrong)?;
+    match (hour.parse::<u32>(), minute.parse::<u32>()) {
+        (Ok(hour @ 0..=23), Ok(minute @ 0..=59)) => Ok((days, hour * 60 + minute)),
+        _ => Err(wrong()),
+    }
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let one = |text: &str| match parse_size(text)? {
+        Size::Off | Size::Bytes(0) => Ok::<_, String>(None),
+        Size::Bytes(rate) => Ok(Some(rate)),
+    };
+    match text.split_once(':') {
+        Some((up, down)) => Ok(Limit { up: one(up)?, down: one(down)? }),
+        None => one(text).map(|both| Limit { up: both, down: both }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(rate: u64) -> Limit {
+        Limit { up: Some(rate), down: Some(rate) }
+    }
+
+    #[test]
+    fn fixed_limits() {
+        for (text, limit) in [
+            ("10M", both(10 << 20)),
+            ("512", both(512 << 10)),
+            ("10M:1M", Limit { up: Some(10 << 20), down: Some(1 << 20) }),
+            ("off:100k", Limit { up: None, down: Some(100 << 10) }),
+            ("off", Limit::default()),
+            ("0", Limit::default()),
+        ] {
+            let table = Timetable::parse(text).unwrap();
+            assert!(table.is_fixed());
+            assert_eq!(table.at(1234), limit, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_day_of_limits_goes_round_the_week() {
+        let table = Timetable::parse("08:00,512k 12:00,10M:1M 23:00,off Sat-10:00,1M").unwrap();
+        let at = |day: u32, hour: u32, minute: u32| table.at(day * DAY + hour * 60 + minute);
+        assert_eq!(at(1, 7, 59), Limit::default());
+        assert_eq!(at(1, 8, 0), both(512 << 10));
+        assert_eq!(at(1, 12, 30), Limit { up: Some(10 << 20), down: Some(1 << 20) });
+        assert_eq!(at(6, 11, 0), both(1 << 20));
+        assert_eq!(at(6, 12, 0).down, Some(1 << 20));
+        assert_eq!(at(0, 0, 0), Limit::default());
+        let saturday: Zoned = "2026-11-21T10:30:00+00:00[UTC]".parse().unwrap();
+        assert_eq!(table.now(&saturday), both(1 << 20));
+    }
+
+    #[test]
+    fn bad_times_and_limits_are_named() {
+        for bad in ["10Z", "08:00,x", "25:00,1M", "Foo-08:00,1M", "08:00,1M 9", "08,1M"] {
+            assert!(Timetable::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Timetable::parse("8h,1M").unwrap_err(), "\"8h\" isn't a time such as 08:30 or Mon-08:30");
+    }
+}

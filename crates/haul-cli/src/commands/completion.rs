@@ -1,0 +1,27 @@
+//! `haul completion`: the script that makes a shell complete haul's commands and flags.
+
+use crate::{app, context::Context, error::Outcome};
+use anyhow::{Context as _, Result};
+use clap_complete::{Shell, generate};
+
+/// For which shell.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+    /// Write to this file instead of standard output; - is standard output
+    file: Option<std::path::PathBuf>,
+}
+
+/// Prints the script.
+pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+    // Flags complete after any command too.
+    let mut tree = app::command_with_flags().mut_args(|arg| arg.global(true));
+    let mut script = Vec::new();
+    generate(args.shell, &mut tree, "haul", &mut script);
+    match args.file.filter(|f| f.as_os_str() != "-") {
+        Some(file) => std::fs::write(&file, script).with_context(|| format!("can't write {}", file.display()))?,
+        None => crate::print::text(&String::from_utf8(script)?)?,
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,19 @@
+//! The configuration: haul's own file and rclone's, read when a remote is first asked for, and changed safely.
+
+pub mod crypt;
+pub mod file;
+pub mod obscure;
+pub mod paths;
+mod store;
+
+pub use store::{Config, Password};
+
+/// A configuration of this text, in a file that lives as long as the folder.
+#[cfg(test)]
+pub fn store_for_tests(text: &str) -> (tempfile::TempDir, Config) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c");
+    std::fs::write(&path, text).unwrap();
+    let config = Config::load(&paths::Places::Only(path), Password::default()).unwrap();
+    (dir, config)
+}

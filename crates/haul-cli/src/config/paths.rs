@@ -1,0 +1,77 @@
+//! Where the config files are: haul's own first, then rclone's.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// The files of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// No file at all: `--config ""`.
+    Nowhere,
+    /// This file and no other: `--config FILE`.
+    Only(PathBuf),
+    /// haul's own, then rclone's, which counts for what haul's doesn't have.
+    Both {
+        /// haul's own file.
+        own: PathBuf,
+        /// rclone's.
+        rclone: PathBuf,
+    },
+}
+
+/// Reads an environment variable; empty counts as unset.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// The files of a run, by `--config`, `HAUL_CONFIG`, `RCLONE_CONFIG`, `XDG_CONFIG_HOME` and the home folder.
+pub fn places(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Places {
+    if let Some(flag) = flag {
+        return if flag.is_empty() { Places::Nowhere } else { Places::Only(flag.into()) };
+    }
+    let home = home.map_or_else(PathBuf::new, Path::to_path_buf);
+    let base = env("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let own = env("HAUL_CONFIG").map_or_else(|| base.join("haul/haul.conf"), PathBuf::from);
+    Places::Both { own, rclone: rclone_file(env, &home, &base) }
+}
+
+/// The first of rclone's places that has a file; the usual one when none has.
+fn rclone_file(env: Env<'_>, home: &Path, base: &Path) -> PathBuf {
+    if let Some(path) = env("RCLONE_CONFIG") {
+        return path.into();
+    }
+    let usual = home.join(".config/rclone/rclone.conf");
+    let all = [base.join("rclone/rclone.conf"), usual.clone(), home.join(".rclone.conf")];
+    all.into_iter().find(|path| path.exists()).unwrap_or(usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(flag: Option<&str>, vars: &[(&str, &str)], home: &Path) -> Places {
+        let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
+        places(flag.map(OsString::from).as_ref(), &env, Some(home))
+    }
+
+    #[test]
+    fn places_by_flag_environment_and_home() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let at = |p: &str| home.join(p);
+        assert_eq!(of(Some(""), &[], home), Places::Nowhere);
+        assert_eq!(of(Some("x"), &[("HAUL_CONFIG", "/h")], home), Places::Only("x".into()));
+        let both = |own: PathBuf, rclone: PathBuf| Places::Both { own, rclone };
+        assert_eq!(of(None, &[], home), both(at(".config/haul/haul.conf"), at(".config/rclone/rclone.conf")));
+        assert_eq!(of(None, &[("HAUL_CONFIG", "/h"), ("RCLONE_CONFIG", "/r")], home), both("/h".into(), "/r".into()));
+        std::fs::write(at(".rclone.conf"), "").unwrap();
+        assert_eq!(of(None, &[], home), both(at(".config/haul/haul.conf"), at(".rclone.conf")));
+        let xdg = at("xdg");
+        std::fs::create_dir_all(xdg.join("rclone")).unwrap();
+        std::fs::write(xdg.join("rclone/rclone.conf"), "").unwrap();
+        assert_eq!(
+            of(None, &[("XDG_CONFIG_HOME", xdg.to_str().unwrap())], home),
+            both(xdg.join("haul/haul.conf"), xdg.join("rclone/rclone.conf"))
+        );
+    }
+}

@@ -1,0 +1,327 @@
+//! The loaded files together: lookups through both, changes to one.
+
+use super::{crypt, crypt::Secret, file::Ini, paths::Places};
+use anyhow::{Context as _, Result, anyhow, bail};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Where the password of an encrypted file comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Password {
+    /// `--password-command`.
+    pub command: Option<String>,
+    /// `HAUL_CONFIG_PASS` or `RCLONE_CONFIG_PASS`.
+    pub env: Option<OsString>,
+    /// A person may be asked (`--ask-password`).
+    pub ask: bool,
+}
+
+/// One loaded file.
+#[derive(Debug)]
+pub struct Source {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub ini: Ini,
+    /// Its key, when it is encrypted.
+    pub secret: Option<Secret>,
+    /// It was there when it was read.
+    pub exists: bool,
+}
+
+/// All loaded files; earlier ones count first. The first is the one that new remotes go to.
+#[derive(Debug)]
+pub struct Config {
+    sources: Vec<Source>,
+    password: Password,
+}
+
+impl Config {
+    /// Reads the files. One that isn't there is an empty one.
+    ///
+    /// Errors: a file that can't be read, a malformed line (file and line are named), a wrong password.
+    pub fn load(places: &Places, password: Password) -> Result<Config> {
+        let paths = match places {
+            Places::Nowhere => vec![],
+            Places::Only(path) => vec![path],
+            Places::Both { own, rclone } if own == rclone => vec![own],
+            Places::Both { own, rclone } => vec![own, rclone],
+        };
+        let sources = paths.into_iter().map(|path| load(path, &password)).collect::<Result<_>>()?;
+        Ok(Config { sources, password })
+    }
+
+    /// A configuration without files.
+    pub fn empty() -> Config {
+        Config { sources: Vec::new(), password: Password::default() }
+    }
+
+    /// The files, in the order in which they count.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Names of all remotes, in the files' order, each once.
+    pub fn remotes(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.sources.iter().flat_map(|s| s.ini.sections()) {
+            if name != "DEFAULT" && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The file that defines a remote.
+    pub fn source(&self, remote: &str) -> Option<&Source> {
+        self.sources.iter().find(|s| s.ini.has(remote))
+    }
+
+    /// A remote's option.
+    pub fn get(&self, remote: &str, key: &str) -> Option<String> {
+        self.source(remote)?.ini.get(remote, key)
+    }
+
+    /// All options of a remote, in order.
+    pub fn options(&self, remote: &str) -> Vec<(String, String)> {
+        let Some(source) = self.source(remote) else { return Vec::new() };
+        let value = |key: &str| source.ini.get(remote, key).unwrap_or_default();
+        source.ini.keys(remote).into_iter().map(|key| (key.to_string(), value(key))).collect()
+    }
+
+    /// Changes the file that defines `remote` (the first file, when none does), and writes it. Says which file it was.
+    pub fn change<T>(&mut self, remote: &str, edit: impl FnOnce(&mut Ini) -> Result<T>) -> Result<(T, PathBuf)> {
+        let at = self.sources.iter().position(|s| s.ini.has(remote)).unwrap_or(0);
+        let source = self.main_at(at)?;
+        let mut ini = source.ini.clone();
+        let answer = edit(&mut ini)?;
+        write(&source.path, &sealed(&ini.to_string(), source.secret.as_ref())?)?;
+        source.ini = ini;
+        source.exists = true;
+        Ok((answer, source.path.clone()))
+    }
+
+    /// Gives the file in use another password, or none.
+    pub fn set_secret(&mut self, secret: Option<Secret>) -> Result<PathBuf> {
+        let at = self.in_use();
+        let source = self.main_at(at)?;
+        write(&source.path, &sealed(&source.ini.to_string(), secret.as_ref())?)?;
+        source.secret = secret;
+        source.exists = true;
+        Ok(source.path.clone())
+    }
+
+    /// The file that people mean by "the config file": the first that exists, else the first.
+    pub fn file(&self) -> Option<&Source> {
+        self.sources.get(self.in_use())
+    }
+
+    /// The password's ways.
+    pub fn password(&self) -> &Password {
+        &self.password
+    }
+
+    fn in_use(&self) -> usize {
+        self.sources.iter().position(|s| s.exists).unwrap_or(0)
+    }
+
+    fn main_at(&mut self, at: usize) -> Result<&mut Source> {
+        self.sources.get_mut(at).ok_or_else(|| anyhow!("there is no config file to write to: --config is empty"))
+    }
+}
+
+impl Password {
+    /// The key to a file, by command, environment or question; `open` tells whether a key fits.
+    fn find(&self, path: &Path, fits: impl Fn(&Secret) -> Result<bool>) -> Result<Secret> {
+        let given = match &self.command {
+            Some(command) => Some((run(command)?, "--password-command")),
+            None => {
+                let text = self.env.as_ref().map(|t| t.to_string_lossy().into_owned());
+                text.map(|t| (t, "HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS"))
+            }
+        };
+        if let Some((text, from)) = given {
+            let secret = Secret::new(&text)?;
+            return match fits(&secret)? {
+                true => Ok(secret),
+                false => bail!("can't decrypt {}: the password from {from} is wrong", path.display()),
+            };
+        }
+        if !self.ask {
+            let path = path.display();
+            bail!("{path} is encrypted: set HAUL_CONFIG_PASS or --password-command, or allow --ask-password");
+        }
+        self.prompt(path, fits)
+    }
+
+    fn prompt(&self, path: &Path, fits: impl Fn(&Secret) -> Result<bool>) -> Result<Secret> {
+        loop {
+            let text = rpassword::prompt_password(format!("Password of {}: ", path.display())).with_context(|| {
+                format!("{} is encrypted and there is no terminal to ask: set HAUL_CONFIG_PASS", path.display())
+            })?;
+            match Secret::new(&text) {
+                Ok(secret) if fits(&secret)? => return Ok(secret),
+                _ => eprintln!("Wrong password, try again."),
+            }
+        }
+    }
+}
+
+/// Runs a command (words apart by space, double quotes around a word with spaces) and takes its output as password.
+fn run(command: &str) -> Result<String> {
+    let words = crate::text::words(command);
+    let Some((program, args)) = words.split_first() else { bail!("--password-command is empty") };
+    let output = Command::new(program).args(args).stderr(std::process::Stdio::inherit()).output();
+    let output = output.with_context(|| format!("can't run --password-command {program}"))?;
+    if !output.status.success() {
+        bail!("--password-command {program} failed: {}", output.status);
+    }
+    let text = String::from_utf8(output.stdout).map_err(|_| anyhow!("--password-command gave no UTF-8 text"))?;
+    Ok(text.trim_matches(['\r', '\n']).to_string())
+}
+
+fn load(path: &Path, password: &Password) -> Result<Source> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Source { path: path.into(), ini: Ini::default(), secret: None, exists: false });
+        }
+        Err(e) => return Err(e).with_context(|| format!("can't read config file {}", path.display())),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| anyhow!("config file {} isn't UTF-8", path.display()))?;
+    let (text, secret) = opened(path, text, password)?;
+    let ini = Ini::parse(&text).map_err(|e| anyhow!("config file {}:{}: {}", path.display(), e.line, e.why))?;
+    Ok(Source { path: path.into(), ini, secret, exists: true })
+}
+
+fn opened(path: &Path, text: String, password: &Password) -> Result<(String, Option<Secret>)> {
+    if !crypt::is_encrypted(&text) {
+        return Ok((text, None));
+    }
+    let decrypt =
+        |secret: &Secret| crypt::decrypt(&text, secret).with_context(|| format!("config file {}", path.display()));
+    let secret = password.find(path, |secret| Ok(decrypt(secret)?.is_some()))?;
+    let plain = decrypt(&secret)?.unwrap_or_default();
+    Ok((plain, Some(secret)))
+}
+
+fn sealed(text: &str, secret: Option<&Secret>) -> Result<String> {
+    match secret {
+        Some(secret) => crypt::encrypt(text, secret),
+        None => Ok(text.to_string()),
+    }
+}
+
+/// Writes beside and renames, for nobody else to read; a symlink goes on pointing to the file.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    write_to(&target, text).with_context(|| format!("can't write config file {}", path.display()))
+}
+
+fn write_to(target: &Path, text: &str) -> Result<()> {
+    let dir = target.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let name = target.file_name().ok_or_else(|| anyhow!("it names no file"))?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.new", std::process::id()));
+    let beside = dir.join(hidden);
+    let done = write_new(&beside, text).and_then(|()| Ok(fs::rename(&beside, target)?));
+    if done.is_err() {
+        // The error that counts is the first; a file that isn't there needs no removing.
+        let _ = fs::remove_file(&beside);
+    }
+    done
+}
+
+fn write_new(path: &Path, text: &str) -> Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // A leftover of that name might have had another mode.
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())?;
+    Ok(file.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(dir: &Path) -> Places {
+        Places::Both { own: dir.join("haul.conf"), rclone: dir.join("rclone.conf") }
+    }
+
+    #[test]
+    fn hauls_own_file_counts_first_and_takes_what_is_new() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        fs::write(dir.join("rclone.conf"), "# r\n[a]\ntype = s3\n[b]\ntype = local\n").unwrap();
+        fs::write(dir.join("haul.conf"), "[b]\ntype = memory\n").unwrap();
+        let mut config = Config::load(&both(dir), Password::default()).unwrap();
+        assert_eq!(config.remotes(), ["b", "a"]);
+        assert_eq!(config.get("b", "type").as_deref(), Some("memory"));
+        let set = |ini: &mut Ini, name: &str| ini.set(name, "x", "1").map_err(|e| anyhow!(e));
+        assert_eq!(config.change("a", |ini| set(ini, "a")).unwrap().1, dir.join("rclone.conf"));
+        assert_eq!(config.change("c", |ini| set(ini, "c")).unwrap().1, dir.join("haul.conf"));
+        let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+        assert_eq!(text("rclone.conf"), "# r\n[a]\ntype = s3\nx = 1\n[b]\ntype = local\n");
+        assert_eq!(text("haul.conf"), "[b]\ntype = memory\n\n[c]\nx = 1\n");
+        let mode = fs::metadata(dir.join("rclone.conf")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 2, "nothing is left beside");
+    }
+
+    #[test]
+    fn a_symlinked_file_stays_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::write(&real, "").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let mut config = Config::load(&Places::Only(link.clone()), Password::default()).unwrap();
+        config.change("a", |ini| ini.set("a", "type", "local").map_err(|e| anyhow!(e))).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "[a]\ntype = local\n");
+    }
+
+    #[test]
+    fn an_encrypted_file_opens_with_its_password_and_stays_encrypted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c");
+        fs::write(&path, include_str!("../../tests/data/encrypted.conf")).unwrap();
+        let load = |env: Option<&str>| {
+            let password = Password { env: env.map(OsString::from), ..Default::default() };
+            Config::load(&Places::Only(path.clone()), password)
+        };
+        let shown = path.display();
+        assert_eq!(
+            load(None).unwrap_err().to_string(),
+            format!("{shown} is encrypted: set HAUL_CONFIG_PASS or --password-command, or allow --ask-password")
+        );
+        assert_eq!(
+            load(Some("no")).unwrap_err().to_string(),
+            format!("can't decrypt {shown}: the password from HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS is wrong")
+        );
+        let mut config = load(Some("correct horse é ")).unwrap();
+        config.change("enc", |ini| ini.set("enc", "x", "1").map_err(|e| anyhow!(e))).unwrap();
+        assert!(crypt::is_encrypted(&fs::read_to_string(&path).unwrap()));
+        assert_eq!(load(Some("correct horse é ")).unwrap().get("enc", "x").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_malformed_file_is_named_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c");
+        fs::write(&path, "[a]\ntype = local\nbad line\n").unwrap();
+        let error = Config::load(&Places::Only(path.clone()), Password::default()).unwrap_err();
+        let path = path.display();
+        assert_eq!(
+            error.to_string(),
+            format!("config file {path}:3: it is no [section], no comment and no key = value")
+        );
+    }
+}

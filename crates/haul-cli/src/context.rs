@@ -1,0 +1,184 @@
+//! What every command is given: flags, configuration, counters, display, and the way from a typed remote to a store.
+
+use crate::{
+    app::{BackendFlags, env},
+    config::{Config, Password, paths},
+    error::{Outcome, code},
+    flags::{self, Flags},
+    progress::Progress,
+    remote::{Resolver, Spec},
+    screen::Screen,
+};
+use anyhow::Result;
+use futures::StreamExt as _;
+use haul::Cancel;
+use haul_core::{Error, ErrorKind, Key, Kind, Listed};
+use haul_store::{ListRequest, Meters, Net, OpenRequest, Store};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
+    sync::{Arc, OnceLock},
+};
+
+/// The surroundings of one command.
+pub struct Context {
+    /// Flags that stand before or after any command.
+    pub flags: Flags,
+    /// Counts requests and retries of everything that the run opens.
+    pub meters: Arc<Meters>,
+    /// Stops jobs; set by Ctrl-C.
+    pub cancel: Cancel,
+    /// The sink of every job: display, log lines, summary.
+    pub progress: Arc<Progress>,
+    /// The terminal.
+    pub screen: Arc<Screen>,
+    backends: BackendFlags,
+    net: Net,
+    config: OnceLock<Config>,
+}
+
+impl Context {
+    /// The surroundings that the flags ask for. Reads no file: a copy between local disks needs no configuration.
+    pub fn new(flags: Flags, backends: BackendFlags, screen: Arc<Screen>) -> Result<Context> {
+        let meters = Arc::new(Meters::default());
+        let progress = Progress::start(&flags, screen.clone(), meters.clone());
+        let net = flags::net(&flags);
+        let cancel = Cancel::default();
+        Ok(Context { flags, meters, cancel, progress, screen, backends, net, config: OnceLock::new() })
+    }
+
+    /// The configuration, read when it is first asked for.
+    pub fn config(&self) -> Result<&Config> {
+        if self.config.get().is_none() {
+            // Two threads may both read it; the first to finish counts.
+            let _ = self.config.set(self.load_config()?);
+        }
+        self.config.get().ok_or_else(|| anyhow::anyhow!("the configuration can't be kept"))
+    }
+
+    /// The configuration, read afresh, for a command that changes it.
+    pub fn load_config(&self) -> Result<Config> {
+        let places = paths::places(self.flags.config.config.as_ref(), &env, std::env::home_dir().as_deref());
+        let password = Password {
+            command: self.flags.config.password_command.clone(),
+            env: env("HAUL_CONFIG_PASS").or_else(|| env("RCLONE_CONFIG_PASS")),
+            ask: self.flags.config.ask_password,
+        };
+        Config::load(&places, password)
+    }
+
+    /// Opens what the user typed as a folder, bucket or remote root. That it exists isn't checked.
+    pub fn open(&self, typed: &OsStr) -> Result<Arc<dyn Store>> {
+        self.open_spec(&Spec::parse(typed.as_bytes())?)
+    }
+
+    /// Opens what the user typed as a source: when it names one file, the store is of the folder that holds it, and the
+    /// key is the file's.
+    pub async fn open_source(&self, typed: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
+        let spec = Spec::parse(typed.as_bytes())?;
+        let store = self.open_spec(&spec)?;
+        let Some((parent, leaf)) = split(&spec.path) else { return Ok((store, None)) };
+        if parent.is_empty() && !store.caps().dirs {
+            // A bucket alone can't be a file.
+            return Ok((store, None));
+        }
+        let parent = self.open_spec(&Spec { path: parent.to_vec(), ..spec.clone() })?;
+        let key = Key::new(leaf);
+        let file = if store.caps().dirs { is_file(&*parent, &key).await? } else { is_key(&*parent, &key).await? };
+        Ok(if file { (parent, Some(key)) } else { (store, None) })
+    }
+
+    fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Store>> {
+        let resolver = Resolver { config: &|| self.config(), flags: &self.backends, env: &env };
+        let resolved = resolver.resolve(spec)?;
+        let store = (resolved.kind.open)(OpenRequest {
+            remote: resolved.remote,
+            path: resolved.path,
+            options: resolved.options,
+            net: self.net.clone(),
+            meters: self.meters.clone(),
+            links: flags::links(&self.flags),
+        })?;
+        Ok(store)
+    }
+
+    /// Runs a command until it ends or the user stops it. One that `finishes_itself` is told to stop and ends in its own
+    /// order; any other is dropped.
+    pub async fn until_stopped(
+        &self,
+        finishes_itself: bool,
+        command: impl Future<Output = Result<Outcome>>,
+    ) -> Result<Outcome> {
+        if finishes_itself {
+            return command.await;
+        }
+        tokio::select! {
+            outcome = command => outcome,
+            () = self.cancel.cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
+        }
+    }
+}
+
+/// A path's folder and last name; `None` when it can only be a folder.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let (parent, leaf) = path.split_at(at);
+    if matches!(leaf, b"" | b"." | b"..") {
+        return None;
+    }
+    // The root keeps its slash.
+    let parent = if parent.len() > 1 { &parent[..parent.len() - 1] } else { parent };
+    Some((parent, leaf))
+}
+
+async fn is_file(parent: &dyn Store, key: &Key) -> Result<bool> {
+    match parent.stat(key).await {
+        Ok(entry) => Ok(entry.kind == Kind::File),
+        // What isn't there is told by the command, in its own words, when it opens it as a folder.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound | ErrorKind::Invalid) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// One listing tells a key from a prefix; where keys may be read but not listed, one question does.
+async fn is_key(parent: &dyn Store, key: &Key) -> Result<bool> {
+    let request =
+        ListRequest { prefix: key.as_bytes().to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
+    let mut listing = parent.list(request);
+    while let Some(step) = listing.next().await {
+        match step {
+            // The key itself sorts before all that it is a prefix of.
+            Listed::Batch(entries) => match entries.first() {
+                Some(entry) => return Ok(entry.key == *key && entry.kind == Kind::File),
+                None => continue,
+            },
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::Denied => return is_file(parent, key).await,
+            Listed::Failed { error, .. } => return Err(error.into()),
+            Listed::End => return Ok(false),
+        }
+    }
+    Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(key).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_splits_into_folder_and_name() {
+        for (path, parts) in [
+            ("a/b/c", Some(("a/b", "c"))),
+            ("a", Some(("", "a"))),
+            ("/a", Some(("/", "a"))),
+            ("a//b", Some(("a/", "b"))),
+            ("a/", None),
+            ("", None),
+            ("/", None),
+            ("..", None),
+            ("a/.", None),
+        ] {
+            let parts = parts.map(|(p, l)| (p.as_bytes(), l.as_bytes()));
+            assert_eq!(split(path.as_bytes()), parts, "{path}");
+        }
+    }
+}

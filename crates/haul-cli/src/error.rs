@@ -1,0 +1,198 @@
+//! The one place that turns errors into words for a person and an exit code. Every other file only passes them on.
+
+use haul::Report;
+use haul_core::{Error, ErrorKind, Retry};
+use std::fmt;
+
+/// Exit codes; 0 to 10 mean what they mean in rclone.
+pub mod code {
+    /// Everything that was asked for is done.
+    pub const OK: u8 = 0;
+    /// An error that has no code of its own.
+    pub const OTHER: u8 = 1;
+    /// The command line is wrong.
+    pub const USAGE: u8 = 2;
+    /// A directory, bucket or remote root isn't there.
+    pub const DIR_NOT_FOUND: u8 = 3;
+    /// A file isn't there.
+    pub const FILE_NOT_FOUND: u8 = 4;
+    /// Trying again might help.
+    pub const RETRY: u8 = 5;
+    /// The whole job was stopped by an error or a guard.
+    pub const FATAL: u8 = 7;
+    /// `--max-transfer` was reached.
+    pub const TRANSFER_LIMIT: u8 = 8;
+    /// Nothing was transferred, and `--error-on-no-transfer` was given.
+    pub const NOTHING: u8 = 9;
+    /// `--max-duration` was reached.
+    pub const TIME_LIMIT: u8 = 10;
+    /// Stopped by Ctrl-C or SIGTERM.
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// What a command came to.
+#[derive(Debug, Default)]
+pub enum Outcome {
+    /// It did what it should.
+    #[default]
+    Done,
+    /// A job ran; its report decides.
+    Job(Box<Report>),
+    /// It has said all there is to say; exit with this code.
+    Exit(u8),
+}
+
+/// A wrong command line: exit code 2. The text is one line that names the thing.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// A wrong command line, as an error to return.
+pub fn usage(text: impl Into<String>) -> anyhow::Error {
+    Usage(text.into()).into()
+}
+
+/// What a person reads, and the exit code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// One line.
+    pub line: String,
+    /// The exit code.
+    pub code: u8,
+}
+
+/// Puts an error in words.
+pub fn verdict(error: &anyhow::Error) -> Verdict {
+    if let Some(usage) = error.downcast_ref::<Usage>() {
+        return Verdict { line: usage.0.clone(), code: code::USAGE };
+    }
+    let known = error.chain().find_map(|e| e.downcast_ref::<Error>());
+    let mut line = one_line(&format!("{error:#}"));
+    let Some(known) = known else { return Verdict { line, code: code::OTHER } };
+    if let Some(hint) = hint(known.kind()) {
+        line = format!("{line} ({hint})");
+    }
+    Verdict { line, code: error_code(known) }
+}
+
+/// What to do about an error of this kind, where there is something to say that the message doesn't.
+fn hint(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
+        ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
+        ErrorKind::Unauthenticated => "check the remote's keys with haul config show, and the clock",
+        ErrorKind::Busy => "the store asks to slow down: try --tpslimit or a smaller --transfers",
+        ErrorKind::Timeout => "check the network and the endpoint, or raise --timeout and --contimeout",
+        ErrorKind::NoSpace => "make room at the destination",
+        _ => return None,
+    })
+}
+
+fn error_code(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DirNotFound => code::DIR_NOT_FOUND,
+        ErrorKind::NotFound => code::FILE_NOT_FOUND,
+        ErrorKind::Cancelled => code::INTERRUPTED,
+        ErrorKind::Limit => code::FATAL,
+        _ if error.retry() != Retry::Never => code::RETRY,
+        _ => code::OTHER,
+    }
+}
+
+/// The exit code of a job.
+pub fn report_code(report: &Report, error_on_no_transfer: bool) -> u8 {
+    if report.stopped == Some(ErrorKind::Cancelled) {
+        return code::INTERRUPTED;
+    }
+    if report.transfer_limit {
+        return code::TRANSFER_LIMIT;
+    }
+    if report.time_limit {
+        return code::TIME_LIMIT;
+    }
+    if report.stopped == Some(ErrorKind::Limit) {
+        return code::FATAL;
+    }
+    // As in rclone the last error speaks for all.
+    if let Some(last) = report.errors.last() {
+        return error_code(last);
+    }
+    if !report.is_ok() {
+        return code::OTHER;
+    }
+    if error_on_no_transfer && report.totals.transfers == 0 { code::NOTHING } else { code::OK }
+}
+
+/// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
+pub fn one_line(text: &str) -> String {
+    text.trim_end().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::Key;
+    use std::sync::Arc;
+
+    fn of(kind: ErrorKind) -> Verdict {
+        verdict(&Error::new(kind, "read", "it broke").with_key(&Key::new("a/b")).into())
+    }
+
+    #[test]
+    fn kinds_have_rclones_exit_codes() {
+        for (kind, code) in [
+            (ErrorKind::NotFound, 4),
+            (ErrorKind::DirNotFound, 3),
+            (ErrorKind::Denied, 1),
+            (ErrorKind::Busy, 5),
+            (ErrorKind::Timeout, 5),
+            (ErrorKind::Limit, 7),
+            (ErrorKind::Cancelled, 130),
+            (ErrorKind::Io, 1),
+        ] {
+            assert_eq!(of(kind).code, code, "{kind:?}");
+        }
+        assert_eq!(verdict(&usage("no")).code, 2);
+        assert_eq!(verdict(&anyhow::anyhow!("no")).code, 1);
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_names_the_thing_and_what_to_do() {
+        assert_eq!(of(ErrorKind::NotFound).line, "a/b: read: it broke");
+        assert_eq!(of(ErrorKind::NoSpace).line, "a/b: read: it broke (make room at the destination)");
+        let nested = anyhow::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket")).context("r:b");
+        assert_eq!(
+            verdict(&nested),
+            Verdict {
+                line: "r:b: list: no such bucket (check the spelling, or create it with haul mkdir)".into(),
+                code: 3
+            }
+        );
+    }
+
+    #[test]
+    fn a_name_cannot_draw_on_the_terminal() {
+        assert_eq!(one_line("a\x1b[2Jb\nc\n"), "a\u{FFFD}[2Jb\u{FFFD}c");
+    }
+
+    #[test]
+    fn a_report_decides_the_exit_code() {
+        let mut report = Report::default();
+        assert_eq!(report_code(&report, false), 0);
+        assert_eq!(report_code(&report, true), 9);
+        report.error(Arc::new(Error::new(ErrorKind::Denied, "read", "no")));
+        report.error(Arc::new(Error::new(ErrorKind::Busy, "read", "no")));
+        assert_eq!(report_code(&report, false), 5);
+        assert_eq!(report_code(&Report { transfer_limit: true, ..report.clone() }, false), 8);
+        assert_eq!(report_code(&Report { time_limit: true, ..report.clone() }, false), 10);
+        assert_eq!(report_code(&Report { stopped: Some(ErrorKind::Limit), ..report.clone() }, false), 7);
+        assert_eq!(report_code(&Report { stopped: Some(ErrorKind::Cancelled), ..report }, false), 130);
+    }
+}

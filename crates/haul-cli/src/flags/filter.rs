@@ -1,0 +1,239 @@
+//! Flags about which files a job is about; they become a [`FilterSpec`] in rclone's order of rules.
+
+use super::values::size;
+use crate::error::usage;
+use anyhow::{Context as _, Result};
+use haul_core::{
+    Mtime,
+    filter::FilterSpec,
+    units::{Size, parse_age},
+};
+use jiff::{Timestamp, tz::TimeZone};
+use std::io::Read as _;
+
+/// Which files.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Filter")]
+pub struct FilterFlags {
+    /// Delete files at the destination that the filter excludes
+    #[arg(long)]
+    pub delete_excluded: bool,
+    /// Leave out files that match this pattern (may repeat)
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// Read patterns of files to leave out from this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub exclude_from: Vec<String>,
+    /// Leave out directories that hold a file of this name (may repeat)
+    #[arg(long, value_name = "NAME")]
+    pub exclude_if_present: Vec<String>,
+    /// Only the files listed in this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub files_from: Vec<String>,
+    /// As --files-from, each line taken as it is: no comments, no trimming (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub files_from_raw: Vec<String>,
+    /// As --files-from-raw, with NUL between the names instead of a line break (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub files_from0: Vec<String>,
+    /// Add a rule: + pattern, - pattern, or ! to clear (may repeat)
+    #[arg(long, short = 'f', value_name = "RULE")]
+    pub filter: Vec<String>,
+    /// Read rules from this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub filter_from: Vec<String>,
+    /// Patterns ignore upper and lower case
+    #[arg(long)]
+    pub ignore_case: bool,
+    /// Only files that match this pattern (may repeat)
+    #[arg(long, value_name = "PATTERN")]
+    pub include: Vec<String>,
+    /// Read patterns of files to take from this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub include_from: Vec<String>,
+    /// Only files modified within this time: 2d, or since a date
+    #[arg(long, value_name = "AGE")]
+    pub max_age: Option<String>,
+    /// Go down at most so many levels; 1 is the top level only
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub max_depth: Option<i64>,
+    /// Only files of at most this size
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_size: Option<Size>,
+    /// Only files not modified within this time: 2d, or before a date
+    #[arg(long, value_name = "AGE")]
+    pub min_age: Option<String>,
+    /// Only files of at least this size
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub min_size: Option<Size>,
+}
+
+/// What the flags say, in the order in which it counts: include, include-from, exclude, exclude-from, filter,
+/// filter-from; an include leaves out whatever no rule names. Reads the files that the flags name.
+pub fn filter(flags: &super::Flags) -> Result<FilterSpec> {
+    let flags = &flags.filter;
+    let now = Timestamp::now();
+    let spec = FilterSpec {
+        rules: rules(flags)?,
+        files_from: files_from(flags)?,
+        min_size: super::values::bytes(flags.min_size),
+        max_size: super::values::bytes(flags.max_size),
+        newer_than: age("--max-age", flags.max_age.as_deref(), now)?,
+        older_than: age("--min-age", flags.min_age.as_deref(), now)?,
+        ignore_case: flags.ignore_case,
+        exclude_if_present: flags.exclude_if_present.clone(),
+    };
+    check(flags, &spec)?;
+    Ok(spec)
+}
+
+/// `--max-depth`; negative and 0 mean no limit, as in rclone.
+pub fn max_depth(flags: &FilterFlags) -> Result<Option<usize>> {
+    match flags.max_depth {
+        Some(depth) if depth > 0 => Ok(Some(usize::try_from(depth)?)),
+        _ => Ok(None),
+    }
+}
+
+fn check(flags: &FilterFlags, spec: &FilterSpec) -> Result<()> {
+    let others = !spec.rules.is_empty()
+        || spec.min_size.is_some()
+        || spec.max_size.is_some()
+        || spec.newer_than.is_some()
+        || spec.older_than.is_some()
+        || !spec.exclude_if_present.is_empty();
+    if spec.files_from.is_some() && others {
+        return Err(usage("--files-from says exactly which files: it can't be used with other filters"));
+    }
+    if let (Some(newer), Some(older)) = (spec.newer_than, spec.older_than)
+        && newer > older
+    {
+        let (min, max) = (flags.min_age.as_deref().unwrap_or(""), flags.max_age.as_deref().unwrap_or(""));
+        return Err(usage(format!("--min-age {min} is more than --max-age {max}: no file can match")));
+    }
+    Ok(())
+}
+
+fn rules(flags: &FilterFlags) -> Result<Vec<String>> {
+    let mut rules = Vec::new();
+    let from = |rules: &mut Vec<String>, sign: &str, patterns: &[String], files: &[String]| -> Result<()> {
+        rules.extend(patterns.iter().map(|p| format!("{sign}{p}")));
+        for file in files {
+            rules.extend(lines(file)?.into_iter().map(|line| format!("{sign}{line}")));
+        }
+        Ok(())
+    };
+    from(&mut rules, "+ ", &flags.include, &flags.include_from)?;
+    from(&mut rules, "- ", &flags.exclude, &flags.exclude_from)?;
+    from(&mut rules, "", &flags.filter, &flags.filter_from)?;
+    if !flags.include.is_empty() || !flags.include_from.is_empty() {
+        if !flags.exclude.is_empty() || !flags.exclude_from.is_empty() {
+            tracing::warn!(
+                "With both --include and --exclude the includes count first: --filter says the order plainly"
+            );
+        }
+        rules.push("- /**".into());
+    }
+    Ok(rules)
+}
+
+fn files_from(flags: &FilterFlags) -> Result<Option<Vec<Vec<u8>>>> {
+    if flags.files_from.is_empty() && flags.files_from_raw.is_empty() && flags.files_from0.is_empty() {
+        return Ok(None);
+    }
+    let mut names = Vec::new();
+    for file in &flags.files_from {
+        names.extend(content(file)?.split(|b| *b == b'\n').filter_map(|line| meant(line).map(<[u8]>::to_vec)));
+    }
+    for (files, end) in [(&flags.files_from_raw, b'\n'), (&flags.files_from0, 0)] {
+        for file in files {
+            names.extend(content(file)?.split(|b| *b == end).filter(|line| !line.is_empty()).map(<[u8]>::to_vec));
+        }
+    }
+    Ok(Some(names))
+}
+
+/// The rules in a file: no empty lines, no comments.
+fn lines(file: &str) -> Result<Vec<String>> {
+    let content = content(file)?;
+    let line = |line: &[u8]| {
+        std::str::from_utf8(line).map(str::to_string).with_context(|| format!("{file}: a rule isn't UTF-8"))
+    };
+    content.split(|b| *b == b'\n').filter_map(meant).map(line).collect()
+}
+
+/// A line without the space around it; nothing when it is empty or a comment.
+fn meant(line: &[u8]) -> Option<&[u8]> {
+    let line = line.trim_ascii();
+    let comment = line.is_empty() || line.starts_with(b"#") || line.starts_with(b";");
+    (!comment).then_some(line)
+}
+
+fn content(file: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if file == "-" {
+        std::io::stdin().read_to_end(&mut bytes).context("can't read standard input")?;
+        return Ok(bytes);
+    }
+    std::fs::read(super::values::path(file).map_err(usage)?).with_context(|| format!("can't read {file}"))
+}
+
+fn age(flag: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Mtime>> {
+    let Some(text) = text else { return Ok(None) };
+    parse_age(text, Mtime(now.as_nanosecond()), &TimeZone::system()).map_err(|e| usage(format!("{flag}: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn file(text: &[u8]) -> (tempfile::NamedTempFile, String) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text).unwrap();
+        let path = file.path().to_str().unwrap().to_string();
+        (file, path)
+    }
+
+    #[test]
+    fn rules_stand_in_rclones_order() {
+        let (_a, include_from) = file(b"# comment\n i2 \n\n; comment\n");
+        let (_b, exclude_from) = file(b"e2\r\n");
+        let (_c, filter_from) = file(b"+ f2\n!\n");
+        let flags = FilterFlags {
+            filter: vec!["- f1".into()],
+            filter_from: vec![filter_from],
+            exclude: vec!["e1".into()],
+            exclude_from: vec![exclude_from],
+            include: vec!["i1".into()],
+            include_from: vec![include_from],
+            ..Default::default()
+        };
+        assert_eq!(rules(&flags).unwrap(), ["+ i1", "+ i2", "- e1", "- e2", "- f1", "+ f2", "!", "- /**"]);
+    }
+
+    #[test]
+    fn lists_of_files_keep_their_bytes() {
+        let (_a, plain) = file(b"a\n # no\n b \n\xff\n");
+        let (_b, raw) = file(b" c \n#d\n\n");
+        let (_c, nul) = file(b"e\nf\0g\0");
+        let flags = FilterFlags {
+            files_from: vec![plain],
+            files_from_raw: vec![raw],
+            files_from0: vec![nul],
+            ..Default::default()
+        };
+        let names = files_from(&flags).unwrap().unwrap();
+        let want: [&[u8]; 7] = [b"a", b"b", b"\xff", b" c ", b"#d", b"e\nf", b"g"];
+        assert_eq!(names, want);
+    }
+
+    #[test]
+    fn a_missing_list_is_named() {
+        let flags = FilterFlags { exclude_from: vec!["/nosuch/rules".into()], ..Default::default() };
+        assert_eq!(
+            format!("{:#}", rules(&flags).unwrap_err()),
+            "can't read /nosuch/rules: No such file or directory (os error 2)"
+        );
+    }
+}

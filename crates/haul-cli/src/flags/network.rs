@@ -1,0 +1,73 @@
+//! Flags about connections and bandwidth.
+
+use super::values::{Span, path, span};
+use crate::bwlimit::Timetable;
+use haul_store::{Gate, Net};
+use std::{path::PathBuf, sync::Arc};
+
+/// Connections, bandwidth, request rate.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Network")]
+pub struct NetworkFlags {
+    /// Limit the bandwidth in KiB/s or with a suffix: 10M, 10M:1M (up:down), or a timetable: "08:00,512k 19:00,off"
+    #[arg(long, value_name = "LIMIT", value_parser = Timetable::parse)]
+    pub bwlimit: Option<Timetable>,
+    /// Trust these certificate authorities too (PEM file; may repeat)
+    #[arg(long, value_name = "FILE", value_parser = path)]
+    pub ca_cert: Vec<PathBuf>,
+    /// Give up connecting after this long
+    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "1m")]
+    pub contimeout: Span,
+    /// Log requests and answers without secrets
+    #[arg(long, value_name = "WHAT")]
+    pub dump: Option<Dump>,
+    /// List whole trees at once where the store can
+    #[arg(long)]
+    pub fast_list: bool,
+    /// Don't verify the server's certificate (unsafe)
+    #[arg(long)]
+    pub no_check_certificate: bool,
+    /// Give up when nothing moves for this long
+    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "5m")]
+    pub timeout: Span,
+    /// Requests a second at most; 0 means no limit
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    pub tpslimit: f64,
+    /// Requests that may come at once under --tpslimit
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub tpslimit_burst: u32,
+    /// The User-Agent header
+    #[arg(long, value_name = "TEXT")]
+    pub user_agent: Option<String>,
+    /// Connections to one host at most; 0 leaves it to haul
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub max_connections: usize,
+}
+
+/// `--dump`.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dump {
+    /// Request lines and headers
+    Headers,
+}
+
+/// A time limit that stands for "never", where the network needs some number.
+const FOREVER: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+
+/// What all network stores share, as the flags say.
+pub fn net(flags: &super::Flags) -> Net {
+    let flags = &flags.network;
+    let default = Net::default();
+    // rclone's 0 means no limit.
+    let limit = |span: Span| span.0.filter(|d| !d.is_zero()).unwrap_or(FOREVER);
+    Net {
+        connect_timeout: limit(flags.contimeout),
+        idle_timeout: limit(flags.timeout),
+        connections: if flags.max_connections > 0 { flags.max_connections } else { default.connections },
+        user_agent: flags.user_agent.clone().unwrap_or(default.user_agent),
+        insecure_tls: flags.no_check_certificate,
+        ca_certs: flags.ca_cert.clone(),
+        gate: Arc::new(Gate::per_second(flags.tpslimit, flags.tpslimit_burst)),
+        dump_headers: flags.dump == Some(Dump::Headers),
+    }
+}

@@ -1,0 +1,387 @@
+//! Flags about comparing, transferring and deleting; they become a [`Policy`].
+
+use super::values::{Span, bytes, duration, size, span};
+use crate::error::usage;
+use anyhow::Result;
+use clap::ValueEnum;
+use haul_core::{
+    policy::{Compare, Cutoff, DeleteWhen, Order, OrderBy, Policy, RenameBy},
+    units::Size,
+};
+
+/// What counts as the same, and how it is brought over.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Copy")]
+pub struct CopyFlags {
+    /// Compare and check everything before the first transfer
+    #[arg(long)]
+    pub check_first: bool,
+    /// Compare size and checksum instead of size and modification time
+    #[arg(long, short = 'c')]
+    pub checksum: bool,
+    /// Skip what this other path has already (may repeat)
+    #[arg(long, value_name = "PATH")]
+    pub compare_dest: Vec<std::ffi::OsString>,
+    /// As --compare-dest, and copy it from there, inside the provider (may repeat)
+    #[arg(long, value_name = "PATH")]
+    pub copy_dest: Vec<std::ffi::OsString>,
+    /// How to stop when --max-transfer is reached
+    #[arg(long, value_name = "MODE", ignore_case = true, default_value = "hard")]
+    pub cutoff_mode: CutoffMode,
+    /// Never create what isn't at the destination yet
+    #[arg(long)]
+    pub existing: bool,
+    /// Don't compare checksums after a transfer
+    #[arg(long)]
+    pub ignore_checksum: bool,
+    /// Skip all files that exist at the destination
+    #[arg(long)]
+    pub ignore_existing: bool,
+    /// Sizes don't count, neither in comparing nor after a transfer
+    #[arg(long)]
+    pub ignore_size: bool,
+    /// Transfer everything, whatever the comparison says
+    #[arg(long, short = 'I')]
+    pub ignore_times: bool,
+    /// A file that exists and differs is an error, never overwritten
+    #[arg(long)]
+    pub immutable: bool,
+    /// Write to the final name at once instead of a hidden name that is then renamed
+    #[arg(long)]
+    pub inplace: bool,
+    /// Start no new transfer after this time
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub max_duration: Option<Span>,
+    /// Memory that transfers may hold
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512Mi")]
+    pub max_memory: Size,
+    /// Stop after so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_transfer: Option<Size>,
+    /// Times this close are equal [default: the coarser precision of the two sides]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub modify_window: Option<Span>,
+    /// Size of a part of a big file [default: the store's choice]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub multi_thread_chunk_size: Option<Size>,
+    /// Files of at least this size go in parts
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub multi_thread_cutoff: Option<Size>,
+    /// Parts of one file in flight at once [default: haul's choice]
+    #[arg(long, value_name = "N")]
+    pub multi_thread_streams: Option<usize>,
+    /// Don't look at the destination: copy everything
+    #[arg(long)]
+    pub no_check_dest: bool,
+    /// Don't list the destination: ask for each source file
+    #[arg(long)]
+    pub no_traverse: bool,
+    /// Leave the modification times of directories alone
+    #[arg(long)]
+    pub no_update_dir_modtime: bool,
+    /// Leave the modification times of unchanged files alone
+    #[arg(long)]
+    pub no_update_modtime: bool,
+    /// Order of the transfers: size, name or modtime, then ascending, descending or mixed: size,descending
+    #[arg(long, value_name = "ORDER", value_parser = order_by)]
+    pub order_by: Option<OrderBy>,
+    /// Ending of the hidden name that a file has while it arrives
+    #[arg(long, value_name = "SUFFIX", default_value = ".partial")]
+    pub partial_suffix: String,
+    /// Compare sizes only
+    #[arg(long)]
+    pub size_only: bool,
+    /// Skip files that are newer at the destination
+    #[arg(long, short = 'u')]
+    pub update: bool,
+    /// Read back and hash everything that was written: --verify=read
+    #[arg(long, value_name = "HOW")]
+    pub verify: Option<Verify>,
+}
+
+/// Deleting, renaming and backing up at the destination.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Sync")]
+pub struct SyncFlags {
+    /// Let an empty source empty the destination
+    #[arg(long)]
+    pub allow_empty_source: bool,
+    /// Move what is replaced or deleted into this path, on the same remote as the destination
+    #[arg(long, value_name = "PATH")]
+    pub backup_dir: Option<std::ffi::OsString>,
+    /// Delete after the last transfer (the default)
+    #[arg(long)]
+    pub delete_after: bool,
+    /// Delete before the first transfer
+    #[arg(long, conflicts_with_all = ["delete_after", "delete_during"])]
+    pub delete_before: bool,
+    /// Delete as files are found
+    #[arg(long, conflicts_with = "delete_after")]
+    pub delete_during: bool,
+    /// Delete even after errors
+    #[arg(long)]
+    pub ignore_errors: bool,
+    /// Stop with an error instead of deleting more files than this
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub max_delete: Option<i64>,
+    /// Stop with an error instead of deleting more bytes than this
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_delete_size: Option<Size>,
+    /// Add this to the names of replaced and deleted files, which are kept
+    #[arg(long, value_name = "SUFFIX")]
+    pub suffix: Option<String>,
+    /// Put --suffix before the file's extension
+    #[arg(long)]
+    pub suffix_keep_extension: bool,
+    /// Recognise renamed files at the destination and rename them there
+    #[arg(long)]
+    pub track_renames: bool,
+    /// By what --track-renames recognises a file: hash, modtime, leaf, with commas
+    #[arg(long, value_name = "HOW", value_parser = rename_by, default_value = "hash")]
+    pub track_renames_strategy: RenameBy,
+}
+
+/// Metadata and symlinks.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Metadata and links")]
+pub struct MetaFlags {
+    /// Keep metadata: permissions, owner, content type, and what users set
+    #[arg(long, short = 'M')]
+    pub metadata: bool,
+    /// Set this metadata on everything that is transferred, as key=value (may repeat)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub metadata_set: Vec<(String, String)>,
+    /// Keep set-uid, set-gid and sticky bits that come from outside this machine
+    #[arg(long)]
+    pub metadata_setid: bool,
+    /// Copy symlinks as small files that end in .rclonelink, and back
+    #[arg(long, short = 'l')]
+    pub links: bool,
+    /// Copy what symlinks point to
+    #[arg(long, short = 'L', conflicts_with = "links")]
+    pub copy_links: bool,
+    /// Use the store's time of writing instead of asking for the modification time
+    #[arg(long)]
+    pub use_server_modtime: bool,
+}
+
+/// How many at once, and how often again.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Performance and retries")]
+pub struct PaceFlags {
+    /// Metadata requests at once [default: haul's choice]
+    #[arg(long, value_name = "N")]
+    pub checkers: Option<usize>,
+    /// Files transferred at once [default: haul's choice]
+    #[arg(long, value_name = "N")]
+    pub transfers: Option<usize>,
+    /// Tries of a file that fails; only that file is tried again, not the whole run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub retries: u32,
+    /// Wait between such tries
+    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "0s")]
+    pub retries_sleep: Span,
+    /// Tries of one request
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub low_level_retries: u32,
+}
+
+/// `--cutoff-mode`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutoffMode {
+    /// Stop at once
+    Hard,
+    /// Finish what is running
+    Soft,
+    /// Start only what still fits
+    Cautious,
+}
+
+/// `--verify`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Trust the store's own checksum answer (the default)
+    Store,
+    /// Read back and hash
+    Read,
+}
+
+/// The rules of a job, as the flags say. What only a command's own flags know (`--create-empty-src-dirs`) is left at its
+/// default.
+pub fn policy(flags: &super::Flags) -> Result<Policy> {
+    let (copy, sync, meta, pace) = (&flags.copy, &flags.sync, &flags.meta, &flags.pace);
+    let default = Policy::default();
+    Ok(Policy {
+        compare: compare(copy)?,
+        ignore_size: copy.ignore_size,
+        ignore_existing: copy.ignore_existing,
+        existing_only: copy.existing,
+        update: copy.update,
+        immutable: copy.immutable,
+        modify_window: duration(copy.modify_window),
+        ignore_checksum: copy.ignore_checksum,
+        no_update_mtime: copy.no_update_modtime,
+        no_update_dir_mtime: copy.no_update_dir_modtime,
+        use_server_mtime: meta.use_server_modtime,
+        no_traverse: copy.no_traverse,
+        no_check_dest: copy.no_check_dest,
+        check_first: copy.check_first,
+        delete_when: delete_when(sync),
+        delete_excluded: flags.filter.delete_excluded,
+        max_delete: sync.max_delete.and_then(|n| u64::try_from(n).ok()),
+        max_delete_size: bytes(sync.max_delete_size),
+        ignore_errors: sync.ignore_errors,
+        allow_empty_source: sync.allow_empty_source,
+        metadata: meta.metadata,
+        keep_setid: meta.metadata_setid,
+        metadata_set: meta.metadata_set.clone(),
+        inplace: copy.inplace,
+        partial_suffix: partial_suffix(&copy.partial_suffix)?,
+        backup_suffix: backup_suffix(sync)?,
+        suffix_keep_extension: sync.suffix_keep_extension,
+        track_renames: sync.track_renames.then_some(sync.track_renames_strategy),
+        order_by: copy.order_by,
+        max_transfer: bytes(copy.max_transfer),
+        cutoff: match copy.cutoff_mode {
+            CutoffMode::Hard => Cutoff::Hard,
+            CutoffMode::Soft => Cutoff::Soft,
+            CutoffMode::Cautious => Cutoff::Cautious,
+        },
+        // rclone's 0 means no limit.
+        max_duration: duration(copy.max_duration).filter(|d| !d.is_zero()),
+        dry_run: flags.config.dry_run,
+        file_retries: pace.retries.max(1) - 1,
+        retries_sleep: pace.retries_sleep.0.unwrap_or_default(),
+        transfers: positive(pace.transfers, "--transfers")?,
+        checkers: positive(pace.checkers, "--checkers")?,
+        streams: copy.multi_thread_streams,
+        parts_cutoff: match copy.multi_thread_cutoff {
+            Some(size) => size.bytes().unwrap_or(u64::MAX),
+            None => default.parts_cutoff,
+        },
+        part_size: bytes(copy.multi_thread_chunk_size),
+        max_memory: copy.max_memory.bytes().unwrap_or(u64::MAX),
+        verify_read: copy.verify == Some(Verify::Read),
+        max_depth: super::filter::max_depth(&flags.filter)?,
+        ..default
+    })
+}
+
+fn compare(copy: &CopyFlags) -> Result<Compare> {
+    if copy.checksum && copy.size_only {
+        return Err(usage("--checksum and --size-only can't be used together: choose one"));
+    }
+    Ok(match copy {
+        CopyFlags { ignore_times: true, .. } => Compare::Never,
+        CopyFlags { size_only: true, .. } => Compare::SizeOnly,
+        CopyFlags { checksum: true, .. } => Compare::Checksum,
+        _ => Compare::SizeAndTime,
+    })
+}
+
+fn delete_when(sync: &SyncFlags) -> DeleteWhen {
+    match sync {
+        SyncFlags { delete_before: true, .. } => DeleteWhen::Before,
+        SyncFlags { delete_during: true, .. } => DeleteWhen::During,
+        _ => DeleteWhen::After,
+    }
+}
+
+fn positive(n: Option<usize>, flag: &str) -> Result<Option<usize>> {
+    if n == Some(0) {
+        return Err(usage(format!("{flag} must be at least 1")));
+    }
+    Ok(n)
+}
+
+fn partial_suffix(suffix: &str) -> Result<String> {
+    if suffix.is_empty() || suffix.len() > 16 || suffix.contains('/') {
+        return Err(usage(format!("--partial-suffix {suffix:?} must have 1 to 16 bytes and no /")));
+    }
+    Ok(suffix.into())
+}
+
+fn backup_suffix(sync: &SyncFlags) -> Result<Option<String>> {
+    match &sync.suffix {
+        Some(suffix) if suffix.contains('/') => Err(usage(format!("--suffix {suffix:?} must not hold a /"))),
+        Some(suffix) if suffix.is_empty() => Ok(None),
+        other => Ok(other.clone()),
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err(format!("{text:?} isn't key=value")),
+    }
+}
+
+fn rename_by(text: &str) -> Result<RenameBy, String> {
+    let mut by = RenameBy { hash: false, mtime: false, leaf: false };
+    for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        match word {
+            "hash" => by.hash = true,
+            "modtime" => by.mtime = true,
+            "leaf" => by.leaf = true,
+            other => return Err(format!("unknown strategy {other:?}: choose from hash, modtime, leaf")),
+        }
+    }
+    Ok(by)
+}
+
+/// Share of the transfers that take from the small end under `mixed` when no number is given, in percent: rclone's.
+const MIXED_DEFAULT: u8 = 50;
+
+fn order_by(text: &str) -> Result<OrderBy, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let by = match parts.next().unwrap_or_default() {
+        "size" => Order::Size,
+        "name" => Order::Name,
+        "modtime" => Order::Mtime,
+        other => return Err(format!("unknown field {other:?}: choose from size, name, modtime")),
+    };
+    let (descending, mixed) = match parts.next() {
+        None | Some("asc" | "ascending") => (false, None),
+        Some("desc" | "descending") => (true, None),
+        Some("mixed") => (false, Some(mixed_percent(parts.next())?)),
+        Some(other) => {
+            return Err(format!("unknown direction {other:?}: choose from ascending, descending, mixed"));
+        }
+    };
+    match parts.next() {
+        Some(rest) => Err(format!("{rest:?} is too much: write FIELD,DIRECTION, or FIELD,mixed,PERCENT")),
+        None => Ok(OrderBy { by, descending, mixed }),
+    }
+}
+
+fn mixed_percent(text: Option<&str>) -> Result<u8, String> {
+    let Some(text) = text else { return Ok(MIXED_DEFAULT) };
+    match text.parse() {
+        Ok(percent @ 0..=100) => Ok(percent),
+        _ => Err(format!("{text:?} isn't a share from 0 to 100 percent")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read() {
+        let of = |by, descending, mixed| Ok(OrderBy { by, descending, mixed });
+        assert_eq!(order_by("size"), of(Order::Size, false, None));
+        assert_eq!(order_by("size,descending"), of(Order::Size, true, None));
+        assert_eq!(order_by("name,asc"), of(Order::Name, false, None));
+        assert_eq!(order_by("modtime,mixed"), of(Order::Mtime, false, Some(50)));
+        assert_eq!(order_by("size,mixed,75"), of(Order::Size, false, Some(75)));
+        for bad in ["", "hash", "size,up", "size,mixed,101", "size,asc,1", "size,mixed,1,2"] {
+            assert!(order_by(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rename_strategies_are_read() {
+        assert_eq!(rename_by("modtime,leaf"), Ok(RenameBy { hash: false, mtime: true, leaf: true }));
+        assert_eq!(rename_by("size").unwrap_err(), r#"unknown strategy "size": choose from hash, modtime, leaf"#);
+    }
+}

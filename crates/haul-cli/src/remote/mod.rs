@@ -1,0 +1,7 @@
+//! Remotes: from what a user types to an open store.
+
+mod options;
+mod spec;
+
+pub use options::Resolver;
+pub use spec::{Spec, is_name};

@@ -1,0 +1,281 @@
+//! Where a remote's options come from, and in which order they count: connection string, command line,
+//! `HAUL_CONFIG_<NAME>_<KEY>` or `RCLONE_CONFIG_…`, `HAUL_<TYPE>_<KEY>` or `RCLONE_<TYPE>_<KEY>`, config file.
+
+use super::spec::{Place, Spec};
+use crate::{app::BackendFlags, config::Config, config::obscure::reveal, text::nearest};
+use anyhow::{Context as _, Result, anyhow, bail};
+use haul_core::units::{parse_duration, parse_size};
+use haul_store::{
+    OptionKind,
+    registry::{self, StoreKind},
+};
+use std::{collections::BTreeMap, ffi::OsString, fmt};
+
+/// A remote, ready to be opened.
+pub struct Resolved {
+    /// Its type.
+    pub kind: &'static StoreKind,
+    /// Its name for people; empty for a path of this machine.
+    pub remote: String,
+    /// Path in it.
+    pub path: Vec<u8>,
+    /// Options, revealed and checked.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Without the options, which hold secrets.
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolved").field("kind", &self.kind.name).field("remote", &self.remote).finish_non_exhaustive()
+    }
+}
+
+/// Looks remotes up.
+pub struct Resolver<'a> {
+    /// The loaded files.
+    pub config: &'a dyn Fn() -> Result<&'a Config>,
+    /// Options from the command line.
+    pub flags: &'a BackendFlags,
+    /// The environment.
+    pub env: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+/// How many aliases may point to aliases, so that a loop ends.
+const MAX_ALIASES: usize = 16;
+/// A remote that stands for a path on another one.
+const ALIAS: &str = "alias";
+
+impl Resolver<'_> {
+    /// The store behind what a user typed, through aliases.
+    ///
+    /// Errors: an unknown remote (with the files that were read and the nearest name), an unknown type, a value that
+    /// its option can't have.
+    pub fn resolve(&self, spec: &Spec) -> Result<Resolved> {
+        let mut spec = spec.clone();
+        for _ in 0..MAX_ALIASES {
+            let (kind, remote, typed) = self.kind(&spec.place)?;
+            if kind != ALIAS {
+                return self.finish(&kind, remote, spec.path, typed);
+            }
+            let target = self.value(ALIAS, &remote, "remote", &typed)?;
+            let target = target.ok_or_else(|| anyhow!("alias {remote:?} has no remote: set it with haul config"))?;
+            let next = Spec::parse(target.as_bytes()).with_context(|| format!("alias {remote:?}"))?;
+            spec = Spec { path: join(&next.path, &spec.path), place: next.place };
+        }
+        bail!("an alias points to itself, through {MAX_ALIASES} others");
+    }
+
+    /// A remote's type, its name, and the options typed with it.
+    fn kind(&self, place: &Place) -> Result<(String, String, BTreeMap<String, String>)> {
+        match place {
+            Place::Local => Ok(("local".into(), String::new(), BTreeMap::new())),
+            Place::Backend { kind, options } => Ok((kind.clone(), format!(":{kind}"), options.clone())),
+            Place::Remote { name, options } => {
+                let typed = options.get("type").cloned().or_else(|| self.from_env(&config_variable(name, "type")));
+                let kind = match typed {
+                    Some(kind) => kind,
+                    None => self.type_of(name)?,
+                };
+                Ok((kind, name.clone(), options.clone()))
+            }
+        }
+    }
+
+    fn type_of(&self, name: &str) -> Result<String> {
+        let config = (self.config)()?;
+        if config.source(name).is_none() {
+            // rclone knows these without configuration too.
+            if let Some(kind) = registry::kinds().iter().find(|k| k.name == name && k.name != "s3") {
+                return Ok(kind.name.into());
+            }
+            return Err(unknown(config, name));
+        }
+        config.get(name, "type").ok_or_else(|| {
+            anyhow!("remote {name:?} has no type: set one with haul config update, or create the remote again")
+        })
+    }
+
+    fn finish(&self, kind: &str, remote: String, path: Vec<u8>, typed: BTreeMap<String, String>) -> Result<Resolved> {
+        let kind = registry::kind(kind).with_context(|| format!("remote {remote:?}"))?;
+        if let Some(bad) = typed.keys().find(|k| *k != "type" && !kind.options.iter().any(|o| o.name == *k)) {
+            let near = nearest(bad, kind.options.iter().map(|o| o.name));
+            let near = near.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
+            bail!("remote {remote:?}: a store of type {} has no option {bad:?}{near}", kind.name);
+        }
+        let mut options = BTreeMap::new();
+        for option in kind.options {
+            let Some(value) = self.value(kind.name, &remote, option.name, &typed)? else { continue };
+            let value =
+                read(option.kind, &value).with_context(|| format!("remote {remote:?}, option {}", option.name))?;
+            options.insert(option.name.to_string(), value);
+        }
+        Ok(Resolved { kind, remote, path, options })
+    }
+
+    /// An option's value by precedence; `None` leaves the default.
+    fn value(
+        &self,
+        kind: &str,
+        remote: &str,
+        option: &str,
+        typed: &BTreeMap<String, String>,
+    ) -> Result<Option<String>> {
+        if let Some(value) = typed.get(option) {
+            return Ok(Some(value.clone()));
+        }
+        if let Some(value) = self.flags.get(kind).and_then(|of| of.get(option)) {
+            return Ok(Some(value.clone()));
+        }
+        let configured = !remote.is_empty() && !remote.starts_with(':');
+        let variable = configured.then(|| self.from_env(&config_variable(remote, option))).flatten();
+        if let Some(value) = variable.or_else(|| self.from_env(&format!("{kind}_{option}"))) {
+            return Ok(Some(value));
+        }
+        if !configured {
+            return Ok(None);
+        }
+        Ok((self.config)()?.get(remote, option))
+    }
+
+    /// `HAUL_<NAME>`, else `RCLONE_<NAME>`; an empty one counts as unset.
+    fn from_env(&self, name: &str) -> Option<String> {
+        let name = name.to_uppercase().replace('-', "_");
+        let found = ["HAUL", "RCLONE"].into_iter().find_map(|p| (self.env)(&format!("{p}_{name}")));
+        found.map(|value| value.to_string_lossy().into_owned())
+    }
+}
+
+fn config_variable(remote: &str, key: &str) -> String {
+    format!("CONFIG_{remote}_{key}")
+}
+
+fn join(base: &[u8], path: &[u8]) -> Vec<u8> {
+    match (base, path) {
+        (base, []) => base.to_vec(),
+        ([], path) => path.to_vec(),
+        (base, path) if base.ends_with(b"/") => [base, path].concat(),
+        (base, path) => [base, b"/", path].concat(),
+    }
+}
+
+/// A value as a store reads it: passwords revealed, the rest checked.
+fn read(kind: OptionKind, value: &str) -> Result<String> {
+    let bad = |want: &str| anyhow!("{value:?} isn't {want}");
+    match kind {
+        OptionKind::Text => {}
+        OptionKind::Obscured if value.is_empty() => {}
+        OptionKind::Obscured => return reveal(value),
+        OptionKind::Bool => {
+            // An empty or `unset` one leaves the choice to the store.
+            let set = !value.is_empty() && value != "unset";
+            let read = crate::text::boolean(value);
+            return match (set, read) {
+                (false, _) => Ok(String::new()),
+                (true, Some(on)) => Ok(on.to_string()),
+                (true, None) => Err(bad("true or false")),
+            };
+        }
+        OptionKind::Int => {
+            value.parse::<i64>().map_err(|_| bad("a whole number"))?;
+        }
+        OptionKind::Size => {
+            parse_size(value).map_err(|e| anyhow!(e))?;
+        }
+        OptionKind::Duration => {
+            parse_duration(value).map_err(|e| anyhow!(e))?;
+        }
+    }
+    Ok(value.into())
+}
+
+fn unknown(config: &Config, name: &str) -> anyhow::Error {
+    let known = config.remotes();
+    let near = match (nearest(name, known.iter().copied()), known.as_slice()) {
+        (Some(near), _) => format!("did you mean {near}:?"),
+        (None, []) => "it defines none: create one with haul config".into(),
+        (None, _) => "see haul listremotes".into(),
+    };
+    let files: Vec<String> =
+        config.sources().iter().filter(|s| s.exists).map(|s| s.path.display().to_string()).collect();
+    let files = match files.as_slice() {
+        [] => match config.file() {
+            Some(file) => format!("there is no config file {}", file.path.display()),
+            None => "no config file is in use".into(),
+        },
+        files => format!("not in {}", files.join(" or ")),
+    };
+    anyhow!("unknown remote {name:?}: {files} ({near})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::store_for_tests;
+
+    fn resolve(text: &str, conf: &str, flags: &[(&str, &str, &str)], vars: &[(&str, &str)]) -> Result<Resolved> {
+        let (_dir, config) = store_for_tests(conf);
+        let mut backend = BackendFlags::new();
+        for (kind, option, value) in flags {
+            backend.entry(kind.to_string()).or_default().insert(option.to_string(), value.to_string());
+        }
+        let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
+        let resolver = Resolver { config: &|| Ok(&config), flags: &backend, env: &env };
+        resolver.resolve(&Spec::parse(text.as_bytes())?)
+    }
+
+    #[test]
+    fn aliases_lead_on() {
+        let conf =
+            "[a]\ntype = alias\nremote = b:dir\n[b]\ntype = alias\nremote = /base/\n[c]\ntype = alias\nremote = c:\n";
+        let found = resolve("a:x/y", conf, &[], &[]).unwrap();
+        assert_eq!((found.kind.name, found.path), ("local", b"/base/dir/x/y".to_vec()));
+        assert_eq!(
+            resolve("c:", conf, &[], &[]).unwrap_err().to_string(),
+            "an alias points to itself, through 16 others"
+        );
+    }
+
+    #[test]
+    fn remotes_may_be_defined_by_the_environment() {
+        let found = resolve("my-rem:x", "", &[], &[("RCLONE_CONFIG_MY_REM_TYPE", "memory")]).unwrap();
+        assert_eq!((found.kind.name, found.remote.as_str()), ("memory", "my-rem"));
+        let vars = [("RCLONE_CONFIG_R_TYPE", "memory"), ("HAUL_CONFIG_R_TYPE", "local")];
+        assert_eq!(resolve("r:", "", &[], &vars).unwrap().kind.name, "local");
+    }
+
+    #[test]
+    fn an_unknown_remote_names_the_file_and_the_nearest() {
+        let error = |text: &str, conf: &str| {
+            let message = resolve(text, conf, &[], &[]).unwrap_err().to_string();
+            let path = message.split(' ').find(|w| w.starts_with('/')).unwrap().to_string();
+            message.replace(&path, "FILE")
+        };
+        assert_eq!(
+            error("mino:b", "[minio]\ntype = s3\n"),
+            "unknown remote \"mino\": not in FILE (did you mean minio:?)"
+        );
+        assert_eq!(error("x:b", "[minio]\ntype = s3\n"), "unknown remote \"x\": not in FILE (see haul listremotes)");
+        assert_eq!(
+            error("x:b", "# nothing\n"),
+            "unknown remote \"x\": not in FILE (it defines none: create one with haul config)"
+        );
+    }
+
+    #[test]
+    fn a_type_that_haul_lacks_is_named() {
+        let error = resolve("x:b", "[x]\ntype = dropbox\n", &[], &[]).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "remote \"x\": open: there is no store of type \"dropbox\": haul has local, s3, memory"
+        );
+    }
+
+    #[test]
+    fn values_are_checked() {
+        assert_eq!(read(OptionKind::Bool, "1").unwrap(), "true");
+        assert_eq!(read(OptionKind::Bool, "unset").unwrap(), "");
+        assert_eq!(read(OptionKind::Bool, "maybe").unwrap_err().to_string(), "\"maybe\" isn't true or false");
+        assert_eq!(read(OptionKind::Int, "x").unwrap_err().to_string(), "\"x\" isn't a whole number");
+        assert_eq!(read(OptionKind::Obscured, "YWFhYWFhYWFhYWFhYWFhYXMaGgIlEQ").unwrap(), "potato");
+    }
+}
