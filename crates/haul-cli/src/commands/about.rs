@@ -30,7 +30,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 }
 
 async fn about(args: Args, ctx: &Context) -> Result<Outcome> {
-    let store = ctx.open(&args.path).await?;
+    let store = ctx.open(&args.path)?;
     let Answer::About { total, used, free } = store.extra(Extra::About).await? else {
         bail!("{}: the store answered something else than how much space it has", store.locator());
     };

@@ -8,13 +8,10 @@ use crate::{
 };
 use anyhow::Result;
 use futures::StreamExt;
-use haul::ListOptions;
+use haul::{ListOptions, pipe};
 use haul_core::{Entry, Error, ErrorKind};
-use haul_store::{Body, Store};
-use std::{ffi::OsString, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
-
-/// Bytes read from a file at a time.
-const BLOCK: usize = 1 << 20;
+use haul_store::Store;
+use std::{ffi::OsString, ops::Range, sync::Arc};
 
 /// Print the content of files, one after another
 #[derive(clap::Args, Debug)]
@@ -102,42 +99,25 @@ impl Sink {
 
     async fn file(&mut self, store: &Arc<dyn Store>, entry: &Entry, window: Window) -> Result<()> {
         let Some(range) = range(window, entry.size) else { return Ok(()) };
-        let whole = range == (0..entry.size);
         let wanted = range.end - range.start;
-        let read = store.read(&entry.key, entry.version.as_ref(), (!whole).then_some(range)).await?;
-        let got = match read.body {
-            Body::File(file, range) => self.local(&file, range, entry)?,
-            Body::Stream(mut pieces) => {
-                let mut got = 0;
-                while let Some(piece) = pieces.next().await {
-                    let piece = piece.map_err(|e| e.with_key(&entry.key))?;
-                    got += piece.len() as u64;
-                    self.write(&piece)?;
-                }
-                got
-            }
-        };
+        let part = (wanted != entry.size).then_some(range);
+        let mut pieces = pipe::read(store, entry, part).await.map_err(|e| named(e, entry))?;
+        let mut got = 0;
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|e| named(e, entry))?;
+            got += piece.len() as u64;
+            self.write(&piece)?;
+        }
         if got != wanted {
             let message = format!("it ended after {got} of {wanted} bytes");
             return Err(Error::new(ErrorKind::Io, "read", message).with_key(&entry.key).into());
         }
         Ok(())
     }
+}
 
-    fn local(&mut self, file: &std::fs::File, range: Range<u64>, entry: &Entry) -> Result<u64> {
-        let mut buffer = vec![0; BLOCK.min(usize::try_from(range.end - range.start).unwrap_or(BLOCK)).max(1)];
-        let mut at = range.start;
-        while at < range.end {
-            let most = buffer.len().min(usize::try_from(range.end - at).unwrap_or(BLOCK));
-            let got = file.read_at(&mut buffer[..most], at).map_err(|e| Error::from_io("read", e).with_key(&entry.key))?;
-            if got == 0 {
-                break;
-            }
-            self.write(&buffer[..got])?;
-            at += got as u64;
-        }
-        Ok(at - range.start)
-    }
+fn named(error: Error, entry: &Entry) -> Error {
+    if error.key().is_some() { error } else { error.with_key(&entry.key) }
 }
 
 #[cfg(test)]

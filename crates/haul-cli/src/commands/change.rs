@@ -1,7 +1,7 @@
 //! What all commands that delete have in common: asking first, batches, and directories from the deepest up.
 
 use super::listing::Failures;
-use crate::context::Context;
+use crate::{context::Context, error::one_line};
 use haul_core::{Error, Key, units::size_short};
 use haul_store::Store;
 use std::sync::Arc;
@@ -17,11 +17,19 @@ pub fn allowed(ctx: &Context, what: &str, key: &Key, size: Option<u64>) -> bool 
         tracing::warn!("{name}: Skipped {what} as --dry-run is set{size}");
         return false;
     }
-    let yes = ctx.confirm().is_none_or(|confirm| confirm.ask(what, key));
-    if !yes {
+    if ctx.flags.config.interactive && !ask(what, &name) {
         tracing::warn!("{name}: Skipped {what} as --interactive is set{size}");
+        return false;
     }
-    yes
+    true
+}
+
+/// Asks on the terminal; only a clear yes is one.
+fn ask(what: &str, name: &str) -> bool {
+    eprint!("haul: {what} \"{}\"? y/N> ", one_line(name));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 /// Deletes keys, all that can be, and says what can't.

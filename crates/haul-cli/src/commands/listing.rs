@@ -1,12 +1,20 @@
 //! What all commands that list have in common: where they list, how deep, and what becomes of what can't be read.
 
-use crate::{context::Context, flags::Flags};
+use crate::{
+    context::Context,
+    error::usage,
+    flags::{self, Flags},
+    remote::Spec,
+};
 use anyhow::Result;
 use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
-use haul_core::{Entry, Error, ErrorKind, Kind, Listed, filter::Filter};
-use haul_store::Store;
-use std::{ffi::OsStr, sync::Arc};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter};
+use haul_store::{ListRequest, Store};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
+
+/// Requests at once when the user doesn't say, as in rclone.
+const CHECKERS: usize = 8;
 
 /// What a command lists: a folder through the filter, or one file.
 pub struct Source {
@@ -16,6 +24,8 @@ pub struct Source {
     pub filter: Arc<Filter>,
     /// How much is asked for at once.
     pub checkers: usize,
+    /// One file was named.
+    pub file: Option<Key>,
 }
 
 impl Source {
@@ -23,16 +33,60 @@ impl Source {
     ///
     /// Errors: those of opening; usage errors of the filter flags.
     pub async fn open(ctx: &Context, path: &OsStr) -> Result<Source> {
-        let (store, filter) = ctx.open_source(path).await?;
-        Ok(Source { store, filter, checkers: ctx.checkers() })
+        let (store, file) = ctx.open_source(path).await?;
+        let mut spec = flags::filter(&ctx.flags)?;
+        let filter = Filter::new(spec.clone()).map_err(usage)?;
+        if let Some(key) = &file {
+            if !filter.is_all() {
+                let path = path.to_string_lossy();
+                return Err(usage(format!("{path} is a file: a filter can't be used with a single file")));
+            }
+            spec.files_from = Some(vec![key.as_bytes().to_vec()]);
+        }
+        let filter = if file.is_some() { Filter::new(spec).map_err(usage)? } else { filter };
+        let suits = store.caps().concurrency;
+        let checkers = ctx.flags.pace.checkers.unwrap_or(suits.max(CHECKERS));
+        Ok(Source { store, filter: Arc::new(filter), checkers, file })
     }
 
     /// Entries in key order, one error for each part that can't be read. Files that can't be copied (devices, links that
     /// aren't followed) are left out.
     pub fn entries(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
-        let options = ListOptions { checkers: self.checkers, ..options };
+        let ask_each = self.file.is_some();
+        let options = ListOptions { checkers: self.checkers, ask_each, ..options };
         one_by_one(haul::list(&self.store, &self.filter, options))
     }
+}
+
+/// Opens the folder of the file that the user named, which need not be there yet; no key when the path can only be a
+/// folder.
+pub fn open_file(ctx: &Context, path: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
+    let typed = path.as_bytes();
+    let spec = Spec::parse(typed)?;
+    let at = spec.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let leaf = &spec.path[at..];
+    if matches!(leaf, b"" | b"." | b"..") {
+        return Ok((ctx.open(path)?, None));
+    }
+    // The path is the end of what was typed, so cutting off the name leaves the folder with its remote.
+    let folder = typed.strip_suffix(leaf).unwrap_or(typed);
+    let folder = if folder.is_empty() { b"." } else { folder };
+    Ok((ctx.open(OsStr::from_bytes(folder))?, Some(Key::new(leaf))))
+}
+
+/// Does the store hold any key?
+pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
+    let mut steps = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
+    while let Some(step) = steps.next().await {
+        match step {
+            Listed::Batch(entries) if entries.is_empty() => {}
+            Listed::Batch(_) => return Ok(true),
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(false),
+            Listed::Failed { error, .. } => return Err(error.into()),
+            Listed::End => break,
+        }
+    }
+    Ok(false)
 }
 
 /// A listing as single entries. If it breaks off before its end, its last item says so.
