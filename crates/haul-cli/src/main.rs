@@ -14,6 +14,7 @@ mod print;
 mod progress;
 mod remote;
 mod screen;
+mod show;
 mod signals;
 mod summary;
 mod text;

@@ -76,7 +76,11 @@ impl Item {
         let mut known: Vec<(&str, String)> =
             algos.iter().filter_map(|a| Some((a.name(), to_hex(hashes.get(*a)?)))).collect();
         known.sort();
-        known.into_iter().map(|(name, hex)| (name.to_string(), Value::from(hex))).collect::<serde_json::Map<_, _>>().into()
+        known
+            .into_iter()
+            .map(|(name, hex)| (name.to_string(), Value::from(hex)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     }
 
     /// The stored media type, or the one that goes with the name.

@@ -110,7 +110,9 @@ fn facts(args: &Args, server: bool) -> Result<Facts> {
             'h' => facts.hashes = vec![args.hash],
             'm' | 'T' | 'M' => facts.meta = true,
             'e' => return Err(usage("-F e: the remote needs to be of type \"crypt\"")),
-            other => return Err(usage(format!("unknown format character '{other}': use p, s, t, h, i, o, m, e, T, M"))),
+            other => {
+                return Err(usage(format!("unknown format character '{other}': use p, s, t, h, i, o, m, e, T, M")));
+            }
         }
     }
     Ok(facts)

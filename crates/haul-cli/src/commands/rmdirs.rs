@@ -94,7 +94,10 @@ mod tests {
 
     #[test]
     fn only_what_holds_no_file_is_empty() {
-        assert_eq!(run(&["a/", "a/b/", "a/b/c/", "d/", "d/e/", "d/e/f", "d/g/"], false), ["a/", "a/b/", "a/b/c/", "d/g/"]);
+        assert_eq!(
+            run(&["a/", "a/b/", "a/b/c/", "d/", "d/e/", "d/e/f", "d/g/"], false),
+            ["a/", "a/b/", "a/b/c/", "d/g/"]
+        );
         assert_eq!(run(&["a/"], false), ["", "a/"]);
         assert_eq!(run(&["a/"], true), ["a/"]);
         assert_eq!(run(&["x"], false), Vec::<String>::new());

@@ -173,7 +173,8 @@ struct Tree {
 
 impl Tree {
     fn new() -> Self {
-        let root = Node { name: Box::default(), dir: true, size: 0, mtime: Mtime(0), changed: Mtime(0), below: Vec::new() };
+        let root =
+            Node { name: Box::default(), dir: true, size: 0, mtime: Mtime(0), changed: Mtime(0), below: Vec::new() };
         Tree { nodes: vec![root], dirs: HashMap::from([(Box::default(), 0)]) }
     }
 
@@ -223,7 +224,8 @@ impl Tree {
 
     /// Bytes of all files below a directory.
     fn total(&self, at: usize) -> u64 {
-        let sizes = self.nodes[at].below.iter().map(|i| if self.nodes[*i].dir { self.total(*i) } else { self.nodes[*i].size });
+        let sizes =
+            self.nodes[at].below.iter().map(|i| if self.nodes[*i].dir { self.total(*i) } else { self.nodes[*i].size });
         sizes.sum()
     }
 }
@@ -360,7 +362,9 @@ mod tests {
 
     #[test]
     fn short_sizes() {
-        for (bytes, text) in [(0, "0"), (1024, "1024"), (1025, "1.0K"), (1536, "1.5K"), (10240, "10K"), (1 << 21, "2.0M")] {
+        for (bytes, text) in
+            [(0, "0"), (1024, "1024"), (1025, "1.0K"), (1536, "1.5K"), (10240, "10K"), (1 << 21, "2.0M")]
+        {
             assert_eq!(short_size(bytes), text);
         }
     }

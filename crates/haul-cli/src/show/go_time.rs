@@ -25,10 +25,12 @@ pub fn format(time: Mtime, layout: &str, zone: &TimeZone) -> String {
                 show(&zoned, &mut out);
                 rest = &rest[part.len()..];
             }
-            None => rest = fraction(rest, &zoned, &mut out).unwrap_or_else(|| {
-                out.push(c);
-                &rest[c.len_utf8()..]
-            }),
+            None => {
+                rest = fraction(rest, &zoned, &mut out).unwrap_or_else(|| {
+                    out.push(c);
+                    &rest[c.len_utf8()..]
+                })
+            }
         }
     }
     out
