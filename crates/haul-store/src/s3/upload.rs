@@ -68,7 +68,7 @@ impl S3Upload {
     async fn id(&self) -> Result<&str> {
         let begin = async {
             let kept = kept(&self.service, &self.spec);
-            begin(&self.service, &self.key, &self.place, &kept).await
+            begin(&self.service, &self.key, &self.place, &kept, true).await
         };
         Ok(self.id.get_or_try_init(|| begin).await?)
     }
@@ -283,10 +283,17 @@ pub fn refused(fault: Box<Fault>, replace: &Replace, op: &'static str, key: &Key
     }
 }
 
-/// Begins an upload in parts and gives its id.
-pub async fn begin(service: &Service, key: &Key, place: &Place, kept: &meta::Kept<'_>) -> Result<String> {
+/// Begins an upload in parts and gives its id. `checksums`: the parts will come with the provider's checksum (those
+/// that the service copies by itself don't).
+pub async fn begin(
+    service: &Service,
+    key: &Key,
+    place: &Place,
+    kept: &meta::Kept<'_>,
+    checksums: bool,
+) -> Result<String> {
     let mut headers = meta::to_headers(&service.config, &place.object, kept)?;
-    if service.config.provider.checksum == Checksum::Crc64Nvme {
+    if checksums && service.config.provider.checksum == Checksum::Crc64Nvme {
         headers.insert("x-amz-checksum-algorithm", http::HeaderValue::from_static("CRC64NVME"));
         headers.insert("x-amz-checksum-type", http::HeaderValue::from_static("FULL_OBJECT"));
     }
