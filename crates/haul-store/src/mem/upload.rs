@@ -101,11 +101,11 @@ impl Upload for MemWrite {
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        Box::pin(ready(self.take(index, offset, &payload)))
+        Box::pin(async move { self.take(index, offset, &payload) })
     }
 
     fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
-        Box::pin(ready(MemWrite::publish(&self, &parts, late)))
+        Box::pin(async move { MemWrite::publish(&self, &parts, late) })
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
