@@ -63,6 +63,12 @@ impl Source {
         let options = ListOptions { checkers: self.checkers, ask_each, ..options };
         one_by_one(haul::list(&self.store, &self.filter, options))
     }
+
+    /// As [`Source::entries`], whatever the filter says.
+    pub fn all(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
+        let options = ListOptions { checkers: self.checkers, ..options };
+        one_by_one(haul::list(&self.store, &Arc::new(Filter::default()), options))
+    }
 }
 
 /// Opens the folder of the file that the user named, which need not be there yet; no key when the path can only be a
