@@ -88,6 +88,17 @@ impl Context {
         Ok(if file { (parent, Some(key)) } else { (store, None) })
     }
 
+    /// Opens the folder of what the user typed as one file's destination; the key is the file's.
+    pub fn open_parent(&self, typed: &OsStr) -> Result<(Arc<dyn Store>, Key)> {
+        let spec = Spec::parse(typed.as_bytes())?;
+        let Some((parent, leaf)) = split(&spec.path) else {
+            let message = format!("{} names a folder: give the file a name", typed.display());
+            return Err(crate::error::usage(message));
+        };
+        let key = Key::new(leaf);
+        Ok((self.open_spec(&Spec { path: parent.to_vec(), ..spec.clone() })?, key))
+    }
+
     fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Store>> {
         let resolver = Resolver { config: &|| self.config(), flags: &self.backends, env: &env };
         let resolved = resolver.resolve(spec)?;

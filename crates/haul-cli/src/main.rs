@@ -12,6 +12,7 @@ mod flags;
 mod log;
 mod print;
 mod progress;
+mod prompt;
 mod remote;
 mod screen;
 mod signals;

@@ -10,7 +10,7 @@ use super::{
     service::{Call, Service, at},
     xml::{self, Step},
 };
-use crate::{Late, Part, Payload, Stored, Upload, WriteSpec};
+use crate::{Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, plan::Replace};
@@ -73,38 +73,31 @@ impl S3Upload {
         Ok(self.id.get_or_try_init(|| begin).await?)
     }
 
-    fn take_held(&self) -> Option<Payload> {
-        self.held.lock().unwrap_or_else(|e| e.into_inner()).take()
+    fn held(&self) -> Option<Payload> {
+        self.held.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    async fn finish(self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
         let sent: u64 = parts.iter().map(|p| p.size).sum();
         if let Some(size) = self.spec.size
             && size != sent
             && !self.spec.size_may_differ
         {
             let message = format!("{sent} bytes came where {size} were announced");
-            self.discard().await;
             return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key));
         }
-        let held = self.take_held();
-        if self.id.get().is_none() {
-            let payload = held.unwrap_or_default();
-            return put(&self.service, &self.key, &self.place, &late_spec(self.spec, late), payload).await;
-        }
+        let held = self.held();
+        let Some(id) = self.id.get() else {
+            let spec = late_spec(self.spec.clone(), late);
+            return put(&self.service, &self.key, &self.place, &spec, held.unwrap_or_default()).await;
+        };
         parts.sort_by_key(|p| p.index);
         if let Some(payload) = held
-            && parts.first().is_some_and(|p| p.index == 0 && p.tag == HELD)
+            && let Some(first) = parts.first_mut().filter(|p| p.index == 0 && p.tag == HELD)
         {
-            let id = self.id().await?;
-            parts[0].tag =
-                put_part(&self.service, &self.place, id, 0, payload).await.map_err(at("write", &self.key))?;
+            first.tag = put_part(&self.service, &self.place, id, 0, payload).await.map_err(at("write", &self.key))?;
         }
-        let result = self.complete(&parts, late).await;
-        if matches!(&result, Err(e) if e.retry() == Retry::Never) {
-            self.discard().await;
-        }
-        result
+        self.complete(&parts, late).await
     }
 
     async fn complete(&self, parts: &[Part], late: Late) -> Result<Stored> {
@@ -119,15 +112,6 @@ impl S3Upload {
         }
         Ok(stored)
     }
-
-    /// Gives the parts back, as far as that goes: the error that led here matters more than one on the way out.
-    async fn discard(&self) {
-        if let Some(id) = self.id.get()
-            && let Err(fault) = abort(&self.service, &self.place, id).await
-        {
-            tracing::debug!(key = %self.key, error = fault.message, "an unfinished upload remains");
-        }
-    }
 }
 
 impl Upload for S3Upload {
@@ -140,13 +124,16 @@ impl Upload for S3Upload {
         self.send_part(index, payload).boxed()
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
-        self.finish(parts, late).boxed()
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        async move {
+            let published = self.finish(parts, late).await;
+            published.map_err(|error| Unpublished { error, upload: self })
+        }
+        .boxed()
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         async move {
-            self.take_held();
             let Some(id) = self.id.get() else { return Ok(()) };
             abort(&self.service, &self.place, id).await.map_err(at("abort", &self.key))
         }

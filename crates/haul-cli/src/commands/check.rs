@@ -1,0 +1,199 @@
+//! `check`: compares two sides and says of each file where it stands; changes nothing.
+
+use super::job::{Ends, cx};
+use crate::{
+    context::Context,
+    error::{Outcome, code},
+    flags,
+};
+use anyhow::{Context as _, Result};
+use haul::check::{CheckOptions, CheckReport, Checked, Found, check};
+use haul_core::{
+    compare::Reason,
+    filter::{Filter, FilterSpec},
+    policy::Compare,
+};
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// Arguments of `check`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    ends: Ends,
+    /// Compare the content by reading both sides, not by hashes
+    #[arg(long)]
+    download: bool,
+    /// Don't mind what only the destination has
+    #[arg(long)]
+    one_way: bool,
+    #[command(flatten)]
+    lists: Lists,
+}
+
+/// Files to write names to; `-` is standard output.
+#[derive(clap::Args, Debug)]
+struct Lists {
+    /// Write every file with a sign here: = same, - missing on the source, + missing on the destination, * differs, ! error
+    #[arg(long, value_name = "FILE")]
+    combined: Option<PathBuf>,
+    /// Write files that differ here
+    #[arg(long, value_name = "FILE")]
+    differ: Option<PathBuf>,
+    /// Write files that are the same here
+    #[arg(long = "match", value_name = "FILE")]
+    matching: Option<PathBuf>,
+    /// Write files that the source lacks here
+    #[arg(long, value_name = "FILE")]
+    missing_on_src: Option<PathBuf>,
+    /// Write files that the destination lacks here
+    #[arg(long, value_name = "FILE")]
+    missing_on_dst: Option<PathBuf>,
+    /// Write files that could not be compared here
+    #[arg(long, value_name = "FILE")]
+    error: Option<PathBuf>,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let (mut src, file) = ctx.open_source(&args.ends.source).await?;
+    let mut dst = ctx.open(&args.ends.dest)?;
+    let mut policy = flags::policy(&ctx.flags)?;
+    if policy.compare != Compare::SizeOnly {
+        policy.compare = Compare::Checksum;
+    }
+    let mut cx = cx(ctx, src.clone(), dst.clone(), &args.ends.dest)?;
+    if let Some(key) = file {
+        // One file is compared with its namesake in the destination.
+        (src, dst) = (cx.src.clone(), cx.dst.clone());
+        let spec = FilterSpec { files_from: Some(vec![key.as_bytes().to_vec()]), ..FilterSpec::default() };
+        cx.filter = Arc::new(Filter::new(spec).map_err(crate::error::usage)?);
+    }
+    let mut out = Writers::open(&args.lists)?;
+    let names = (src.locator().to_owned(), dst.locator().to_owned());
+    let options = CheckOptions { download: args.download, one_way: args.one_way };
+    let mut failed = None;
+    let report = check(&policy, &cx, options, |checked| {
+        tell(checked, &names);
+        if let Err(error) = out.write(checked) {
+            failed.get_or_insert(error);
+        }
+    })
+    .await;
+    out.finish()?;
+    if let Some(error) = failed {
+        return Err(error).context("can't write the list of files");
+    }
+    Ok(conclude(&report, &names.1))
+}
+
+/// One line for each file that isn't the same.
+fn tell(checked: &Checked, names: &(String, String)) {
+    let key = &checked.key;
+    match (checked.found, checked.why) {
+        (Found::Same, Some(Reason::Hash(algo))) => tracing::debug!(%key, "OK: same {algo}"),
+        (Found::Same, _) => tracing::debug!(%key, "OK: same size"),
+        (Found::Differs, Some(Reason::Hash(algo))) => tracing::error!(%key, "{algo} differ"),
+        (Found::Differs, _) => tracing::error!(%key, "sizes differ"),
+        (Found::MissingAtDst, _) => tracing::error!(%key, "file not in {}", names.1),
+        (Found::MissingAtSrc, _) => tracing::error!(%key, "file not in {}", names.0),
+        (Found::Error, _) => {
+            let why = checked.error.as_ref().map(|e| e.message().to_owned()).unwrap_or_default();
+            tracing::error!(%key, "could not be compared: {why}");
+        }
+    }
+}
+
+/// The counts at the end, and the exit code.
+fn conclude(report: &CheckReport, dst: &str) -> Outcome {
+    let lost = report.errors.iter().filter(|e| e.key().is_none());
+    lost.for_each(|error| tracing::error!("{error}"));
+    if report.missing_at_dst > 0 {
+        tracing::warn!("{dst}: {} files missing", report.missing_at_dst);
+    }
+    if report.missing_at_src > 0 {
+        tracing::warn!("{dst}: {} files not in the source", report.missing_at_src);
+    }
+    tracing::warn!("{dst}: {} differences found", report.differences);
+    if report.unhashed > 0 {
+        tracing::warn!("{dst}: {} hashes could not be checked", report.unhashed);
+    }
+    if report.matches > 0 {
+        tracing::warn!("{dst}: {} matching files", report.matches);
+    }
+    if report.errors.is_empty() && report.differences == 0 {
+        return Outcome::Done;
+    }
+    if !report.errors.is_empty() {
+        tracing::warn!("{dst}: {} errors while checking", report.errors.len());
+    }
+    let dir_lost = report.errors.iter().any(|e| e.kind() == haul_core::ErrorKind::DirNotFound);
+    Outcome::Exit(if dir_lost { code::DIR_NOT_FOUND } else { code::OTHER })
+}
+
+type Out = Option<BufWriter<Box<dyn Write>>>;
+
+/// The lists that were asked for.
+struct Writers {
+    combined: Out,
+    differ: Out,
+    matching: Out,
+    missing_on_src: Out,
+    missing_on_dst: Out,
+    error: Out,
+}
+
+impl Writers {
+    fn open(lists: &Lists) -> Result<Writers> {
+        let open = |path: &Option<PathBuf>| -> Result<Out> {
+            let Some(path) = path else { return Ok(None) };
+            if path.as_os_str() == "-" {
+                return Ok(Some(BufWriter::new(Box::new(std::io::stdout()))));
+            }
+
+            let file = File::create(path).with_context(|| format!("can't create {}", path.display()))?;
+            Ok(Some(BufWriter::new(Box::new(file))))
+        };
+        Ok(Writers {
+            combined: open(&lists.combined)?,
+            differ: open(&lists.differ)?,
+            matching: open(&lists.matching)?,
+            missing_on_src: open(&lists.missing_on_src)?,
+            missing_on_dst: open(&lists.missing_on_dst)?,
+            error: open(&lists.error)?,
+        })
+    }
+
+    fn write(&mut self, checked: &Checked) -> std::io::Result<()> {
+        let key = checked.key.as_bytes();
+        if let Some(out) = &mut self.combined {
+            write!(out, "{} ", checked.found.sign())?;
+            out.write_all(key)?;
+            out.write_all(b"\n")?;
+        }
+        let out = match checked.found {
+            Found::Same => &mut self.matching,
+            Found::Differs => &mut self.differ,
+            Found::MissingAtSrc => &mut self.missing_on_src,
+            Found::MissingAtDst => &mut self.missing_on_dst,
+            Found::Error => &mut self.error,
+        };
+        if let Some(out) = out {
+            out.write_all(key)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        let all = [self.combined, self.differ, self.matching, self.missing_on_src, self.missing_on_dst, self.error];
+        for mut out in all.into_iter().flatten() {
+            out.flush().context("can't write the list of files")?;
+        }
+        Ok(())
+    }
+}

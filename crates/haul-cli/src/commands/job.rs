@@ -1,0 +1,105 @@
+//! What `copy`, `sync`, `move`, `copyto` and `moveto` share: opening both ends, the rules, and the run.
+
+use crate::{context::Context, error::Outcome, flags, prompt::Prompt};
+use anyhow::Result;
+use haul::{Confirm, Cx};
+use haul_core::{
+    Key,
+    filter::Filter,
+    policy::{Mode, Policy},
+};
+use haul_store::Store;
+use std::{
+    ffi::{OsStr, OsString},
+    sync::Arc,
+};
+
+/// From where to where, as typed.
+#[derive(clap::Args, Debug)]
+pub struct Ends {
+    /// Remote or local path to take from
+    #[arg(value_name = "SOURCE:PATH")]
+    pub source: OsString,
+    /// Remote or local path to bring to
+    #[arg(value_name = "DEST:PATH")]
+    pub dest: OsString,
+}
+
+/// What only some of the commands' own flags say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own {
+    /// `--create-empty-src-dirs`.
+    pub create_empty_dirs: bool,
+    /// `--delete-empty-src-dirs`.
+    pub delete_empty_src_dirs: bool,
+}
+
+/// Runs a job into a folder; a source that is one file goes into it under its own name.
+pub async fn into_folder(mode: Mode, ends: Ends, own: Own, ctx: &Context) -> Result<Outcome> {
+    let (src, file) = ctx.open_source(&ends.source).await?;
+    let dst = ctx.open(&ends.dest)?;
+    let policy = policy(ctx, own)?;
+    let cx = cx(ctx, src, dst, &ends.dest)?;
+    let report = match file {
+        None => haul::run(mode, policy, cx).await,
+        // One file has nothing to be deleted for.
+        Some(key) => {
+            let mode = if mode == Mode::Move { Mode::Move } else { Mode::Copy };
+            haul::run_one(mode, policy, cx, &key, &Key::new(key.name())).await
+        }
+    };
+    Ok(Outcome::Job(Box::new(report)))
+}
+
+/// Runs a job whose destination names the file itself, if the source is one file; else as [`into_folder`].
+pub async fn to_name(mode: Mode, ends: Ends, own: Own, ctx: &Context) -> Result<Outcome> {
+    let (src, file) = ctx.open_source(&ends.source).await?;
+    let Some(from) = file else { return into_folder(mode, ends, own, ctx).await };
+    let (dst, to) = ctx.open_parent(&ends.dest)?;
+    let cx = cx(ctx, src, dst, &ends.dest)?;
+    let report = haul::run_one(mode, policy(ctx, own)?, cx, &from, &to).await;
+    Ok(Outcome::Job(Box::new(report)))
+}
+
+fn policy(ctx: &Context, own: Own) -> Result<Policy> {
+    let mut policy = flags::policy(&ctx.flags)?;
+    policy.create_empty_dirs = own.create_empty_dirs;
+    policy.delete_empty_src_dirs = own.delete_empty_src_dirs;
+    Ok(policy)
+}
+
+/// The surroundings of a job between two opened ends.
+pub fn cx(ctx: &Context, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr) -> Result<Cx> {
+    let open_all = |paths: &[OsString]| paths.iter().map(|p| ctx.open(p)).collect::<Result<Vec<_>>>();
+    let spec = flags::filter(&ctx.flags)?;
+    let interactive = ctx.flags.config.interactive;
+    let backup = ctx.flags.sync.backup_dir.as_ref().map(|path| ctx.open(path)).transpose()?;
+    if let Some(backup) = &backup {
+        check_backup(backup, &dst, dest)?;
+    }
+    Ok(Cx {
+        src,
+        dst,
+        backup,
+        compare_dest: open_all(&ctx.flags.copy.compare_dest)?,
+        copy_dest: open_all(&ctx.flags.copy.copy_dest)?,
+        filter: Arc::new(Filter::new(spec).map_err(crate::error::usage)?),
+        sink: ctx.progress.clone(),
+        meters: ctx.meters.clone(),
+        cancel: ctx.cancel.clone(),
+        confirm: interactive.then(|| Arc::new(Prompt::new(ctx.screen.clone(), ctx.cancel.clone())) as Arc<dyn Confirm>),
+    })
+}
+
+/// A backup that can't be reached by moving is refused before anything is changed.
+fn check_backup(backup: &Arc<dyn Store>, dst: &Arc<dyn Store>, dest: &OsStr) -> Result<()> {
+    let same = match (&backup.caps().domain, &dst.caps().domain) {
+        (Some(a), Some(b)) => a.name == b.name,
+        _ => false,
+    };
+    if same {
+        return Ok(());
+    }
+    let (backup, dest) = (backup.locator(), dest.display());
+    Err(crate::error::usage(format!("--backup-dir {backup} must be on the same remote as the destination {dest}")))
+}
