@@ -3,10 +3,10 @@
 // What the bans keep out of the product is this crate's trade: it makes files, reads the environment, starts servers.
 #![allow(clippy::disallowed_methods)]
 
+pub mod folder;
 pub mod minio;
 pub mod peers;
 pub mod proxy;
 pub mod s3_server;
 pub mod serve;
 pub mod synthetic;
-pub mod tree;
