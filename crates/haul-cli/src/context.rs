@@ -56,9 +56,14 @@ impl Context {
         self.config.get().ok_or_else(|| anyhow::anyhow!("the configuration can't be kept"))
     }
 
+    /// Where the config files are.
+    pub fn places(&self) -> paths::Places {
+        paths::places(self.flags.config.config.as_ref(), &env, std::env::home_dir().as_deref())
+    }
+
     /// The configuration, read afresh, for a command that changes it.
     pub fn load_config(&self) -> Result<Config> {
-        let places = paths::places(self.flags.config.config.as_ref(), &env, std::env::home_dir().as_deref());
+        let places = self.places();
         let password = Password {
             command: self.flags.config.password_command.clone(),
             env: env("HAUL_CONFIG_PASS").or_else(|| env("RCLONE_CONFIG_PASS")),

@@ -15,6 +15,7 @@ mod progress;
 mod prompt;
 mod remote;
 mod screen;
+mod show;
 mod signals;
 mod summary;
 mod text;

@@ -1,22 +1,362 @@
-//! The terminal's sink.
-use crate::{flags::Flags, screen::Screen};
-use haul::Report;
-use haul_core::event::{Event, Sink};
-use haul_store::Meters;
-use std::sync::Arc;
+//! The terminal's sink: keeps the counts of a job, draws them live with `-P`, tells each event in the log, and prints the
+//! summary at the end. Fed by the engine from any thread; a thread of its own draws.
 
-/// The terminal's sink.
-pub struct Progress {}
+use crate::{
+    flags::{Flags, values::duration},
+    screen::Screen,
+    summary::{self, Counts, Moving},
+};
+use haul::Report;
+use haul_core::{
+    Algo, Key,
+    compare::Reason,
+    event::{Event, Sink, StepId},
+    listing::Side,
+    plan::{Action, Route},
+    units::size_short,
+};
+use haul_store::Meters;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Time between two drawings: at most ten a second.
+const REDRAW: Duration = Duration::from_millis(100);
+/// Over how long the speed is averaged.
+const WINDOW: Duration = Duration::from_secs(5);
+/// rclone's `--stats` where the user gives none.
+const USUAL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What is shown, and when.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// `-P` was given.
+    progress: bool,
+    /// `-P` on a terminal.
+    live: bool,
+    /// Time between statistics where nothing is drawn; `None` for never.
+    interval: Option<Duration>,
+    /// Statistics go out at this level.
+    notice: bool,
+    one_line: bool,
+    /// `--stats` was given, or something else that asks for a summary.
+    summary: bool,
+    /// Longest name in the display; 0 for any.
+    names: usize,
+}
+
+/// The sink.
+pub struct Progress {
+    look: Look,
+    screen: Arc<Screen>,
+    meters: Arc<Meters>,
+    state: Mutex<State>,
+    wake: Condvar,
+    drawer: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    counts: Counts,
+    moving: BTreeMap<StepId, Running>,
+    began: Instant,
+    /// A job has begun: before that there is nothing to show.
+    active: bool,
+    ended: bool,
+    /// Bytes at earlier times, within [`WINDOW`].
+    past: VecDeque<(Instant, u64)>,
+}
+
+struct Running {
+    key: Key,
+    size: u64,
+    done: u64,
+    began: Instant,
+    server: bool,
+}
 
 impl Progress {
-    /// Begins.
-    pub fn start(_flags: &Flags, _screen: Arc<Screen>, _meters: Arc<Meters>) -> Arc<Progress> {
-        Arc::new(Progress {})
+    /// A sink that looks as the flags say. Draws from the first event on, until [`Progress::finish`].
+    pub fn start(flags: &Flags, screen: Arc<Screen>, meters: Arc<Meters>) -> Arc<Progress> {
+        let log = &flags.log;
+        let interval = match log.stats {
+            Some(_) => duration(log.stats).filter(|d| !d.is_zero()),
+            None => Some(USUAL_INTERVAL),
+        };
+        let look = Look {
+            progress: log.progress,
+            live: log.progress && screen.is_live(),
+            interval,
+            notice: log.stats.is_some() || flags.config.dry_run,
+            one_line: log.stats_one_line,
+            summary: log.progress
+                || log.verbose > 0
+                || log.stats.is_some()
+                || log.stats_one_line
+                || flags.config.dry_run,
+            names: log.stats_file_name_length,
+        };
+        let state = State {
+            counts: Counts::default(),
+            moving: BTreeMap::new(),
+            began: Instant::now(),
+            active: false,
+            ended: false,
+            past: VecDeque::new(),
+        };
+        let this = Arc::new(Progress {
+            look,
+            screen,
+            meters,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            drawer: Mutex::new(None),
+        });
+        let drawer = this.clone();
+        let thread = std::thread::Builder::new().name("display".into()).spawn(move || drawer.draw_on());
+        // Without the thread there is no live display; the job doesn't need one.
+        *this.drawer.lock().unwrap_or_else(|e| e.into_inner()) = thread.ok();
+        this
     }
-    /// Ends.
-    pub fn finish(&self, _report: Option<&Report>) {}
+
+    /// Takes the display away and prints the summary of a job, if one ran.
+    pub fn finish(&self, report: Option<&Report>) {
+        self.lock().ended = true;
+        self.wake.notify_all();
+        let thread = self.drawer.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(thread) = thread {
+            // A display that panicked has nothing more to show.
+            let _ = thread.join();
+        }
+        self.screen.finish();
+        let Some(report) = report else { return };
+        let mut counts = self.lock().counts.clone();
+        counts.take(report);
+        if !self.look.summary && report.is_ok() {
+            return;
+        }
+        let elapsed = self.lock().began.elapsed();
+        let text = summary::last(&counts, elapsed, report, &self.meters, self.look.one_line);
+        self.say(&text);
+    }
+
+    /// Statistics where they belong: with `-P` on standard output, else in the log.
+    fn say(&self, text: &str) {
+        match (self.look.progress, self.look.notice || self.lock().counts.errors > 0) {
+            (true, _) => self.screen.print(text),
+            (false, true) => tracing::warn!("{}", block(text, self.look.one_line)),
+            (false, false) => tracing::info!("{}", block(text, self.look.one_line)),
+        }
+    }
+
+    fn draw_on(&self) {
+        let mut told = Instant::now();
+        loop {
+            let pause = if self.look.live { REDRAW } else { self.look.interval.unwrap_or(USUAL_INTERVAL) };
+            let mut state = self.lock();
+            let ended = |state: &mut State| !state.ended;
+            state = match self.wake.wait_timeout_while(state, pause, ended) {
+                Ok((state, _)) => state,
+                Err(e) => e.into_inner().0,
+            };
+            if state.ended {
+                return;
+            }
+            if !state.active {
+                told = Instant::now();
+                continue;
+            }
+            let (counts, elapsed) = state.snapshot();
+            if self.look.live {
+                let moving = state.moving_now();
+                drop(state);
+                self.screen.draw(summary::live(&counts, elapsed, &moving, self.look.one_line, self.look.names));
+            } else if self.look.interval.is_some_and(|i| told.elapsed() >= i) {
+                drop(state);
+                told = Instant::now();
+                self.say(&summary::stats(&counts, elapsed, self.look.one_line));
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Several lines begin below the log's time, as in rclone.
+fn block(text: &str, one_line: bool) -> String {
+    if one_line { text.to_string() } else { format!("\n{text}\n") }
+}
+
+impl State {
+    /// The counts with the speed of the last seconds.
+    fn snapshot(&mut self) -> (Counts, Duration) {
+        let now = Instant::now();
+        self.past.push_back((now, self.counts.bytes));
+        while self.past.len() > 2 && now - self.past[0].0 > WINDOW {
+            self.past.pop_front();
+        }
+        let (since, bytes) = self.past[0];
+        let span = now.duration_since(since).as_secs_f64();
+        let mut counts = self.counts.clone();
+        if span > 0.0 {
+            counts.speed = Some(counts.bytes.saturating_sub(bytes) as f64 / span);
+        }
+        (counts, self.began.elapsed())
+    }
+
+    fn moving_now(&self) -> Vec<Moving> {
+        let one = |r: &Running| Moving {
+            name: r.key.display().into_owned(),
+            size: r.size,
+            done: r.done,
+            speed: r.done as f64 / r.began.elapsed().as_secs_f64().max(0.001),
+        };
+        self.moving.values().map(one).collect()
+    }
+
+    /// Takes an event into the counts; a finished transfer is given back.
+    fn count(&mut self, event: &Event) -> Option<Running> {
+        if !self.active {
+            self.active = true;
+            self.began = Instant::now();
+        }
+        let counts = &mut self.counts;
+        match event {
+            Event::Listed { files, .. } => counts.listed += files,
+            Event::Decided { action, why, size, dry_run, .. } => counts.decide(*action, *why, *size, *dry_run),
+            Event::Begun { step, key, size, route } => {
+                let server = *route == Route::Server;
+                let running = Running { key: key.clone(), size: *size, done: 0, began: Instant::now(), server };
+                self.moving.insert(*step, running);
+            }
+            Event::Moved { step, bytes } => {
+                counts.bytes = counts.bytes.saturating_add_signed(*bytes);
+                if let Some(running) = self.moving.get_mut(step) {
+                    running.done = running.done.saturating_add_signed(*bytes);
+                }
+            }
+            Event::Retried { .. } => counts.retries += 1,
+            Event::Done { step, size, .. } => {
+                counts.transfers += 1;
+                let running = self.moving.remove(step);
+                // A copy inside the provider may tell nothing on its way.
+                let told = running.as_ref().map_or(*size, |r| r.done);
+                counts.bytes = (counts.bytes + size).saturating_sub(told);
+                return running;
+            }
+            Event::Failed { step, .. } => {
+                counts.errors += 1;
+                return self.moving.remove(step);
+            }
+            Event::Deleted { size, .. } => {
+                counts.deletes += 1;
+                counts.deleted_bytes += size;
+            }
+            Event::Renamed { .. } => counts.renames += 1,
+            Event::ListFailed { .. } | Event::Error(_) => counts.errors += 1,
+            _ => {}
+        }
+        None
+    }
 }
 
 impl Sink for Progress {
-    fn emit(&self, _event: &Event) {}
+    fn emit(&self, event: &Event) {
+        let running = self.lock().count(event);
+        tell(event, running.as_ref().map(|r| (&r.key, r.server)));
+    }
+}
+
+/// An event as a line of the log, in rclone's words; `running` is the transfer that it ends, and whether the provider
+/// copied.
+fn tell(event: &Event, running: Option<(&Key, bool)>) {
+    match event {
+        Event::Decided { key, action, why, size, dry_run: true } => {
+            if let Some(what) = would(*action) {
+                tracing::warn!(%key, "Skipped {what} as --dry-run is set{}", sized(*action, *size));
+            } else {
+                tracing::debug!(%key, "{}", unchanged(*why));
+            }
+        }
+        Event::Decided { key, action: Action::Keep, why, .. } => tracing::debug!(%key, "{}", unchanged(*why)),
+        Event::Decided { key, action, why, .. } => tracing::debug!(%key, "{action:?}: {why:?}"),
+        Event::Begun { key, size, route, .. } => {
+            tracing::debug!(%key, "Transferring {} by {route:?}", size_short(*size))
+        }
+        Event::Retried { error, wait, .. } => {
+            tracing::info!("{error}: trying again in {:.1}s", wait.as_secs_f64());
+        }
+        Event::Done { key, replaced, proved, .. } => {
+            if let Some(algo) = proved {
+                tracing::debug!(%key, "{} OK", name(*algo));
+            }
+            let server = running.is_some_and(|(_, server)| server);
+            tracing::info!(%key, "Copied ({})", copied(*replaced, server));
+        }
+        Event::Failed { error, .. } => failed(error, running.map(|(key, _)| key)),
+        Event::ListFailed { error, side } => {
+            let side = if *side == Side::Src { "source" } else { "destination" };
+            match error.key() {
+                Some(key) => tracing::error!(%key, "error reading {side} directory: {}", error.message()),
+                None => tracing::error!("error reading {side}: {}", error.message()),
+            }
+        }
+        Event::Error(error) => failed(error, None),
+        Event::Deleted { key, .. } => tracing::info!(%key, "Deleted"),
+        Event::DirMade { key } => tracing::info!(%key, "Made directory"),
+        Event::Touched { key } => tracing::info!(%key, "Updated modification time in destination"),
+        Event::Renamed { from, to } => tracing::info!(key = %from, "Renamed to {to}"),
+        Event::Notice { key: Some(key), message } => tracing::warn!(%key, "{message}"),
+        Event::Notice { key: None, message } => tracing::warn!("{message}"),
+        _ => {}
+    }
+}
+
+fn failed(error: &haul_core::Error, key: Option<&Key>) {
+    match error.key().or(key) {
+        Some(key) => tracing::error!(%key, "Failed to {}: {}", error.op(), error.message()),
+        None => tracing::error!("Failed to {}: {}", error.op(), error.message()),
+    }
+}
+
+fn would(action: Action) -> Option<&'static str> {
+    match action {
+        Action::Copy => Some("copy"),
+        Action::Touch => Some("update modification time"),
+        Action::MakeDir => Some("make directory"),
+        Action::Delete => Some("delete"),
+        _ => None,
+    }
+}
+
+fn sized(action: Action, size: u64) -> String {
+    if action == Action::MakeDir { String::new() } else { format!(" (size {})", size_short(size)) }
+}
+
+fn unchanged(why: Reason) -> &'static str {
+    match why {
+        Reason::Existing => "Destination exists, skipping",
+        Reason::NotExisting => "Destination doesn't exist, skipping as --existing is set",
+        Reason::Newer => "Destination is newer than source, skipping",
+        Reason::Extra => "Not in the source, left alone",
+        Reason::NotSeen => "Not known to be gone from the source, left alone",
+        _ => "Unchanged skipping",
+    }
+}
+
+fn copied(replaced: bool, server: bool) -> &'static str {
+    match (replaced, server) {
+        (_, true) => "server-side copy",
+        (true, false) => "replaced existing",
+        (false, false) => "new",
+    }
+}
+
+/// An algorithm's name as people write it in lower case.
+pub fn name(algo: Algo) -> String {
+    format!("{algo:?}").to_lowercase()
 }

@@ -94,6 +94,17 @@ pub fn size_short(bytes: u64) -> String {
     format!("{number}{unit}")
 }
 
+/// A count as rclone prints it to people, in powers of 1000: `999`, `1.234k`, `2M`.
+pub fn count_text(count: u64) -> String {
+    const LETTERS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    let step = (count.checked_ilog10().unwrap_or(0) / 3) as usize;
+    let number = count as f64 / 1000f64.powi(step as i32);
+    match number.fract() == 0.0 {
+        true => format!("{number:.0}{}", LETTERS[step]),
+        false => format!("{number:.3}{}", LETTERS[step]),
+    }
+}
+
 fn scaled(bytes: u64) -> (String, &'static str) {
     let step = (u64::BITS - bytes.leading_zeros()).saturating_sub(1) / 10;
     let number = bytes as f64 / 1024f64.powi(step as i32);
@@ -330,6 +341,15 @@ mod tests {
         ] {
             assert_eq!(size_text(bytes), text);
             assert_eq!(size_short(bytes), short);
+        }
+    }
+
+    #[test]
+    fn counts_print_as_rclone_prints_them() {
+        for (count, text) in
+            [(0, "0"), (999, "999"), (1000, "1k"), (1234, "1.234k"), (2_000_000, "2M"), (u64::MAX, "18.447E")]
+        {
+            assert_eq!(count_text(count), text);
         }
     }
 

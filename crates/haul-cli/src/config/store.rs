@@ -137,17 +137,20 @@ impl Config {
 }
 
 impl Password {
+    /// The password that the command or the environment gives.
+    pub fn given(&self) -> Result<Option<String>> {
+        match &self.command {
+            Some(command) => run(command).map(Some),
+            None => Ok(self.env.as_ref().map(|t| t.to_string_lossy().into_owned())),
+        }
+    }
+
     /// The key to a file, by command, environment or question; `open` tells whether a key fits.
     fn find(&self, path: &Path, fits: impl Fn(&Secret) -> Result<bool>) -> Result<Secret> {
-        let given = match &self.command {
-            Some(command) => Some((run(command)?, "--password-command")),
-            None => {
-                let text = self.env.as_ref().map(|t| t.to_string_lossy().into_owned());
-                text.map(|t| (t, "HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS"))
-            }
-        };
-        if let Some((text, from)) = given {
+        if let Some(text) = self.given()? {
             let secret = Secret::new(&text)?;
+            let from =
+                if self.command.is_some() { "--password-command" } else { "HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS" };
             return match fits(&secret)? {
                 true => Ok(secret),
                 false => bail!("can't decrypt {}: the password from {from} is wrong", path.display()),

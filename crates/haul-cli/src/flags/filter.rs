@@ -5,7 +5,7 @@ use crate::error::usage;
 use anyhow::{Context as _, Result};
 use haul_core::{
     Mtime,
-    filter::FilterSpec,
+    filter::{Filter, FilterSpec},
     units::{Size, parse_age},
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -83,8 +83,15 @@ pub fn filter(flags: &super::Flags) -> Result<FilterSpec> {
         ignore_case: flags.ignore_case,
         exclude_if_present: flags.exclude_if_present.clone(),
     };
-    check(flags, &spec)?;
+    check(&spec)?;
     Ok(spec)
+}
+
+/// The compiled filter.
+///
+/// Errors: usage, when a rule or a pair of flags can't be meant.
+pub fn compiled(flags: &super::Flags) -> Result<Filter> {
+    Filter::new(filter(flags)?).map_err(usage)
 }
 
 /// `--max-depth`; negative and 0 mean no limit, as in rclone.
@@ -95,7 +102,7 @@ pub fn max_depth(flags: &FilterFlags) -> Result<Option<usize>> {
     }
 }
 
-fn check(flags: &FilterFlags, spec: &FilterSpec) -> Result<()> {
+fn check(spec: &FilterSpec) -> Result<()> {
     let others = !spec.rules.is_empty()
         || spec.min_size.is_some()
         || spec.max_size.is_some()
@@ -104,12 +111,6 @@ fn check(flags: &FilterFlags, spec: &FilterSpec) -> Result<()> {
         || !spec.exclude_if_present.is_empty();
     if spec.files_from.is_some() && others {
         return Err(usage("--files-from says exactly which files: it can't be used with other filters"));
-    }
-    if let (Some(newer), Some(older)) = (spec.newer_than, spec.older_than)
-        && newer > older
-    {
-        let (min, max) = (flags.min_age.as_deref().unwrap_or(""), flags.max_age.as_deref().unwrap_or(""));
-        return Err(usage(format!("--min-age {min} is more than --max-age {max}: no file can match")));
     }
     Ok(())
 }

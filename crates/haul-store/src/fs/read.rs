@@ -25,7 +25,7 @@ pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Res
 }
 
 /// The name of the link that `key` stands for, when links are translated.
-pub(super) fn link_name<'a>(links: Links, key: &'a Key) -> Option<&'a [u8]> {
+pub(super) fn link_name(links: Links, key: &Key) -> Option<&[u8]> {
     let name = key.name().strip_suffix(LINK).filter(|name| !name.is_empty())?;
     (links == Links::Translate).then_some(name)
 }

@@ -1,1 +1,53 @@
-//! Layers.
+//! What stands between the engine and a store: the same for every store, in one order.
+
+pub mod clock;
+pub mod rate;
+pub mod retry;
+
+use crate::{Meters, Store};
+use clock::Clock;
+use rate::Rate;
+use std::{sync::Arc, time::Duration};
+
+/// Settings of all layers.
+#[derive(Clone)]
+pub struct LayerSettings {
+    /// How often a request is tried in all (`--low-level-retries`); 0 and 1 mean once.
+    pub tries: u32,
+    /// Longest wait after the first failure; it doubles with each further one.
+    pub backoff: Duration,
+    /// Longest wait of all.
+    pub backoff_max: Duration,
+    /// Bytes a second (`--bwlimit`), shared by all stores of the run; `None` means that there never is a limit.
+    pub rate: Option<Arc<Rate>>,
+    /// Waits, and draws the lots that spread the waits.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for LayerSettings {
+    /// Ten tries as rclone; 100 ms and 20 s are the usual values of the AWS SDKs for "full jitter".
+    fn default() -> Self {
+        LayerSettings {
+            tries: 10,
+            backoff: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(20),
+            rate: None,
+            clock: Arc::new(clock::System),
+        }
+    }
+}
+
+/// Puts the layers around `store`, from the outside in:
+///
+/// 1. **retry**: sees every failure, also those of the layers below; the only place that tries again.
+/// 2. **rate**: nearest to the store, so that bytes sent again count against the bandwidth limit too.
+///
+/// Requests a second (`--tpslimit`) are limited inside the network stores, by [`crate::Gate`], since one call here
+/// may be many requests.
+pub fn stack(store: Arc<dyn Store>, settings: &LayerSettings, meters: &Arc<Meters>) -> Arc<dyn Store> {
+    let store = match &settings.rate {
+        Some(rate) => Arc::new(rate::Limited::new(store, rate.clone(), settings.clock.clone())),
+        None => store,
+    };
+    Arc::new(retry::Retrying::new(store, settings, meters.clone()))
+}

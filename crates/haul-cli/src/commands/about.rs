@@ -1,0 +1,66 @@
+//! `about`: how much space there is.
+
+use crate::{
+    context::Context,
+    error::Outcome,
+    show::out::{Out, quiet},
+};
+use anyhow::{Result, bail};
+use haul_core::units::size_text;
+use haul_store::{Answer, Extra};
+use std::ffi::OsString;
+
+/// Show total, used and free space
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Whole numbers of bytes
+    #[arg(long)]
+    full: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    quiet(about(args, ctx).await)
+}
+
+async fn about(args: Args, ctx: &Context) -> Result<Outcome> {
+    let store = ctx.open(&args.path)?;
+    let Answer::About { total, used, free } = store.extra(Extra::About).await? else {
+        bail!("{}: the store answered something else than how much space it has", store.locator());
+    };
+    let fields = [("Total", total), ("Used", used), ("Free", free)];
+    let mut out = Out::stdout();
+    out.bytes(if args.json { json(&fields) } else { text(&fields, args.full) }.as_bytes())?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+fn text(fields: &[(&str, Option<u64>)], full: bool) -> String {
+    let value = |n: u64| if full { n.to_string() } else { size_text(n) };
+    let known = fields.iter().filter_map(|(name, n)| n.map(|n| (name, n)));
+    known.map(|(name, n)| format!("{:<9}{}\n", format!("{name}:"), value(n))).collect()
+}
+
+fn json(fields: &[(&str, Option<u64>)]) -> String {
+    let known = fields.iter().filter_map(|(name, n)| n.map(|n| format!("\t\"{}\": {n}", name.to_lowercase())));
+    format!("{{\n{}\n}}\n", known.collect::<Vec<_>>().join(",\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_reads_as_rclones() {
+        let fields = [("Total", Some(2048)), ("Used", None), ("Free", Some(1536))];
+        assert_eq!(text(&fields, false), "Total:   2 KiB\nFree:    1.500 KiB\n");
+        assert_eq!(text(&fields, true), "Total:   2048\nFree:    1536\n");
+        assert_eq!(json(&fields), "{\n\t\"total\": 2048,\n\t\"free\": 1536\n}\n");
+    }
+}

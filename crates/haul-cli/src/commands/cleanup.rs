@@ -1,0 +1,33 @@
+//! `cleanup`: what unfinished uploads left behind.
+
+use crate::{context::Context, error::Outcome};
+use anyhow::{Result, bail};
+use haul_store::{Answer, Extra};
+use std::{ffi::OsString, time::Duration};
+
+/// Uploads younger than this may still be going on.
+const AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// Remove uploads that were begun more than a day ago and never finished
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let store = ctx.open(&args.path)?;
+    let dry_run = ctx.flags.config.dry_run;
+    let Answer::Unfinished(uploads) = store.extra(Extra::Cleanup { older_than: AGE, dry_run }).await? else {
+        bail!("{}: the store answered something else than its unfinished uploads", store.locator());
+    };
+    for (key, _) in &uploads {
+        match dry_run {
+            true => tracing::warn!("{key}: Skipped removing pending upload as --dry-run is set"),
+            false => tracing::info!("{key}: Removed pending upload"),
+        }
+    }
+    Ok(Outcome::Done)
+}

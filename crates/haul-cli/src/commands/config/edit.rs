@@ -1,0 +1,284 @@
+//! The commands that change the configuration.
+
+use super::show::{self, Secrets, known, option};
+use crate::{
+    config::{Config, crypt::Secret, obscure},
+    context::Context,
+    error::usage,
+    print,
+    remote::is_name,
+    text::nearest,
+};
+use anyhow::{Result, anyhow, bail};
+use haul_store::{OptionKind, registry};
+use std::path::Path;
+
+/// The new remote.
+#[derive(clap::Args, Debug)]
+pub struct CreateArgs {
+    /// Its name
+    name: String,
+    /// Its type: see haul config providers
+    kind: String,
+    /// Its options: key=value, or key value
+    options: Vec<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// A remote and what to change.
+#[derive(clap::Args, Debug)]
+pub struct UpdateArgs {
+    /// The remote
+    name: String,
+    /// Options: key=value, or key value
+    #[arg(required = true)]
+    options: Vec<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// A remote and what to take away.
+#[derive(clap::Args, Debug)]
+pub struct UnsetArgs {
+    /// The remote
+    name: String,
+    /// Names of options
+    #[arg(required = true)]
+    keys: Vec<String>,
+}
+
+/// A remote.
+#[derive(clap::Args, Debug)]
+pub struct NameArgs {
+    /// The remote
+    name: String,
+}
+
+/// How passwords are taken, and what is printed.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct How {
+    /// Obscure passwords even if they look obscured
+    #[arg(long, conflicts_with = "no_obscure")]
+    obscure: bool,
+    /// Take passwords as they are
+    #[arg(long)]
+    no_obscure: bool,
+    /// Print nothing
+    #[arg(long)]
+    no_output: bool,
+}
+
+/// The type that stands for a path on another remote.
+pub const ALIAS: &str = "alias";
+
+/// Creates a remote, or overwrites it.
+pub fn create(args: CreateArgs, context: &Context) -> Result<()> {
+    let name = args.name.strip_suffix(':').unwrap_or(&args.name);
+    check_name(name)?;
+    check_kind(&args.kind)?;
+    let pairs = pairs(&args.options)?;
+    let values = values(&args.kind, &pairs, args.how)?;
+    let mut config = context.load_config()?;
+    let (_, path) = config.change(name, |ini| {
+        ini.remove_section(name);
+        put(ini, name, "type", &args.kind)?;
+        values.iter().try_for_each(|(key, value)| put(ini, name, key, value))
+    })?;
+    say(&config, name, &path, args.how)
+}
+
+/// Changes options of a remote.
+pub fn update(args: UpdateArgs, context: &Context) -> Result<()> {
+    let mut config = context.load_config()?;
+    let name = known(&config, &args.name)?;
+    let kind = config.get(name, "type").unwrap_or_default();
+    let values = values(&kind, &pairs(&args.options)?, args.how)?;
+    let (_, path) = config.change(name, |ini| values.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
+    say(&config, name, &path, args.how)
+}
+
+/// Sets passwords of a remote, obscured whatever they look like.
+pub fn password(mut args: UpdateArgs, context: &Context) -> Result<()> {
+    args.how.obscure = !args.how.no_obscure;
+    let config = context.load_config()?;
+    let name = known(&config, &args.name)?;
+    let kind = config.get(name, "type").unwrap_or_default();
+    for (key, _) in pairs(&args.options)? {
+        if registry::kind(&kind).is_ok() && option(&kind, &key).is_none_or(|o| o.kind != OptionKind::Obscured) {
+            bail!("{key:?} of {name} isn't a password that is kept obscured: set it with haul config update");
+        }
+    }
+    update(args, context)
+}
+
+/// Takes options away.
+pub fn unset(args: UnsetArgs, context: &Context) -> Result<()> {
+    let mut config = context.load_config()?;
+    let name = known(&config, &args.name)?;
+    let (_, path) = config.change(name, |ini| {
+        args.keys.iter().for_each(|key| {
+            ini.remove(name, key);
+        });
+        Ok(())
+    })?;
+    say(&config, name, &path, How { obscure: false, no_obscure: false, no_output: false })
+}
+
+/// Deletes a remote.
+pub fn delete(args: NameArgs, context: &Context) -> Result<()> {
+    let mut config = context.load_config()?;
+    let name = known(&config, &args.name)?;
+    let (_, path) = config.change(name, |ini| Ok(ini.remove_section(name)))?;
+    told(&config, &path);
+    Ok(())
+}
+
+/// Creates the file if it isn't there.
+pub fn touch(context: &Context) -> Result<()> {
+    let mut config = context.load_config()?;
+    if config.file().is_some_and(|f| f.exists) {
+        return Ok(());
+    }
+    config.set_secret(None)?;
+    Ok(())
+}
+
+/// Encrypts the file, with `--password-command`, the environment or a question.
+pub fn encrypt(context: &Context) -> Result<()> {
+    let mut config = context.load_config()?;
+    let secret = new_secret(&config)?;
+    config.set_secret(Some(secret))?;
+    Ok(())
+}
+
+/// Decrypts the file.
+pub fn decrypt(context: &Context) -> Result<()> {
+    let mut config = context.load_config()?;
+    config.set_secret(None)?;
+    Ok(())
+}
+
+/// Says whether the file is encrypted; that its password fits, loading it has proved.
+pub fn check(context: &Context) -> Result<()> {
+    let config = context.load_config()?;
+    match config.file() {
+        Some(file) if file.secret.is_some() => Ok(()),
+        Some(file) => Err(usage(format!("config file {} isn't encrypted", file.path.display()))),
+        None => Err(usage("no config file is in use")),
+    }
+}
+
+fn new_secret(config: &Config) -> Result<Secret> {
+    if let Some(given) = config.password().given()? {
+        return Secret::new(&given);
+    }
+    loop {
+        let first = rpassword::prompt_password("New password: ").map_err(|_| {
+            anyhow!("there is no terminal to ask for a password: set HAUL_CONFIG_PASS or --password-command")
+        })?;
+        let again = rpassword::prompt_password("Again: ")?;
+        match Secret::new(&first) {
+            Ok(secret) if first == again => return Ok(secret),
+            Ok(_) => eprintln!("They differ, try again."),
+            Err(e) => eprintln!("{e}, try again."),
+        }
+    }
+}
+
+/// Can this be a remote's name?
+pub fn check_name(name: &str) -> Result<()> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "{name:?} can't be a remote's name: use letters, digits, _ - . + @ and space, not - or space at the ends"
+    )))
+}
+
+/// Does haul have this type?
+pub fn check_kind(kind: &str) -> Result<()> {
+    let mut names: Vec<&str> = registry::kinds().iter().map(|k| k.name).collect();
+    names.push(ALIAS);
+    if names.contains(&kind) {
+        return Ok(());
+    }
+    Err(usage(format!("there is no store of type {kind:?}: haul has {}", names.join(", "))))
+}
+
+/// Reads `key=value` and `key value`.
+fn pairs(words: &[String]) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.split_once('=') {
+            Some((key, value)) => pairs.push((key.into(), value.into())),
+            None => {
+                let value = words.next().ok_or_else(|| usage(format!("option {word:?} has no value")))?;
+                pairs.push((word.clone(), value.clone()));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+fn values(kind: &str, pairs: &[(String, String)], how: How) -> Result<Vec<(String, String)>> {
+    pairs.iter().map(|(key, value)| Ok((key.clone(), checked(kind, key, value, how)?))).collect()
+}
+
+fn checked(kind: &str, key: &str, value: &str, how: How) -> Result<String> {
+    let Some(option) = option(kind, key) else {
+        warn_unknown(kind, key);
+        return Ok(value.into());
+    };
+    if option.kind != OptionKind::Obscured || value.is_empty() || how.no_obscure {
+        return Ok(value.into());
+    }
+    // What can be revealed was obscured before; --obscure says it wasn't.
+    match how.obscure || obscure::reveal(value).is_err() {
+        true => obscure::obscure(value),
+        false => Ok(value.into()),
+    }
+}
+
+fn warn_unknown(kind: &str, key: &str) {
+    if matches!(key, "type" | "description") || (kind == ALIAS && key == "remote") {
+        return;
+    }
+    let Ok(known) = registry::kind(kind) else { return };
+    let near = nearest(key, known.options.iter().map(|o| o.name));
+    let near = near.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
+    tracing::warn!("a store of type {kind} has no option {key:?}{near}: kept in the file, without effect in haul");
+}
+
+/// Sets one value.
+pub fn put(ini: &mut crate::config::file::Ini, name: &str, key: &str, value: &str) -> Result<()> {
+    ini.set(name, key, value).map_err(|e| anyhow!("option {key}: {e}"))
+}
+
+fn say(config: &Config, name: &str, path: &Path, how: How) -> Result<()> {
+    told(config, path);
+    if how.no_output {
+        return Ok(());
+    }
+    let mut text = String::new();
+    let kind = config.get(name, "type").unwrap_or_default();
+    for line in show::section(config, name, Secrets::Plain).lines() {
+        let hidden = line.split_once(" = ").filter(|(key, value)| {
+            !value.is_empty() && option(&kind, key).is_some_and(|o| o.kind == OptionKind::Obscured)
+        });
+        match hidden {
+            Some((key, _)) => text.push_str(&format!("{key} = *** ENCRYPTED ***\n")),
+            None => text.push_str(&format!("{line}\n")),
+        }
+    }
+    print::text(&text)
+}
+
+/// Says so when another file than haul's own was changed.
+fn told(config: &Config, path: &Path) {
+    let first = config.sources().first().is_some_and(|s| s.path == path);
+    if !first {
+        tracing::warn!("changed {}, where this remote is defined", path.display());
+    }
+}

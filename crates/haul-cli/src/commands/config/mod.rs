@@ -1,0 +1,92 @@
+//! `haul config`: shows and changes the configuration.
+
+mod edit;
+mod interactive;
+mod show;
+
+use crate::{context::Context, error::Outcome};
+use anyhow::Result;
+
+/// What to do with the configuration; without a command a menu asks.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Sub {
+    /// Create a remote: NAME TYPE key=value…
+    Create(edit::CreateArgs),
+    /// Change options of a remote: NAME key=value…
+    Update(edit::UpdateArgs),
+    /// Take options away from a remote: NAME key…
+    Unset(edit::UnsetArgs),
+    /// Set a password of a remote: NAME key password…
+    Password(edit::UpdateArgs),
+    /// Delete a remote
+    Delete(edit::NameArgs),
+    /// Show the configuration, or one remote
+    Show(show::NameArgs),
+    /// Show the configuration, or one remote, without its secrets
+    Redacted(show::NameArgs),
+    /// Show the configuration as JSON
+    Dump,
+    /// Show where the config file is
+    File,
+    /// Show all files and folders in use
+    Paths,
+    /// Show the types of stores and their options as JSON
+    Providers,
+    /// Show a remote as a connection string that needs no configuration
+    String(show::StringArgs),
+    /// Create the config file if it isn't there
+    Touch,
+    /// Encrypt the config file, decrypt it, or check its password
+    Encryption(EncryptionArgs),
+    /// Create and change remotes by a menu
+    Edit,
+}
+
+/// What to do about encryption.
+#[derive(clap::Args, Debug)]
+struct EncryptionArgs {
+    #[command(subcommand)]
+    command: EncryptionSub,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum EncryptionSub {
+    /// Encrypt the config file, or give it another password
+    Set,
+    /// Decrypt the config file
+    Remove,
+    /// Check that the config file is encrypted and that the password fits
+    Check,
+}
+
+/// Runs it.
+pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
+    match args.command {
+        None | Some(Sub::Edit) => interactive::menu(context)?,
+        Some(Sub::Create(args)) => edit::create(args, context)?,
+        Some(Sub::Update(args)) => edit::update(args, context)?,
+        Some(Sub::Unset(args)) => edit::unset(args, context)?,
+        Some(Sub::Password(args)) => edit::password(args, context)?,
+        Some(Sub::Delete(args)) => edit::delete(args, context)?,
+        Some(Sub::Show(args)) => show::show(args, context, show::Secrets::Plain)?,
+        Some(Sub::Redacted(args)) => show::show(args, context, show::Secrets::Redacted)?,
+        Some(Sub::Dump) => show::dump(context)?,
+        Some(Sub::File) => show::file(context)?,
+        Some(Sub::Paths) => show::paths(context)?,
+        Some(Sub::Providers) => show::providers()?,
+        Some(Sub::String(args)) => show::string(args, context)?,
+        Some(Sub::Touch) => edit::touch(context)?,
+        Some(Sub::Encryption(args)) => match args.command {
+            EncryptionSub::Set => edit::encrypt(context)?,
+            EncryptionSub::Remove => edit::decrypt(context)?,
+            EncryptionSub::Check => edit::check(context)?,
+        },
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,197 @@
+//! The commands that show the configuration.
+
+use crate::{
+    config::{Config, paths::Places},
+    context::Context,
+    error::usage,
+    print,
+};
+use anyhow::{Result, bail};
+use haul_store::{OptionKind, OptionSpec, registry};
+use serde_json::{Map, Value, json};
+
+/// Which remote.
+#[derive(clap::Args, Debug)]
+pub struct NameArgs {
+    /// The remote; all without it
+    name: Option<String>,
+}
+
+/// Which remote.
+#[derive(clap::Args, Debug)]
+pub struct StringArgs {
+    /// The remote, with or without a path: minio:bucket
+    remote: String,
+}
+
+/// How secrets are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrets {
+    /// As the file has them.
+    Plain,
+    /// As `XXX`.
+    Redacted,
+}
+
+/// The option of this name of a type, where haul knows both.
+pub fn option(kind: &str, name: &str) -> Option<&'static OptionSpec> {
+    registry::kind(kind).ok()?.options.iter().find(|o| o.name == name)
+}
+
+/// One remote in the file's form.
+pub fn section(config: &Config, name: &str, secrets: Secrets) -> String {
+    let kind = config.get(name, "type").unwrap_or_default();
+    let mut text = format!("[{name}]\n");
+    for (key, value) in config.options(name) {
+        let hidden = secrets == Secrets::Redacted && !value.is_empty() && is_secret(&kind, &key);
+        text.push_str(&format!("{key} = {}\n", if hidden { "XXX" } else { &value }));
+    }
+    text
+}
+
+/// Of types that haul doesn't have, only what surely holds no secret is shown.
+fn is_secret(kind: &str, key: &str) -> bool {
+    if matches!(key, "type" | "provider" | "description" | "region" | "remote") {
+        return false;
+    }
+    match registry::kind(kind) {
+        Ok(_) => option(kind, key).is_none_or(|o| o.secret || o.kind == OptionKind::Obscured),
+        Err(_) => true,
+    }
+}
+
+/// Prints one remote or all.
+pub fn show(args: NameArgs, context: &Context, secrets: Secrets) -> Result<()> {
+    let config = context.config()?;
+    let text = match &args.name {
+        Some(name) => section(config, known(config, name)?, secrets),
+        None => config.remotes().iter().map(|n| section(config, n, secrets)).collect::<Vec<_>>().join("\n"),
+    };
+    print::text(&text)?;
+    if secrets == Secrets::Redacted {
+        print::line("### Look it over for what is private before showing it to others")?;
+    }
+    Ok(())
+}
+
+/// The name of a remote that the files have; a colon after it is no matter.
+pub fn known<'a>(config: &Config, name: &'a str) -> Result<&'a str> {
+    let name = name.strip_suffix(':').unwrap_or(name);
+    if config.source(name).is_none() {
+        let near = crate::text::nearest(name, config.remotes());
+        bail!(
+            "unknown remote {name:?} ({})",
+            near.map_or("see haul listremotes".into(), |n| format!("did you mean {n}?"))
+        );
+    }
+    Ok(name)
+}
+
+/// Prints all as JSON.
+pub fn dump(context: &Context) -> Result<()> {
+    let config = context.config()?;
+    let mut all = Map::new();
+    let mut names = config.remotes();
+    names.sort_unstable();
+    for name in names {
+        let mut options = config.options(name);
+        options.sort();
+        let options = options.into_iter().map(|(key, value)| (key, Value::String(value)));
+        all.insert(name.into(), Value::Object(options.collect()));
+    }
+    print::line(&pretty(&Value::Object(all))?)
+}
+
+/// JSON with four spaces, as rclone prints it.
+fn pretty(value: &Value) -> Result<String> {
+    use serde::Serialize as _;
+    let mut bytes = Vec::new();
+    let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, form))?;
+    Ok(String::from_utf8(bytes)?)
+}
+
+/// Prints where the config file is.
+pub fn file(context: &Context) -> Result<()> {
+    let (path, exists) = match context.places() {
+        Places::Nowhere => bail!("no config file is in use: --config is empty"),
+        Places::Only(path) => (path.clone(), path.exists()),
+        Places::Both { own, rclone } => match [own.clone(), rclone].into_iter().find(|p| p.exists()) {
+            Some(path) => (path, true),
+            None => (own, false),
+        },
+    };
+    let says = match exists {
+        true => "Configuration file is stored at:",
+        false => "Configuration file doesn't exist, but haul will use this path:",
+    };
+    print::line(&format!("{says}\n{}", path.display()))
+}
+
+/// Prints all places.
+pub fn paths(context: &Context) -> Result<()> {
+    match context.places() {
+        Places::Nowhere => print::line("Config file: none")?,
+        Places::Only(path) => print::line(&format!("Config file: {}", path.display()))?,
+        Places::Both { own, rclone } => {
+            print::line(&format!("Config file: {}", own.display()))?;
+            print::line(&format!("rclone's:    {}", rclone.display()))?;
+        }
+    }
+    print::line(&format!("Temp dir:    {}", std::env::temp_dir().display()))
+}
+
+/// Prints the types of stores as JSON, in rclone's names.
+pub fn providers() -> Result<()> {
+    let kinds = registry::kinds().iter().map(|kind| {
+        json!({
+            "Name": kind.name,
+            "Description": kind.description,
+            "Prefix": kind.name,
+            "Options": kind.options.iter().map(provider_option).collect::<Vec<_>>(),
+        })
+    });
+    print::line(&pretty(&Value::Array(kinds.collect()))?)
+}
+
+fn provider_option(option: &OptionSpec) -> Value {
+    let kind = match option.kind {
+        OptionKind::Text | OptionKind::Obscured => "string",
+        OptionKind::Bool => "bool",
+        OptionKind::Int => "int",
+        OptionKind::Size => "SizeSuffix",
+        OptionKind::Duration => "Duration",
+    };
+    let examples: Vec<Value> = option.examples.iter().map(|(v, help)| json!({ "Value": v, "Help": help })).collect();
+    json!({
+        "Name": option.name,
+        "Help": option.help,
+        "DefaultStr": option.default,
+        "Type": kind,
+        "IsPassword": option.kind == OptionKind::Obscured,
+        "Sensitive": option.secret,
+        "Advanced": option.advanced,
+        "Examples": examples,
+    })
+}
+
+/// Prints a remote as a connection string.
+pub fn string(args: StringArgs, context: &Context) -> Result<()> {
+    let config = context.config()?;
+    let (name, path) = args.remote.split_once(':').unwrap_or((&args.remote, ""));
+    let name = known(config, name)?;
+    let kind = config.get(name, "type").ok_or_else(|| usage(format!("remote {name:?} has no type")))?;
+    let mut text = format!(":{kind}");
+    for (key, value) in config.options(name).into_iter().filter(|(key, _)| key != "type") {
+        text.push_str(&format!(",{key}={}", quoted(&value)));
+    }
+    print::line(&format!("{text}:{path}"))
+}
+
+fn quoted(value: &str) -> String {
+    if value.contains([',', ':', '"', '\'', '=']) {
+        format!("\"{}\"", value.replace('"', "\"\""))
+    } else {
+        value.into()
+    }
+}

@@ -1,0 +1,194 @@
+//! `hashsum`: hashes of files, and checking files against them.
+
+use super::{
+    listing::{Failures, Source, depth},
+    sums,
+};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    show::out::{Out, quiet},
+};
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use futures::StreamExt;
+use haul::ListOptions;
+use haul_core::{Algo, Entry, Error, Hasher, hash::to_hex};
+use haul_store::Store;
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{BufWriter, Read, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// Bytes of standard input hashed at a time.
+const BLOCK: usize = 1 << 20;
+
+/// Print hashes of the files in a path, as md5sum does
+///
+/// Without a path hashes standard input; without a hash lists those that there are.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The hash
+    #[arg(value_name = "HASH")]
+    hash: Option<String>,
+    /// Remote or local path; - for standard input
+    #[arg(value_name = "REMOTE:PATH")]
+    path: Option<OsString>,
+    /// How to print.
+    #[command(flatten)]
+    how: How,
+}
+
+/// How to print hashes.
+#[derive(clap::Args, Debug)]
+pub struct How {
+    /// In base64
+    #[arg(long)]
+    base64: bool,
+    /// Check the files against this file of hashes instead
+    #[arg(long, short = 'C', value_name = "FILE")]
+    checkfile: Option<OsString>,
+    /// Read the files and hash them, rather than ask the store
+    #[arg(long)]
+    download: bool,
+    /// Print to this file
+    #[arg(long, value_name = "FILE")]
+    output_file: Option<PathBuf>,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let Some(name) = &args.hash else {
+        return quiet(list());
+    };
+    let algo: Algo = name.parse().map_err(usage)?;
+    of(algo, args.path, args.how, ctx).await
+}
+
+/// Prints, or checks, hashes of one kind.
+pub async fn of(algo: Algo, path: Option<OsString>, how: How, ctx: &Context) -> Result<Outcome> {
+    let path = path.filter(|p| p != "-");
+    quiet(match (path, &how.checkfile) {
+        (None, _) => input(algo, &how).await,
+        (Some(path), Some(file)) => sums::check(algo, &path, file, how.download, ctx).await,
+        (Some(path), None) => print(algo, path, &how, ctx).await,
+    })
+}
+
+fn list() -> Result<Outcome> {
+    let names: String = Algo::ALL.iter().map(|a| format!("- {a}\n")).collect();
+    let mut out = Out::stdout();
+    out.bytes(format!("Supported hashes are:\n{names}").as_bytes())?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<Outcome> {
+    let source = Source::open(ctx, &path).await?;
+    let mut out = Target::open(how)?;
+    let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
+    let mut sums = hashes(&source, entries, algo, how.download);
+    let mut failures = Failures::default();
+    while let Some(sum) = sums.next().await {
+        let Some((entry, value)) = failures.keep(sum) else { continue };
+        out.line(&column(algo, value.as_deref(), &source, how), entry.key.as_bytes())?;
+    }
+    out.finish()?;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// A file and its hash, where the store knows it.
+pub type Sum = Result<(Entry, Option<Vec<u8>>), Error>;
+
+/// Hashes of entries, several at once, in their order.
+pub fn hashes(
+    source: &Source,
+    entries: futures::stream::BoxStream<'static, Result<Entry, Error>>,
+    algo: Algo,
+    download: bool,
+) -> futures::stream::BoxStream<'static, Sum> {
+    let store: Arc<dyn Store> = source.store.clone();
+    let sums = entries.map(move |entry| {
+        let store = store.clone();
+        async move {
+            let entry = entry?;
+            let value = haul::hash::of(&store, &entry, algo, download).await?;
+            Ok((entry, value))
+        }
+    });
+    sums.buffered(source.checkers.max(1)).boxed()
+}
+
+/// The hash in its column with two spaces after it; what isn't known stands to the right of it.
+fn column(algo: Algo, value: Option<&[u8]>, source: &Source, how: &How) -> String {
+    let text = match value {
+        Some(value) => encode(value, how.base64),
+        None if supported(algo, source) => String::new(),
+        None => "UNSUPPORTED".into(),
+    };
+    let width = encode(&vec![0; algo.size()], how.base64).len();
+    format!("{text:>width$}  ")
+}
+
+fn supported(algo: Algo, source: &Source) -> bool {
+    let caps = source.store.caps();
+    caps.cheap_reads || caps.hashes_listed.contains(&algo) || caps.hashes_stored.contains(&algo)
+}
+
+fn encode(value: &[u8], base64: bool) -> String {
+    if base64 { base64::engine::general_purpose::URL_SAFE.encode(value) } else { to_hex(value) }
+}
+
+/// Hashes standard input.
+async fn input(algo: Algo, how: &How) -> Result<Outcome> {
+    let hash = move || -> std::io::Result<_> {
+        let (mut hasher, mut buffer) = (Hasher::new(&[algo]), vec![0; BLOCK]);
+        let mut stdin = std::io::stdin().lock();
+        loop {
+            match stdin.read(&mut buffer)? {
+                0 => return Ok(hasher.finish()),
+                got => hasher.update(&buffer[..got]),
+            }
+        }
+    };
+    let hashes = tokio::task::spawn_blocking(hash).await?.context("can't read standard input")?;
+    let mut out = Target::open(how)?;
+    out.line(&format!("{}  ", encode(hashes.get(algo).unwrap_or_default(), how.base64)), b"-")?;
+    out.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// Where hashes go.
+enum Target {
+    Stdout(Out),
+    File(BufWriter<File>, PathBuf),
+}
+
+impl Target {
+    fn open(how: &How) -> Result<Target> {
+        let Some(path) = &how.output_file else { return Ok(Target::Stdout(Out::stdout())) };
+        let file = File::create(path).with_context(|| format!("can't write {}", path.display()))?;
+        Ok(Target::File(BufWriter::new(file), path.clone()))
+    }
+
+    fn line(&mut self, text: &str, key: &[u8]) -> Result<()> {
+        match self {
+            Target::Stdout(out) => out.line(text, key),
+            Target::File(file, path) => {
+                let line = [text.as_bytes(), key, b"\n"].concat();
+                file.write_all(&line).with_context(|| format!("can't write {}", path.display()))
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        match self {
+            Target::Stdout(out) => out.flush(),
+            Target::File(file, path) => file.flush().with_context(|| format!("can't write {}", path.display())),
+        }
+    }
+}

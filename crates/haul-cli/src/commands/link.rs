@@ -1,0 +1,50 @@
+//! `link`: a public link to a file.
+
+use super::listing::open_file;
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    flags::values::{Span, span},
+    show::out::{Out, quiet},
+};
+use anyhow::{Result, bail};
+use haul_core::Key;
+use haul_store::{Answer, Extra};
+use std::{ffi::OsString, time::Duration};
+
+/// How long a link lasts by default: the longest that signed S3 links may.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Print a public link to a file
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The file
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// How long it is to last [default: as long as the store allows, at most 1w]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    expire: Option<Span>,
+    /// Take the link back
+    #[arg(long)]
+    unlink: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    quiet(link(args, ctx).await)
+}
+
+async fn link(args: Args, ctx: &Context) -> Result<Outcome> {
+    if args.unlink {
+        return Err(usage("--unlink: the links that the stores here make can't be taken back; they end by themselves"));
+    }
+    let (store, key) = open_file(ctx, &args.path)?;
+    let expire = args.expire.and_then(|s| s.0).unwrap_or(WEEK);
+    let Answer::Link(link) = store.extra(Extra::Link(key.unwrap_or_else(|| Key::new("")), expire)).await? else {
+        bail!("{}: the store answered something else than a link", store.locator());
+    };
+    let mut out = Out::stdout();
+    out.line(&link, b"")?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,184 @@
+//! What all commands that list have in common: where they list, how deep, and what becomes of what can't be read.
+
+use crate::{
+    context::Context,
+    error::usage,
+    flags::{self, Flags},
+    remote::Spec,
+};
+use anyhow::Result;
+use futures::{StreamExt, stream::BoxStream};
+use haul::ListOptions;
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter};
+use haul_store::{ListRequest, Store};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
+
+/// Requests at once when the user doesn't say, as in rclone.
+const CHECKERS: usize = 8;
+
+/// What a command lists: a folder through the filter, or one file.
+pub struct Source {
+    /// The folder, or the one that holds the file.
+    pub store: Arc<dyn Store>,
+    /// What of it is wanted.
+    pub filter: Arc<Filter>,
+    /// How much is asked for at once.
+    pub checkers: usize,
+    /// One file was named.
+    pub file: Option<Key>,
+}
+
+impl Source {
+    /// Opens what the user named.
+    ///
+    /// Errors: those of opening; usage errors of the filter flags.
+    pub async fn open(ctx: &Context, path: &OsStr) -> Result<Source> {
+        let (store, file) = ctx.open_source(path).await?;
+        let mut spec = flags::filter(&ctx.flags)?;
+        let filter = Filter::new(spec.clone()).map_err(usage)?;
+        if let Some(key) = &file {
+            if !filter.is_all() {
+                let path = path.to_string_lossy();
+                return Err(usage(format!("{path} is a file: a filter can't be used with a single file")));
+            }
+            spec.files_from = Some(vec![key.as_bytes().to_vec()]);
+        }
+        let filter = if file.is_some() { Filter::new(spec).map_err(usage)? } else { filter };
+        let suits = store.caps().concurrency;
+        let checkers = ctx.flags.pace.checkers.unwrap_or(suits.max(CHECKERS));
+        Ok(Source { store, filter: Arc::new(filter), checkers, file })
+    }
+
+    /// Entries in key order, one error for each part that can't be read. Files that can't be copied (devices, links that
+    /// aren't followed) are left out.
+    pub fn entries(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
+        let ask_each = self.file.is_some();
+        let options = ListOptions { checkers: self.checkers, ask_each, ..options };
+        one_by_one(haul::list(&self.store, &self.filter, options))
+    }
+}
+
+/// Opens the folder of the file that the user named, which need not be there yet; no key when the path can only be a
+/// folder.
+pub fn open_file(ctx: &Context, path: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
+    let typed = path.as_bytes();
+    let spec = Spec::parse(typed)?;
+    let at = spec.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let leaf = &spec.path[at..];
+    if matches!(leaf, b"" | b"." | b"..") {
+        return Ok((ctx.open(path)?, None));
+    }
+    // The path is the end of what was typed, so cutting off the name leaves the folder with its remote.
+    let folder = typed.strip_suffix(leaf).unwrap_or(typed);
+    let folder = if folder.is_empty() { b"." } else { folder };
+    Ok((ctx.open(OsStr::from_bytes(folder))?, Some(Key::new(leaf))))
+}
+
+/// Does the store hold any key?
+pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
+    let mut steps = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
+    while let Some(step) = steps.next().await {
+        match step {
+            Listed::Batch(entries) if entries.is_empty() => {}
+            Listed::Batch(_) => return Ok(true),
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(false),
+            Listed::Failed { error, .. } => return Err(error.into()),
+            Listed::End => break,
+        }
+    }
+    Ok(false)
+}
+
+/// A listing as single entries. If it breaks off before its end, its last item says so.
+pub fn one_by_one(steps: BoxStream<'static, Listed>) -> BoxStream<'static, Result<Entry, Error>> {
+    let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let end = ended.clone();
+    let entries = steps.flat_map(move |step| {
+        let items: Vec<Result<Entry, Error>> = match step {
+            Listed::Batch(entries) => entries.into_iter().filter(copiable).map(Ok).collect(),
+            Listed::Failed { error, .. } => vec![Err(error)],
+            Listed::End => {
+                end.store(true, std::sync::atomic::Ordering::Relaxed);
+                Vec::new()
+            }
+        };
+        futures::stream::iter(items)
+    });
+    let last = futures::stream::once(async move {
+        let broke_off = !ended.load(std::sync::atomic::Ordering::Relaxed);
+        broke_off.then(|| Err(Error::new(ErrorKind::Io, "list", "the listing broke off: what follows is not shown")))
+    });
+    entries.chain(last.filter_map(|e| async move { e })).boxed()
+}
+
+fn copiable(entry: &Entry) -> bool {
+    if entry.kind == Kind::Special {
+        tracing::warn!("{}: left out: a device, a pipe, or a link (see --copy-links and --links)", entry.key);
+    }
+    entry.kind != Kind::Special
+}
+
+/// How deep to list: `--max-depth` if given, else everything or, when the command doesn't recurse, one level.
+pub fn depth(flags: &Flags, recurse: bool) -> Option<usize> {
+    match flags.filter.max_depth {
+        Some(depth) if depth > 0 => usize::try_from(depth).ok(),
+        Some(0) => None,
+        _ if recurse => None,
+        _ => Some(1),
+    }
+}
+
+/// Errors that don't end a command: each is said once, and the last decides the exit code.
+#[derive(Default)]
+pub struct Failures(Option<Error>);
+
+impl Failures {
+    /// Keeps an error; says the one before it.
+    pub fn add(&mut self, error: Error) {
+        if let Some(before) = self.0.replace(error) {
+            tracing::error!("{before}");
+        }
+    }
+
+    /// The value, or the error if there was one.
+    pub fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+        result.map_err(|e| self.add(e)).ok()
+    }
+
+    /// The last error, if there was one; the caller's caller says it.
+    pub fn finish(self) -> Result<()> {
+        match self.0 {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::{Key, Lost};
+
+    async fn run(steps: Vec<Listed>) -> Vec<String> {
+        let entries = one_by_one(futures::stream::iter(steps).boxed());
+        entries.map(|e| e.map_or_else(|e| format!("error: {e}"), |e| e.key.to_string())).collect().await
+    }
+
+    fn batch(keys: &[&str]) -> Listed {
+        Listed::Batch(keys.iter().map(|k| Entry::file(Key::from(*k), 1)).collect())
+    }
+
+    #[tokio::test]
+    async fn a_listing_that_breaks_off_says_so() {
+        assert_eq!(run(vec![batch(&["a", "b"]), batch(&["c"]), Listed::End]).await, ["a", "b", "c"]);
+        assert_eq!(
+            run(vec![batch(&["a"])]).await,
+            ["a", "error: list: the listing broke off: what follows is not shown"]
+        );
+        let failed = Listed::Failed {
+            lost: Lost::below(&Key::new("d/")),
+            error: Error::new(ErrorKind::Denied, "list", "no").with_key(&Key::new("d/")),
+        };
+        assert_eq!(run(vec![failed, batch(&["e"]), Listed::End]).await, ["error: d/: list: no", "e"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! `lsf`: names, or a format of the user's, one entry a line; made for scripts.
+
+use super::{
+    item::{Facts, Item},
+    listing::{Failures, Source, depth},
+};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    show::{
+        bare, csv, go_time,
+        out::{Out, quiet},
+        time_of,
+    },
+};
+use anyhow::Result;
+use futures::StreamExt;
+use haul::ListOptions;
+use haul_core::Algo;
+use jiff::tz::TimeZone;
+use std::ffi::OsString;
+
+/// List a path for scripts
+///
+/// The format is a row of letters: p path, s size, t modification time, h hash, i id, o original id, m media type,
+/// e encrypted name, T tier, M metadata.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// What to show of each entry
+    #[arg(long, short = 'F', default_value = "p")]
+    format: String,
+    /// What parts the items of the format
+    #[arg(long, short = 's', default_value = ";", allow_hyphen_values = true)]
+    separator: String,
+    /// As comma-separated values
+    #[arg(long)]
+    csv: bool,
+    /// End names of directories with a slash
+    #[arg(long, short = 'd', num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value = "true", action = clap::ArgAction::Set, hide_possible_values = true)]
+    dir_slash: bool,
+    /// Only files
+    #[arg(long)]
+    files_only: bool,
+    /// Only directories
+    #[arg(long)]
+    dirs_only: bool,
+    /// Recurse into directories
+    #[arg(long, short = 'R')]
+    recursive: bool,
+    /// A leading / before paths
+    #[arg(long)]
+    absolute: bool,
+    /// The hash that h shows
+    #[arg(long, value_name = "HASH", default_value = "md5", value_parser = |s: &str| s.parse::<Algo>())]
+    hash: Algo,
+    /// Layout of times, as Go writes the time 2006-01-02 15:04:05, or a name such as RFC3339, unix, unixnano, max
+    #[arg(long, short = 't', default_value = "")]
+    time_format: String,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    quiet(list(args, ctx).await)
+}
+
+async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+    let facts = facts(&args, ctx.flags.meta.use_server_modtime)?;
+    let source = Source::open(ctx, &args.path).await?;
+    let options = ListOptions {
+        max_depth: depth(&ctx.flags, args.recursive),
+        dirs: !args.files_only,
+        meta: facts.meta,
+        mtimes: facts.mtime,
+        ..Default::default()
+    };
+    let precision = source.store.caps().mtime.map_or(1_000_000_000, |p| p.as_nanos());
+    let layout = match args.time_format.as_str() {
+        "" => go_time::SECONDS.to_string(),
+        "max" => go_time::to_precision(precision),
+        other => go_time::layout(other).to_string(),
+    };
+    // As in rclone both together mean neither.
+    let (only_dirs, only_files) = (args.dirs_only && !args.files_only, args.files_only && !args.dirs_only);
+    let shown = source.entries(ListOptions { dirs: !only_files, ..options });
+    let shown = shown.filter(move |e| std::future::ready(!only_dirs || e.as_ref().map_or(true, |e| e.is_dir())));
+    let mut items = facts.of(&source, shown.boxed());
+    let line = Line { args: &args, layout, zone: TimeZone::system(), server: ctx.flags.meta.use_server_modtime };
+    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    while let Some(item) = items.next().await {
+        let Some(mut item) = failures.keep(item) else { continue };
+        item.failed.drain(..).for_each(|e| failures.add(e));
+        out.bytes(&line.of(&item))?;
+    }
+    out.flush()?;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// What the format asks for beyond what listings give.
+fn facts(args: &Args, server: bool) -> Result<Facts> {
+    let mut facts = Facts::default();
+    for letter in args.format.chars() {
+        match letter {
+            'p' | 's' | 'i' | 'o' => {}
+            't' => facts.mtime = !server,
+            'h' => facts.hashes = vec![args.hash],
+            'm' | 'T' | 'M' => facts.meta = true,
+            'e' => return Err(usage("-F e: the remote needs to be of type \"crypt\"")),
+            other => {
+                return Err(usage(format!("unknown format character '{other}': use p, s, t, h, i, o, m, e, T, M")));
+            }
+        }
+    }
+    Ok(facts)
+}
+
+/// Makes lines.
+struct Line<'a> {
+    args: &'a Args,
+    layout: String,
+    zone: TimeZone,
+    server: bool,
+}
+
+impl Line<'_> {
+    fn of(&self, item: &Item) -> Vec<u8> {
+        let fields: Vec<Vec<u8>> = self.args.format.chars().map(|letter| self.field(letter, item)).collect();
+        let separator = self.args.separator.as_str();
+        let mut line = Vec::new();
+        if self.args.csv {
+            // Without a separator of its own rclone's csv has commas.
+            let comma = if separator == ";" { ',' } else { separator.chars().next().unwrap_or(',') };
+            csv::push_line(&mut line, &fields, comma);
+        } else {
+            line = fields.join(separator.as_bytes());
+        }
+        line.push(b'\n');
+        line
+    }
+
+    fn field(&self, letter: char, item: &Item) -> Vec<u8> {
+        let entry = &item.entry;
+        match letter {
+            'p' => self.path(item),
+            's' if entry.is_dir() => b"-1".to_vec(),
+            's' => entry.size.to_string().into(),
+            't' => self.time(item).into(),
+            'h' => item.hash(self.args.hash).unwrap_or_default().into(),
+            'm' => item.mime().into(),
+            'T' => item.tier().unwrap_or_default().into(),
+            'M' => item.metadata_json().into(),
+            // No store of ours has an id apart from its key.
+            _ => Vec::new(),
+        }
+    }
+
+    fn path(&self, item: &Item) -> Vec<u8> {
+        let name = bare(item.entry.key.as_bytes());
+        let lead: &[u8] = if self.args.absolute && !name.starts_with(b"/") { b"/" } else { b"" };
+        let end: &[u8] = if item.entry.is_dir() && self.args.dir_slash { b"/" } else { b"" };
+        [lead, name, end].concat()
+    }
+
+    fn time(&self, item: &Item) -> String {
+        let time = time_of(&item.entry, self.server);
+        match self.args.time_format.as_str() {
+            "unix" => time.secs().to_string(),
+            "unixnano" => time.0.to_string(),
+            _ => go_time::format(time, &self.layout, &self.zone),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! `lsjson`: entries as a JSON array, one a line.
+
+use super::{
+    item::{Facts, Item},
+    listing::{Failures, Source, depth},
+};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    show::{
+        bare, go_time,
+        out::{Out, quiet},
+        time_of,
+    },
+};
+use anyhow::Result;
+use futures::StreamExt;
+use haul::ListOptions;
+use haul_core::{Algo, Entry, Key};
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+
+/// List a path as JSON
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// Recurse into directories
+    #[arg(long, short = 'R')]
+    recursive: bool,
+    /// With hashes
+    #[arg(long)]
+    hash: bool,
+    /// With this hash only (may repeat)
+    #[arg(long, value_name = "HASH", value_parser = |s: &str| s.parse::<Algo>())]
+    hash_type: Vec<Algo>,
+    /// Without modification times
+    #[arg(long)]
+    no_modtime: bool,
+    /// Without media types
+    #[arg(long)]
+    no_mimetype: bool,
+    /// With encrypted names
+    #[arg(long)]
+    encrypted: bool,
+    /// With ids of the store beneath
+    #[arg(long)]
+    original: bool,
+    /// Only files
+    #[arg(long)]
+    files_only: bool,
+    /// Only directories
+    #[arg(long)]
+    dirs_only: bool,
+    /// Only the entry that the path names
+    #[arg(long)]
+    stat: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    quiet(list(args, ctx).await)
+}
+
+async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+    if args.encrypted {
+        return Err(usage("--encrypted: the remote needs to be of type \"crypt\""));
+    }
+    let source = Source::open(ctx, &args.path).await?;
+    let server = ctx.flags.meta.use_server_modtime;
+    let metadata = ctx.flags.meta.metadata;
+    let facts = Facts {
+        mtime: !args.no_modtime && !server,
+        hashes: algos(&args, &source),
+        // Where a time costs a question for each file, the answer holds the media type too.
+        meta: metadata || !args.no_mimetype && !args.no_modtime && !source.store.caps().mtime_listed,
+    };
+    let precision = source.store.caps().mtime.map_or(1_000_000_000, |p| p.as_nanos());
+    let row = Row {
+        args: &args,
+        layout: go_time::rfc3339(precision),
+        zone: TimeZone::system(),
+        server,
+        metadata,
+        hashes: facts.hashes.clone(),
+    };
+    if args.stat {
+        return stat(&source, &facts, &row).await;
+    }
+    let (only_dirs, only_files) = (args.dirs_only && !args.files_only, args.files_only && !args.dirs_only);
+    let entries = source.entries(ListOptions {
+        max_depth: depth(&ctx.flags, args.recursive),
+        dirs: !only_files,
+        meta: facts.meta,
+        mtimes: facts.mtime,
+        ..Default::default()
+    });
+    let entries = entries.filter(move |e| std::future::ready(!only_dirs || e.as_ref().map_or(true, |e| e.is_dir())));
+    let mut items = facts.of(&source, entries.boxed());
+    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    out.bytes(b"[\n")?;
+    let mut first = true;
+    while let Some(item) = items.next().await {
+        let Some(mut item) = failures.keep(item) else { continue };
+        item.failed.drain(..).for_each(|e| failures.add(e));
+        if !first {
+            out.bytes(b",\n")?;
+        }
+        out.bytes(row.of(&item).as_bytes())?;
+        first = false;
+    }
+    out.bytes(if first { b"]\n" } else { b"\n]\n" })?;
+    out.flush()?;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// The hashes to show: those named, or all that the store has.
+fn algos(args: &Args, source: &Source) -> Vec<Algo> {
+    if !args.hash_type.is_empty() || !args.hash {
+        return args.hash_type.clone();
+    }
+    let caps = source.store.caps();
+    if caps.cheap_reads {
+        return Algo::ALL.into();
+    }
+    let mut algos = [caps.hashes_listed.as_slice(), caps.hashes_stored.as_slice()].concat();
+    algos.sort();
+    algos.dedup();
+    algos
+}
+
+/// `--stat`: one entry, the folder itself or the file, indented; `null` when it isn't there.
+async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<Outcome> {
+    let key = source.filter.files_from().and_then(|files| files.first()).cloned();
+    let entry = match key {
+        Some(key) => source.store.stat(&key).await?,
+        None => Entry { key: Key::new(""), ..source.store.stat(&Key::new("")).await? },
+    };
+    let unwanted = if entry.is_dir() { row.args.files_only } else { row.args.dirs_only };
+    let mut out = Out::stdout();
+    if unwanted && row.args.files_only != row.args.dirs_only {
+        out.bytes(b"null\n")?;
+        out.flush()?;
+        return Ok(Outcome::Done);
+    }
+    let mut items = facts.of(source, futures::stream::iter([Ok(entry)]).boxed());
+    let mut failures = Failures::default();
+    while let Some(item) = items.next().await {
+        let Some(mut item) = failures.keep(item) else { continue };
+        item.failed.drain(..).for_each(|e| failures.add(e));
+        out.bytes(tabbed(&row.value(&item))?.as_bytes())?;
+        out.bytes(b"\n")?;
+    }
+    out.flush()?;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// JSON with tabs, as Go indents it.
+fn tabbed(value: &Value) -> Result<String> {
+    let mut bytes = Vec::new();
+    let format = serde_json::ser::PrettyFormatter::with_indent(b"\t");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, format);
+    serde::Serialize::serialize(value, &mut serializer)?;
+    Ok(html_safe(&String::from_utf8(bytes)?))
+}
+
+/// Makes rows.
+struct Row<'a> {
+    args: &'a Args,
+    layout: String,
+    zone: TimeZone,
+    server: bool,
+    metadata: bool,
+    hashes: Vec<Algo>,
+}
+
+impl Row<'_> {
+    fn of(&self, item: &Item) -> String {
+        html_safe(&self.value(item).to_string())
+    }
+
+    fn value(&self, item: &Item) -> Value {
+        let entry = &item.entry;
+        let text = |bytes: &[u8]| Value::from(String::from_utf8_lossy(bytes).into_owned());
+        let mut row = Map::new();
+        row.insert("Path".into(), text(bare(entry.key.as_bytes())));
+        row.insert("Name".into(), text(entry.key.name()));
+        // What the root holds isn't known without a listing.
+        let size = if entry.key.is_root() { Value::from(-1) } else { Value::from(entry.size) };
+        row.insert("Size".into(), size);
+        if !self.args.no_mimetype {
+            row.insert("MimeType".into(), item.mime().into());
+        }
+        row.insert("ModTime".into(), self.time(entry).into());
+        row.insert("IsDir".into(), entry.is_dir().into());
+        if !self.hashes.is_empty() && !entry.is_dir() {
+            row.insert("Hashes".into(), item.hashes_json(&self.hashes));
+        }
+        if let Some(tier) = item.tier() {
+            row.insert("Tier".into(), tier.into());
+        }
+        if self.metadata && entry.meta.as_ref().is_some_and(|m| !m.is_empty()) {
+            row.insert("Metadata".into(), item.metadata());
+        }
+        row.into()
+    }
+
+    fn time(&self, entry: &Entry) -> String {
+        match self.args.no_modtime {
+            true => String::new(),
+            false => go_time::format(time_of(entry, self.server), &self.layout, &self.zone),
+        }
+    }
+}
+
+/// Go writes these characters as escapes so that JSON can stand in HTML and JavaScript.
+fn html_safe(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}

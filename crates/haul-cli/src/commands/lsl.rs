@@ -1,0 +1,50 @@
+//! `lsl`: sizes, times and names of files.
+
+use super::listing::{Failures, Source, depth};
+use crate::{
+    context::Context,
+    error::Outcome,
+    show::{
+        go_time,
+        out::{Out, quiet},
+        size_field, time_of,
+    },
+};
+use anyhow::Result;
+use futures::StreamExt;
+use haul::ListOptions;
+use jiff::tz::TimeZone;
+use std::ffi::OsString;
+
+/// List the files in a path with their sizes and modification times
+///
+/// Recurses; --max-depth 1 shows the top level only. On a store whose listings don't give the stored time each file is
+/// asked for it; --use-server-modtime saves that.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    quiet(list(args, ctx).await)
+}
+
+async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
+    let source = Source::open(ctx, &args.path).await?;
+    let server = ctx.flags.meta.use_server_modtime;
+    let options = ListOptions { max_depth: depth(&ctx.flags, true), mtimes: !server, ..Default::default() };
+    let mut entries = source.entries(options);
+    let (human, zone) = (ctx.flags.config.human_readable, TimeZone::system());
+    let (mut out, mut failures) = (Out::stdout(), Failures::default());
+    while let Some(entry) = entries.next().await {
+        let Some(entry) = failures.keep(entry) else { continue };
+        let time = go_time::format(time_of(&entry, server), go_time::NANOS, &zone);
+        out.line(&format!("{} {time} ", size_field(entry.size, human, 9)), entry.key.as_bytes())?;
+    }
+    out.flush()?;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,71 @@
+//! `purge`: a path with all that is in it.
+//!
+//! Never leaves the path: what a symlink in it points to isn't touched, whatever `--copy-links` says.
+
+use super::{
+    change::{BATCH, allowed, delete, delete_dirs},
+    listing::Failures,
+};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    flags,
+};
+use anyhow::Result;
+use futures::StreamExt;
+use haul_core::{Key, Listed, filter::Filter};
+use haul_store::{Links, ListRequest, Store};
+use std::{ffi::OsString, sync::Arc};
+
+/// Delete a path and all that is in it
+///
+/// Doesn't look at the filter, so it refuses to run with one: see delete for that.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let filter = Filter::new(flags::filter(&ctx.flags)?).map_err(usage)?;
+    if !filter.is_all() || ctx.flags.filter.max_depth.is_some_and(|d| d > 0) {
+        return Err(usage("purge deletes everything and takes no filter: use delete to choose what to delete"));
+    }
+    if flags::links(&ctx.flags) == Links::Follow {
+        return Err(usage("purge deletes links, never what they point to: leave out --copy-links"));
+    }
+    let store = ctx.open(&args.path)?;
+    let root = Key::new("");
+    store.stat(&root).await?;
+    if !allowed(ctx, "purge directory", &root, None) {
+        return Ok(Outcome::Done);
+    }
+    let mut failures = Failures::default();
+    let dirs = delete_files(&store, &mut failures).await;
+    delete_dirs(&store, dirs, &mut failures).await;
+    delete(&store, vec![root], &mut failures).await;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// Deletes all that isn't a directory, and gives back the directories.
+async fn delete_files(store: &Arc<dyn Store>, failures: &mut Failures) -> Vec<Key> {
+    let mut steps = store.list(ListRequest::all());
+    let mut dirs = Vec::new();
+    while let Some(step) = steps.next().await {
+        match step {
+            Listed::Batch(entries) => {
+                let (below, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.is_dir());
+                dirs.extend(below.into_iter().map(|e| e.key));
+                for files in files.chunks(BATCH) {
+                    delete(store, files.iter().map(|e| e.key.clone()).collect(), failures).await;
+                }
+            }
+            Listed::Failed { error, .. } => failures.add(error),
+            Listed::End => {}
+        }
+    }
+    dirs
+}

@@ -1,0 +1,83 @@
+//! `rcat`: standard input to a file.
+
+use super::listing::open_file;
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+};
+use anyhow::Result;
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use haul::pipe;
+use haul_core::{Error, Mtime};
+use haul_store::WriteSpec;
+use jiff::Timestamp;
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Read, stdin},
+};
+
+/// Input up to this many bytes is read before the write begins: its length is then known, and it costs one request.
+const SMALL: usize = 1 << 20;
+
+/// Write standard input to a file
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The file to write
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// How many bytes will come, if it is known; the write fails if it was wrong
+    #[arg(long, value_name = "BYTES", default_value_t = -1, allow_hyphen_values = true)]
+    size: i64,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    if stdin().is_terminal() {
+        return Err(usage("nothing to read: standard input is a terminal"));
+    }
+    let (store, Some(key)) = open_file(ctx, &args.path)? else {
+        return Err(usage(format!("{}: name the file to write, not a folder", args.path.to_string_lossy())));
+    };
+    if ctx.flags.config.dry_run {
+        tracing::warn!("{key}: Skipped upload from pipe as --dry-run is set");
+        return Ok(Outcome::Done);
+    }
+    let first = read_block().await?;
+    let given = u64::try_from(args.size).ok();
+    let size = if first.len() < SMALL { Some(given.unwrap_or(first.len() as u64)) } else { given };
+    let mtime = Some(Mtime(Timestamp::now().as_nanosecond()));
+    let spec = WriteSpec { size, mtime, inplace: ctx.flags.copy.inplace, ..Default::default() };
+    pipe::write(&store, &key, spec, input(first)).await?;
+    Ok(Outcome::Done)
+}
+
+/// The first block, then the rest of standard input.
+fn input(first: Bytes) -> BoxStream<'static, Result<Bytes, Error>> {
+    let more = first.len() == SMALL;
+    let rest = futures::stream::unfold(more, |more| async move {
+        if !more {
+            return None;
+        }
+        match read_block().await {
+            Ok(block) if block.is_empty() => None,
+            Ok(block) => {
+                let more = block.len() == SMALL;
+                Some((Ok(block), more))
+            }
+            Err(error) => Some((Err(error), false)),
+        }
+    });
+    let first = (!first.is_empty()).then_some(Ok(first));
+    futures::stream::iter(first).chain(rest).boxed()
+}
+
+/// Reads until the block is full or the input ends.
+async fn read_block() -> Result<Bytes, Error> {
+    let read = || {
+        let mut bytes = Vec::with_capacity(SMALL);
+        stdin().lock().take(SMALL as u64).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let bytes = tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(std::io::Error::other(e)));
+    Ok(bytes.map_err(|e| Error::from_io("read standard input", e))?.into())
+}

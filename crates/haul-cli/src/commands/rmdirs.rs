@@ -1,0 +1,105 @@
+//! `rmdirs`: empty directories below a path.
+
+use super::{
+    change::{allowed, delete_dirs},
+    listing::{Failures, Source, depth},
+};
+use crate::{context::Context, error::Outcome};
+use anyhow::Result;
+use futures::StreamExt;
+use haul::ListOptions;
+use haul_core::{Entry, Key, key};
+use std::ffi::OsString;
+
+/// Delete empty directories below a path, and the path itself when it is empty
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// Keep the path itself
+    #[arg(long)]
+    leave_root: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let source = Source::open(ctx, &args.path).await?;
+    remove(ctx, &source, args.leave_root).await
+}
+
+/// Deletes the directories that hold nothing but empty directories.
+pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<Outcome> {
+    let max_depth = depth(&ctx.flags, true);
+    let mut entries = source.entries(ListOptions { max_depth, dirs: true, ..Default::default() });
+    let (mut empty, mut failures) = (Empty::new(leave_root), Failures::default());
+    while let Some(entry) = entries.next().await {
+        match entry {
+            Ok(entry) => empty.see(&entry),
+            // What a directory that can't be read holds isn't known, so neither it nor those above it are empty.
+            Err(error) => {
+                empty.keep(error.key().cloned().unwrap_or_else(|| Key::new("")).as_bytes());
+                failures.add(error);
+            }
+        }
+    }
+    let dirs = empty.dirs.into_iter().filter(|dir| allowed(ctx, "remove directory", dir, None)).collect();
+    delete_dirs(&source.store, dirs, &mut failures).await;
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// The directories seen so far in which no file was seen, in key order.
+struct Empty {
+    dirs: Vec<Key>,
+}
+
+impl Empty {
+    fn new(leave_root: bool) -> Self {
+        Empty { dirs: if leave_root { Vec::new() } else { vec![Key::new("")] } }
+    }
+
+    fn see(&mut self, entry: &Entry) {
+        match entry.is_dir() {
+            true => self.dirs.push(entry.key.clone()),
+            false => self.keep(key::parent(entry.key.as_bytes())),
+        }
+    }
+
+    /// `dir` and all above it aren't empty.
+    fn keep(&mut self, dir: &[u8]) {
+        // In key order those above stand before what they hold, with only empty directories in between, so a search by
+        // key finds each.
+        let ends = (0..dir.len()).filter(|i| dir[*i] == b'/').map(|i| &dir[..=i]);
+        for above in [&b""[..]].into_iter().chain(ends) {
+            if let Ok(at) = self.dirs.binary_search_by(|key| key.as_bytes().cmp(above)) {
+                self.dirs.remove(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(keys: &[&str], leave_root: bool) -> Vec<String> {
+        let mut empty = Empty::new(leave_root);
+        for key in keys {
+            let key = Key::from(*key);
+            empty.see(&if key.is_dir() { Entry::dir(key) } else { Entry::file(key, 0) });
+        }
+        empty.dirs.iter().map(Key::to_string).collect()
+    }
+
+    #[test]
+    fn only_what_holds_no_file_is_empty() {
+        assert_eq!(
+            run(&["a/", "a/b/", "a/b/c/", "d/", "d/e/", "d/e/f", "d/g/"], false),
+            ["a/", "a/b/", "a/b/c/", "d/g/"]
+        );
+        assert_eq!(run(&["a/"], false), ["", "a/"]);
+        assert_eq!(run(&["a/"], true), ["a/"]);
+        assert_eq!(run(&["x"], false), Vec::<String>::new());
+    }
+}

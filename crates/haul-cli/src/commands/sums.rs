@@ -1,0 +1,109 @@
+//! Checking files against a file of hashes: `hashsum --checkfile`.
+
+use super::{
+    hashsum::hashes,
+    listing::{Failures, Source, depth, open_file},
+};
+use crate::{
+    context::Context,
+    error::{Outcome, code, usage},
+};
+use anyhow::{Result, bail};
+use futures::StreamExt;
+use haul::{ListOptions, pipe};
+use haul_core::{Algo, hash};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+};
+
+/// A file of hashes larger than this is no file of hashes.
+const LARGEST: u64 = 1 << 30;
+
+/// Compares the files of `path` with the hashes in `file`; says each difference in one line. Exit code 1 if there is one.
+pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ctx: &Context) -> Result<Outcome> {
+    let mut expected = parse(algo, &content(file, ctx).await?)?;
+    let source = Source::open(ctx, path).await?;
+    let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
+    let mut sums = hashes(&source, entries, algo, download);
+    let (mut failures, mut same, mut differ) = (Failures::default(), 0u64, 0u64);
+    while let Some(sum) = sums.next().await {
+        let Some((entry, value)) = failures.keep(sum) else { continue };
+        let problem = match (expected.remove(entry.key.as_bytes()), value) {
+            (None, _) => Some("sum not found"),
+            (Some(_), None) => Some("the store has no hash of it: use --download"),
+            (Some(wanted), Some(value)) if wanted != value => Some("files differ"),
+            _ => None,
+        };
+        match problem {
+            Some(problem) => tracing::error!("{}: {problem}", entry.key),
+            None => tracing::info!("{}: OK", entry.key),
+        }
+        if problem.is_some() { differ += 1 } else { same += 1 }
+    }
+    for key in expected.keys() {
+        tracing::error!("{}: file not found", String::from_utf8_lossy(key));
+        differ += 1;
+    }
+    let place = source.store.locator();
+    tracing::warn!("{place}: {differ} differences found");
+    tracing::warn!("{place}: {same} matching files");
+    failures.finish()?;
+    Ok(if differ > 0 { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+}
+
+async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {
+    let (store, Some(key)) = open_file(ctx, file)? else {
+        return Err(usage(format!("{}: it is a folder, not a file of hashes", file.to_string_lossy())));
+    };
+    let entry = store.stat(&key).await?;
+    if entry.size > LARGEST {
+        bail!("{key}: it is too large for a file of hashes");
+    }
+    let mut pieces = pipe::read(&store, &entry, None).await?;
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        bytes.extend_from_slice(&piece?);
+    }
+    Ok(bytes)
+}
+
+/// Lines `HASH  NAME` or `HASH *NAME`; empty lines and those that start with `#` don't count.
+fn parse(algo: Algo, text: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut sums = BTreeMap::new();
+    for (at, line) in text.split(|b| *b == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.trim_ascii().is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        match split(algo, line) {
+            Some((value, name)) => sums.insert(name.to_vec(), value),
+            None => bail!("line {} of the file of hashes isn't a {algo} hash and a name", at + 1),
+        };
+    }
+    Ok(sums)
+}
+
+fn split(algo: Algo, line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let at = line.iter().position(|b| *b == b' ')?;
+    let value = hash::from_hex(std::str::from_utf8(&line[..at]).ok()?)?;
+    let name = &line[at + 1..];
+    let name = name.strip_prefix(b" ").or_else(|| name.strip_prefix(b"*")).unwrap_or(name);
+    (value.len() == algo.size() && !name.is_empty()).then_some((value, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_hashes() {
+        let sums = parse(Algo::Crc32, b"00000001  a b\n\n# no\n000000ff *c\r\n0000000A d\n").unwrap();
+        let want = [("a b", 1u8), ("c", 255), ("d", 10)].map(|(k, v)| (k.as_bytes().to_vec(), vec![0, 0, 0, v]));
+        assert_eq!(sums, want.into());
+        for (text, line) in [("00000001  a\n01  b", 2), ("x", 1), ("00000001  ", 1)] {
+            let message = parse(Algo::Crc32, text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(message, format!("line {line} of the file of hashes isn't a crc32 hash and a name"));
+        }
+    }
+}

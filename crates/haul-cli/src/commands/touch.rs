@@ -1,0 +1,142 @@
+//! `touch`: times of files, and new empty files.
+
+use super::{
+    change::allowed,
+    listing::{Failures, Source, open_file},
+};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+};
+use anyhow::Result;
+use futures::StreamExt;
+use haul::{ListOptions, pipe};
+use haul_core::{Entry, ErrorKind, Key, Mtime};
+use haul_store::{Store, WriteSpec};
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use std::{
+    ffi::{OsStr, OsString},
+    sync::Arc,
+};
+
+/// Set the modification time of files, or create an empty one
+///
+/// On a directory it sets the times of the files in it, and with --recursive of those below it too.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// Don't create the file if it isn't there
+    #[arg(long, short = 'C')]
+    no_create: bool,
+    /// This time instead of now: YYMMDD, YYYY-MM-DDTHH:MM:SS, or that with a fraction of a second; in UTC
+    #[arg(long, short = 't', value_name = "TIME")]
+    timestamp: Option<String>,
+    /// The time given is in local time
+    #[arg(long)]
+    localtime: bool,
+    /// All files below a directory; creates nothing
+    #[arg(long, short = 'R')]
+    recursive: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let time = match &args.timestamp {
+        Some(text) => timestamp(text, args.localtime)?,
+        None => Mtime(Timestamp::now().as_nanosecond()),
+    };
+    let (store, key) = open_file(ctx, &args.path)?;
+    let Some(key) = key else { return below(ctx, &args.path, time, args.recursive).await };
+    match store.stat(&key).await {
+        Ok(entry) if entry.is_dir() => below(ctx, &args.path, time, args.recursive).await,
+        Ok(entry) => {
+            if allowed(ctx, "touch", &key, Some(entry.size)) {
+                store.set_meta(&key, Some(time), None).await?;
+            }
+            Ok(Outcome::Done)
+        }
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+            if is_prefix(ctx, &args.path).await? {
+                return below(ctx, &args.path, time, args.recursive).await;
+            }
+            create(&args, ctx, &store, &key, time).await
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// On a store without directories: does the path hold anything?
+async fn is_prefix(ctx: &Context, path: &OsStr) -> Result<bool> {
+    let store = ctx.open(path)?;
+    Ok(!store.caps().dirs && super::listing::holds_something(&store).await?)
+}
+
+async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, time: Mtime) -> Result<Outcome> {
+    if args.no_create || args.recursive {
+        let why = if args.no_create { "--no-create" } else { "--recursive" };
+        tracing::warn!("{}: Not touching nonexistent file due to {why}", args.path.to_string_lossy());
+        return Ok(Outcome::Done);
+    }
+    if allowed(ctx, "touch (create)", key, None) {
+        let spec = WriteSpec { size: Some(0), mtime: Some(time), ..Default::default() };
+        pipe::write(store, key, spec, futures::stream::empty().boxed()).await?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Sets the times of the files in a directory, several at once.
+async fn below(ctx: &Context, path: &OsStr, time: Mtime, recursive: bool) -> Result<Outcome> {
+    let source = Source::open(ctx, path).await?;
+    let max_depth = if recursive { super::listing::depth(&ctx.flags, true) } else { Some(1) };
+    let entries = source.entries(ListOptions { max_depth, ..Default::default() });
+    let store = &source.store;
+    let touched = entries.map(|entry| async move {
+        let entry: Entry = entry?;
+        if allowed(ctx, "touch", &entry.key, Some(entry.size)) {
+            store.set_meta(&entry.key, Some(time), None).await?;
+        }
+        Ok(())
+    });
+    let mut touched = touched.buffered(ctx.flags.pace.transfers.unwrap_or(4).max(1)).boxed();
+    let mut failures = Failures::default();
+    while let Some(answer) = touched.next().await {
+        failures.keep(answer);
+    }
+    failures.finish()?;
+    Ok(Outcome::Done)
+}
+
+/// Reads `--timestamp`.
+fn timestamp(text: &str, local: bool) -> Result<Mtime> {
+    let zone = if local { TimeZone::system() } else { TimeZone::UTC };
+    let wrong = || usage(format!("bad time {text:?}: write YYMMDD, YYYY-MM-DDTHH:MM:SS, or that with .fraction"));
+    let layout = if text.len() == 6 { "%y%m%d" } else { "%Y-%m-%dT%H:%M:%S%.f" };
+    let civil = match text.len() {
+        6 => jiff::civil::Date::strptime(layout, text).map(DateTime::from),
+        _ => DateTime::strptime(layout, text),
+    };
+    let zoned = civil.and_then(|c| c.to_zoned(zone)).map_err(|_| wrong())?;
+    Ok(Mtime(zoned.timestamp().as_nanosecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_as_rclone_reads_them() {
+        for (text, secs, nanos) in [
+            ("171030", 1_509_321_600, 0),
+            ("2006-01-02T15:04:05", 1_136_214_245, 0),
+            ("2006-01-02T15:04:05.123456789", 1_136_214_245, 123_456_789),
+            ("2006-01-02T15:04:05.5", 1_136_214_245, 500_000_000),
+        ] {
+            assert_eq!(timestamp(text, false).unwrap(), Mtime::new(secs, nanos), "{text}");
+        }
+        for text in ["", "1", "20060102", "2006-01-02", "2006-13-02T15:04:05", "17103x"] {
+            assert!(timestamp(text, false).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The one place that tries again: requests that failed in a way that may pass, with growing waits drawn by lot.
+//!
+//! What was done already isn't done twice: bodies go on at the byte that was reached, listings after the last key,
+//! batches with the items that failed. Publishing is tried again only for writes so small that their bytes are still
+//! at hand; a store whose publish is one more request after many parts must itself see that it gets through.
+
+use super::{LayerSettings, clock::Clock};
+use crate::{
+    Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Store,
+    Stored, Upload, WriteSpec,
+};
+use bytes::Bytes;
+use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, key::after_prefix, plan::Replace,
+};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    ops::Range,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// The layer.
+#[derive(Clone)]
+pub struct Retrying(Arc<Shared>);
+
+struct Shared {
+    inner: Arc<dyn Store>,
+    tries: u32,
+    backoff: Duration,
+    backoff_max: Duration,
+    clock: Arc<dyn Clock>,
+    meters: Arc<Meters>,
+}
+
+impl std::fmt::Debug for Retrying {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.inner.fmt(f)
+    }
+}
+
+impl Retrying {
+    /// `inner`, tried again as `settings` say; counts in `meters`.
+    pub fn new(inner: Arc<dyn Store>, settings: &LayerSettings, meters: Arc<Meters>) -> Self {
+        Retrying(Arc::new(Shared {
+            inner,
+            tries: settings.tries.max(1),
+            backoff: settings.backoff,
+            backoff_max: settings.backoff_max,
+            clock: settings.clock.clone(),
+            meters,
+        }))
+    }
+}
+
+/// Counts the failures of one request in a row.
+#[derive(Default)]
+struct Failures(u32);
+
+impl Shared {
+    /// Waits and says true when a request that failed with `error` should be sent again.
+    async fn again(&self, error: &Error, failures: &mut Failures) -> bool {
+        failures.0 += 1;
+        if error.retry() == Retry::Never || failures.0 >= self.tries {
+            return false;
+        }
+        let wait = self.wait(error.retry(), failures.0);
+        self.meters.retry();
+        tracing::debug!(%error, failures = failures.0, ?wait, "trying again");
+        self.clock.sleep(wait).await;
+        true
+    }
+
+    /// "Full jitter" (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015): any time from 0 up to
+    /// a bound that doubles. Many clients that failed together then don't come back together. A time that the server
+    /// names is a lower bound, with a little spread on top.
+    fn wait(&self, retry: Retry, failures: u32) -> Duration {
+        let bound = self.backoff.saturating_mul(1 << (failures - 1).min(20)).min(self.backoff_max);
+        match retry {
+            Retry::After(least) => least + self.backoff.mul_f64(self.clock.chance()),
+            _ => bound.mul_f64(self.clock.chance()),
+        }
+    }
+
+    async fn attempt<T, F: Future<Output = Result<T>>>(&self, mut request: impl FnMut() -> F) -> Result<T> {
+        let mut failures = Failures::default();
+        loop {
+            match request().await {
+                Err(error) if self.again(&error, &mut failures).await => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Sends a batch, then again the items of it that failed in a way that may pass. `send` gets the numbers of those
+    /// to send and gives one answer for each.
+    async fn batch<T, F: Future<Output = Vec<Result<T>>>>(
+        &self,
+        count: usize,
+        mut send: impl FnMut(&[usize]) -> F,
+    ) -> Vec<Result<T>> {
+        let mut answers: Vec<Option<Result<T>>> = (0..count).map(|_| None).collect();
+        let mut rest: Vec<usize> = (0..count).collect();
+        let mut failures = Failures::default();
+        while !rest.is_empty() {
+            for (number, answer) in rest.iter().zip(send(&rest).await) {
+                answers[*number] = Some(answer);
+            }
+            let retry = |answer: &Option<Result<T>>| match answer {
+                Some(Err(error)) => error.retry(),
+                _ => Retry::Never,
+            };
+            rest.retain(|number| retry(&answers[*number]) != Retry::Never);
+            // The longest wait that any of them asks for is the one to keep.
+            let longest = rest.iter().max_by_key(|number| match retry(&answers[**number]) {
+                Retry::After(least) => least,
+                _ => Duration::ZERO,
+            });
+            match longest.and_then(|number| answers[*number].as_ref()) {
+                Some(Err(error)) if self.again(error, &mut failures).await => {}
+                _ => break,
+            }
+        }
+        let missing = || Error::new(ErrorKind::Io, "batch", "the store gave no answer for this");
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing()))).collect()
+    }
+}
+
+impl Store for Retrying {
+    fn locator(&self) -> &str {
+        self.0.inner.locator()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.0.inner.caps()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        let inner = Some(self.0.inner.list(request.clone()));
+        let failures = Failures::default();
+        let listing =
+            Listing { shared: self.0.clone(), request, inner, last: None, sent: 0, lost: Vec::new(), failures };
+        stream::unfold(listing, |mut listing| async move {
+            let listed = listing.next().await?;
+            Some((listed, listing))
+        })
+        .boxed()
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        Box::pin(async move { self.0.attempt(|| self.0.inner.stat(&key)).await })
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        Box::pin(async move {
+            let read = self.0.attempt(|| self.0.inner.read(&key, want.as_ref(), range.clone())).await?;
+            let Body::Stream(pieces) = read.body else { return Ok(read) };
+            let whole = 0..read.entry.size;
+            let range = range.unwrap_or(whole.clone());
+            let at = range.start.min(whole.end);
+            // Without a version the rest might be of other content than the beginning.
+            let want = want.or_else(|| read.entry.version.clone());
+            let end = range.end.min(whole.end);
+            let body = Resuming { shared: self.0.clone(), key, want, at, end, pieces, failures: Failures::default() };
+            let pieces = stream::unfold(Some(body), |body| async move { body?.next().await });
+            Ok(Read { entry: read.entry, body: Body::Stream(pieces.boxed()) })
+        })
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let key = key.clone();
+        Box::pin(async move {
+            let inner = self.0.attempt(|| self.0.inner.write(&key, spec.clone())).await?;
+            let single = self.0.inner.caps().parts.map_or(0, |limits| limits.single);
+            let keep = spec.size.is_some_and(|size| size <= single);
+            let kept = keep.then(|| Mutex::new(BTreeMap::new()));
+            let target = Target { shared: self.0.clone(), key, spec };
+            Ok(Box::new(RetryingUpload { target, inner, kept }) as Box<dyn Upload>)
+        })
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let (key, spec) = (key.clone(), spec.clone());
+        Box::pin(async move { self.0.attempt(|| self.0.inner.make_dir(&key, &spec)).await })
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        Box::pin(async move {
+            let count = batch.items.len();
+            let counts = batch.progress.clone().map(|progress| Arc::new(Counts::new(progress, count)));
+            self.0
+                .batch(count, |numbers| {
+                    let items: Vec<CopyItem> = numbers.iter().map(|n| batch.items[*n].clone()).collect();
+                    let progress = counts.as_ref().map(|counts| counts.begin(numbers));
+                    self.0.inner.copy(CopyBatch { from: batch.from.clone(), items, progress })
+                })
+                .await
+        })
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        Box::pin(async move { self.0.attempt(|| self.0.inner.set_meta(&key, mtime, meta.as_ref())).await })
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        Box::pin(async move {
+            let send = |numbers: &[usize]| self.0.inner.delete(numbers.iter().map(|n| keys[*n].clone()).collect());
+            self.0.batch(keys.len(), send).await
+        })
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(async move { self.0.attempt(|| self.0.inner.extra(request.clone())).await })
+    }
+}
+
+/// Bytes that were reported of each item of a copy, so that those copied again aren't reported again.
+struct Counts {
+    progress: Progress,
+    /// By item: reported in all, copied in this try.
+    items: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Counts {
+    fn new(progress: Progress, count: usize) -> Self {
+        Counts { progress, items: Mutex::new(vec![(0, 0); count]) }
+    }
+
+    /// What to give along with a try of these items.
+    fn begin(self: &Arc<Self>, numbers: &[usize]) -> Progress {
+        let mut items = self.items.lock().unwrap_or_else(|e| e.into_inner());
+        for number in numbers {
+            items[*number].1 = 0;
+        }
+        drop(items);
+        let (counts, numbers) = (self.clone(), numbers.to_vec());
+        Progress(Arc::new(move |at, bytes| {
+            if let Some(number) = numbers.get(at) {
+                counts.add(*number, bytes);
+            }
+        }))
+    }
+
+    fn add(&self, number: usize, bytes: u64) {
+        let mut items = self.items.lock().unwrap_or_else(|e| e.into_inner());
+        let (reported, copied) = &mut items[number];
+        *copied += bytes;
+        let new = copied.saturating_sub(*reported);
+        *reported += new;
+        drop(items);
+        if new > 0 {
+            (self.progress.0)(number, new);
+        }
+    }
+}
+
+/// A body that goes on where it broke off.
+struct Resuming {
+    shared: Arc<Shared>,
+    key: Key,
+    want: Option<Version>,
+    /// Next byte to come, and the one after the last.
+    at: u64,
+    end: u64,
+    pieces: BoxStream<'static, Result<Bytes>>,
+    failures: Failures,
+}
+
+impl Resuming {
+    async fn next(mut self) -> Option<(Result<Bytes>, Option<Self>)> {
+        loop {
+            let error = match self.pieces.next().await {
+                Some(Ok(piece)) => {
+                    self.at += piece.len() as u64;
+                    if !piece.is_empty() {
+                        self.failures = Failures::default();
+                    }
+                    return Some((Ok(piece), Some(self)));
+                }
+                Some(Err(error)) => error,
+                None if self.at >= self.end => return None,
+                None => {
+                    let message = format!("the body ended {} bytes early", self.end - self.at);
+                    Error::new(ErrorKind::Io, "read", message).with_key(&self.key).with_retry(Retry::Backoff)
+                }
+            };
+            if self.want.is_none() || self.at >= self.end {
+                return Some((Err(error), None));
+            }
+            if let Err(error) = self.resume(error).await {
+                return Some((Err(error), None));
+            }
+        }
+    }
+
+    /// Asks for the rest of the same version.
+    async fn resume(&mut self, mut error: Error) -> Result<()> {
+        while self.shared.again(&error, &mut self.failures).await {
+            let read = self.shared.inner.read(&self.key, self.want.as_ref(), Some(self.at..self.end)).await;
+            match read {
+                Ok(Read { body: Body::Stream(pieces), .. }) => {
+                    self.pieces = pieces;
+                    return Ok(());
+                }
+                // No store gives a stream first and a file then.
+                Ok(_) => return Err(error),
+                Err(next) => error = next,
+            }
+        }
+        Err(error)
+    }
+}
+
+/// A listing that goes on after its last key.
+struct Listing {
+    shared: Arc<Shared>,
+    request: ListRequest,
+    /// `None` once it is over.
+    inner: Option<BoxStream<'static, Listed>>,
+    last: Option<Key>,
+    sent: usize,
+    /// Ranges that were reported lost: what a later try finds in them isn't given any more.
+    lost: Vec<Lost>,
+    failures: Failures,
+}
+
+impl Listing {
+    async fn next(&mut self) -> Option<Listed> {
+        loop {
+            match self.inner.as_mut()?.next().await {
+                Some(Listed::Batch(batch)) => {
+                    let batch = self.fresh(batch);
+                    if !batch.is_empty() {
+                        return Some(Listed::Batch(batch));
+                    }
+                }
+                Some(Listed::End) => {
+                    self.inner = None;
+                    return Some(Listed::End);
+                }
+                Some(Listed::Failed { lost, error }) => {
+                    if self.reaches_the_end(&lost) && self.shared.again(&error, &mut self.failures).await {
+                        self.restart();
+                        continue;
+                    }
+                    self.lost.push(lost.clone());
+                    return Some(Listed::Failed { lost, error });
+                }
+                None => {
+                    let reported = self.lost.iter().any(|lost| lost.to.is_none());
+                    let cut = Error::new(ErrorKind::Io, "list", "the listing broke off").with_retry(Retry::Backoff);
+                    if !reported && self.shared.again(&cut, &mut self.failures).await {
+                        self.restart();
+                        continue;
+                    }
+                    self.inner = None;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn fresh(&mut self, mut batch: Vec<Entry>) -> Vec<Entry> {
+        if !self.lost.is_empty() {
+            batch.retain(|entry| !self.lost.iter().any(|lost| lost.holds(&entry.key)));
+        }
+        if let Some(last) = batch.last() {
+            self.last = Some(last.key.clone());
+            self.sent += batch.len();
+            self.failures = Failures::default();
+        }
+        batch
+    }
+
+    fn reaches_the_end(&self, lost: &Lost) -> bool {
+        match (&lost.to, after_prefix(&self.request.prefix)) {
+            (None, _) => true,
+            (Some(to), Some(end)) => to.as_bytes() >= &end[..],
+            (Some(_), None) => false,
+        }
+    }
+
+    fn restart(&mut self) {
+        let mut request = self.request.clone();
+        request.after = self.last.clone().or(request.after);
+        request.limit = request.limit.map(|limit| limit.saturating_sub(self.sent).max(1));
+        self.inner = Some(self.shared.inner.list(request));
+    }
+}
+
+struct RetryingUpload {
+    target: Target,
+    inner: Box<dyn Upload>,
+    /// The parts (offset and bytes) of a write so small that the store sends it in one request when it is published,
+    /// so that this request can be made again.
+    kept: Option<Mutex<BTreeMap<u64, (u64, Payload)>>>,
+}
+
+/// Where an upload goes: enough to begin it again.
+struct Target {
+    shared: Arc<Shared>,
+    key: Key,
+    spec: WriteSpec,
+}
+
+impl Target {
+    /// Sends everything again and publishes it.
+    async fn redo(&self, parts: &BTreeMap<u64, (u64, Payload)>, late: Late) -> Result<Stored> {
+        let upload = self.shared.inner.write(&self.key, self.spec.clone()).await?;
+        let mut sent = Vec::with_capacity(parts.len());
+        for (index, (offset, payload)) in parts {
+            match upload.part(*index, *offset, payload.clone()).await {
+                Ok(part) => sent.push(part),
+                Err(error) => {
+                    // The part's error is the one to tell.
+                    let _ = upload.abort().await;
+                    return Err(error);
+                }
+            }
+        }
+        upload.publish(sent, late).await
+    }
+
+    /// A publish under a condition that may have been done although its answer was lost would now fail by its own
+    /// success; only a refusal is sure not to have been done.
+    fn may_redo(&self, error: &Error) -> bool {
+        self.spec.replace == Replace::Anything || error.kind() == ErrorKind::Busy
+    }
+}
+
+impl Upload for RetryingUpload {
+    fn token(&self) -> Vec<u8> {
+        self.inner.token()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        if let Some(kept) = &self.kept {
+            kept.lock().unwrap_or_else(|e| e.into_inner()).insert(index, (offset, payload.clone()));
+        }
+        Box::pin(async move { self.target.shared.attempt(|| self.inner.part(index, offset, payload.clone())).await })
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+        Box::pin(async move {
+            let RetryingUpload { target, inner, kept } = *self;
+            let Some(kept) = kept else { return inner.publish(parts, late).await };
+            let mut kept = kept.into_inner().unwrap_or_else(|e| e.into_inner());
+            kept.retain(|index, _| parts.iter().any(|part| part.index == *index));
+            let mut failures = Failures::default();
+            let mut answer = inner.publish(parts, late.clone()).await;
+            while let Err(error) = &answer {
+                if !target.may_redo(error) || !target.shared.again(error, &mut failures).await {
+                    break;
+                }
+                answer = target.redo(&kept, late.clone()).await;
+            }
+            answer
+        })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.inner.abort()
+    }
+}

@@ -1,0 +1,102 @@
+//! Every store keeps the contract, bare and through all layers.
+
+use haul_store::{
+    Links, Meters, Net, OpenRequest, Store,
+    layers::{LayerSettings, rate::Rate, stack},
+    mem::MemStore,
+    registry,
+};
+use haul_testkit::conformance;
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+fn open(kind: &str, path: &[u8], links: Links) -> Arc<dyn Store> {
+    let request = OpenRequest {
+        remote: String::new(),
+        path: path.to_vec(),
+        options: Default::default(),
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links,
+    };
+    (registry::kind(kind).expect("known").open)(request).expect("opened")
+}
+
+fn local(root: &Path, number: &AtomicUsize, links: Links) -> Arc<dyn Store> {
+    let path = root.join(format!("root{}", number.fetch_add(1, Ordering::Relaxed)));
+    open("local", path.as_os_str().as_bytes(), links)
+}
+
+/// All layers, with a bandwidth limit that is never reached, so that the limiting code runs.
+fn layered(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let rate = Some(Arc::new(Rate::new(Some(1 << 50), Some(1 << 50))));
+    stack(store, &LayerSettings { rate, ..Default::default() }, &Arc::new(Meters::default()))
+}
+
+/// The names of the cases that a store that can everything may still skip.
+fn skipped(summary: &conformance::Summary) -> Vec<&'static str> {
+    println!("{summary}");
+    summary.skipped.iter().map(|(name, _)| *name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory() {
+    let summary = conformance::run(|| async { Arc::new(MemStore::new()) as Arc<dyn Store> }).await;
+    assert_eq!(skipped(&summary), ["a_full_folder_is_not_deleted", "folders_are_made_once"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_with_directories() {
+    let disk = || MemStore::new().with_caps(|caps| (caps.dirs, caps.keeps_empty_dirs) = (true, true));
+    let summary = conformance::run(|| async { Arc::new(disk()) as Arc<dyn Store> }).await;
+    assert_eq!(skipped(&summary), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_in_a_folder_of_a_named_bucket() {
+    let number = AtomicUsize::new(0);
+    let make = || async {
+        let path = format!("bucket{}/in/here", number.fetch_add(1, Ordering::Relaxed));
+        let store = open("memory", path.as_bytes(), Links::Skip);
+        // A folder in a bucket is there when something is in it.
+        drop(store.make_dir(&haul_core::Key::new(""), &Default::default()).await);
+        store
+    };
+    let store = make().await;
+    assert_eq!(store.stat(&haul_core::Key::new("")).await.unwrap_err().kind(), haul_core::ErrorKind::DirNotFound);
+    assert_eq!(store.locator(), ":bucket0/in/here");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_through_the_layers() {
+    let make = || async { layered(Arc::new(MemStore::new())) };
+    let summary = conformance::run(make).await;
+    assert_eq!(skipped(&summary), ["a_full_folder_is_not_deleted", "folders_are_made_once"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn local_disk() {
+    for links in [Links::Skip, Links::Follow, Links::Translate] {
+        let (temp, number) = (tempfile::tempdir().expect("a folder"), AtomicUsize::new(0));
+        let summary = conformance::run(|| async { local(temp.path(), &number, links) }).await;
+        let mut skips = skipped(&summary);
+        skips.retain(|name| *name != "metadata_is_kept");
+        assert_eq!(skips, ["hashes_are_of_the_content"], "{links:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn local_disk_through_the_layers() {
+    let (temp, number) = (tempfile::tempdir().expect("a folder"), AtomicUsize::new(0));
+    let summary = conformance::run(|| async { layered(local(temp.path(), &number, Links::Skip)) }).await;
+    let mut skips = skipped(&summary);
+    skips.retain(|name| *name != "metadata_is_kept");
+    // With a limit set the disk's own copy isn't used, since it can't be slowed down.
+    assert_eq!(skips, ["hashes_are_of_the_content", "copies_stay_inside", "copies_answer_for_each"]);
+}

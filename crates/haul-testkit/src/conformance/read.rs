@@ -1,0 +1,62 @@
+//! What reading promises.
+
+use super::{Outcome, collect, get, key, put, skip_unless};
+use crate::tree::content;
+use haul_core::{ErrorKind, Key, Kind};
+use haul_store::Store;
+use std::sync::Arc;
+
+pub(super) async fn ranges_are_exact(store: Arc<dyn Store>) -> Outcome {
+    let bytes = content(1, 300_001);
+    put(&*store, "f", &bytes).await;
+    assert_eq!(get(&*store, "f").await, bytes);
+    for range in [0..1, 0..300_001, 299_999..300_001, 65_535..65_537, 100_000..200_000] {
+        let read = store.read(&key("f"), None, Some(range.clone())).await.expect("a range");
+        assert_eq!(read.entry.size, 300_001, "the size is of the whole");
+        let found = collect(read).await.expect("bytes");
+        assert!(found == bytes[range.start as usize..range.end as usize], "{range:?}");
+    }
+    Ok(())
+}
+
+pub(super) async fn a_stale_version_is_refused(store: Arc<dyn Store>) -> Outcome {
+    put(&*store, "f", b"old").await;
+    let old = store.stat(&key("f")).await.expect("there").version;
+    skip_unless(old.is_some(), "it gives no versions")?;
+    let read = store.read(&key("f"), old.as_ref(), None).await.expect("still there");
+    assert_eq!(collect(read).await.expect("bytes"), b"old");
+    put(&*store, "f", b"new").await;
+    let error = store.read(&key("f"), old.as_ref(), None).await.err().expect("the version is gone");
+    assert_eq!(error.kind(), ErrorKind::Changed, "{error:?}");
+    let error = store.read(&key("f"), old.as_ref(), Some(0..1)).await.err().expect("the version is gone");
+    assert_eq!(error.kind(), ErrorKind::Changed, "{error:?}");
+    Ok(())
+}
+
+pub(super) async fn what_is_missing_is_not_found(store: Arc<dyn Store>) -> Outcome {
+    put(&*store, "d/f", b"1").await;
+    for name in ["x", "d/x", "d/f/x", "x/y/z", "d", "D/f"] {
+        if name == "D/f" && store.caps().case_insensitive {
+            continue;
+        }
+        let error = store.read(&key(name), None, None).await.err().unwrap_or_else(|| panic!("{name} was read"));
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+        assert_eq!(error.key(), Some(&key(name)), "the error names the key");
+        let error = store.stat(&key(name)).await.expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+    }
+    let error = store.stat(&key("x/")).await.expect_err("no such directory");
+    assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound), "{error:?}");
+    Ok(())
+}
+
+pub(super) async fn stat_tells_files_and_folders(store: Arc<dyn Store>) -> Outcome {
+    put(&*store, "d/f", b"12345").await;
+    let entry = store.stat(&key("d/f")).await.expect("a file");
+    assert_eq!((&entry.key, entry.kind, entry.size), (&key("d/f"), Kind::File, 5));
+    let root = store.stat(&Key::new("")).await.expect("the root");
+    assert_eq!((root.key, root.kind), (key(""), Kind::Dir));
+    let entry = store.stat(&key("d/")).await.expect("a directory");
+    assert_eq!((entry.key, entry.kind), (key("d/"), Kind::Dir));
+    Ok(())
+}

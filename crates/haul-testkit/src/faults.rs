@@ -1,0 +1,338 @@
+//! Faults on demand: a store that fails, cuts, lies or hangs at a chosen call, and a clock that doesn't take time.
+
+use futures::{
+    StreamExt,
+    future::{BoxFuture, pending, ready},
+    stream,
+    stream::BoxStream,
+};
+use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
+use haul_store::{
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Upload, WriteSpec,
+    layers::clock::Clock,
+};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the store's own verbs")]
+pub enum Op {
+    List,
+    Stat,
+    Read,
+    Write,
+    Part,
+    Publish,
+    MakeDir,
+    Copy,
+    SetMeta,
+    Delete,
+    Extra,
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The call fails with an error of this kind, and nothing is done. A batch fails for each item.
+    Fail(ErrorKind, Retry),
+    /// The call is done, then its answer is lost: an error of this kind comes instead.
+    LoseAnswer(ErrorKind, Retry),
+    /// These items of a batch fail, the others are done.
+    FailItems(Vec<usize>, ErrorKind, Retry),
+    /// A body breaks after so many bytes, a listing after so many entries, with an error that may pass.
+    Break(u64),
+    /// The same without an error: it merely ends.
+    Cut(u64),
+    /// The store claims to have stored something else.
+    WrongHash,
+    /// No answer ever.
+    Hang,
+}
+
+impl Fault {
+    fn error(kind: ErrorKind, retry: Retry) -> Error {
+        Error::new(kind, "fault", "injected").with_retry(retry)
+    }
+}
+
+/// A store with faults. Clones share the counts.
+#[derive(Clone, Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By call: which one (from 1), what happens.
+    faults: Mutex<BTreeMap<(Op, u64), Fault>>,
+    calls: Mutex<BTreeMap<Op, u64>>,
+}
+
+impl State {
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<Op, u64>> {
+        self.calls.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Counts a call and says what goes wrong with it.
+    fn call(&self, op: Op) -> Option<Fault> {
+        let mut calls = self.calls();
+        let count = calls.entry(op).or_default();
+        *count += 1;
+        self.faults.lock().unwrap_or_else(|e| e.into_inner()).get(&(op, *count)).cloned()
+    }
+}
+
+impl Faulty {
+    /// `inner` without faults yet.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Faulty { inner, state: Arc::default() }
+    }
+
+    /// Lets the `nth` call (from 1) of `op` go wrong.
+    pub fn on(self, op: Op, nth: u64, fault: Fault) -> Self {
+        self.state.faults.lock().unwrap_or_else(|e| e.into_inner()).insert((op, nth), fault);
+        self
+    }
+
+    /// How often `op` was called so far.
+    pub fn calls(&self, op: Op) -> u64 {
+        self.state.calls().get(&op).copied().unwrap_or(0)
+    }
+}
+
+/// Does `call` as the fault for it says.
+async fn with<T>(fault: Option<Fault>, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match fault {
+        Some(Fault::Fail(kind, retry)) => Err(Fault::error(kind, retry)),
+        Some(Fault::LoseAnswer(kind, retry)) => {
+            call.await?;
+            Err(Fault::error(kind, retry))
+        }
+        Some(Fault::Hang) => pending().await,
+        _ => call.await,
+    }
+}
+
+/// Does a batch as the fault for it says; `call` gets the numbers of the items that are really done.
+async fn batch<T, F: Future<Output = Vec<Result<T>>>>(
+    fault: Option<Fault>,
+    count: usize,
+    call: impl FnOnce(Vec<usize>) -> F,
+) -> Vec<Result<T>> {
+    let (failing, kind, retry) = match fault {
+        Some(Fault::Fail(kind, retry)) => ((0..count).collect(), kind, retry),
+        Some(Fault::FailItems(items, kind, retry)) => (items, kind, retry),
+        Some(Fault::Hang) => pending().await,
+        _ => (Vec::new(), ErrorKind::Io, Retry::Never),
+    };
+    let done: Vec<usize> = (0..count).filter(|n| !failing.contains(n)).collect();
+    let mut answers = if done.is_empty() { Vec::new() } else { call(done).await }.into_iter();
+    (0..count)
+        .map(|n| match failing.contains(&n) {
+            true => Err(Fault::error(kind, retry)),
+            false => answers.next().unwrap_or_else(|| Err(Fault::error(ErrorKind::Io, Retry::Never))),
+        })
+        .collect()
+}
+
+fn break_body(body: Body, after: u64, error: bool) -> Body {
+    let pieces = match body {
+        Body::Stream(pieces) => pieces,
+        file => return file,
+    };
+    let broken = stream::unfold(Some((pieces, after)), move |state| async move {
+        let (mut pieces, left) = state?;
+        if left == 0 {
+            let failed = Err(Fault::error(ErrorKind::Io, Retry::Backoff));
+            return error.then_some((failed, None));
+        }
+        match pieces.next().await? {
+            Ok(piece) => {
+                let piece = piece.slice(..piece.len().min(left as usize));
+                let left = left - piece.len() as u64;
+                Some((Ok(piece), Some((pieces, left))))
+            }
+            failed => Some((failed, None)),
+        }
+    });
+    Body::Stream(broken.boxed())
+}
+
+fn break_list(listing: BoxStream<'static, Listed>, after: u64, error: bool) -> BoxStream<'static, Listed> {
+    stream::unfold(Some((listing, after, Key::new(""))), move |state| async move {
+        let (mut listing, left, last) = state?;
+        if left == 0 {
+            let lost = Lost::from(last.with_suffix([0]));
+            let failed = Listed::Failed { lost, error: Fault::error(ErrorKind::Io, Retry::Backoff) };
+            return error.then_some((failed, None));
+        }
+        match listing.next().await? {
+            Listed::Batch(mut batch) => {
+                batch.truncate(left as usize);
+                let last = batch.last().map_or(last, |entry| entry.key.clone());
+                let left = left - batch.len() as u64;
+                Some((Listed::Batch(batch), Some((listing, left, last))))
+            }
+            other => Some((other, Some((listing, left, last)))),
+        }
+    })
+    .boxed()
+}
+
+impl Store for Faulty {
+    fn locator(&self) -> &str {
+        self.inner.locator()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        let listing = self.inner.list(request);
+        match self.state.call(Op::List) {
+            Some(Fault::Fail(kind, retry)) => {
+                let error = Fault::error(kind, retry);
+                stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed()
+            }
+            Some(Fault::Break(after)) => break_list(listing, after, true),
+            Some(Fault::Cut(after)) => break_list(listing, after, false),
+            Some(Fault::Hang) => stream::pending().boxed(),
+            _ => listing,
+        }
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        Box::pin(with(self.state.call(Op::Stat), self.inner.stat(key)))
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let fault = self.state.call(Op::Read);
+        let read = self.inner.read(key, want, range);
+        Box::pin(async move {
+            let read = with(fault.clone(), read).await?;
+            let body = match fault {
+                Some(Fault::Break(after)) => break_body(read.body, after, true),
+                Some(Fault::Cut(after)) => break_body(read.body, after, false),
+                _ => read.body,
+            };
+            Ok(Read { entry: read.entry, body })
+        })
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let write = with(self.state.call(Op::Write), self.inner.write(key, spec));
+        Box::pin(async move {
+            let inner = write.await?;
+            Ok(Box::new(FaultyUpload { inner, state: self.state.clone() }) as Box<dyn Upload>)
+        })
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        Box::pin(with(self.state.call(Op::MakeDir), self.inner.make_dir(key, spec)))
+    }
+
+    fn copy(&self, request: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let fault = self.state.call(Op::Copy);
+        Box::pin(async move {
+            let CopyBatch { from, items, progress } = request;
+            let call = |numbers: Vec<usize>| {
+                let items = numbers.into_iter().map(|n| items[n].clone()).collect();
+                self.inner.copy(CopyBatch { from, items, progress })
+            };
+            batch(fault, items.len(), call).await
+        })
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(with(self.state.call(Op::SetMeta), self.inner.set_meta(key, mtime, meta)))
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let fault = self.state.call(Op::Delete);
+        Box::pin(async move {
+            let call = |numbers: Vec<usize>| self.inner.delete(numbers.into_iter().map(|n| keys[n].clone()).collect());
+            batch(fault, keys.len(), call).await
+        })
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(with(self.state.call(Op::Extra), self.inner.extra(request)))
+    }
+}
+
+struct FaultyUpload {
+    inner: Box<dyn Upload>,
+    state: Arc<State>,
+}
+
+impl Upload for FaultyUpload {
+    fn token(&self) -> Vec<u8> {
+        self.inner.token()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        Box::pin(with(self.state.call(Op::Part), self.inner.part(index, offset, payload)))
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+        let fault = self.state.call(Op::Publish);
+        let publish = self.inner.publish(parts, late);
+        Box::pin(async move {
+            let lie = matches!(fault, Some(Fault::WrongHash));
+            let mut stored = with(fault, publish).await?;
+            if lie {
+                let wrong = |value: &[u8]| value.iter().map(|byte| !byte).collect::<Vec<u8>>();
+                let hashes = stored.hashes.iter().fold(Hashes::default(), |all, (algo, v)| all.with(algo, wrong(v)));
+                stored.hashes = hashes;
+            }
+            Ok(stored)
+        })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.inner.abort()
+    }
+}
+
+/// A clock on which waiting takes no time, and chance is always the same.
+#[derive(Debug)]
+pub struct FakeClock {
+    begun: Instant,
+    /// Every wait so far.
+    waits: Mutex<Vec<Duration>>,
+    chance: f64,
+}
+
+impl FakeClock {
+    /// A clock whose lots all give `chance` (0 to below 1).
+    pub fn new(chance: f64) -> Arc<Self> {
+        Arc::new(FakeClock { begun: Instant::now(), waits: Mutex::default(), chance })
+    }
+
+    /// Every wait so far, in order.
+    pub fn waits(&self) -> Vec<Duration> {
+        self.waits.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Instant {
+        self.begun + self.waits().iter().sum::<Duration>()
+    }
+
+    fn sleep(&self, wait: Duration) -> BoxFuture<'static, ()> {
+        self.waits.lock().unwrap_or_else(|e| e.into_inner()).push(wait);
+        Box::pin(ready(()))
+    }
+
+    fn chance(&self) -> f64 {
+        self.chance
+    }
+}
