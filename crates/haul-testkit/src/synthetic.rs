@@ -138,7 +138,8 @@ impl Content {
         match self {
             Content::Kept(all) => {
                 let all = lock(all);
-                let keys = all.iter().filter_map(|(path, put)| Some((path.strip_prefix(bucket)?.strip_prefix('/')?, put)));
+                let keys =
+                    all.iter().filter_map(|(path, put)| Some((path.strip_prefix(bucket)?.strip_prefix('/')?, put)));
                 let keys = keys.filter(|(key, _)| *key > after);
                 let rows: Vec<_> = keys.map(|(key, put)| (key.to_owned(), put.bytes.len(), etag(&put.bytes))).collect();
                 Box::new(rows.into_iter())
@@ -155,7 +156,7 @@ impl Content {
     /// A page of ListObjectsV2. The continuation token is the last key or prefix.
     fn list(&self, bucket: &str, query: &str) -> String {
         let query: BTreeMap<String, String> =
-            query.split('&').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), decode(v))).collect();
+            query.split('&').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), decode(&v.replace('+', " ")))).collect();
         let text = |name: &str| query.get(name).map_or("", String::as_str);
         let (prefix, delimiter) = (text("prefix"), text("delimiter"));
         let max = query.get("max-keys").and_then(|n| n.parse::<usize>().ok()).unwrap_or(1000).min(1000);
@@ -287,7 +288,7 @@ fn decode(text: &str) -> String {
     let (mut out, mut bytes) = (Vec::new(), text.bytes());
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
-            out.push(if byte == b'+' { b' ' } else { byte });
+            out.push(byte);
             continue;
         }
         let pair = [bytes.next().unwrap_or(b'0'), bytes.next().unwrap_or(b'0')];
