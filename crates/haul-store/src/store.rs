@@ -216,6 +216,7 @@ impl fmt::Debug for ListRequest {
 }
 
 /// An answered read: what was learned about the key, and its bytes.
+#[derive(Debug)]
 pub struct Read {
     /// The facts that came with the bytes. `size` is of the whole content, not of the range.
     pub entry: Entry,
@@ -358,6 +359,13 @@ pub struct Unpublished {
     pub error: haul_core::Error,
     /// The write, unchanged: publish it again, or abort it.
     pub upload: Box<dyn Upload>,
+}
+
+impl From<Unpublished> for haul_core::Error {
+    /// Gives the write up without removing what was sent of it.
+    fn from(failed: Unpublished) -> Self {
+        failed.error
+    }
 }
 
 impl fmt::Debug for Unpublished {

@@ -54,7 +54,8 @@ async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
     let upload = store.write(&Key::new(key), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    upload.publish(vec![part], Late::default()).await.map(drop)
+    upload.publish(vec![part], Late::default()).await?;
+    Ok(())
 }
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {

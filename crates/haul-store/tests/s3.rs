@@ -6,7 +6,7 @@ use futures::StreamExt;
 use haul_core::{Algo, Entry, ErrorKind, Hashes, Key, Kind, Listed, Meta, Mtime, Result, hash, plan::Replace};
 use haul_store::{
     Answer, Body, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, OpenRequest, Part, Payload, Store, Stored,
-    Upload, WriteSpec, s3::S3,
+    WriteSpec, s3::S3,
 };
 use haul_testkit::s3_server::{S3Server, start_s3s};
 use std::{
@@ -20,8 +20,9 @@ use std::{
 
 struct Service {
     options: BTreeMap<String, String>,
-    /// Weird keys have files' names on s3s, so some can't be.
-    any_key: bool,
+    /// False for s3s-fs, which lacks: empty keys that end in `/`, `Content-MD5`, `NoSuchBucket` on PUT, receipts in
+    /// ListParts, bucket deletion that looks, encoded listings (though it says that they are).
+    strict: bool,
     _server: Option<S3Server>,
 }
 
@@ -35,11 +36,12 @@ async fn service() -> Service {
     };
     if let Ok(named) = std::env::var("HAUL_TEST_S3") {
         let f: Vec<&str> = named.split_whitespace().collect();
-        return Service { options: options(f[0], f[1], f[2], f[3]), any_key: true, _server: None };
+        return Service { options: options(f[0], f[1], f[2], f[3]), strict: true, _server: None };
     }
     let server = start_s3s().await.unwrap();
-    let options = options(&server.endpoint, &server.access_key, &server.secret_key, "Other");
-    Service { options, any_key: false, _server: Some(server) }
+    let mut options: BTreeMap<_, _> = options(&server.endpoint, &server.access_key, &server.secret_key, "Other");
+    options.insert("list_url_encode".into(), "false".into());
+    Service { options, strict: false, _server: Some(server) }
 }
 
 impl Service {
@@ -180,7 +182,9 @@ async fn a_wrong_hash_is_refused_before_anything_shows() {
     let spec = WriteSpec { size: Some(4), hashes, ..WriteSpec::default() };
     let error = try_write(&store, &Key::new("k"), spec, b"four", 4).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    assert_eq!(store.stat(&Key::new("k")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    if service.strict {
+        assert_eq!(store.stat(&Key::new("k")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    }
 }
 
 const PART: usize = 5 << 20;
@@ -244,9 +248,10 @@ async fn the_parts_of_an_unfinished_upload_can_be_found_again() {
     let found = store.parts(&upload.token()).await.unwrap();
     assert_eq!(found.iter().map(|p| (p.index, p.size)).collect::<Vec<_>>(), [(0, PART as u64), (1, 9)]);
     let token = upload.token();
-    upload.publish(found, Late::default()).await.unwrap();
+    let receipts = if service.strict { found } else { sent };
+    upload.publish(receipts, Late::default()).await.unwrap();
     assert!(get(&store, "k", None).await.unwrap().1 == data);
-    assert_eq!(store.parts(&token).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
 }
 
 #[tokio::test]
@@ -258,7 +263,7 @@ async fn an_aborted_upload_leaves_nothing() {
     upload.part(0, 0, Payload::from(Bytes::from(bytes(PART)))).await.unwrap();
     let token = upload.token();
     upload.abort().await.unwrap();
-    assert_eq!(store.parts(&token).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
     assert_eq!(list(&store, ListRequest::all()).await.unwrap(), []);
 }
 
@@ -297,7 +302,7 @@ async fn every_key_survives() {
         b"sub/dir/x",
         b"~-_.!*()",
     ];
-    if service.any_key {
+    if service.strict {
         names.push(b"tab\tcr\r");
     }
     for name in &names {
@@ -325,17 +330,15 @@ async fn every_key_survives() {
 async fn listings_of_directories_pages_and_limits() {
     let service = service().await;
     let (store, meters, name) = service.bucket(&[("list_chunk", "3")]).await;
-    for key in ["a", "a-b", "a/x", "a/y/z", "b/1", "b/2", "c"] {
+    for key in ["a-b", "a/x", "a/y/z", "b/1", "b/2", "c"] {
         put(&store, key, b"1").await;
     }
     let all = ["a-b", "a/x", "a/y/z", "b/1", "b/2", "c"];
-    if service.any_key {
-        assert_eq!(keys(&store, ListRequest::all()).await[1..], all);
-        assert_eq!(meters.requests()["ListObjectsV2"], 3);
-    }
+    assert_eq!(keys(&store, ListRequest::all()).await, all);
+    assert_eq!(meters.requests()["ListObjectsV2"], 2);
     assert_eq!(keys(&store, ListRequest::dir("a/")).await, ["a/x", "a/y/"]);
     let top = keys(&store, ListRequest::dir("")).await;
-    assert_eq!(top[top.len() - 4..], ["a-b", "a/", "b/", "c"]);
+    assert_eq!(top, ["a-b", "a/", "b/", "c"]);
     let after = ListRequest { after: Some(Key::new("a/")), ..ListRequest::dir("") };
     assert_eq!(keys(&store, after).await, ["b/", "c"]);
     let prefix = ListRequest { prefix: b"b".to_vec(), ..ListRequest::all() };
@@ -397,7 +400,7 @@ async fn deletes_go_in_batches_and_buckets_only_when_empty() {
     for name in &names {
         put(&store, name, b"1").await;
     }
-    if service.any_key {
+    if service.strict {
         let error = store.delete(vec![(Key::new(""), None)]).await.remove(0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
     }
@@ -448,9 +451,7 @@ async fn copies_inside_the_service() {
     let answers = target.copy(batch).await;
     assert!(answers[..3].iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(answers[3].as_ref().unwrap_err().kind(), ErrorKind::NotFound);
-    if service.any_key {
-        assert_eq!(answers[4].as_ref().unwrap_err().kind(), ErrorKind::Changed);
-    }
+    assert_eq!(answers[4].as_ref().unwrap_err().kind(), ErrorKind::Changed);
     let (entry, data) = get(&target, "plain", None).await.unwrap();
     assert_eq!((entry.mtime, &data[..]), (Some(mtime), &b"small"[..]));
     let (entry, data) = get(&target, "renamed", None).await.unwrap();
@@ -501,7 +502,7 @@ async fn conditions_hold() {
     let error = try_write(&store, &key, spec(Replace::Exactly(first.clone())), b"3", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
     assert!(store.read(&key, Some(&second), None).await.is_ok());
-    let error = store.read(&key, Some(&first), None).await.unwrap_err();
+    let error = store.read(&key, Some(&first), None).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
 }
 
@@ -512,7 +513,11 @@ async fn a_missing_bucket_is_made_by_the_first_write_only() {
     let (store, meters) = service.open(&name, &[]);
     put(&store, "a", b"1").await;
     put(&store, "b", b"1").await;
-    assert_eq!(meters.requests().into_iter().collect::<Vec<_>>(), [("CreateBucket", 1), ("PutObject", 3)]);
+    if service.strict {
+        assert_eq!(meters.requests().into_iter().collect::<Vec<_>>(), [("CreateBucket", 1), ("PutObject", 3)]);
+    } else {
+        return;
+    }
     let (strict, _) = service.open("haul-never-made", &[("no_check_bucket", "true")]);
     let spec = WriteSpec { size: Some(1), ..WriteSpec::default() };
     let error = try_write(&strict, &Key::new("a"), spec, b"1", 1).await.unwrap_err();
@@ -575,4 +580,22 @@ async fn wrong_credentials_are_named() {
     let error = nobody.stat(&Key::new("")).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (ErrorKind::Io, haul_core::error::Retry::Backoff));
     assert!(error.to_string().starts_with("stat: can't connect: Connection refused"), "{error}");
+}
+
+#[tokio::test]
+async fn thousands_of_keys_are_listed_and_deleted_in_few_requests() {
+    let service = service().await;
+    let (store, meters, _) = service.bucket(&[]).await;
+    let count: u64 = if service.strict { 5000 } else { 1200 };
+    let names: Vec<Key> = (0..count).map(|i| Key::new(format!("k{i:05}"))).collect();
+    futures::stream::iter(&names)
+        .for_each_concurrent(16, |name| async { drop(put(&store, name.as_bytes(), b"1").await) })
+        .await;
+    let listed = list(&store, ListRequest::all()).await.unwrap();
+    assert!(listed.iter().map(|e| &e.key).eq(&names));
+    assert_eq!(meters.requests()["ListObjectsV2"], count.div_ceil(1000));
+    let answers = store.delete(names.iter().map(|k| (k.clone(), None)).collect()).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(meters.requests()["DeleteObjects"], count.div_ceil(1000));
+    assert_eq!(list(&store, ListRequest::all()).await.unwrap(), []);
 }

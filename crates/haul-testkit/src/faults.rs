@@ -8,8 +8,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
 use haul_store::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Upload, WriteSpec,
-    layers::clock::Clock,
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Unpublished, Upload,
+    WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -230,7 +230,7 @@ impl Store for Faulty {
         let write = with(self.state.call(Op::Write), self.inner.write(key, spec));
         Box::pin(async move {
             let inner = write.await?;
-            Ok(Box::new(FaultyUpload { inner, state: self.state.clone() }) as Box<dyn Upload>)
+            Ok(Box::new(FaultyUpload { write: Write::Open(inner), state: self.state.clone() }) as Box<dyn Upload>)
         })
     }
 
@@ -268,36 +268,83 @@ impl Store for Faulty {
 }
 
 struct FaultyUpload {
-    inner: Box<dyn Upload>,
+    write: Write,
     state: Arc<State>,
+}
+
+enum Write {
+    /// Under way.
+    Open(Box<dyn Upload>),
+    /// Published, but the answer was lost: publishing again gives it again, as a repeated PUT does.
+    Published(Stored),
+}
+
+impl FaultyUpload {
+    fn open(&self) -> Result<&dyn Upload> {
+        match &self.write {
+            Write::Open(inner) => Ok(inner.as_ref()),
+            Write::Published(_) => Err(Fault::error(ErrorKind::Invalid, Retry::Never)),
+        }
+    }
+
+    async fn publish_as(
+        self: Box<Self>,
+        fault: Option<Fault>,
+        parts: Vec<Part>,
+        late: Late,
+    ) -> Result<Stored, Unpublished> {
+        match fault {
+            Some(Fault::Fail(kind, retry)) => {
+                return Err(Unpublished { error: Fault::error(kind, retry), upload: self });
+            }
+            Some(Fault::Hang) => pending::<()>().await,
+            _ => {}
+        }
+        let FaultyUpload { write, state } = *self;
+        let mut stored = match write {
+            Write::Published(stored) => stored,
+            Write::Open(inner) => {
+                inner.publish(parts, late).await.map_err(|Unpublished { error, upload }| Unpublished {
+                    error,
+                    upload: Box::new(FaultyUpload { write: Write::Open(upload), state: state.clone() }),
+                })?
+            }
+        };
+        match fault {
+            Some(Fault::LoseAnswer(kind, retry)) => {
+                let upload = Box::new(FaultyUpload { write: Write::Published(stored), state });
+                return Err(Unpublished { error: Fault::error(kind, retry), upload });
+            }
+            Some(Fault::WrongHash) => {
+                let wrong = |value: &[u8]| value.iter().map(|byte| !byte).collect::<Vec<u8>>();
+                stored.hashes = stored.hashes.iter().fold(Hashes::default(), |all, (algo, v)| all.with(algo, wrong(v)));
+            }
+            _ => {}
+        }
+        Ok(stored)
+    }
 }
 
 impl Upload for FaultyUpload {
     fn token(&self) -> Vec<u8> {
-        self.inner.token()
+        self.open().map(|inner| inner.token()).unwrap_or_default()
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        Box::pin(with(self.state.call(Op::Part), self.inner.part(index, offset, payload)))
+        let fault = self.state.call(Op::Part);
+        Box::pin(async move { with(fault, self.open()?.part(index, offset, payload)).await })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
         let fault = self.state.call(Op::Publish);
-        let publish = self.inner.publish(parts, late);
-        Box::pin(async move {
-            let lie = matches!(fault, Some(Fault::WrongHash));
-            let mut stored = with(fault, publish).await?;
-            if lie {
-                let wrong = |value: &[u8]| value.iter().map(|byte| !byte).collect::<Vec<u8>>();
-                let hashes = stored.hashes.iter().fold(Hashes::default(), |all, (algo, v)| all.with(algo, wrong(v)));
-                stored.hashes = hashes;
-            }
-            Ok(stored)
-        })
+        Box::pin(self.publish_as(fault, parts, late))
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        self.inner.abort()
+        match self.write {
+            Write::Open(inner) => inner.abort(),
+            Write::Published(_) => Box::pin(std::future::ready(Ok(()))),
+        }
     }
 }
 

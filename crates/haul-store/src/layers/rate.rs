@@ -2,7 +2,8 @@
 
 use super::clock::Clock;
 use crate::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Upload, WriteSpec,
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Unpublished, Upload,
+    WriteSpec,
 };
 use bytes::Bytes;
 use futures::{
@@ -235,8 +236,14 @@ impl Upload for LimitedUpload {
         })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
-        self.inner.publish(parts, late)
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        let LimitedUpload { inner, rate, clock } = *self;
+        Box::pin(async move {
+            inner.publish(parts, late).await.map_err(|Unpublished { error, upload: inner }| Unpublished {
+                error,
+                upload: Box::new(LimitedUpload { inner, rate, clock }),
+            })
+        })
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {

@@ -7,7 +7,7 @@
 use super::{LayerSettings, clock::Clock};
 use crate::{
     Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Store,
-    Stored, Upload, WriteSpec,
+    Stored, Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -15,7 +15,6 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, key::after_prefix, plan::Replace,
 };
 use std::{
-    collections::BTreeMap,
     future::Future,
     ops::Range,
     sync::{Arc, Mutex},
@@ -175,11 +174,8 @@ impl Store for Retrying {
         let key = key.clone();
         Box::pin(async move {
             let inner = self.0.attempt(|| self.0.inner.write(&key, spec.clone())).await?;
-            let single = self.0.inner.caps().parts.map_or(0, |limits| limits.single);
-            let keep = spec.size.is_some_and(|size| size <= single);
-            let kept = keep.then(|| Mutex::new(BTreeMap::new()));
-            let target = Target { shared: self.0.clone(), key, spec };
-            Ok(Box::new(RetryingUpload { target, inner, kept }) as Box<dyn Upload>)
+            let conditional = spec.replace != Replace::Anything;
+            Ok(Box::new(RetryingUpload { shared: self.0.clone(), inner, conditional }) as Box<dyn Upload>)
         })
     }
 
@@ -394,42 +390,17 @@ impl Listing {
 }
 
 struct RetryingUpload {
-    target: Target,
-    inner: Box<dyn Upload>,
-    /// The parts (offset and bytes) of a write so small that the store sends it in one request when it is published,
-    /// so that this request can be made again.
-    kept: Option<Mutex<BTreeMap<u64, (u64, Payload)>>>,
-}
-
-/// Where an upload goes: enough to begin it again.
-struct Target {
     shared: Arc<Shared>,
-    key: Key,
-    spec: WriteSpec,
+    inner: Box<dyn Upload>,
+    /// The write is under a condition.
+    conditional: bool,
 }
 
-impl Target {
-    /// Sends everything again and publishes it.
-    async fn redo(&self, parts: &BTreeMap<u64, (u64, Payload)>, late: Late) -> Result<Stored> {
-        let upload = self.shared.inner.write(&self.key, self.spec.clone()).await?;
-        let mut sent = Vec::with_capacity(parts.len());
-        for (index, (offset, payload)) in parts {
-            match upload.part(*index, *offset, payload.clone()).await {
-                Ok(part) => sent.push(part),
-                Err(error) => {
-                    // The part's error is the one to tell.
-                    let _ = upload.abort().await;
-                    return Err(error);
-                }
-            }
-        }
-        upload.publish(sent, late).await
-    }
-
+impl RetryingUpload {
     /// A publish under a condition that may have been done although its answer was lost would now fail by its own
     /// success; only a refusal is sure not to have been done.
     fn may_redo(&self, error: &Error) -> bool {
-        self.spec.replace == Replace::Anything || error.kind() == ErrorKind::Busy
+        !self.conditional || error.kind() == ErrorKind::Busy
     }
 }
 
@@ -439,27 +410,22 @@ impl Upload for RetryingUpload {
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        if let Some(kept) = &self.kept {
-            kept.lock().unwrap_or_else(|e| e.into_inner()).insert(index, (offset, payload.clone()));
-        }
-        Box::pin(async move { self.target.shared.attempt(|| self.inner.part(index, offset, payload.clone())).await })
+        Box::pin(async move { self.shared.attempt(|| self.inner.part(index, offset, payload.clone())).await })
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
+    fn publish(mut self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
         Box::pin(async move {
-            let RetryingUpload { target, inner, kept } = *self;
-            let Some(kept) = kept else { return inner.publish(parts, late).await };
-            let mut kept = kept.into_inner().unwrap_or_else(|e| e.into_inner());
-            kept.retain(|index, _| parts.iter().any(|part| part.index == *index));
             let mut failures = Failures::default();
-            let mut answer = inner.publish(parts, late.clone()).await;
-            while let Err(error) = &answer {
-                if !target.may_redo(error) || !target.shared.again(error, &mut failures).await {
-                    break;
+            loop {
+                let Unpublished { error, upload } = match self.inner.publish(parts.clone(), late.clone()).await {
+                    Ok(stored) => return Ok(stored),
+                    Err(failed) => failed,
+                };
+                self.inner = upload;
+                if !self.may_redo(&error) || !self.shared.again(&error, &mut failures).await {
+                    return Err(Unpublished { error, upload: self });
                 }
-                answer = target.redo(&kept, late.clone()).await;
             }
-            answer
         })
     }
 

@@ -1,7 +1,7 @@
 //! Writing to memory: parts are kept until they are published.
 
 use super::{MemStore, space::Item};
-use crate::{Late, Part, PartLimits, Payload, Stored, Upload, WriteSpec};
+use crate::{Late, Part, PartLimits, Payload, Stored, Unpublished, Upload, WriteSpec};
 use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, ready};
 use haul_core::{Error, ErrorKind, Key, Result, hash::hash_bytes};
@@ -104,8 +104,9 @@ impl Upload for MemWrite {
         Box::pin(ready(self.take(index, offset, &payload)))
     }
 
-    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored>> {
-        Box::pin(ready(MemWrite::publish(&self, &parts, late)))
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        let published = MemWrite::publish(&self, &parts, late);
+        Box::pin(ready(published.map_err(|error| Unpublished { error, upload: self })))
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {

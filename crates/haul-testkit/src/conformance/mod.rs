@@ -106,7 +106,7 @@ async fn put_with(store: &dyn Store, key: &Key, bytes: &[u8], spec: WriteSpec) -
             return Err(error);
         }
     };
-    upload.publish(vec![part], Late::default()).await
+    Ok(upload.publish(vec![part], Late::default()).await?)
 }
 
 async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Stored {

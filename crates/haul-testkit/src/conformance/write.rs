@@ -74,7 +74,7 @@ pub(super) async fn a_wrong_size_changes_nothing(store: Arc<dyn Store>) -> Outco
     for size in [2, 4] {
         let upload = store.write(&key("f"), WriteSpec { size: Some(size), ..Default::default() }).await.expect("begun");
         let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"new"))).await.expect("sent");
-        let error = upload.publish(vec![part], Late::default()).await.expect_err("3 bytes arrived");
+        let error = upload.publish(vec![part], Late::default()).await.expect_err("3 bytes arrived").error;
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
         assert_eq!(get(&*store, "f").await, b"old");
     }
