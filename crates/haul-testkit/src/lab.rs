@@ -1,0 +1,199 @@
+//! A place to run programs in: its own folder, home, configuration; none of the machine's.
+
+use crate::{minio, peers};
+use std::{
+    env, fs,
+    io::Write as _,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+
+/// What a program did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The exit code; 128 and the signal's number for one that was killed.
+    pub code: i32,
+    /// What it wrote to its output.
+    pub out: String,
+    /// What it wrote to its error output.
+    pub err: String,
+    line: String,
+}
+
+impl Ran {
+    fn new(output: Output, line: String) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+        Ran { code, out: text(output.stdout), err: text(output.stderr), line }
+    }
+
+    /// Panics with all that the program said unless it ended with this code.
+    #[track_caller]
+    pub fn code(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "\n{}\n--- out\n{}\n--- err\n{}", self.line, self.out, self.err);
+        self
+    }
+
+    /// Panics unless it succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Ran {
+        self.code(0)
+    }
+
+    /// The lines of its output, sorted.
+    pub fn lines(&self) -> Vec<&str> {
+        let mut lines: Vec<_> = self.out.lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+}
+
+/// A folder of its own with a home and a configuration. In arguments, `@x` stands for the path of `x` in it.
+#[derive(Debug)]
+pub struct Lab {
+    root: TempDir,
+    haul: PathBuf,
+    rclone: Option<PathBuf>,
+}
+
+impl Lab {
+    /// A new one for this `haul`.
+    ///
+    /// Panics if no folder can be made.
+    pub fn new(haul: &str) -> Lab {
+        let root = tempfile::Builder::new().prefix("haul-lab-").tempdir().expect("temporary folder");
+        fs::create_dir(root.path().join("home")).expect("home");
+        Lab { root, haul: haul.into(), rclone: peers::find("rclone") }
+    }
+
+    /// The path of something in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The configuration file, in rclone's format.
+    pub fn config(&self) -> PathBuf {
+        self.path("rclone.conf")
+    }
+
+    /// A command that sees nothing of this machine's home, configuration and variables.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().current_dir(self.root.path());
+        for name in ["PATH", "TMPDIR", "LD_LIBRARY_PATH"] {
+            if let Some(value) = env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("HOME", self.path("home"))
+            .env("XDG_CONFIG_HOME", self.path("home/.config"))
+            .env("XDG_CACHE_HOME", self.path("home/.cache"))
+            .env("RCLONE_CONFIG", self.config())
+            .env("LANG", "C.UTF-8")
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn fill(&self, args: &[&str]) -> Vec<String> {
+        let root = self.root.path().display().to_string();
+        args.iter().map(|arg| arg.replace('@', &format!("{root}/"))).collect()
+    }
+
+    /// Runs a program to its end, which comes after five minutes at the latest.
+    ///
+    /// Panics if it can't be started.
+    pub fn run(&self, program: &Path, args: &[&str]) -> Ran {
+        let args = self.fill(args);
+        let mut command = self.command(Path::new("timeout"));
+        command.args(["-k", "5", "300"]).arg(program).args(&args);
+        let output = command.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+        Ran::new(output, format!("{} {}", program.display(), args.join(" ")))
+    }
+
+    /// Runs haul.
+    pub fn haul(&self, args: &[&str]) -> Ran {
+        self.run(&self.haul, args)
+    }
+
+    /// Runs haul with something to read.
+    ///
+    /// Panics if it can't be started.
+    pub fn haul_reading(&self, args: &[&str], input: &[u8]) -> Ran {
+        let mut child = self.start_with(&self.haul, args, Stdio::piped());
+        // A program that doesn't read all of it is no error here.
+        let _ = child.stdin.take().expect("piped").write_all(input);
+        Ran::new(child.wait_with_output().expect("output"), args.join(" "))
+    }
+
+    /// Starts haul and leaves it running. It is the caller's to wait for.
+    ///
+    /// Panics if it can't be started.
+    pub fn start(&self, args: &[&str]) -> Child {
+        self.start_with(&self.haul, args, Stdio::null())
+    }
+
+    fn start_with(&self, program: &Path, args: &[&str], stdin: Stdio) -> Child {
+        let mut command = self.command(program);
+        command.args(self.fill(args)).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap_or_else(|e| panic!("{}: {e}", program.display()))
+    }
+
+    /// Waits for what was started.
+    ///
+    /// Panics if its output can't be read.
+    pub fn end(&self, child: Child) -> Ran {
+        Ran::new(child.wait_with_output().expect("output"), String::from("a started program"))
+    }
+
+    /// True if rclone is there; otherwise says that the test is skipped.
+    pub fn has_rclone(&self) -> bool {
+        if self.rclone.is_none() {
+            peers::skip("rclone is not installed");
+        }
+        self.rclone.is_some()
+    }
+
+    /// Runs rclone.
+    ///
+    /// Panics if it isn't there: ask [`Lab::has_rclone`] first.
+    pub fn rclone(&self, args: &[&str]) -> Ran {
+        self.run(self.rclone.as_deref().expect("rclone"), args)
+    }
+
+    /// Adds an S3 remote to the configuration: by rclone itself where it is there.
+    ///
+    /// Panics if it can't be written.
+    pub fn remote(&self, name: &str, endpoint: &str) {
+        let pairs = [
+            ("provider", "Minio"),
+            ("endpoint", endpoint),
+            ("access_key_id", minio::ACCESS_KEY),
+            ("secret_access_key", minio::SECRET_KEY),
+        ];
+        if self.rclone.is_some() {
+            let options: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            let mut args = vec!["config", "create", name, "s3"];
+            args.extend(options.iter().map(String::as_str));
+            self.rclone(&args).ok();
+            return;
+        }
+        let options: String = pairs.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
+        let mut file = fs::File::options().create(true).append(true).open(self.config()).expect("config");
+        write!(file, "[{name}]\ntype = s3\n{options}\n").expect("config");
+    }
+}
+
+/// Waits until something is so; gives up after a minute.
+pub fn until(mut so: impl FnMut() -> bool) -> bool {
+    for _ in 0..6_000 {
+        if so() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    false
+}

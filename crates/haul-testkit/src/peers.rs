@@ -1,0 +1,42 @@
+//! Programs that are not ours and that tests run haul against: where they are, and what a test says that lacks one.
+
+use std::{
+    env, fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+/// The workspace's folder.
+pub fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Finds a program: in `$HAUL_TEST_TOOLS`, then in `target/tools/bin`, then in `PATH`, then in `~/go/bin`.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let mut folders = Vec::new();
+    folders.extend(env::var_os("HAUL_TEST_TOOLS").map(PathBuf::from));
+    folders.push(workspace().join("target/tools/bin"));
+    folders.extend(env::var_os("PATH").iter().flat_map(env::split_paths));
+    folders.extend(env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
+    folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// A program that a test can't do without; `None` after saying that the test is skipped.
+pub fn need(program: &str) -> Option<PathBuf> {
+    let found = find(program);
+    if found.is_none() {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Says that a test did nothing, and why; the test returns after this. `make test` counts these.
+pub fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    let target = workspace().join("target");
+    // The count is a courtesy: without the file the line above still says it.
+    let _ = fs::create_dir_all(&target);
+    if let Ok(mut file) = fs::File::options().create(true).append(true).open(target.join("skipped.txt")) {
+        let _ = writeln!(file, "skipped: {why}");
+    }
+}

@@ -1,0 +1,333 @@
+//! A proxy in front of an S3 server: passes everything on as it came (signatures stay valid), counts requests by
+//! operation, and breaks what its rules say.
+
+use crate::serve::{Body, Line, Server};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Frame, Incoming},
+    client::conn::http1,
+    header::{ETAG, HeaderValue, RETRY_AFTER},
+};
+use hyper_util::rt::TokioIo;
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::net::TcpStream;
+
+/// How long a fault holds up a client at most.
+const HANG: Duration = Duration::from_secs(120);
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Status 500 with S3's `InternalError`; the server never sees the request.
+    Internal,
+    /// Status 503 with S3's `SlowDown` and a `Retry-After` of so many seconds.
+    SlowDown(u32),
+    /// The connection is reset before an answer; the server never sees the request.
+    Reset,
+    /// The answer's body ends after so many bytes, the connection with it.
+    CutBody(u64),
+    /// The answer's body stops after so many bytes, the connection stays open.
+    StallBody(u64),
+    /// The request is taken and never answered.
+    Hang,
+    /// Another ETag in the answer.
+    WrongEtag,
+    /// Status 200 with an `<Error>` as body; the server never sees the request.
+    ErrorIn200,
+    /// The server does it, and the connection is reset before its answer.
+    LostAnswer,
+}
+
+/// Which of the requests that a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// These, counted from 1.
+    Nth(Vec<u64>),
+    /// Every k-th.
+    Every(u64),
+    /// So many of 1,000, picked by a seed.
+    Rate(u64, u64),
+    /// All.
+    Always,
+}
+
+impl When {
+    fn holds(&self, n: u64) -> bool {
+        match self {
+            When::Nth(which) => which.contains(&n),
+            When::Every(k) => n.is_multiple_of(*k),
+            When::Rate(seed, of_1000) => scatter(seed.wrapping_mul(0x9e37_79b9).wrapping_add(n)) % 1000 < *of_1000,
+            When::Always => true,
+        }
+    }
+}
+
+/// splitmix64: evenly spread, the same every time.
+fn scatter(n: u64) -> u64 {
+    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A request as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// S3's name of the operation.
+    pub operation: &'static str,
+    /// Path and query.
+    pub target: String,
+    /// What a rule did to it.
+    pub fault: Option<Fault>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seen: Vec<Seen>,
+    rules: Vec<(&'static str, When, Fault, u64)>,
+}
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    server: Server,
+    state: Arc<Mutex<State>>,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of a server.
+    ///
+    /// Errors: no thread or port to be had.
+    pub fn start(upstream: SocketAddr) -> io::Result<Proxy> {
+        let state: Arc<Mutex<State>> = Arc::default();
+        let shared = state.clone();
+        let server = Server::start(move |request, line| {
+            let fault = meet(&mut lock(&shared), &request);
+            answer(request, line, upstream, fault)
+        })?;
+        Ok(Proxy { server, state })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        self.server.endpoint()
+    }
+
+    /// Adds a rule for an operation, `*` for all. The first rule that holds counts.
+    pub fn rule(&self, operation: &'static str, when: When, fault: Fault) {
+        lock(&self.state).rules.push((operation, when, fault, 0));
+    }
+
+    /// Forgets rules and requests.
+    pub fn reset(&self) {
+        *lock(&self.state) = State::default();
+    }
+
+    /// The requests so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        lock(&self.state).seen.clone()
+    }
+
+    /// How many requests of each operation so far.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        lock(&self.state).seen.iter().for_each(|seen| *counts.entry(seen.operation).or_default() += 1);
+        counts
+    }
+
+    /// How many requests a rule has spoilt.
+    pub fn faults(&self) -> usize {
+        lock(&self.state).seen.iter().filter(|seen| seen.fault.is_some()).count()
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn meet(state: &mut State, request: &Request<Incoming>) -> Option<Fault> {
+    let operation = operation(request);
+    let mut fault = None;
+    for (about, when, what, met) in &mut state.rules {
+        if *about != "*" && *about != operation {
+            continue;
+        }
+        *met += 1;
+        if fault.is_none() && when.holds(*met) {
+            fault = Some(*what);
+        }
+    }
+    state.seen.push(Seen { operation, target: request.uri().to_string(), fault });
+    fault
+}
+
+/// S3's name for a request in path style.
+pub fn operation<B>(request: &Request<B>) -> &'static str {
+    let query = request.uri().query().unwrap_or_default();
+    let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+    let path = request.uri().path().trim_start_matches('/');
+    let in_bucket = path.split_once('/').is_some_and(|(_, key)| !key.is_empty());
+    let copies = request.headers().contains_key("x-amz-copy-source");
+    match (request.method(), in_bucket) {
+        (&Method::GET, false) if path.is_empty() => "ListBuckets",
+        (&Method::GET, false) if has("list-type") => "ListObjectsV2",
+        (&Method::GET, false) if has("location") => "GetBucketLocation",
+        (&Method::GET, false) if has("versions") => "ListObjectVersions",
+        (&Method::GET, false) if has("uploads") => "ListMultipartUploads",
+        (&Method::GET, false) => "ListObjects",
+        (&Method::HEAD, false) => "HeadBucket",
+        (&Method::PUT, false) => "CreateBucket",
+        (&Method::DELETE, false) => "DeleteBucket",
+        (&Method::POST, false) if has("delete") => "DeleteObjects",
+        (&Method::GET, true) if has("uploadId") => "ListParts",
+        (&Method::GET, true) => "GetObject",
+        (&Method::HEAD, true) => "HeadObject",
+        (&Method::PUT, true) if has("uploadId") && copies => "UploadPartCopy",
+        (&Method::PUT, true) if has("uploadId") => "UploadPart",
+        (&Method::PUT, true) if copies => "CopyObject",
+        (&Method::PUT, true) => "PutObject",
+        (&Method::POST, true) if has("uploads") => "CreateMultipartUpload",
+        (&Method::POST, true) if has("uploadId") => "CompleteMultipartUpload",
+        (&Method::DELETE, true) if has("uploadId") => "AbortMultipartUpload",
+        (&Method::DELETE, true) => "DeleteObject",
+        _ => "Other",
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    line: Line,
+    upstream: SocketAddr,
+    fault: Option<Fault>,
+) -> io::Result<Response<Body>> {
+    let Some(fault) = fault else { return pass(request, upstream).await };
+    let cut = || io::Error::new(io::ErrorKind::ConnectionReset, "cut by a rule");
+    match fault {
+        Fault::Internal => Ok(refuse(request, StatusCode::INTERNAL_SERVER_ERROR, "InternalError").await),
+        Fault::ErrorIn200 => Ok(refuse(request, StatusCode::OK, "InternalError").await),
+        Fault::SlowDown(secs) => {
+            let mut response = refuse(request, StatusCode::SERVICE_UNAVAILABLE, "SlowDown").await;
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(secs));
+            Ok(response)
+        }
+        Fault::Reset => {
+            line.reset_on_close();
+            Err(cut())
+        }
+        Fault::Hang => {
+            tokio::time::sleep(HANG).await;
+            Err(cut())
+        }
+        Fault::LostAnswer => {
+            let response = pass(request, upstream).await?;
+            response.into_body().collect().await?;
+            line.reset_on_close();
+            Err(cut())
+        }
+        Fault::WrongEtag => {
+            let mut response = pass(request, upstream).await?;
+            response.headers_mut().insert(ETAG, HeaderValue::from_static("\"00000000000000000000000000000bad\""));
+            Ok(response)
+        }
+        Fault::CutBody(after) => Ok(pass(request, upstream).await?.map(|body| first(body, after, false))),
+        Fault::StallBody(after) => Ok(pass(request, upstream).await?.map(|body| first(body, after, true))),
+    }
+}
+
+/// Sends a request on as it is, and the answer back as it comes.
+async fn pass(request: Request<Incoming>, upstream: SocketAddr) -> io::Result<Response<Body>> {
+    let socket = TcpStream::connect(upstream).await?;
+    socket.set_nodelay(true)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(io::Error::other)?;
+    // It ends with the answer's body; its errors come out there too.
+    tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    Ok(response.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+}
+
+/// Takes a request's body, as S3 does before it refuses, and says no.
+async fn refuse(request: Request<Incoming>, status: StatusCode, code: &str) -> Response<Body> {
+    // A client that stops sending gets its answer all the same.
+    let mut body = request.into_body();
+    while let Some(Ok(_)) = body.frame().await {}
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>a test's fault</Message>\
+         <RequestId>0</RequestId></Error>"
+    );
+    let mut response = Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/xml"));
+    response
+}
+
+/// The first bytes of a body, then the end of the connection or silence.
+fn first(body: Body, after: u64, silence: bool) -> Body {
+    let start = (BodyStream::new(body), after);
+    let frames = stream::try_unfold(start, move |(mut body, left)| async move {
+        if left == 0 {
+            if silence {
+                tokio::time::sleep(HANG).await;
+            }
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "cut by a rule"));
+        }
+        let Some(frame) = body.next().await else { return Ok(None) };
+        let Ok(mut data) = frame?.into_data() else { return Ok(None) };
+        data.truncate(usize::try_from(left).unwrap_or(usize::MAX).min(data.len()));
+        let left = left - data.len() as u64;
+        Ok(Some((Frame::data(data), (body, left))))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(method: &str, target: &str, copies: bool) -> &'static str {
+        let mut request = Request::builder().method(method).uri(target);
+        if copies {
+            request = request.header("x-amz-copy-source", "/b/k");
+        }
+        operation(&request.body(()).unwrap())
+    }
+
+    #[test]
+    fn operations_by_method_and_query() {
+        for (method, target, name) in [
+            ("GET", "/", "ListBuckets"),
+            ("GET", "/b?list-type=2&prefix=uploads", "ListObjectsV2"),
+            ("GET", "/b/?list-type=2", "ListObjectsV2"),
+            ("GET", "/b?uploads", "ListMultipartUploads"),
+            ("POST", "/b?delete", "DeleteObjects"),
+            ("PUT", "/b/k", "PutObject"),
+            ("PUT", "/b/k?partNumber=1&uploadId=x", "UploadPart"),
+            ("POST", "/b/k?uploads=", "CreateMultipartUpload"),
+            ("POST", "/b/k?uploadId=x", "CompleteMultipartUpload"),
+            ("DELETE", "/b/k?uploadId=x", "AbortMultipartUpload"),
+            ("DELETE", "/b/k", "DeleteObject"),
+            ("HEAD", "/b/k", "HeadObject"),
+            ("GET", "/b/d//k", "GetObject"),
+        ] {
+            assert_eq!(named(method, target, false), name, "{method} {target}");
+        }
+        assert_eq!(named("PUT", "/b/k", true), "CopyObject");
+        assert_eq!(named("PUT", "/b/k?partNumber=1&uploadId=x", true), "UploadPartCopy");
+    }
+
+    #[test]
+    fn a_rate_spoils_about_its_share() {
+        let spoilt = (0..10_000).filter(|n| When::Rate(7, 100).holds(*n)).count();
+        assert!((800..1200).contains(&spoilt), "{spoilt}");
+        assert!(When::Nth(vec![2, 3]).holds(3) && !When::Nth(vec![2, 3]).holds(1));
+        assert!(When::Every(3).holds(6) && !When::Every(3).holds(7));
+    }
+}
