@@ -39,7 +39,7 @@ async fn put(store: &dyn Store, name: &str, bytes: &[u8], replace: Replace) -> R
     let spec = WriteSpec { size: Some(bytes.len() as u64), replace, ..Default::default() };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
-    upload.publish(vec![part], Late::default()).await
+    Ok(upload.publish(vec![part], Late::default()).await?)
 }
 
 async fn filled(names: &[&str]) -> MemStore {

@@ -8,8 +8,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
 use haul_store::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Progress, Read, Store, Stored, Unpublished, Upload,
-    WriteSpec, layers::clock::Clock,
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Progress, Read, Store, Stored, Unpublished,
+    Upload, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
