@@ -184,7 +184,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
         }
         other => other,
     };
-    let (answer, _) = answer.map_err(|fault| refused(fault, &spec.replace, "write", key))?;
+    let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
     let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
     Ok(Stored { version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version), size, hashes })
 }
@@ -275,7 +275,7 @@ fn gone(key: &Key) -> Error {
 }
 
 /// A fault of a conditional write as the condition's error.
-pub fn refused(fault: Box<Fault>, replace: &Replace, op: &'static str, key: &Key) -> Error {
+fn refused(fault: Fault, replace: &Replace, op: &'static str, key: &Key) -> Error {
     match replace {
         Replace::Absent if fault.kind == ErrorKind::Changed => exists(key),
         Replace::Exactly(_) if matches!(fault.kind, ErrorKind::Changed | ErrorKind::NotFound) => gone(key),
@@ -419,8 +419,8 @@ pub async fn complete(
         Ok(etag) => etag,
         Err(fault) if fault.is_ambiguous() => landed(service, key, place, expected.as_deref(), size)
             .await
-            .ok_or_else(|| refused(fault, &spec.replace, "write", key))?,
-        Err(fault) => return Err(refused(fault, &spec.replace, "write", key)),
+            .ok_or_else(|| refused(*fault, &spec.replace, "write", key))?,
+        Err(fault) => return Err(refused(*fault, &spec.replace, "write", key)),
     };
     if let Some(expected) = expected
         && meta::version(&etag).0[..] != *expected.as_bytes()
