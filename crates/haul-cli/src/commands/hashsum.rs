@@ -171,6 +171,7 @@ enum Target {
 impl Target {
     fn open(how: &How) -> Result<Target> {
         let Some(path) = &how.output_file else { return Ok(Target::Stdout(Out::stdout())) };
+        #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
         let file = File::create(path).with_context(|| format!("can't write {}", path.display()))?;
         Ok(Target::File(BufWriter::new(file), path.clone()))
     }

@@ -154,6 +154,7 @@ fn unexpected(error: impl std::fmt::Display) -> reqsign_core::Error {
 struct Files;
 
 impl FileRead for Files {
+    #[expect(clippy::disallowed_methods, reason = "the user's AWS profile, which only this needs")]
     async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
         let path = path.to_owned();
         tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(unexpected)?.map_err(unexpected)
