@@ -264,7 +264,10 @@ mod tests {
              Transferred:            1 / 3, 33%\n\
              Elapsed time:         3.0s"
         );
-        assert_eq!(stats(&counts(), Duration::from_secs(3), true), "1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)");
+        assert_eq!(
+            stats(&counts(), Duration::from_secs(3), true),
+            "    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)"
+        );
         assert_eq!(stats(&Counts::default(), Duration::ZERO, true), "          0 B / 0 B, -, 0 B/s, ETA -");
     }
 
