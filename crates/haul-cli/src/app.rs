@@ -85,6 +85,7 @@ fn backend_flags(matches: &ArgMatches) -> BackendFlags {
 }
 
 /// An environment variable; empty counts as unset.
+#[allow(clippy::disallowed_methods)] // the one place that reads it
 pub fn env(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|v| !v.is_empty())
 }
@@ -136,8 +137,6 @@ fn first_paragraph(text: &str) -> String {
 
 fn run(cli: Cli, backends: BackendFlags, screen: &Arc<Screen>) -> Result<u8> {
     log::start(&flags::log::settings(&cli.flags)?, screen)?;
-    // rclone.conf and haul.conf hold secrets, so what this process creates for itself is private anyway; files that are
-    // copied keep to the user's umask.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         let context = Context::new(cli.flags, backends, screen.clone())?;

@@ -145,7 +145,8 @@ impl<'a> Line<'a> {
             (Takes::Value, None) => Some(args.next().ok_or_else(|| Usage(format!("--{name} needs a value")))?),
             (_, value) => value,
         };
-        self.give(Given { flag, value }, global)
+        self.give(Given { flag, value }, global);
+        Ok(())
     }
 
     fn shorts(&mut self, arg: &OsStr, args: &mut impl Iterator<Item = OsString>) -> Result<(), Usage> {
@@ -170,14 +171,14 @@ impl<'a> Line<'a> {
                 _ => (None, after),
             };
             rest = next;
-            self.give(Given { flag, value }, global)?;
+            self.give(Given { flag, value }, global);
         }
         Ok(())
     }
 
-    fn give(&mut self, given: Given, global: bool) -> Result<(), Usage> {
-        let list = if global { &mut self.global } else { &mut self.local };
-        push(list, given)
+    /// Takes a flag as it came: what repeats is sorted out when the environment's flags stand before it.
+    fn give(&mut self, given: Given, global: bool) {
+        if global { self.global.push(given) } else { self.local.push(given) }
     }
 
     /// The flag that matches, the command's own first; true when it belongs to no command.

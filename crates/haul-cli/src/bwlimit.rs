@@ -1,7 +1,10 @@
 //! `--bwlimit`: a limit for each direction, fixed or by the time of the week.
 
-use haul_core::units::{Size, parse_size};
+use haul::Cancel;
+use haul_core::units::{Size, parse_size, size_text};
+use haul_store::layers::rate::Rate;
 use jiff::Zoned;
+use std::{fmt, sync::Arc, time::Duration};
 
 /// Limits by the time of the week, each from its minute on until the next one's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,38 @@ impl Timetable {
     /// One limit for all times?
     pub fn is_fixed(&self) -> bool {
         self.slots.len() == 1
+    }
+}
+
+/// How often the timetable is looked at: its times are whole minutes.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// The rate that follows a timetable until the run is stopped.
+pub fn follow(table: Timetable, cancel: &Cancel) -> Arc<Rate> {
+    let first = table.now(&Zoned::now());
+    let rate = Arc::new(Rate::new(first.up, first.down));
+    if !table.is_fixed() {
+        tokio::spawn(keep(table, rate.clone(), first, cancel.clone()));
+    }
+    rate
+}
+
+async fn keep(table: Timetable, rate: Arc<Rate>, mut last: Limit, cancel: Cancel) {
+    while !cancel.is_cancelled() {
+        tokio::time::sleep(LOOK).await;
+        let limit = table.now(&Zoned::now());
+        if limit != last {
+            tracing::warn!("Bandwidth limit is now {limit}");
+            rate.set(limit.up, limit.down);
+            last = limit;
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |rate: Option<u64>| rate.map_or("off".into(), |r| format!("{}/s", size_text(r)));
+        write!(f, "{} up, {} down", one(self.up), one(self.down))
     }
 }
 

@@ -2,18 +2,22 @@
 
 use crate::{
     app::{BackendFlags, env},
+    bwlimit,
     config::{Config, Password, paths},
     error::{Outcome, code},
     flags::{self, Flags},
     progress::Progress,
-    remote::{Resolver, Spec},
+    remote::{Resolved, Resolver, Spec},
     screen::Screen,
 };
 use anyhow::Result;
 use futures::StreamExt as _;
 use haul::Cancel;
 use haul_core::{Error, ErrorKind, Key, Kind, Listed};
-use haul_store::{ListRequest, Meters, Net, OpenRequest, Store};
+use haul_store::{
+    ListRequest, Meters, Net, OpenRequest, Store,
+    layers::{LayerSettings, stack},
+};
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
@@ -34,6 +38,7 @@ pub struct Context {
     pub screen: Arc<Screen>,
     backends: BackendFlags,
     net: Net,
+    layers: LayerSettings,
     config: OnceLock<Config>,
 }
 
@@ -44,7 +49,9 @@ impl Context {
         let progress = Progress::start(&flags, screen.clone(), meters.clone());
         let net = flags::net(&flags);
         let cancel = Cancel::default();
-        Ok(Context { flags, meters, cancel, progress, screen, backends, net, config: OnceLock::new() })
+        let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, &cancel));
+        let layers = LayerSettings { tries: flags.pace.low_level_retries, rate, ..LayerSettings::default() };
+        Ok(Context { flags, meters, cancel, progress, screen, backends, net, layers, config: OnceLock::new() })
     }
 
     /// The configuration, read when it is first asked for.
@@ -58,7 +65,7 @@ impl Context {
 
     /// Where the config files are.
     pub fn places(&self) -> paths::Places {
-        paths::places(self.flags.config.config.as_ref(), &env, std::env::home_dir().as_deref())
+        paths::places(self.flags.config.config.as_ref(), &env, paths::home().as_deref())
     }
 
     /// The configuration, read afresh, for a command that changes it.
@@ -74,21 +81,24 @@ impl Context {
 
     /// Opens what the user typed as a folder, bucket or remote root. That it exists isn't checked.
     pub fn open(&self, typed: &OsStr) -> Result<Arc<dyn Store>> {
-        self.open_spec(&Spec::parse(typed.as_bytes())?)
+        self.open_resolved(self.resolve(&Spec::parse(typed.as_bytes())?)?)
     }
 
     /// Opens what the user typed as a source: when it names one file, the store is of the folder that holds it, and the
     /// key is the file's.
     pub async fn open_source(&self, typed: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
         let spec = Spec::parse(typed.as_bytes())?;
-        let store = self.open_spec(&spec)?;
-        let Some((parent, leaf)) = split(&spec.path) else { return Ok((store, None)) };
+        let resolved = self.resolve(&spec)?;
+        let store = self.open_resolved(resolved.clone())?;
+        // A bare remote is never a file; nor is a bucket alone.
+        let Some((parent, leaf)) = split(&spec.path).and_then(|_| split(&resolved.path)) else {
+            return Ok((store, None));
+        };
         if parent.is_empty() && !store.caps().dirs {
-            // A bucket alone can't be a file.
             return Ok((store, None));
         }
-        let parent = self.open_spec(&Spec { path: parent.to_vec(), ..spec.clone() })?;
         let key = Key::new(leaf);
+        let parent = self.open_resolved(Resolved { path: parent.to_vec(), ..resolved.clone() })?;
         let file = if store.caps().dirs { is_file(&*parent, &key).await? } else { is_key(&*parent, &key).await? };
         Ok(if file { (parent, Some(key)) } else { (store, None) })
     }
@@ -96,17 +106,20 @@ impl Context {
     /// Opens the folder of what the user typed as one file's destination; the key is the file's.
     pub fn open_parent(&self, typed: &OsStr) -> Result<(Arc<dyn Store>, Key)> {
         let spec = Spec::parse(typed.as_bytes())?;
-        let Some((parent, leaf)) = split(&spec.path) else {
+        let resolved = self.resolve(&spec)?;
+        let Some((parent, leaf)) = split(&spec.path).and_then(|_| split(&resolved.path)) else {
             let message = format!("{} names a folder: give the file a name", typed.display());
             return Err(crate::error::usage(message));
         };
-        let key = Key::new(leaf);
-        Ok((self.open_spec(&Spec { path: parent.to_vec(), ..spec.clone() })?, key))
+        let (parent, key) = (parent.to_vec(), Key::new(leaf));
+        Ok((self.open_resolved(Resolved { path: parent, ..resolved })?, key))
     }
 
-    fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Store>> {
-        let resolver = Resolver { config: &|| self.config(), flags: &self.backends, env: &env };
-        let resolved = resolver.resolve(spec)?;
+    fn resolve(&self, spec: &Spec) -> Result<Resolved> {
+        Resolver { config: &|| self.config(), flags: &self.backends, env: &env }.resolve(spec)
+    }
+
+    fn open_resolved(&self, resolved: Resolved) -> Result<Arc<dyn Store>> {
         let store = (resolved.kind.open)(OpenRequest {
             remote: resolved.remote,
             path: resolved.path,
@@ -115,7 +128,7 @@ impl Context {
             meters: self.meters.clone(),
             links: flags::links(&self.flags),
         })?;
-        Ok(store)
+        Ok(stack(store, &self.layers, &self.meters))
     }
 
     /// Runs a command until it ends or the user stops it. One that `finishes_itself` is told to stop and ends in its own

@@ -1,5 +1,8 @@
 //! Ctrl-C and SIGTERM: the first stops the job cleanly, the second ends the program at once.
 
+// A second signal ends the process right here.
+#![allow(clippy::disallowed_methods)]
+
 use crate::error::code;
 use haul::Cancel;
 use tokio::signal::unix::{SignalKind, signal};

@@ -106,7 +106,7 @@ fn eta(counts: &Counts, elapsed: Duration) -> String {
 
 fn transferred(counts: &Counts, elapsed: Duration) -> String {
     format!(
-        "{} / {}, {}, {}/s, ETA {}",
+        "{:>13} / {}, {}, {}/s, ETA {}",
         size_text(counts.bytes),
         size_text(counts.total_bytes.max(counts.bytes)),
         percent(counts.bytes, counts.total_bytes),
@@ -122,34 +122,34 @@ pub fn stats(counts: &Counts, elapsed: Duration, one_line: bool) -> String {
             0 => String::new(),
             total => format!(" (xfr#{}/{total})", counts.transfers),
         };
-        return format!("{:>13}{files}", transferred(counts, elapsed));
+        return format!("{}{files}", transferred(counts, elapsed));
     }
     lines(counts, elapsed).join("\n")
 }
 
 fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
-    let mut lines = vec![format!("Transferred:   \t{:>11}", transferred(counts, elapsed))];
+    let mut lines = vec![format!("Transferred:   \t{}", transferred(counts, elapsed))];
     if counts.errors > 0 {
-        lines.push(format!("Errors:        {:>9}", counts.errors));
+        lines.push(format!("Errors:        {:>10}", counts.errors));
     }
     if counts.checks > 0 || counts.listed > 0 {
-        lines.push(format!("Checks:        {:>9} / {}, 100%, Listed {}", counts.checks, counts.checks, counts.listed));
+        lines.push(format!("Checks:        {:>10} / {}, 100%, Listed {}", counts.checks, counts.checks, counts.listed));
     }
     if counts.deletes > 0 || counts.dirs_deleted > 0 {
         let freed = size_text(counts.deleted_bytes);
         lines.push(format!(
-            "Deleted:       {:>9} (files), {} (dirs), {freed} (freed)",
+            "Deleted:       {:>10} (files), {} (dirs), {freed} (freed)",
             counts.deletes, counts.dirs_deleted
         ));
     }
     if counts.renames > 0 {
-        lines.push(format!("Renamed:       {:>9}", counts.renames));
+        lines.push(format!("Renamed:       {:>10}", counts.renames));
     }
     if counts.total_transfers > 0 {
         let share = percent(counts.transfers, counts.total_transfers);
-        lines.push(format!("Transferred:   {:>9} / {}, {share}", counts.transfers, counts.total_transfers));
+        lines.push(format!("Transferred:   {:>10} / {}, {share}", counts.transfers, counts.total_transfers));
     }
-    lines.push(format!("Elapsed time:  {:>9}s", format!("{:.1}", elapsed.as_secs_f64())));
+    lines.push(format!("Elapsed time:  {:>10}s", format!("{:.1}", elapsed.as_secs_f64())));
     lines
 }
 
@@ -257,15 +257,15 @@ mod tests {
     fn statistics_read_as_rclones() {
         assert_eq!(
             stats(&counts(), Duration::from_secs(3), false),
-            "Transferred:   \t1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s\n\
-             Errors:                1\n\
-             Checks:                2 / 2, 100%, Listed 5\n\
-             Deleted:               1 (files), 0 (dirs), 4 B (freed)\n\
-             Transferred:           1 / 3, 33%\n\
-             Elapsed time:        3.0s"
+            "Transferred:   \t    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s\n\
+             Errors:                 1\n\
+             Checks:                 2 / 2, 100%, Listed 5\n\
+             Deleted:                1 (files), 0 (dirs), 4 B (freed)\n\
+             Transferred:            1 / 3, 33%\n\
+             Elapsed time:         3.0s"
         );
         assert_eq!(stats(&counts(), Duration::from_secs(3), true), "1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)");
-        assert_eq!(stats(&Counts::default(), Duration::ZERO, true), "0 B / 0 B, -, 0 B/s, ETA -");
+        assert_eq!(stats(&Counts::default(), Duration::ZERO, true), "          0 B / 0 B, -, 0 B/s, ETA -");
     }
 
     #[test]

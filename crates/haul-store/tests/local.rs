@@ -373,3 +373,97 @@ async fn a_file_in_place_of_a_directory_is_named() {
     assert_eq!(error.kind(), ErrorKind::Exists);
     assert_eq!(error.to_string(), "f/x: write: a file is where a directory is needed: remove or rename it");
 }
+
+/// Mounts a small file system in memory, or says why it can't.
+fn small_disk(size: &str) -> Option<(TempDir, Unmount)> {
+    let temp = tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+        .arg(temp.path())
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no right to mount a small file system");
+        return None;
+    }
+    let unmount = Unmount(temp.path().into());
+    Some((temp, unmount))
+}
+
+struct Unmount(std::path::PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_leaves_no_part() {
+    let Some((disk, _unmount)) = small_disk("1m") else { return };
+    let source = tempdir().unwrap();
+    let (from, to) = (open(source.path(), Links::Skip), open(disk.path(), Links::Skip));
+    fs::write(disk.path().join("old"), "old").unwrap();
+    fs::write(source.path().join("big"), vec![1; 3 << 20]).unwrap();
+    fs::write(source.path().join("ok"), vec![1; 1000]).unwrap();
+
+    // Known size: told before any byte is sent.
+    let spec = WriteSpec { size: Some(3 << 20), ..Default::default() };
+    let error = to.write(&Key::new("old"), spec).await.err().expect("no space");
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    // Unknown size: told by the part that doesn't fit.
+    let upload = to.write(&Key::new("old"), WriteSpec::default()).await.unwrap();
+    let error = upload.part(0, 0, Payload::from(Bytes::from(vec![1; 3 << 20]))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    upload.abort().await.unwrap();
+    let answers = copy(&from, &to, vec![item("big", "old", 3 << 20), item("ok", "ok", 1000)]).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::NoSpace);
+    assert!(answers[1].is_ok());
+    assert_eq!(fs::read(disk.path().join("old")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 2, "no partial file stays");
+}
+
+#[tokio::test]
+async fn an_unreadable_directory_is_lost_and_the_rest_is_listed() {
+    let temp = tree();
+    fs::create_dir_all(temp.path().join("a/shut/in")).unwrap();
+    fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0)).unwrap();
+    if fs::read_dir(temp.path().join("a/shut")).is_ok() {
+        return eprintln!("skipped: root may read every directory");
+    }
+    let store = open(temp.path(), Links::Skip);
+    let (entries, failed, ended) = list(&store, ListRequest::all()).await;
+    assert!(ended, "the rest is proved");
+    assert_eq!(failed.len(), 1);
+    assert_eq!((failed[0].0.clone(), failed[0].1.kind()), (Lost::below(&Key::new("a/shut/")), ErrorKind::Denied));
+    assert!(entries.iter().any(|e| e.key == Key::new("b/c/d")));
+    fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[tokio::test]
+async fn names_that_are_no_text_are_copied() {
+    use std::ffi::OsStr;
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let name = OsStr::from_bytes(b"raw\xff\xfe");
+    fs::write(a.path().join(name), "1").unwrap();
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    let (entries, ..) = list(&from, ListRequest::all()).await;
+    let key = entries[0].key.clone();
+    assert_eq!(key.as_bytes(), name.as_bytes());
+    let item = CopyItem { from: key.clone(), to: key, ..item("", "", 1) };
+    copy(&from, &to, vec![item]).await.remove(0).unwrap();
+    assert_eq!(fs::read(b.path().join(name)).unwrap(), b"1");
+}
+
+#[tokio::test]
+async fn writing_in_place_keeps_the_inode_and_cuts_the_rest() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    fs::write(temp.path().join("f"), "something long").unwrap();
+    let inode = fs::metadata(temp.path().join("f")).unwrap().ino();
+    put(&store, "f", b"short", WriteSpec { inplace: true, ..Default::default() }).await.unwrap();
+    assert_eq!(fs::read(temp.path().join("f")).unwrap(), b"short");
+    assert_eq!(fs::metadata(temp.path().join("f")).unwrap().ino(), inode);
+    let absent = WriteSpec { inplace: true, replace: Replace::Absent, ..Default::default() };
+    assert_eq!(put(&store, "f", b"x", absent).await.unwrap_err().kind(), ErrorKind::Exists);
+}

@@ -8,8 +8,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
 use haul_store::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Unpublished, Upload,
-    WriteSpec, layers::clock::Clock,
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Progress, Read, Store, Stored, Unpublished,
+    Upload, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -243,7 +243,8 @@ impl Store for Faulty {
         Box::pin(async move {
             let CopyBatch { from, items, progress } = request;
             let call = |numbers: Vec<usize>| {
-                let items = numbers.into_iter().map(|n| items[n].clone()).collect();
+                let items = numbers.iter().map(|n| items[*n].clone()).collect();
+                let progress = progress.map(|told| Progress(Arc::new(move |at, bytes| (told.0)(numbers[at], bytes))));
                 self.inner.copy(CopyBatch { from, items, progress })
             };
             batch(fault, items.len(), call).await

@@ -155,8 +155,11 @@ impl Content {
 
     /// A page of ListObjectsV2. The continuation token is the last key or prefix.
     fn list(&self, bucket: &str, query: &str) -> String {
-        let query: BTreeMap<String, String> =
-            query.split('&').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), decode(&v.replace('+', " ")))).collect();
+        let query: BTreeMap<String, String> = query
+            .split('&')
+            .filter_map(|p| p.split_once('='))
+            .map(|(k, v)| (k.into(), decode(&v.replace('+', " "))))
+            .collect();
         let text = |name: &str| query.get(name).map_or("", String::as_str);
         let (prefix, delimiter) = (text("prefix"), text("delimiter"));
         let max = query.get("max-keys").and_then(|n| n.parse::<usize>().ok()).unwrap_or(1000).min(1000);

@@ -3,6 +3,7 @@
 use crate::{app, context::Context, error::Outcome};
 use anyhow::{Context as _, Result};
 use clap_complete::{Shell, generate};
+use std::{fs::OpenOptions, io::Write as _};
 
 /// For which shell.
 #[derive(clap::Args, Debug)]
@@ -20,7 +21,11 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     let mut script = Vec::new();
     generate(args.shell, &mut tree, "haul", &mut script);
     match args.file.filter(|f| f.as_os_str() != "-") {
-        Some(file) => std::fs::write(&file, script).with_context(|| format!("can't write {}", file.display()))?,
+        Some(file) => {
+            let written = OpenOptions::new().write(true).create(true).truncate(true).open(&file);
+            let written = written.and_then(|mut f| f.write_all(&script));
+            written.with_context(|| format!("can't write {}", file.display()))?;
+        }
         None => crate::print::text(&String::from_utf8(script)?)?,
     }
     Ok(Outcome::Done)

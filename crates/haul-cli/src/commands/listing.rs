@@ -11,7 +11,14 @@ use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter};
 use haul_store::{ListRequest, Store};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// Requests at once when the user doesn't say, as in rclone.
 const CHECKERS: usize = 8;
@@ -56,6 +63,12 @@ impl Source {
         let options = ListOptions { checkers: self.checkers, ask_each, ..options };
         one_by_one(haul::list(&self.store, &self.filter, options))
     }
+
+    /// As [`Source::entries`], whatever the filter says.
+    pub fn all(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
+        let options = ListOptions { checkers: self.checkers, ..options };
+        one_by_one(haul::list(&self.store, &Arc::new(Filter::default()), options))
+    }
 }
 
 /// Opens the folder of the file that the user named, which need not be there yet; no key when the path can only be a
@@ -89,23 +102,26 @@ pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
     Ok(false)
 }
 
-/// A listing as single entries. If it breaks off before its end, its last item says so.
+/// A listing as single entries. If it breaks off before its end without a reason, its last item says so.
 pub fn one_by_one(steps: BoxStream<'static, Listed>) -> BoxStream<'static, Result<Entry, Error>> {
-    let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let end = ended.clone();
+    let explained = Arc::new(AtomicBool::new(false));
+    let explain = explained.clone();
     let entries = steps.flat_map(move |step| {
         let items: Vec<Result<Entry, Error>> = match step {
             Listed::Batch(entries) => entries.into_iter().filter(copiable).map(Ok).collect(),
-            Listed::Failed { error, .. } => vec![Err(error)],
+            Listed::Failed { error, .. } => {
+                explain.store(true, Relaxed);
+                vec![Err(error)]
+            }
             Listed::End => {
-                end.store(true, std::sync::atomic::Ordering::Relaxed);
+                explain.store(true, Relaxed);
                 Vec::new()
             }
         };
         futures::stream::iter(items)
     });
     let last = futures::stream::once(async move {
-        let broke_off = !ended.load(std::sync::atomic::Ordering::Relaxed);
+        let broke_off = !explained.load(Relaxed);
         broke_off.then(|| Err(Error::new(ErrorKind::Io, "list", "the listing broke off: what follows is not shown")))
     });
     entries.chain(last.filter_map(|e| async move { e })).boxed()
@@ -179,6 +195,6 @@ mod tests {
             lost: Lost::below(&Key::new("d/")),
             error: Error::new(ErrorKind::Denied, "list", "no").with_key(&Key::new("d/")),
         };
-        assert_eq!(run(vec![failed, batch(&["e"]), Listed::End]).await, ["error: d/: list: no", "e"]);
+        assert_eq!(run(vec![failed, batch(&["e"])]).await, ["error: d/: list: no", "e"]);
     }
 }

@@ -83,9 +83,8 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
         "max" => go_time::to_precision(precision),
         other => go_time::layout(other).to_string(),
     };
-    // As in rclone both together mean neither.
-    let (only_dirs, only_files) = (args.dirs_only && !args.files_only, args.files_only && !args.dirs_only);
-    let shown = source.entries(ListOptions { dirs: !only_files, ..options });
+    let only_dirs = args.dirs_only;
+    let shown = source.entries(options);
     let shown = shown.filter(move |e| std::future::ready(!only_dirs || e.as_ref().map_or(true, |e| e.is_dir())));
     let mut items = facts.of(&source, shown.boxed());
     let line = Line { args: &args, layout, zone: TimeZone::system(), server: ctx.flags.meta.use_server_modtime };

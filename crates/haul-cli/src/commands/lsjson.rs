@@ -89,7 +89,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     if args.stat {
         return stat(&source, &facts, &row).await;
     }
-    let (only_dirs, only_files) = (args.dirs_only && !args.files_only, args.files_only && !args.dirs_only);
+    let (only_dirs, only_files) = (args.dirs_only, args.files_only);
     let entries = source.entries(ListOptions {
         max_depth: depth(&ctx.flags, args.recursive),
         dirs: !only_files,

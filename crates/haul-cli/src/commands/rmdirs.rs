@@ -31,7 +31,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 /// Deletes the directories that hold nothing but empty directories.
 pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<Outcome> {
     let max_depth = depth(&ctx.flags, true);
-    let mut entries = source.entries(ListOptions { max_depth, dirs: true, ..Default::default() });
+    // A file that the filter refuses still fills its directory.
+    let mut entries = source.all(ListOptions { max_depth, dirs: true, ..Default::default() });
     let (mut empty, mut failures) = (Empty::new(leave_root), Failures::default());
     while let Some(entry) = entries.next().await {
         match entry {
@@ -43,7 +44,8 @@ pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<
             }
         }
     }
-    let dirs = empty.dirs.into_iter().filter(|dir| allowed(ctx, "remove directory", dir, None)).collect();
+    let wanted = empty.dirs.into_iter().filter(|dir| source.filter.wants_dir(dir.as_bytes()));
+    let dirs = wanted.filter(|dir| allowed(ctx, "remove directory", dir, None)).collect();
     delete_dirs(&source.store, dirs, &mut failures).await;
     failures.finish()?;
     Ok(Outcome::Done)

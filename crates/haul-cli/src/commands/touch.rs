@@ -58,7 +58,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             Ok(Outcome::Done)
         }
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
-            if is_prefix(ctx, &args.path).await? {
+            if is_folder(ctx, &args.path).await? {
                 return below(ctx, &args.path, time, args.recursive).await;
             }
             create(&args, ctx, &store, &key, time).await
@@ -67,10 +67,13 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
 }
 
-/// On a store without directories: does the path hold anything?
-async fn is_prefix(ctx: &Context, path: &OsStr) -> Result<bool> {
+/// Is the path a directory, or, on a store without those, the beginning of some key?
+async fn is_folder(ctx: &Context, path: &OsStr) -> Result<bool> {
     let store = ctx.open(path)?;
-    Ok(!store.caps().dirs && super::listing::holds_something(&store).await?)
+    if !store.caps().dirs {
+        return super::listing::holds_something(&store).await;
+    }
+    Ok(store.stat(&Key::new("")).await.is_ok_and(|e| e.is_dir()))
 }
 
 async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, time: Mtime) -> Result<Outcome> {

@@ -102,6 +102,10 @@ async fn show(args: Args, ctx: &Context) -> Result<Outcome> {
             tree.add(&entry);
         }
     }
+    if tree.nodes.len() == 1 {
+        // Nothing could be read: an empty tree would say that nothing is there.
+        std::mem::take(&mut failures).finish()?;
+    }
     tree.sort(order, args.sort_reverse);
     let drawing = Drawing { args: &args, tree: &tree, human: ctx.flags.config.human_readable, now: Zoned::now() };
     let text = drawing.draw();
@@ -274,7 +278,7 @@ impl Drawing<'_> {
         if !self.args.noreport {
             let dirs = self.tree.nodes.iter().skip(1).filter(|n| n.dir).count();
             let files = self.tree.nodes.iter().filter(|n| !n.dir).count();
-            out.extend_from_slice(format!("\n{} directories", if files == 0 { 0 } else { dirs }).as_bytes());
+            out.extend_from_slice(format!("\n{dirs} directories").as_bytes());
             if !self.args.dirs_only {
                 out.extend_from_slice(format!(", {files} files").as_bytes());
             }

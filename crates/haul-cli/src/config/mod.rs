@@ -13,6 +13,7 @@ pub use store::{Config, Password};
 pub fn store_for_tests(text: &str) -> (tempfile::TempDir, Config) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c");
+    #[allow(clippy::disallowed_methods)] // a test's own file
     std::fs::write(&path, text).unwrap();
     let config = Config::load(&paths::Places::Only(path), Password::default()).unwrap();
     (dir, config)

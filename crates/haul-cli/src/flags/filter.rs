@@ -5,11 +5,11 @@ use crate::error::usage;
 use anyhow::{Context as _, Result};
 use haul_core::{
     Mtime,
-    filter::{Filter, FilterSpec},
+    filter::FilterSpec,
     units::{Size, parse_age},
 };
 use jiff::{Timestamp, tz::TimeZone};
-use std::io::Read as _;
+use std::{fs::File, io::Read as _};
 
 /// Which files.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -85,13 +85,6 @@ pub fn filter(flags: &super::Flags) -> Result<FilterSpec> {
     };
     check(&spec)?;
     Ok(spec)
-}
-
-/// The compiled filter.
-///
-/// Errors: usage, when a rule or a pair of flags can't be meant.
-pub fn compiled(flags: &super::Flags) -> Result<Filter> {
-    Filter::new(filter(flags)?).map_err(usage)
 }
 
 /// `--max-depth`; negative and 0 mean no limit, as in rclone.
@@ -176,7 +169,9 @@ fn content(file: &str) -> Result<Vec<u8>> {
         std::io::stdin().read_to_end(&mut bytes).context("can't read standard input")?;
         return Ok(bytes);
     }
-    std::fs::read(super::values::path(file).map_err(usage)?).with_context(|| format!("can't read {file}"))
+    let path = super::values::path(file).map_err(usage)?;
+    File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).with_context(|| format!("can't read {file}"))?;
+    Ok(bytes)
 }
 
 fn age(flag: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Mtime>> {

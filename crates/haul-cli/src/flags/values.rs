@@ -29,7 +29,7 @@ pub fn duration(span: Option<Span>) -> Option<Duration> {
 
 /// A file name with `~/` for the home folder, which a shell leaves alone in `--flag=~/x`.
 pub fn path(text: &str) -> Result<PathBuf, String> {
-    match (text.strip_prefix("~/"), std::env::home_dir()) {
+    match (text.strip_prefix("~/"), crate::config::paths::home()) {
         (Some(rest), Some(home)) => Ok(home.join(rest)),
         _ => Ok(PathBuf::from(text)),
     }

@@ -3,5 +3,5 @@
 mod options;
 mod spec;
 
-pub use options::Resolver;
+pub use options::{Resolved, Resolver};
 pub use spec::{Spec, is_name};

@@ -12,6 +12,7 @@ use haul_store::{
 use std::{collections::BTreeMap, ffi::OsString, fmt};
 
 /// A remote, ready to be opened.
+#[derive(Clone)]
 pub struct Resolved {
     /// Its type.
     pub kind: &'static StoreKind,
@@ -71,7 +72,7 @@ impl Resolver<'_> {
             Place::Local => Ok(("local".into(), String::new(), BTreeMap::new())),
             Place::Backend { kind, options } => Ok((kind.clone(), format!(":{kind}"), options.clone())),
             Place::Remote { name, options } => {
-                let typed = options.get("type").cloned().or_else(|| self.from_env(&config_variable(name, "type")));
+                let typed = options.get("type").cloned().or_else(|| self.variable(&config_variable(name, "type")));
                 let kind = match typed {
                     Some(kind) => kind,
                     None => self.type_of(name)?,
@@ -127,8 +128,8 @@ impl Resolver<'_> {
             return Ok(Some(value.clone()));
         }
         let configured = !remote.is_empty() && !remote.starts_with(':');
-        let variable = configured.then(|| self.from_env(&config_variable(remote, option))).flatten();
-        if let Some(value) = variable.or_else(|| self.from_env(&format!("{kind}_{option}"))) {
+        let variable = configured.then(|| self.variable(&config_variable(remote, option))).flatten();
+        if let Some(value) = variable.or_else(|| self.variable(&format!("{kind}_{option}"))) {
             return Ok(Some(value));
         }
         if !configured {
@@ -138,7 +139,7 @@ impl Resolver<'_> {
     }
 
     /// `HAUL_<NAME>`, else `RCLONE_<NAME>`; an empty one counts as unset.
-    fn from_env(&self, name: &str) -> Option<String> {
+    fn variable(&self, name: &str) -> Option<String> {
         let name = name.to_uppercase().replace('-', "_");
         let found = ["HAUL", "RCLONE"].into_iter().find_map(|p| (self.env)(&format!("{p}_{name}")));
         found.map(|value| value.to_string_lossy().into_owned())
@@ -267,6 +268,33 @@ mod tests {
         assert_eq!(
             format!("{error:#}"),
             "remote \"x\": open: there is no store of type \"dropbox\": haul has local, s3, memory"
+        );
+    }
+
+    #[test]
+    fn each_source_of_an_option_counts_before_the_next() {
+        let conf = "[m]\ntype = s3\nregion = file\n";
+        let flags = [("s3", "region", "flag")];
+        let vars = [
+            ("HAUL_CONFIG_M_REGION", "own-remote"),
+            ("RCLONE_CONFIG_M_REGION", "remote"),
+            ("HAUL_S3_REGION", "own-type"),
+            ("RCLONE_S3_REGION", "type"),
+        ];
+        let region = |text: &str, flags: &[(&str, &str, &str)], vars: &[(&str, &str)]| {
+            resolve(text, conf, flags, vars).unwrap().options["region"].clone()
+        };
+        assert_eq!(region("m,region=typed:b", &flags, &vars), "typed");
+        assert_eq!(region("m:b", &flags, &vars), "flag");
+        assert_eq!(region("m:b", &[], &vars), "own-remote");
+        assert_eq!(region("m:b", &[], &vars[1..]), "remote");
+        assert_eq!(region("m:b", &[], &vars[2..]), "own-type");
+        assert_eq!(region("m:b", &[], &vars[3..]), "type");
+        assert_eq!(region("m:b", &[], &[]), "file");
+        assert_eq!(region(":s3:b", &[], &vars), "own-type", "no remote, no variable of one");
+        assert_eq!(
+            resolve("m,regoin=x:b", conf, &[], &[]).unwrap_err().to_string(),
+            "remote \"m\": a store of type s3 has no option \"regoin\" (did you mean region?)"
         );
     }
 

@@ -83,9 +83,11 @@ fn wrong(text: &[u8], why: &str) -> anyhow::Error {
     usage(format!("bad remote {:?}{more}: {why}", String::from_utf8_lossy(head)))
 }
 
-/// Reads `key=value,key2="v:1",bare:`; gives the options and how many bytes they took with the colon. `None` when no
-/// colon ends them.
-fn options(text: &[u8]) -> Result<Option<(BTreeMap<String, String>, usize)>, &'static str> {
+/// Options, and how many bytes they took with the colon.
+type Typed = (BTreeMap<String, String>, usize);
+
+/// Reads `key=value,key2="v:1",bare:`; `None` when no colon ends them.
+fn options(text: &[u8]) -> Result<Option<Typed>, &'static str> {
     let mut all = BTreeMap::new();
     let mut at = 0;
     loop {

@@ -215,7 +215,7 @@ impl Lister {
     fn wanted(&self, key: &[u8]) -> bool {
         let after = self.request.after.as_ref().map(Key::as_bytes).unwrap_or_default();
         let begins = key.starts_with(&self.request.prefix);
-        begins && (key > after || key.ends_with(b"/") && after.starts_with(key))
+        begins && (key > after || self.request.recursive && key.ends_with(b"/") && after.starts_with(key))
     }
 
     fn after(&self, key: &Key) -> bool {

@@ -112,6 +112,15 @@ impl MemStore {
         MemStore { locator, caps, space, prefix }
     }
 
+    /// Refuses what can't be a file's name here; with directories, what couldn't be on a disk.
+    fn check_file(&self, op: &'static str, key: &Key) -> Result<()> {
+        let odd = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
+        if key.is_root() || self.caps.dirs && key.as_bytes().split(|b| *b == b'/').any(odd) {
+            return Err(Error::new(ErrorKind::Invalid, op, "this can't be the name of a file").with_key(key));
+        }
+        Ok(())
+    }
+
     fn full(&self, key: &Key) -> Vec<u8> {
         [&self.prefix, key.as_bytes()].concat()
     }
@@ -335,46 +344,45 @@ impl Store for MemStore {
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
-        Box::pin(ready(self.stat_now(key)))
+        let key = key.clone();
+        Box::pin(async move { self.stat_now(&key) })
     }
 
     fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
-        Box::pin(ready(self.read_now(key, want, range)))
+        let (key, want) = (key.clone(), want.cloned());
+        Box::pin(async move { self.read_now(&key, want.as_ref(), range) })
     }
 
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
-        let upload = match key.is_root() || key.is_dir() && self.caps.dirs {
-            true => {
-                let message = "this names a directory, not a file";
-                Err(Error::new(ErrorKind::Invalid, "write", message).with_key(key))
-            }
-            false => Ok(upload::begin(self.clone(), key.clone(), spec)),
-        };
-        Box::pin(ready(upload))
+        let begin = self.check_file("write", key).map(|()| upload::begin(self.clone(), key.clone(), spec));
+        Box::pin(ready(begin))
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
-        Box::pin(ready(self.make_dir_now(key, spec)))
+        let (key, spec) = (key.clone(), spec.clone());
+        Box::pin(async move { self.make_dir_now(&key, &spec) })
     }
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let copied = batch.items.iter().enumerate().map(|(number, item)| {
-            let stored = self.copy_one(&batch.from, item)?;
-            if let Some(progress) = &batch.progress {
-                (progress.0)(number, stored.size);
-            }
-            Ok(stored)
-        });
-        Box::pin(ready(copied.collect()))
+        Box::pin(async move {
+            let one = |(number, item)| {
+                let stored = self.copy_one(&batch.from, item)?;
+                if let Some(progress) = &batch.progress {
+                    (progress.0)(number, stored.size);
+                }
+                Ok(stored)
+            };
+            batch.items.iter().enumerate().map(one).collect()
+        })
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(ready(self.set_meta_now(key, mtime, meta)))
+        let (key, meta) = (key.clone(), meta.cloned());
+        Box::pin(async move { self.set_meta_now(&key, mtime, meta.as_ref()) })
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        let answers = keys.iter().map(|(key, version)| self.delete_one(key, version.as_ref()));
-        Box::pin(ready(answers.collect()))
+        Box::pin(async move { keys.iter().map(|(key, version)| self.delete_one(key, version.as_ref())).collect() })
     }
 
     fn extra(&self, _request: Extra) -> BoxFuture<'_, Result<Answer>> {

@@ -101,12 +101,13 @@ impl Upload for MemWrite {
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        Box::pin(ready(self.take(index, offset, &payload)))
+        Box::pin(async move { self.take(index, offset, &payload) })
     }
 
     fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
-        let published = MemWrite::publish(&self, &parts, late);
-        Box::pin(ready(published.map_err(|error| Unpublished { error, upload: self })))
+        Box::pin(
+            async move { MemWrite::publish(&self, &parts, late).map_err(|error| Unpublished { error, upload: self }) },
+        )
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {

@@ -97,15 +97,14 @@ mod tests {
     use super::*;
     use futures::StreamExt;
 
-    #[test]
-    fn frames_are_the_pieces_in_order_and_bounded() {
+    #[tokio::test]
+    async fn frames_are_the_pieces_in_order_and_bounded() {
         let big = Bytes::from(vec![7; FRAME + 3]);
         let payload = Payload::new(vec![Bytes::new(), Bytes::from_static(b"ab"), big.clone(), Bytes::new()]);
         let body = Pieces::new(payload);
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(FRAME as u64 + 5));
-        let frames: Vec<Bytes> = futures::executor::block_on(
-            http_body_util::BodyStream::new(body).map(|f| f.unwrap().into_data().unwrap()).collect(),
-        );
+        let frames = http_body_util::BodyStream::new(body).map(|f| f.unwrap().into_data().unwrap());
+        let frames: Vec<Bytes> = frames.collect().await;
         assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [2, FRAME, 3]);
         assert_eq!(frames[1].as_ptr(), big.as_ptr(), "not copied");
     }

@@ -61,6 +61,7 @@ impl Fault {
         let said = said.trim().replace(['\n', '\r'], " ");
         let message = match code {
             "NoSuchBucket" => format!("bucket {bucket} does not exist"),
+            "PreconditionFailed" => "the content is no longer what was expected (PreconditionFailed)".to_owned(),
             "NoSuchKey" => "no such key (NoSuchKey)".to_owned(),
             "RequestTimeTooSkewed" => {
                 "this machine's clock differs too much from the server's (RequestTimeTooSkewed): set the clock"

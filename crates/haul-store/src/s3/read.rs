@@ -35,7 +35,19 @@ pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Ver
         call = call.header("if-match", meta::quoted(want));
     }
     let (headers, _) = service.ask(call).await.map_err(at("stat", key))?;
+    same_version(&headers, want, "stat", key)?;
     Ok(headers)
+}
+
+/// Some servers don't know `If-Match`.
+fn same_version(headers: &HeaderMap, want: Option<&Version>, op: &'static str, key: &Key) -> Result<()> {
+    let now = headers.get("etag").and_then(|v| v.to_str().ok()).map(meta::version);
+    match (want, now) {
+        (Some(want), Some(now)) if *want != now => {
+            Err(Error::new(ErrorKind::Changed, op, "the content has changed since it was listed").with_key(key))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn reading(service: &Service) -> HeaderMap {
@@ -109,6 +121,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
         Err(fault) if fault.status == 416 => return empty(service, key, &place, want).await,
         Err(fault) => return Err(fault.at("read", key)),
     };
+    same_version(&reply.headers, want, "read", key)?;
     let length = size(&reply.headers, key)?;
     let whole = match (&range, reply.status.as_u16()) {
         (None, _) => length,

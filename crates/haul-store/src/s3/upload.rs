@@ -68,7 +68,7 @@ impl S3Upload {
     async fn id(&self) -> Result<&str> {
         let begin = async {
             let kept = kept(&self.service, &self.spec);
-            begin(&self.service, &self.key, &self.place, &kept).await
+            begin(&self.service, &self.key, &self.place, &kept, true).await
         };
         Ok(self.id.get_or_try_init(|| begin).await?)
     }
@@ -184,7 +184,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
         }
         other => other,
     };
-    let (answer, _) = answer.map_err(|fault| refused(fault, &spec.replace, "write", key))?;
+    let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
     let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
     Ok(Stored { version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version), size, hashes })
 }
@@ -275,7 +275,7 @@ fn gone(key: &Key) -> Error {
 }
 
 /// A fault of a conditional write as the condition's error.
-pub fn refused(fault: Box<Fault>, replace: &Replace, op: &'static str, key: &Key) -> Error {
+fn refused(fault: Fault, replace: &Replace, op: &'static str, key: &Key) -> Error {
     match replace {
         Replace::Absent if fault.kind == ErrorKind::Changed => exists(key),
         Replace::Exactly(_) if matches!(fault.kind, ErrorKind::Changed | ErrorKind::NotFound) => gone(key),
@@ -283,10 +283,17 @@ pub fn refused(fault: Box<Fault>, replace: &Replace, op: &'static str, key: &Key
     }
 }
 
-/// Begins an upload in parts and gives its id.
-pub async fn begin(service: &Service, key: &Key, place: &Place, kept: &meta::Kept<'_>) -> Result<String> {
+/// Begins an upload in parts and gives its id. `checksums`: the parts will come with the provider's checksum (those
+/// that the service copies by itself don't).
+pub async fn begin(
+    service: &Service,
+    key: &Key,
+    place: &Place,
+    kept: &meta::Kept<'_>,
+    checksums: bool,
+) -> Result<String> {
     let mut headers = meta::to_headers(&service.config, &place.object, kept)?;
-    if service.config.provider.checksum == Checksum::Crc64Nvme {
+    if checksums && service.config.provider.checksum == Checksum::Crc64Nvme {
         headers.insert("x-amz-checksum-algorithm", http::HeaderValue::from_static("CRC64NVME"));
         headers.insert("x-amz-checksum-type", http::HeaderValue::from_static("FULL_OBJECT"));
     }
@@ -412,8 +419,8 @@ pub async fn complete(
         Ok(etag) => etag,
         Err(fault) if fault.is_ambiguous() => landed(service, key, place, expected.as_deref(), size)
             .await
-            .ok_or_else(|| refused(fault, &spec.replace, "write", key))?,
-        Err(fault) => return Err(refused(fault, &spec.replace, "write", key)),
+            .ok_or_else(|| refused(*fault, &spec.replace, "write", key))?,
+        Err(fault) => return Err(refused(*fault, &spec.replace, "write", key)),
     };
     if let Some(expected) = expected
         && meta::version(&etag).0[..] != *expected.as_bytes()

@@ -1,0 +1,250 @@
+//! The S3 store against a server that says what each test tells it to.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul_core::{Algo, ErrorKind, Key, Listed, error::Retry, hash};
+use haul_store::{Body, Late, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec, s3::S3};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+/// Answers the requests in turn, each on a connection of its own; then refuses. Keeps the requests' heads.
+struct Script {
+    endpoint: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+/// `None` never answers.
+async fn script(answers: Vec<Option<String>>) -> Script {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let kept = heads.clone();
+    tokio::spawn(async move {
+        let mut silent = Vec::new();
+        for answer in answers {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut data = Vec::new();
+            let mut buffer = vec![0; 1 << 16];
+            let head = loop {
+                let n = socket.read(&mut buffer).await.unwrap();
+                data.extend_from_slice(&buffer[..n]);
+                if let Some(end) = data.windows(4).position(|w| w == b"\r\n\r\n") {
+                    break end + 4;
+                }
+            };
+            let text = String::from_utf8_lossy(&data[..head]).to_lowercase();
+            let length = text.lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+            while data.len() < head + length {
+                let n = socket.read(&mut buffer).await.unwrap();
+                data.extend_from_slice(&buffer[..n]);
+            }
+            kept.lock().unwrap().push(text);
+            match answer {
+                Some(answer) => socket.write_all(answer.as_bytes()).await.unwrap(),
+                None => silent.push(socket),
+            }
+        }
+        std::future::pending::<()>().await;
+    });
+    Script { endpoint, heads }
+}
+
+fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> Option<String> {
+    let headers: String = headers.iter().map(|(k, v)| format!("{k}: {v}\r\n")).collect();
+    let length = body.len();
+    Some(format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"))
+}
+
+fn fault(status: &str, code: &str) -> Option<String> {
+    answer(status, &[], &format!("<Error><Code>{code}</Code><Message>said</Message></Error>"))
+}
+
+fn open(script: &Script, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
+    let mut options: std::collections::BTreeMap<String, String> = [
+        ("endpoint", script.endpoint.as_str()),
+        ("access_key_id", "a"),
+        ("secret_access_key", "s"),
+        ("provider", "Minio"),
+    ]
+    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+    .into();
+    options.extend(more.iter().map(|(k, v)| (k.to_string(), v.to_string())));
+    let meters = Arc::new(Meters::default());
+    let net = Net { idle_timeout: Duration::from_millis(300), ..Net::default() };
+    let request = OpenRequest {
+        remote: "r".into(),
+        path: "b".into(),
+        options,
+        net,
+        meters: meters.clone(),
+        links: Default::default(),
+    };
+    (S3::open(request).unwrap(), meters)
+}
+
+async fn put(store: &S3, spec: WriteSpec, data: &'static [u8]) -> haul_core::Result<haul_store::Stored> {
+    let upload = store.write(&Key::new("k"), spec).await?;
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(data))).await?;
+    upload.publish(vec![part], Late::default()).await.map_err(|u| u.error)
+}
+
+fn known(size: u64) -> WriteSpec {
+    WriteSpec { size: Some(size), ..WriteSpec::default() }
+}
+
+#[tokio::test]
+async fn silence_ends_in_a_timeout() {
+    let script = script(vec![None]).await;
+    let (store, _) = open(&script, &[]);
+    let error = store.stat(&Key::new("k")).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Timeout, Retry::Backoff));
+    assert_eq!(error.to_string(), "k: stat: no answer within 300ms");
+}
+
+#[tokio::test]
+async fn a_cut_body_is_an_error_not_an_end() {
+    let cut = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 10\r\n\r\nabc".to_owned();
+    let hang = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc".to_owned();
+    for answer in [cut, hang] {
+        let script = script(vec![Some(answer)]).await;
+        let (store, _) = open(&script, &[]);
+        let Body::Stream(mut body) = store.read(&Key::new("k"), None, None).await.unwrap().body else { panic!() };
+        assert_eq!(&body.next().await.unwrap().unwrap()[..], b"abc");
+        let error = body.next().await.unwrap().unwrap_err();
+        assert_eq!((error.retry(), error.key()), (Retry::Backoff, Some(&Key::new("k"))), "{error}");
+        assert!(body.next().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn slow_down_is_counted_and_says_when() {
+    let script =
+        script(vec![answer("503 Slow", &[("retry-after", "3")], "<Error><Code>SlowDown</Code></Error>")]).await;
+    let (store, meters) = open(&script, &[]);
+    let error = put(&store, known(1), b"1").await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Busy, Retry::After(Duration::from_secs(3))));
+    assert_eq!((meters.throttles(), meters.requests()["PutObject"]), (1, 1));
+}
+
+#[tokio::test]
+async fn the_right_region_is_learnt_once() {
+    let wrong = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>";
+    let script = script(vec![answer("400 Bad", &[], wrong), page(&["a"], None), page(&["a"], None)]).await;
+    let (store, _) = open(&script, &[]);
+    assert_eq!(steps(&store).await, ["a", "end"]);
+    assert_eq!(steps(&store).await, ["a", "end"]);
+    let heads = script.heads.lock().unwrap();
+    let regions: Vec<bool> = heads.iter().map(|h| h.contains("/eu-west-9/s3/aws4_request")).collect();
+    assert_eq!(regions, [false, true, true]);
+}
+
+#[tokio::test]
+async fn what_the_server_stored_must_be_what_was_sent() {
+    for header in [("etag", "\"00000000000000000000000000000000\""), ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")] {
+        let script = script(vec![answer("200 OK", &[header], "")]).await;
+        let (store, _) = open(&script, &[]);
+        let hashes = hash::hash_bytes(&[Algo::Md5], b"1");
+        let error = put(&store, WriteSpec { hashes, ..known(1) }, b"1").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn uploads_carry_a_checksum_outside_the_signature() {
+    let script = script(vec![answer("200 OK", &[], "")]).await;
+    let (store, _) = open(&script, &[]);
+    put(&store, known(9), b"123456789").await.unwrap();
+    let heads = script.heads.lock().unwrap();
+    assert!(heads[0].contains("x-amz-checksum-crc64nvme: rosuhgp5mig="), "{}", heads[0]);
+    assert!(heads[0].contains("x-amz-content-sha256: unsigned-payload"), "{}", heads[0]);
+}
+
+/// Two parts of the smallest size, by whose MD5 the server's receipts are made.
+async fn two_parts(complete: Option<String>, then: Vec<Option<String>>) -> (Result<(), String>, Script) {
+    let md5 = hash::hash_bytes(&[Algo::Md5], b"x").hex(Algo::Md5).unwrap();
+    let etag = format!("\"{md5}\"");
+    let part = answer("200 OK", &[("etag", &etag)], "");
+    let begun = answer("200 OK", &[], "<R><UploadId>u</UploadId></R>");
+    let script = script([vec![begun, part.clone(), part, complete], then].concat()).await;
+    let (store, _) = open(&script, &[("upload_cutoff", "0"), ("provider", "Minio")]);
+    let upload = store.write(&Key::new("k"), known(2)).await.unwrap();
+    let mut parts = Vec::new();
+    for index in 0..2 {
+        parts.push(upload.part(index, index, Payload::from(Bytes::from_static(b"x"))).await.unwrap());
+    }
+    let result = upload.publish(parts, Late::default()).await.map(drop).map_err(|u| u.error.to_string());
+    (result, script)
+}
+
+fn whole_etag() -> String {
+    let md5 = hash::hash_bytes(&[Algo::Md5], b"x");
+    let both = [md5.get(Algo::Md5).unwrap(), md5.get(Algo::Md5).unwrap()].concat();
+    format!("\"{}-2\"", hash::hash_bytes(&[Algo::Md5], &both).hex(Algo::Md5).unwrap())
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_complete_is_looked_up() {
+    let etag = whole_etag();
+    // A HEAD's answer has no body, but tells its length.
+    let there = Some(format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\netag: {etag}\r\n\r\n"));
+    for lost in [fault("500 Oops", "InternalError"), fault("200 OK", "InternalError"), fault("404 No", "NoSuchUpload")]
+    {
+        assert_eq!(two_parts(lost.clone(), vec![there.clone()]).await.0, Ok(()));
+        let error = two_parts(lost, vec![answer("404 No", &[], "")]).await.0.unwrap_err();
+        assert!(error.starts_with("k: write: said"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn parts_put_together_wrongly_are_found_out() {
+    let good = format!("<CompleteMultipartUploadResult><ETag>{}</ETag></CompleteMultipartUploadResult>", whole_etag());
+    let bad = good.replace("<ETag>\"", "<ETag>\"0");
+    assert_eq!(two_parts(answer("200 OK", &[], &good), vec![]).await.0, Ok(()));
+    let error = two_parts(answer("200 OK", &[], &bad), vec![]).await.0.unwrap_err();
+    assert!(error.starts_with("k: write: the server put the parts together wrongly: ETag \"0"), "{error}");
+}
+
+fn page(keys: &[&str], token: Option<&str>) -> Option<String> {
+    let keys: String = keys.iter().map(|k| format!("<Contents><Key>{k}</Key><Size>1</Size></Contents>")).collect();
+    let next = token.map_or(String::new(), |t| {
+        format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{t}</NextContinuationToken>")
+    });
+    answer("200 OK", &[], &format!("<ListBucketResult>{next}{keys}</ListBucketResult>"))
+}
+
+async fn steps(store: &S3) -> Vec<String> {
+    let show = |step| match step {
+        Listed::Batch(entries) => entries.iter().map(|e| e.key.display().into_owned()).collect::<Vec<_>>().join(" "),
+        Listed::Failed { lost, error } => format!("lost from {:?}: {}", lost.from, error.message()),
+        Listed::End => "end".to_owned(),
+    };
+    store.list(ListRequest::all()).map(show).collect().await
+}
+
+#[tokio::test]
+async fn a_listing_that_breaks_never_ends() {
+    let script = script(vec![page(&["a", "b"], Some("t")), fault("500 Oops", "InternalError")]).await;
+    let (store, _) = open(&script, &[]);
+    assert_eq!(steps(&store).await, ["a b", "lost from b\\x00: said (InternalError)"]);
+}
+
+#[tokio::test]
+async fn a_listing_that_loses_its_place_is_found_out() {
+    let script = script(vec![page(&["a", "b"], Some("t")), page(&["a", "b"], Some("u"))]).await;
+    let (store, _) = open(&script, &[]);
+    let lost = "lost from b\\x00: the server's listing goes backwards: it can't be trusted to be whole";
+    assert_eq!(steps(&store).await, ["a b", lost]);
+}
+
+#[tokio::test]
+async fn a_cut_page_is_lost_and_not_short() {
+    let script = script(vec![answer("200 OK", &[], "<ListBucketResult><Contents><Key>a</Key></Contents>")]).await;
+    let (store, _) = open(&script, &[]);
+    assert_eq!(steps(&store).await, ["lost from : the listing can't be read"]);
+}
