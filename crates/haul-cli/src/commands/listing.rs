@@ -102,26 +102,26 @@ pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
     Ok(false)
 }
 
-/// A listing as single entries. If it breaks off before its end without a reason, its last item says so.
+/// A listing as single entries. If it breaks off before its end without an error, its last item says so.
 pub fn one_by_one(steps: BoxStream<'static, Listed>) -> BoxStream<'static, Result<Entry, Error>> {
-    let explained = Arc::new(AtomicBool::new(false));
-    let explain = explained.clone();
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = told.clone();
     let entries = steps.flat_map(move |step| {
         let items: Vec<Result<Entry, Error>> = match step {
             Listed::Batch(entries) => entries.into_iter().filter(copiable).map(Ok).collect(),
             Listed::Failed { error, .. } => {
-                explain.store(true, Relaxed);
+                tell.store(true, Relaxed);
                 vec![Err(error)]
             }
             Listed::End => {
-                explain.store(true, Relaxed);
+                tell.store(true, Relaxed);
                 Vec::new()
             }
         };
         futures::stream::iter(items)
     });
     let last = futures::stream::once(async move {
-        let broke_off = !explained.load(Relaxed);
+        let broke_off = !told.load(Relaxed);
         broke_off.then(|| Err(Error::new(ErrorKind::Io, "list", "the listing broke off: what follows is not shown")))
     });
     entries.chain(last.filter_map(|e| async move { e })).boxed()
@@ -191,7 +191,7 @@ mod tests {
             run(vec![batch(&["a"])]).await,
             ["a", "error: list: the listing broke off: what follows is not shown"]
         );
-        let failed = Listed::Failed {
+        let failed = || Listed::Failed {
             lost: Lost::below(&Key::new("d/")),
             error: Error::new(ErrorKind::Denied, "list", "no").with_key(&Key::new("d/")),
         };

@@ -109,9 +109,17 @@ impl Job<'_> {
                 headers
             }
         };
-        let call = self.source(Call::object("CopyObject", Method::PUT, self.to), self.want);
-        let call = call.headers(headers).header("x-amz-metadata-directive", directive);
-        let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
+        let call = || {
+            let call = self.source(Call::object("CopyObject", Method::PUT, self.to), self.want);
+            call.headers(headers.clone()).header("x-amz-metadata-directive", directive)
+        };
+        let answer = match self.service.ask(call()).await {
+            Err(fault) if self.service.made_bucket(&fault, &self.to.bucket).await.map_err(at("copy", self.key))? => {
+                self.service.ask(call()).await
+            }
+            other => other,
+        };
+        let (_, body) = answer.map_err(at("copy", self.key))?;
         let etag = upload::completed(&body).map_err(at("copy", self.key))?;
         moved(self.size);
         let mut hashes = Hashes::default();

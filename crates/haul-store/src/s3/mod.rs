@@ -33,7 +33,7 @@ use provider::Checksum;
 use service::Service;
 use std::{
     ops::Range,
-    sync::{Arc, RwLock, atomic::AtomicBool},
+    sync::{Arc, RwLock},
     time::Duration,
 };
 
@@ -87,7 +87,7 @@ impl S3 {
             meters: request.meters,
             signer: sign::Signer::new("s3"),
             region: RwLock::new(region),
-            bucket_tried: AtomicBool::new(false),
+            buckets_made: Default::default(),
         })))
     }
 

@@ -13,9 +13,9 @@ use crate::{Caps, Meters, Net, Payload};
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use std::sync::{
-    Arc, RwLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, RwLock},
 };
 
 /// Everything that requests need, shared by the store and its uploads and listings.
@@ -33,7 +33,7 @@ pub struct Service {
     pub signer: Signer,
     pub region: RwLock<Arc<str>>,
     /// The bucket was looked for, and made if it was missing, by the first write that missed it.
-    pub bucket_tried: AtomicBool,
+    pub buckets_made: tokio::sync::Mutex<BTreeSet<String>>,
 }
 
 impl std::fmt::Debug for Config {
@@ -332,13 +332,18 @@ impl Service {
             .then(|| region.to_string())
     }
 
-    /// After `fault` of a write: makes the missing bucket, once in this store's life. True: try again.
+    /// After `fault` of a write: makes the missing bucket, once in this store's life. True: try again, once.
     pub async fn made_bucket(&self, fault: &Fault, bucket: &str) -> Tried<bool> {
-        let missing = fault.code == "NoSuchBucket" && !self.config.no_check_bucket;
-        if !missing || self.bucket_tried.swap(true, Ordering::Relaxed) {
+        if fault.code != "NoSuchBucket" || self.config.no_check_bucket {
             return Ok(false);
         }
-        self.create_bucket(bucket).await.map(|()| true)
+        // Writes that meet the missing bucket together wait for the one that makes it.
+        let mut made = self.buckets_made.lock().await;
+        if !made.contains(bucket) {
+            self.create_bucket(bucket).await?;
+            made.insert(bucket.to_owned());
+        }
+        Ok(true)
     }
 }
 
