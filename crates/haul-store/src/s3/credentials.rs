@@ -1,5 +1,8 @@
 //! Where credentials come from: the options, or what AWS's own tools would use (`env_auth`), kept until they expire.
 
+// AWS's own files are read where AWS's tools look for them, and only when the user asks for it (`env_auth`).
+#![allow(clippy::disallowed_methods)]
+
 use super::{body::Pieces, http::Http, options::Config, sign::Credentials};
 use crate::Payload;
 use haul_core::{Error, ErrorKind, Result, Retry};

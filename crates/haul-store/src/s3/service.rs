@@ -179,6 +179,11 @@ impl Service {
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.bytes().await.unwrap_or_default();
         let fault = Fault::answer(status, &headers, &body, call.bucket);
+        if fault.code == "SignatureDoesNotMatch" && std::str::from_utf8(call.object).is_err() {
+            // A server that can't keep such a name signs another than we do; our keys are not to blame.
+            let message = "the server can't keep a name that isn't UTF-8";
+            return Err(Fault::new(ErrorKind::Invalid, Retry::Never, message));
+        }
         if fault.kind == ErrorKind::Busy {
             self.meters.throttled();
         }
