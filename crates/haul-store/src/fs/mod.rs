@@ -184,6 +184,9 @@ impl Store for LocalStore {
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
         match request {
             Extra::About => self.run("about", |local| tree::about(local)),
+            Extra::Cleanup { older_than, dry_run } => {
+                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
+            }
             _ => {
                 let error = Error::new(ErrorKind::Unsupported, "extra", "a local disk can't do this");
                 Box::pin(std::future::ready(Err(error)))
