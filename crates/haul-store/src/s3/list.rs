@@ -162,7 +162,10 @@ impl Lister {
             let entries = page.entries.into_iter().filter(|e| {
                 let key = e.key.as_bytes();
                 // The directory that is listed has no entry of its own in it.
-                scope.after.as_ref().is_none_or(|a| key > &a[..]) && key != &scope.prefix[..] && key.len() > scope.cut
+                scope.after.as_ref().is_none_or(|a| key > &a[..])
+                    // A folder's own marker isn't in it; a key that is the whole prefix is.
+                    && (key != &scope.prefix[..] || !key.ends_with(b"/"))
+                    && key.len() > scope.cut
             });
             let entries = entries.map(|e| Entry { key: key_of(e.key.as_bytes()), ..e }).collect();
             if !self.give(entries).await || page.next.is_none() {
