@@ -64,6 +64,11 @@ impl Source {
         one_by_one(haul::list(&self.store, &self.filter, options))
     }
 
+    /// Are the directories at the top buckets? So it is where a store without directories is listed from its root.
+    pub fn lists_buckets(&self) -> bool {
+        !self.store.caps().dirs && self.store.locator().ends_with(':')
+    }
+
     /// As [`Source::entries`], whatever the filter says.
     pub fn all(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
         let options = ListOptions { checkers: self.checkers, ..options };
