@@ -196,7 +196,7 @@ mod tests {
             run(vec![batch(&["a"])]).await,
             ["a", "error: list: the listing broke off: what follows is not shown"]
         );
-        let failed = || Listed::Failed {
+        let failed = Listed::Failed {
             lost: Lost::below(&Key::new("d/")),
             error: Error::new(ErrorKind::Denied, "list", "no").with_key(&Key::new("d/")),
         };
