@@ -3,7 +3,6 @@
 
 mod copy;
 mod dir;
-mod disk;
 mod error;
 mod list;
 mod meta;
@@ -14,7 +13,7 @@ mod upload;
 
 use crate::{
     Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Store,
-    StoreKind, Stored, Upload, WriteSpec,
+    StoreKind, Stored, Upload, WriteSpec, disk,
 };
 use dir::Root;
 use futures::{
