@@ -1,6 +1,8 @@
 //! The commands that list, print, hash and delete: the real binary on local folders. What is expected was read off
 //! rclone 1.75.1 on the same tree.
 
+#![allow(clippy::disallowed_methods, reason = "tests make their own files")]
+
 use assert_cmd::Command;
 use std::{fs, path::Path, time::Duration};
 use tempfile::TempDir;
