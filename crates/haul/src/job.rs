@@ -172,7 +172,7 @@ impl Run {
     }
 
     async fn whole(self: Arc<Self>) {
-        if let Err(error) = overlap::check(&self.cx.src, &self.cx.dst, &self.cx.filter, self.mode == Mode::Sync) {
+        if let Err(error) = overlap::check(&self.cx, self.mode).and_then(|()| self.check_backup()) {
             return self.error(error);
         }
         if let Err(error) = self.prepare_root().await {
@@ -192,6 +192,10 @@ impl Run {
             self.delete_doomed().await;
         }
         self.finish_dirs(deletes).await;
+    }
+
+    fn check_backup(&self) -> Result<()> {
+        overlap::check_backup(&self.cx, &self.policy)
     }
 
     /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
@@ -712,6 +716,9 @@ impl Run {
         if same_place && from == to {
             let message = format!("source and destination are the same file: {}", self.cx.src.locator());
             return self.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
+        }
+        if let Err(error) = self.check_backup() {
+            return self.error(error);
         }
         let (orders, coming) = mpsc::channel(BACKLOG);
         let scheduler = tokio::spawn(self.clone().schedule(Queue::new(coming, None, false)));
