@@ -15,7 +15,7 @@ use crate::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
     compare::{HashAnswer, Reason, Rules, Verdict, compare},
     event::Event,
     filter::Filter,
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     pub dirs: Dirs,
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
-    moved_away: Mutex<Vec<Key>>,
+    moved_away: Mutex<Vec<(Key, Option<Version>)>>,
 }
 
 impl Run {
@@ -412,7 +412,7 @@ impl Run {
         let dry_run = self.policy.dry_run;
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
         match action {
-            Action::Keep => self.kept(&src, why),
+            Action::Keep => self.kept(&src, dst.as_ref(), why),
             Action::Copy if dry_run => {
                 let mut report = self.report();
                 report.totals.transfers += 1;
@@ -446,12 +446,25 @@ impl Run {
     }
 
     /// An unchanged file: a move still takes its source away.
-    fn kept(&self, src: &Entry, why: Reason) {
+    fn kept(&self, src: &Entry, dst: Option<&Entry>, why: Reason) {
         self.report().totals.unchanged += 1;
         let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
-        if self.mode == Mode::Move && there && !self.policy.dry_run {
-            self.away(src.key.clone());
+        if self.mode != Mode::Move || !there || self.policy.dry_run {
+            return;
         }
+        if self.one_file(src, dst) {
+            let message = "source and destination are the same file under two names, so the source was not deleted";
+            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        }
+        if self.confirm("delete", &src.key) {
+            self.away(src.key.clone(), src.version.clone());
+        }
+    }
+
+    /// On disks a version pins the file itself: equal ones are one file, reached by two paths (a bind mount, say).
+    fn one_file(&self, src: &Entry, dst: Option<&Entry>) -> bool {
+        let files = self.cx.src.caps().files && self.cx.dst.caps().files;
+        files && src.version.is_some() && dst.is_some_and(|dst| dst.version == src.version)
     }
 
     async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
@@ -467,7 +480,7 @@ impl Run {
             Ok(()) => {
                 self.report().totals.touched += 1;
                 self.cx.sink.emit(&Event::Touched { key: to });
-                self.kept(&src, Reason::Mtime);
+                self.kept(&src, dst.as_ref(), Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
             Err(error) => self.error(error.with_key(&to)),
@@ -493,7 +506,9 @@ impl Run {
             let order = Order { step, src: found, to: to.clone(), replaced: dst.cloned() };
             let mut answers = mover.bring_by_server(std::slice::from_ref(&order), false).await;
             if let Some(Ok(arrived)) = answers.pop() {
-                self.arrived(&order, arrived);
+                // What arrived is from elsewhere, but it is this job's source that was brought over by it.
+                let arrived = Arrived { version: src.version.clone(), ..arrived };
+                self.arrived(&Order { src: src.clone(), ..order }, arrived);
                 return true;
             }
         }
@@ -627,12 +642,13 @@ impl Run {
         if self.mode == Mode::Move && arrived.renamed {
             self.gone(&order.src.key, order.src.size);
         } else if self.mode == Mode::Move {
-            self.away(order.src.key.clone());
+            self.away(order.src.key.clone(), arrived.version);
         }
     }
 
-    fn away(&self, key: Key) {
-        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push(key);
+    /// A source that may go, at exactly the version that is at the destination.
+    fn away(&self, key: Key, version: Option<Version>) {
+        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push((key, version));
     }
 
     fn gone(&self, key: &Key, size: u64) {
@@ -649,8 +665,8 @@ impl Run {
             }
             std::mem::take(&mut *waiting)
         };
-        let answers = self.cx.src.delete(keys.iter().map(|k| (k.clone(), None)).collect()).await;
-        for (key, answer) in keys.iter().zip(answers) {
+        let answers = self.cx.src.delete(keys.clone()).await;
+        for ((key, _), answer) in keys.iter().zip(answers) {
             match answer {
                 Ok(()) => self.gone(key, 0),
                 Err(error) => self.error(error.with_key(key)),

@@ -9,7 +9,7 @@ pub mod server;
 
 use crate::{Cx, backup::Backup, budget::Budget};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
     event::{Event, StepId},
     plan::{Replace, Route},
     policy::Policy,
@@ -70,6 +70,8 @@ pub struct Arrived {
     pub by_server: bool,
     /// The source is gone already: it was renamed.
     pub renamed: bool,
+    /// The version of the source that it is.
+    pub version: Option<Version>,
 }
 
 /// Bytes moved by one attempt; takes them back when the attempt fails.
@@ -246,7 +248,7 @@ impl Mover {
         };
         let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
         let proved = if self.policy.verify_read { self.read_back(order, &stored, &hashes).await? } else { proved };
-        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false })
+        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version: facts.version })
     }
 
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?

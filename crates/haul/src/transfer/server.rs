@@ -93,7 +93,8 @@ impl Mover {
             Some((algo, true)) => Some(algo),
             _ => None,
         };
-        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: rename })
+        let version = order.src.version.clone();
+        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: rename, version })
     }
 }
 
