@@ -379,7 +379,7 @@ impl Run {
             self.report().totals.deletes += 1;
             return;
         }
-        if let Err(error) = self.doomed.push(dst.key, dst.size) {
+        if let Err(error) = self.doomed.push(dst.into()) {
             self.error(error);
         }
         if self.policy.delete_when == DeleteWhen::During && src_files > 0 && self.doomed.full() {
@@ -701,7 +701,7 @@ impl Run {
         let Some(old) = step.dst else { return };
         if self.policy.dry_run {
             self.report().totals.deletes += 1;
-        } else if let Err(error) = self.doomed.push(old.key, old.size) {
+        } else if let Err(error) = self.doomed.push(old.into()) {
             self.error(error);
         }
     }
