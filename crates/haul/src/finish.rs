@@ -137,6 +137,10 @@ impl Run {
             std::mem::take(&mut state.spool)
         };
         let waiting = spool.len();
+        if self.cut_short() {
+            // The limit or the signal is what the exit code tells; this only explains what stayed.
+            return self.notice(None, format!("not deleting {waiting} files as the run was cut short"));
+        }
         if let Some(error) = self.why_not_delete(waiting) {
             return self.error(error);
         }
@@ -231,7 +235,7 @@ impl Run {
             return;
         }
         self.make_empty_dirs().await;
-        if deletes && (self.report().error_count == 0 || self.policy.ignore_errors) {
+        if deletes && !self.cut_short() && (self.report().error_count == 0 || self.policy.ignore_errors) {
             self.remove_extra_dirs().await;
         }
         self.set_dir_times().await;

@@ -141,13 +141,24 @@ impl Run {
         self.cx.sink.emit(&Event::Error(error));
     }
 
-    fn notice(&self, key: Option<&Key>, message: impl Into<String>) {
+    /// Tells the sink something that is no error.
+    pub fn notice(&self, key: Option<&Key>, message: impl Into<String>) {
         self.cx.sink.emit(&Event::Notice { key: key.cloned(), message: message.into() });
     }
 
     /// True when nothing new may be started.
     pub fn stopping(&self) -> bool {
         self.wind_down.load(Ordering::Relaxed) || self.cx.cancel.is_cancelled()
+    }
+
+    /// True when not all that was to be transferred could be: what takes the place of a file to be deleted may not be
+    /// there.
+    pub fn cut_short(&self) -> bool {
+        let limited = {
+            let report = self.report();
+            report.transfer_limit || report.time_limit
+        };
+        limited || self.stopping()
     }
 
     fn transfer_limit(&self, at_once: bool) {
