@@ -481,7 +481,7 @@ impl Run {
     async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         // Fails only when the scheduler is gone, which stops the job anyway.
-        let _ = orders.send(Order { step, src, to, replaced }).await;
+        let _ = orders.send(Order::new(step, src, to, replaced)).await;
     }
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
@@ -514,8 +514,8 @@ impl Run {
             let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
             let step = self.steps.fetch_add(1, Ordering::Relaxed);
             let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
-            let order = Order { step, src: found, to: to.clone(), replaced: dst.cloned() };
-            let mut answers = mover.bring_by_server(std::slice::from_ref(&order), false).await;
+            let mut order = Order::new(step, found, to.clone(), dst.cloned());
+            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
             if let Some(Ok(arrived)) = answers.pop() {
                 // What arrived is from elsewhere, but it is this job's source that was brought over by it.
                 let arrived = Arrived { version: src.version.clone(), ..arrived };
@@ -583,20 +583,20 @@ impl Run {
         }
     }
 
-    async fn transfer(self: Arc<Self>, batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
+    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
         for order in &batch {
             let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
             self.cx.sink.emit(&Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
         }
         if !by_server {
-            for order in &batch {
+            for order in &mut batch {
                 let result = self.mover.bring(order).await;
                 self.ended(order, result);
             }
         } else {
             let rename = self.mode == Mode::Move;
-            let answers = self.mover.bring_by_server(&batch, rename).await;
-            for (order, answer) in batch.iter().zip(answers) {
+            let answers = self.mover.bring_by_server(&mut batch, rename).await;
+            for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
@@ -721,8 +721,8 @@ impl Run {
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
-        let order = Order { step, src: from, to: src.key.clone(), replaced: None };
-        match mover.bring_by_server(&[order], true).await.pop() {
+        let order = Order::new(step, from, src.key.clone(), None);
+        match mover.bring_by_server(&mut [order], true).await.pop() {
             Some(Ok(_)) => {
                 self.report().totals.renames += 1;
                 self.dirs.written(&src.key);

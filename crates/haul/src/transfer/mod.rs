@@ -57,6 +57,15 @@ pub struct Order {
     pub to: Key,
     /// What is there now.
     pub replaced: Option<Entry>,
+    /// What was there is where backups go, so that what is there now isn't taken for it.
+    pub kept: bool,
+}
+
+impl Order {
+    /// An order of which nothing is done yet.
+    pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
+        Order { step, src, to, replaced, kept: false }
+    }
 }
 
 /// A file that arrived, whole.
@@ -133,7 +142,7 @@ impl Mover {
     /// Brings one file over by parts or stream, trying again from the start where that can help.
     ///
     /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
-    pub async fn bring(&self, order: &Order) -> Result<Arrived> {
+    pub async fn bring(&self, order: &mut Order) -> Result<Arrived> {
         let mut src = order.src.clone();
         let (mut attempt, mut changed) = (0, 0);
         loop {
@@ -178,7 +187,7 @@ impl Mover {
         }
     }
 
-    async fn attempt(&self, order: &Order, src: &Entry, route: Route) -> Result<Arrived> {
+    async fn attempt(&self, order: &mut Order, src: &Entry, route: Route) -> Result<Arrived> {
         let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0) };
         let result = tokio::select! {
             biased;
@@ -223,7 +232,7 @@ impl Mover {
     }
 
     /// Moves the bytes, verifies, publishes; whatever goes wrong, the unfinished write is removed.
-    async fn carry(&self, order: &Order, src: &Entry, open: Open, count: &Count<'_>) -> Result<Arrived> {
+    async fn carry(&self, order: &mut Order, src: &Entry, open: Open, count: &Count<'_>) -> Result<Arrived> {
         let Open { source, upload } = open;
         let facts = source.facts.clone();
         let pumped = tokio::select! {
@@ -235,9 +244,7 @@ impl Mover {
             Ok(pumped) => pumped,
             Err(error) => return Err(abort(upload, error).await),
         };
-        if let Some(old) = &order.replaced
-            && let Err(error) = self.backup.keep(&self.cx, old).await
-        {
+        if let Err(error) = self.keep_replaced(order).await {
             return Err(abort(upload, error).await);
         }
         let (bytes, hashes) = (pumped.bytes, pumped.hashes);
@@ -249,6 +256,15 @@ impl Mover {
         let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
         let proved = if self.policy.verify_read { self.read_back(order, &stored, &hashes).await? } else { proved };
         Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version: facts.version })
+    }
+
+    /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
+    async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
+        if let Some(old) = order.replaced.as_ref().filter(|_| !order.kept) {
+            self.backup.keep(&self.cx, old).await?;
+        }
+        order.kept = true;
+        Ok(())
     }
 
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?
