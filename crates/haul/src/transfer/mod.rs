@@ -253,8 +253,14 @@ impl Mover {
             Ok(stored) => stored,
             Err(failed) => return Err(abort(failed.upload, failed.error).await),
         };
-        let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
-        let proved = if self.policy.verify_read { self.read_back(order, &stored, &hashes).await? } else { proved };
+        let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
+            Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,
+            checked => checked,
+        };
+        let proved = match proved {
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
+            proved => proved?,
+        };
         Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version: facts.version })
     }
 
@@ -305,6 +311,16 @@ impl Mover {
             // The source's own hash matched what passed, or the store checked what it got against what it was sent.
             _ => Ok(moved.agree(&facts.hashes).or(stored.hashes.iter().next().map(|(a, _)| (a, true))).map(|(a, _)| a)),
         }
+    }
+
+    /// What is proved corrupt must not stay: with its size and time right, the next run would take it for the file.
+    async fn take_away(&self, order: &Order, stored: Stored, error: Error) -> Error {
+        for answer in self.cx.dst.delete(vec![(order.to.clone(), stored.version)]).await {
+            if let Err(e) = answer {
+                tracing::debug!("{}: what arrived corrupt could not be deleted: {e}", order.to);
+            }
+        }
+        error
     }
 
     /// `--verify=read`: reads back what was written and hashes it.
