@@ -32,7 +32,7 @@ use std::{
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
@@ -289,13 +289,11 @@ impl Run {
         for (_, error) in pairs.errors.drain(..) {
             self.report().error(error);
         }
-        checks.finish().await;
+        checks.finish(&self).await;
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
         self.settle_renames(&orders).await;
         drop((pairs, orders));
-        if let Err(error) = scheduler.await {
-            self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
-        }
+        self.joined("transfer", scheduler.await);
     }
 
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
@@ -317,7 +315,7 @@ impl Run {
             },
             Pair::SrcUnknown(src) => {
                 let (run, orders) = (self.clone(), orders.clone());
-                checks.spawn(async move { run.ask_dst(src, orders).await }).await;
+                checks.spawn(self, async move { run.ask_dst(src, orders).await }).await;
             }
         }
     }
@@ -340,7 +338,7 @@ impl Run {
                 Err(error) => run.error(error),
             }
         };
-        checks.spawn(check).await;
+        checks.spawn(self, check).await;
     }
 
     async fn settle(&self, src: Entry, dst: Entry, verdict: Verdict, orders: &Orders) {
@@ -355,7 +353,7 @@ impl Run {
             return self.act(step, orders).await;
         }
         let (run, orders) = (self.clone(), orders.clone());
-        checks.spawn(async move { run.act(step, &orders).await }).await;
+        checks.spawn(self, async move { run.act(step, &orders).await }).await;
     }
 
     /// The destination's listing didn't get to this key: ask.
@@ -551,12 +549,19 @@ impl Run {
             if !batch.is_empty() {
                 running.spawn(self.clone().transfer(batch, by_server, permit));
             }
-            while running.try_join_next().is_some() {}
+            while let Some(ended) = running.try_join_next() {
+                self.joined("transfer", ended);
+            }
         }
         while let Some(ended) = running.join_next().await {
-            if let Err(error) = ended {
-                self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
-            }
+            self.joined("transfer", ended);
+        }
+    }
+
+    /// A task that died did not do its work: that is an error like any other.
+    fn joined(&self, op: &'static str, ended: std::result::Result<(), JoinError>) {
+        if let Err(error) = ended {
+            self.error(Error::new(ErrorKind::Io, op, error.to_string()));
         }
     }
 
@@ -753,9 +758,7 @@ impl Run {
             self.error(error);
         }
         drop(orders);
-        if let Err(error) = scheduler.await {
-            self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
-        }
+        self.joined("transfer", scheduler.await);
         self.flush_moved_away(true).await;
     }
 
@@ -807,17 +810,21 @@ impl Checks {
         Checks { permits: Arc::new(Semaphore::new(checkers)), tasks: JoinSet::new() }
     }
 
-    async fn spawn(&mut self, check: impl Future<Output = ()> + Send + 'static) {
+    async fn spawn(&mut self, run: &Run, check: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
         self.tasks.spawn(async move {
             check.await;
             drop(permit);
         });
-        while self.tasks.try_join_next().is_some() {}
+        while let Some(ended) = self.tasks.try_join_next() {
+            run.joined("check", ended);
+        }
     }
 
-    async fn finish(mut self) {
-        while self.tasks.join_next().await.is_some() {}
+    async fn finish(mut self, run: &Run) {
+        while let Some(ended) = self.tasks.join_next().await {
+            run.joined("check", ended);
+        }
     }
 }
 
