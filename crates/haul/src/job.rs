@@ -87,6 +87,7 @@ impl Run {
             let hard = policy.cutoff == Cutoff::Hard;
             let mover = Mover {
                 cx: cx.clone(),
+                mode,
                 policy: policy.clone(),
                 budget: Budget::new(&policy, cx.src.caps(), cx.dst.caps()),
                 backup: Backup::new(&policy, &cx),
@@ -95,7 +96,7 @@ impl Run {
             };
             Run {
                 mode,
-                rules: decide::rules(&policy, &cx.src, &cx.dst),
+                rules: decide::rules(mode, &policy, &cx.src, &cx.dst),
                 mover,
                 report: Mutex::default(),
                 steps: AtomicU64::new(1),
@@ -528,7 +529,7 @@ impl Run {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
         let cx = Cx { dst: store.clone(), ..self.cx.clone() };
-        let rules = decide::rules(&self.policy, &cx.src, &cx.dst);
+        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst);
         let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
         matches!(verdict, Verdict::Same(_)).then_some(found)
     }

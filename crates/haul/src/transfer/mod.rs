@@ -12,7 +12,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
     event::{Event, StepId},
     plan::{Replace, Route},
-    policy::Policy,
+    policy::{Mode, Policy},
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -34,6 +34,8 @@ const CHANGED_RETRIES: u32 = 3;
 pub struct Mover {
     /// Stores, sink and cancellation.
     pub cx: Cx,
+    /// What the job does.
+    pub mode: Mode,
     /// The rules.
     pub policy: Arc<Policy>,
     /// What may be used at once.
@@ -216,8 +218,11 @@ impl Mover {
 
     /// How the file is written: what may be there, which times and metadata go along.
     pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
-        let never_replace = self.policy.ignore_existing || self.policy.immutable;
-        let conditional = never_replace && order.replaced.is_none() && self.cx.dst.caps().conditional;
+        let caps = self.cx.dst.caps();
+        // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
+        let move_to_disk = self.mode == Mode::Move && caps.files && !self.policy.no_check_dest;
+        let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
+        let conditional = never_replace && order.replaced.is_none() && caps.conditional;
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
