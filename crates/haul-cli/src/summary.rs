@@ -165,24 +165,24 @@ pub fn live(counts: &Counts, elapsed: Duration, moving: &[Moving], one_line: boo
     if !moving.is_empty() {
         all.push("Transferring:".into());
     }
-    all.extend(moving.iter().map(|m| file(m, names)));
+    let shown: Vec<String> = moving.iter().map(|m| short(&m.name, names)).collect();
+    let width = shown.iter().map(|n| n.chars().count()).max().unwrap_or(0);
+    all.extend(moving.iter().zip(&shown).map(|(m, name)| file(m, name, width)));
     all
 }
 
-fn file(moving: &Moving, names: usize) -> String {
+fn file(moving: &Moving, name: &str, width: usize) -> String {
     let full =
         if moving.size == 0 { BAR } else { (moving.done.min(moving.size) as usize * BAR) / moving.size as usize };
     let left = moving.size.saturating_sub(moving.done) as f64 / moving.speed.max(1.0);
     format!(
-        " * {:<width$} [{}{}] {:>4} of {}, {}/s, {}",
-        short(&moving.name, names),
+        " * {name:<width$} [{}{}] {:>4} of {}, {}/s, {}",
         "█".repeat(full),
         "░".repeat(BAR - full),
         percent(moving.done, moving.size),
         size_text(moving.size),
         size_text(moving.speed as u64),
         if moving.speed < 1.0 { "-".into() } else { duration_short(Duration::from_secs(left as u64)) },
-        width = if names == 0 { 45 } else { names },
     )
 }
 
@@ -264,7 +264,10 @@ mod tests {
              Transferred:            1 / 3, 33%\n\
              Elapsed time:         3.0s"
         );
-        assert_eq!(stats(&counts(), Duration::from_secs(3), true), "1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)");
+        assert_eq!(
+            stats(&counts(), Duration::from_secs(3), true),
+            "    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)"
+        );
         assert_eq!(stats(&Counts::default(), Duration::ZERO, true), "          0 B / 0 B, -, 0 B/s, ETA -");
     }
 
@@ -298,7 +301,7 @@ mod tests {
         let moving = Moving { name: "dir/file".into(), size: 1000, done: 500, speed: 100.0 };
         let lines = live(&counts(), Duration::from_secs(3), &[moving], false, 10);
         assert_eq!(lines[6], "Transferring:");
-        assert_eq!(lines[7], " * dir/file   [██████████░░░░░░░░░░]  50% of 1000 B, 100 B/s, 5s");
+        assert_eq!(lines[7], " * dir/file [██████████░░░░░░░░░░]  50% of 1000 B, 100 B/s, 5s");
         assert_eq!(short("abcdefghij", 5), "ab…ij");
         assert_eq!(short("a\nb", 0), "a\u{FFFD}b");
     }

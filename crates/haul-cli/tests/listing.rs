@@ -1,6 +1,8 @@
 //! The commands that list, print, hash and delete: the real binary on local folders. What is expected was read off
 //! rclone 1.75.1 on the same tree.
 
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
 use assert_cmd::Command;
 use std::{fs, path::Path, time::Duration};
 use tempfile::TempDir;
@@ -227,7 +229,6 @@ fn hashes_print_and_check() {
     let only = ["--include", "{a,b}.txt"];
     assert_eq!(out(at, &[&["md5sum", "t"][..], &only].concat()), sums);
     assert_eq!(out(at, &[&["hashsum", "MD5", "t", "--download"][..], &only].concat()), sums);
-    assert_eq!("9XLTljaf6SBmKHFPsuANcub5QiY=  a.txt\n".replace("9XLTljaf6SBmKHFPsuANcub5QiY=", &base64_sha1()));
     assert_eq!(out(at, &["sha1sum", "t/a.txt", "--base64"]), "9XLTlvrpIGYocU-yzgD3LpTyJY8=  a.txt\n");
     assert_eq!(haul_with(at, &["md5sum"], b"hello\n").1, "b1946ac92492d2347c6235b4d2611184  -\n");
     assert!(out(at, &["hashsum"]).starts_with("Supported hashes are:\n- md5\n- sha1\n"));

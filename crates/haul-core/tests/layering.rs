@@ -1,6 +1,8 @@
 //! The crates import one way only, and no crate does what another is for. The cargo graph keeps most of this; what it
 //! can't see (a dependency added in a hurry, a store importing another) is kept here.
 
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
 use std::{fs, path::Path};
 
 fn workspace() -> &'static Path {

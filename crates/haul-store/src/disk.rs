@@ -1,13 +1,124 @@
-//! Work that blocks on a disk or a processor, off the network's threads.
+//! Threads for blocking work on disks (and for hashing): one pool for names (listing, statx), one for bytes and changes,
+//! so that a few huge copies never hold up a listing. Shared by the whole process. No job ever waits for another one.
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use haul_core::{Error, ErrorKind, Result};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+use tokio::sync::oneshot;
+
+type Job = Box<dyn FnOnce() + Send>;
 
 /// Runs `job` on a thread that may block, and waits for it.
 ///
 /// Errors: the job's; `Io` when its thread was lost.
 pub async fn run<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(job).await {
-        Ok(result) => result,
-        Err(error) => Err(Error::new(ErrorKind::Io, "run", error.to_string())),
+    bytes().run("run", job).await
+}
+
+/// A pool of threads with one queue. The callers' numbers of requests in flight bound the queue.
+pub(crate) struct Pool(Sender<Job>);
+
+/// The pool that lists directories.
+pub(crate) fn names() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| Pool::start("haul-list"))
+}
+
+/// The pool that moves bytes and changes things.
+pub(crate) fn bytes() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| Pool::start("haul-disk"))
+}
+
+/// How many threads a pool has: disks like more requests in flight than there are cores, and a network file system
+/// even more; beyond 32 the kernel's own locks cost more than they give.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, 32))
+}
+
+impl Pool {
+    fn start(name: &str) -> Self {
+        let (send, receive) = unbounded::<Job>();
+        for _ in 0..threads() {
+            let receive = receive.clone();
+            // When no thread at all can be started the queue has no receiver, and every job answers with an error.
+            if let Err(error) = thread::Builder::new().name(name.into()).spawn(move || work(&receive)) {
+                tracing::warn!(%error, "can't start a disk thread");
+            }
+        }
+        Pool(send)
+    }
+
+    /// Queues `job`; the answer comes through what is returned. A job whose answer nobody waits for any more is not
+    /// begun.
+    pub(crate) fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+        let (answer, pending) = oneshot::channel();
+        let job = Box::new(move || {
+            if !answer.is_closed() {
+                // The asker may have gone meanwhile; then nobody wants the answer.
+                let _ = answer.send(job());
+            }
+        });
+        if self.0.send(job).is_err() {
+            tracing::warn!("no disk thread is running");
+        }
+        pending
+    }
+
+    /// Runs `job` on the pool.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        op: &'static str,
+        job: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.submit(job).await.unwrap_or_else(|_| Err(lost(op)))
+    }
+}
+
+/// The answer when a job died or could not be queued.
+pub(crate) fn lost(op: &'static str) -> Error {
+    Error::new(ErrorKind::Io, op, "a disk thread could not finish: the process may be out of threads or memory")
+}
+
+fn work(queue: &Receiver<Job>) {
+    while let Ok(job) = queue.recv() {
+        // A panic costs its own job (whose answer is then never sent), not the thread.
+        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+            tracing::error!("a disk job panicked");
+        }
+    }
+}
+
+/// Tells a running job that nobody waits for it any more, when dropped.
+#[derive(Default)]
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+/// The job's side of [`Waiting`].
+#[derive(Clone)]
+pub(crate) struct Abandoned(Arc<AtomicBool>);
+
+impl Waiting {
+    pub(crate) fn watch(&self) -> Abandoned {
+        Abandoned(self.0.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Abandoned {
+    /// True once nobody waits.
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }

@@ -25,7 +25,12 @@ impl Budget {
     /// The budget that `policy` asks for between two stores of these abilities.
     pub fn new(policy: &Policy, src: &Caps, dst: &Caps) -> Self {
         let units = (policy.max_memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
-        let slower = src.concurrency.min(dst.concurrency).max(1);
+        // A disk's number of threads says nothing of how many requests a network end takes.
+        let slower = match (src.files, dst.files) {
+            (true, false) => dst.concurrency,
+            (false, true) => src.concurrency,
+            _ => src.concurrency.min(dst.concurrency),
+        };
         Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
             units,

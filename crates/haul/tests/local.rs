@@ -1,5 +1,7 @@
 //! The engine between two local folders: what a job leaves behind, and what it must never touch.
 
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
 use haul::{Cancel, Cx, Report};
 use haul_core::{
     ErrorKind, Key, Meta,

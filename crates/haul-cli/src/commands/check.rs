@@ -155,6 +155,7 @@ impl Writers {
                 return Ok(Some(BufWriter::new(Box::new(std::io::stdout()))));
             }
 
+            #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
             let file = File::create(path).with_context(|| format!("can't create {}", path.display()))?;
             Ok(Some(BufWriter::new(Box::new(file))))
         };

@@ -9,7 +9,7 @@ use crate::{
     error::{Outcome, usage},
     show::out::{Out, quiet},
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use futures::StreamExt;
 use haul::ListOptions;
@@ -88,13 +88,16 @@ fn list() -> Result<Outcome> {
 
 async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<Outcome> {
     let source = Source::open(ctx, &path).await?;
+    if !how.download && !supported(algo, &source) {
+        bail!("{}: the store keeps no {algo} hashes: use --download to read the files", source.store.locator());
+    }
     let mut out = Target::open(how)?;
     let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
     let mut sums = hashes(&source, entries, algo, how.download);
     let mut failures = Failures::default();
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };
-        out.line(&column(algo, value.as_deref(), &source, how), entry.key.as_bytes())?;
+        out.line(&column(algo, value.as_deref(), how), entry.key.as_bytes())?;
     }
     out.finish()?;
     failures.finish()?;
@@ -123,13 +126,9 @@ pub fn hashes(
     sums.buffered(source.checkers.max(1)).boxed()
 }
 
-/// The hash in its column with two spaces after it; what isn't known stands to the right of it.
-fn column(algo: Algo, value: Option<&[u8]>, source: &Source, how: &How) -> String {
-    let text = match value {
-        Some(value) => encode(value, how.base64),
-        None if supported(algo, source) => String::new(),
-        None => "UNSUPPORTED".into(),
-    };
+/// The hash in its column with two spaces after it; blank where the store has none for this file.
+fn column(algo: Algo, value: Option<&[u8]>, how: &How) -> String {
+    let text = value.map_or(String::new(), |value| encode(value, how.base64));
     let width = encode(&vec![0; algo.size()], how.base64).len();
     format!("{text:>width$}  ")
 }
@@ -171,6 +170,7 @@ enum Target {
 impl Target {
     fn open(how: &How) -> Result<Target> {
         let Some(path) = &how.output_file else { return Ok(Target::Stdout(Out::stdout())) };
+        #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
         let file = File::create(path).with_context(|| format!("can't write {}", path.display()))?;
         Ok(Target::File(BufWriter::new(file), path.clone()))
     }

@@ -64,6 +64,11 @@ impl Source {
         one_by_one(haul::list(&self.store, &self.filter, options))
     }
 
+    /// Are the directories at the top buckets? So it is where a store without directories is listed from its root.
+    pub fn lists_buckets(&self) -> bool {
+        !self.store.caps().dirs && self.store.locator().ends_with(':')
+    }
+
     /// As [`Source::entries`], whatever the filter says.
     pub fn all(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
         let options = ListOptions { checkers: self.checkers, ..options };
@@ -191,7 +196,7 @@ mod tests {
             run(vec![batch(&["a"])]).await,
             ["a", "error: list: the listing broke off: what follows is not shown"]
         );
-        let failed = || Listed::Failed {
+        let failed = Listed::Failed {
             lost: Lost::below(&Key::new("d/")),
             error: Error::new(ErrorKind::Denied, "list", "no").with_key(&Key::new("d/")),
         };

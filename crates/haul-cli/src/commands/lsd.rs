@@ -37,16 +37,23 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let max_depth = if args.recursive { None } else { depth(&ctx.flags, false) };
     let mut entries = source.entries(ListOptions { max_depth, dirs: true, ..Default::default() });
     let (human, zone) = (ctx.flags.config.human_readable, TimeZone::system());
+    let buckets = source.lists_buckets();
     // How many files a directory holds isn't known without opening it.
     let items = if human { format!("{:>8}", -1) } else { format!("{:>9}", -1) };
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry).filter(|e| e.is_dir()) else { continue };
-        let size = size_field(entry.size, human, 12);
+        // How much a bucket holds isn't known without listing it.
+        let bucket = buckets && entry.key.parent().is_root();
+        let size = if bucket { minus_one(human) } else { size_field(entry.size, human, 12) };
         let time = go_time::format(time_of(&entry, false), go_time::SECONDS, &zone);
         out.line(&format!("{size} {time:>13} {items} "), bare(entry.key.as_bytes()))?;
     }
     out.flush()?;
     failures.finish()?;
     Ok(Outcome::Done)
+}
+
+fn minus_one(human: bool) -> String {
+    if human { format!("{:>9}", -1) } else { format!("{:>12}", -1) }
 }

@@ -85,6 +85,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
         server,
         metadata,
         hashes: facts.hashes.clone(),
+        buckets: source.lists_buckets(),
     };
     if args.stat {
         return stat(&source, &facts, &row).await;
@@ -176,6 +177,7 @@ struct Row<'a> {
     server: bool,
     metadata: bool,
     hashes: Vec<Algo>,
+    buckets: bool,
 }
 
 impl Row<'_> {
@@ -189,8 +191,9 @@ impl Row<'_> {
         let mut row = Map::new();
         row.insert("Path".into(), text(bare(entry.key.as_bytes())));
         row.insert("Name".into(), text(entry.key.name()));
-        // What the root holds isn't known without a listing.
-        let size = if entry.key.is_root() { Value::from(-1) } else { Value::from(entry.size) };
+        // What the root or a bucket holds isn't known without a listing.
+        let bucket = self.buckets && entry.is_dir() && entry.key.parent().is_root();
+        let size = if bucket || entry.key.is_root() { Value::from(-1) } else { Value::from(entry.size) };
         row.insert("Size".into(), size);
         if !self.args.no_mimetype {
             row.insert("MimeType".into(), item.mime().into());
@@ -202,6 +205,9 @@ impl Row<'_> {
         }
         if let Some(tier) = item.tier() {
             row.insert("Tier".into(), tier.into());
+        }
+        if bucket {
+            row.insert("IsBucket".into(), true.into());
         }
         if self.metadata && entry.meta.as_ref().is_some_and(|m| !m.is_empty()) {
             row.insert("Metadata".into(), item.metadata());

@@ -110,6 +110,7 @@ async fn show(args: Args, ctx: &Context) -> Result<Outcome> {
     let drawing = Drawing { args: &args, tree: &tree, human: ctx.flags.config.human_readable, now: Zoned::now() };
     let text = drawing.draw();
     match &args.output {
+        #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
         Some(path) => std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?,
         None => {
             let mut out = Out::stdout();

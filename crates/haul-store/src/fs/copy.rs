@@ -4,13 +4,12 @@
 use super::{
     Local,
     dir::{Dir, Root},
-    disk::Abandoned,
     error::{changed, check_file, fail, fail_write},
     meta, place,
     place::Hidden,
     read::{link_name, open_file, regular, target},
 };
-use crate::{CopyItem, Progress, Stored};
+use crate::{CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, key::parent, plan::Replace};
 use rustix::{
     fs::{FileType, SeekFrom, Statx},

@@ -4,12 +4,11 @@
 
 use super::{
     dir::{Dir, Root},
-    disk,
     error::fail,
     meta,
     place::is_temp,
 };
-use crate::{Links, ListRequest};
+use crate::{Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result, key::after_prefix};
 use rustix::{

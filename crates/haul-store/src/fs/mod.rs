@@ -3,7 +3,6 @@
 
 mod copy;
 mod dir;
-mod disk;
 mod error;
 mod list;
 mod meta;
@@ -14,7 +13,7 @@ mod upload;
 
 use crate::{
     Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Store,
-    StoreKind, Stored, Upload, WriteSpec,
+    StoreKind, Stored, Upload, WriteSpec, disk,
 };
 use dir::Root;
 use futures::{
@@ -184,6 +183,9 @@ impl Store for LocalStore {
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
         match request {
             Extra::About => self.run("about", |local| tree::about(local)),
+            Extra::Cleanup { older_than, dry_run } => {
+                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
+            }
             _ => {
                 let error = Error::new(ErrorKind::Unsupported, "extra", "a local disk can't do this");
                 Box::pin(std::future::ready(Err(error)))

@@ -2,20 +2,21 @@
 
 use super::{
     Local,
-    dir::Dir,
+    dir::{Dir, Root},
     error::{changed, check_key, fail, fail_write},
     list::root_error,
     meta,
+    place::is_temp,
     read::link_name,
     upload::unlink,
 };
 use crate::{Answer, WriteSpec};
 use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir},
     io::Errno,
 };
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, time::Duration};
 
 /// See [`crate::Store::make_dir`].
 pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()> {
@@ -69,7 +70,7 @@ pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Opt
         return match meta {
             Some(meta) => {
                 let fd = reopen(&dir).map_err(|e| fail(OP, key, e))?;
-                meta::apply(OP, key, &fd, meta, mtime, true)
+                meta::apply(OP, key, &fd, meta, mtime, has_setid(&fd, meta))
             }
             None => set_times(OP, key, &dir, b".", false, mtime),
         };
@@ -86,9 +87,15 @@ pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Opt
         None => set_times(OP, key, &dir, key.name(), follow, mtime),
         Some(meta) => {
             let fd = super::read::open_file(&dir, key.name(), follow).map_err(|e| fail(OP, key, e))?;
-            meta::apply(OP, key, &fd, meta, mtime, true)
+            meta::apply(OP, key, &fd, meta, mtime, has_setid(&fd, meta))
         }
     }
+}
+
+/// Set-id and sticky bits in metadata are kept when they are set already, never added.
+fn has_setid(fd: &OwnedFd, meta: &Meta) -> bool {
+    let wanted = meta::meta_mode(Some(meta), true).map_or(0, |mode| mode.as_raw_mode() & 0o7000);
+    meta::facts(fd, meta::FACTS).is_ok_and(|st| u32::from(st.stx_mode) & 0o7000 == wanted)
 }
 
 fn is_link(dir: &Dir, name: &[u8]) -> bool {
@@ -140,6 +147,42 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
         local.root.forget();
     }
     Ok(answer)
+}
+
+/// Finds hidden files that killed writes left behind, last written before `older_than` ago; removes them unless
+/// `dry_run`. Links are not followed.
+pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool) -> Result<Answer> {
+    const OP: &str = "cleanup";
+    let root = Root::new(local.root.path().to_vec(), false);
+    let age = i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
+    let before = Mtime(jiff::Timestamp::now().as_nanosecond().saturating_sub(age));
+    let (mut found, mut folders) = (Vec::new(), vec![Key::new("")]);
+    while let Some(folder) = folders.pop() {
+        let error = |errno| match folder.is_root() {
+            true => root_error(OP, root.path(), errno),
+            false => fail(OP, &folder, errno),
+        };
+        let fd = root.open_to_list(folder.as_bytes()).map_err(error)?;
+        let mut buffer = Vec::with_capacity(64 << 10);
+        let mut items = RawDir::new(&fd, buffer.spare_capacity_mut());
+        while let Some(item) = items.next() {
+            let item = item.map_err(error)?;
+            let name = item.file_name().to_bytes();
+            let Ok(st) = meta::facts_at(&fd, name, false, meta::FACTS) else { continue };
+            if meta::file_type(&st) == FileType::Directory {
+                if name != b"." && name != b".." {
+                    folders.push(Key::new([folder.as_bytes(), name, b"/"].concat()));
+                }
+            } else if is_temp(name) && meta::mtime(&st) <= before {
+                found.push((Key::new([folder.as_bytes(), name].concat()), Some(meta::mtime(&st))));
+                if !dry_run {
+                    rustix::fs::unlinkat(&fd, name, AtFlags::empty()).map_err(error)?;
+                }
+            }
+        }
+    }
+    found.sort();
+    Ok(Answer::Unfinished(found))
 }
 
 /// How much space there is.

@@ -3,12 +3,11 @@
 use super::{
     Local,
     dir::Dir,
-    disk,
     error::{changed, check_file, fail, fail_write},
     meta, place,
     read::link_name,
 };
-use crate::{Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
+use crate::{Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{

@@ -1,5 +1,8 @@
 //! Where credentials come from: the options, or what AWS's own tools would use (`env_auth`), kept until they expire.
 
+// AWS's own files are read where AWS's tools look for them, and only when the user asks for it (`env_auth`).
+#![allow(clippy::disallowed_methods)]
+
 use super::{body::Pieces, http::Http, options::Config, sign::Credentials};
 use crate::Payload;
 use haul_core::{Error, ErrorKind, Result, Retry};
@@ -154,6 +157,7 @@ fn unexpected(error: impl std::fmt::Display) -> reqsign_core::Error {
 struct Files;
 
 impl FileRead for Files {
+    #[expect(clippy::disallowed_methods, reason = "the user's AWS profile, which only this needs")]
     async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
         let path = path.to_owned();
         tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(unexpected)?.map_err(unexpected)

@@ -161,9 +161,10 @@ impl Lister {
             last = page.entries.last().map(|e| e.key.as_bytes().to_vec()).or(last);
             let entries = page.entries.into_iter().filter(|e| {
                 let key = e.key.as_bytes();
-                // The directory that is listed has no entry of its own in it; a key that is the whole prefix has.
-                let itself = key == &scope.prefix[..] && (key.is_empty() || key.ends_with(b"/"));
-                scope.after.as_ref().is_none_or(|a| key > &a[..]) && !itself && key.len() > scope.cut
+                // The directory that is listed has no entry of its own in it.
+                scope.after.as_ref().is_none_or(|a| key > &a[..])
+                    && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
+                    && key.len() > scope.cut
             });
             let entries = entries.map(|e| Entry { key: key_of(e.key.as_bytes()), ..e }).collect();
             if !self.give(entries).await || page.next.is_none() {

@@ -124,7 +124,14 @@ impl<'a> Call<'a> {
 
 impl Service {
     /// Where `key` is.
+    ///
+    /// Errors: `Invalid` for a name that isn't UTF-8: S3 defines keys as UTF-8, and servers answer others with a
+    /// signature that doesn't match, which would send the user looking for a wrong secret.
     pub fn place(&self, key: &Key) -> Result<Place> {
+        if std::str::from_utf8(key.as_bytes()).is_err() {
+            let message = "S3 can't hold this name, which isn't UTF-8: rename it";
+            return Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key));
+        }
         self.root.place(key.as_bytes())
     }
 
@@ -179,6 +186,11 @@ impl Service {
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.bytes().await.unwrap_or_default();
         let fault = Fault::answer(status, &headers, &body, call.bucket);
+        if fault.code == "SignatureDoesNotMatch" && std::str::from_utf8(call.object).is_err() {
+            // A server that can't keep such a name signs another than we do; our keys are not to blame.
+            let message = "the server can't keep a name that isn't UTF-8";
+            return Err(Fault::new(ErrorKind::Invalid, Retry::Never, message));
+        }
         if fault.kind == ErrorKind::Busy {
             self.meters.throttled();
         }

@@ -26,9 +26,9 @@ pub(super) async fn a_stale_version_is_refused(store: Arc<dyn Store>) -> Outcome
     let read = store.read(&key("f"), old.as_ref(), None).await.expect("still there");
     assert_eq!(collect(read).await.expect("bytes"), b"old");
     put(&*store, "f", b"new").await;
-    let error = store.read(&key("f"), old.as_ref(), None).await.err().expect("the version is gone");
+    let error = store.read(&key("f"), old.as_ref(), None).await.expect_err("the version is gone");
     assert_eq!(error.kind(), ErrorKind::Changed, "{error:?}");
-    let error = store.read(&key("f"), old.as_ref(), Some(0..1)).await.err().expect("the version is gone");
+    let error = store.read(&key("f"), old.as_ref(), Some(0..1)).await.expect_err("the version is gone");
     assert_eq!(error.kind(), ErrorKind::Changed, "{error:?}");
     Ok(())
 }
