@@ -15,11 +15,11 @@ const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 fn said(lab: &Lab, ran: &Ran) -> Vec<String> {
     let root = format!("{}/", lab.path("").display()).replace("//", "/");
     let text = ran.err.replace(&root, "@");
-    let plain = text.lines().filter_map(|line| {
-        let line = line.split_once(" ERROR : ").map_or(line, |(_, rest)| rest);
-        (line.starts_with("haul: ") || text.contains(&format!("ERROR : {line}"))).then(|| line.to_owned())
-    });
-    plain.collect()
+    let line = |line: &str| match line.split_once(" ERROR : ") {
+        Some((_, rest)) => Some(rest.to_owned()),
+        None => line.starts_with("haul: ").then(|| line.to_owned()),
+    };
+    text.lines().filter_map(line).collect()
 }
 
 #[track_caller]
