@@ -830,7 +830,7 @@ impl Checks {
 }
 
 /// A destination that doesn't exist holds nothing: that is proof, not a failure.
-fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
+pub fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
     listing
         .map(|step| match step {
             Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
