@@ -252,8 +252,9 @@ impl Run {
                 () = self.cx.cancel.cancelled() => break,
                 next = pairs.next() => next,
             };
-            for (_, error) in pairs.errors.drain(..) {
-                self.report().error(error);
+            self.listing_errors(&mut pairs);
+            if self.stopping() {
+                break;
             }
             match next {
                 Ok(Some(pair)) => {
@@ -271,15 +272,24 @@ impl Run {
                 }
             }
         }
-        for (_, error) in pairs.errors.drain(..) {
-            self.report().error(error);
-        }
+        self.listing_errors(&mut pairs);
         checks.finish().await;
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
         self.settle_renames(&orders).await;
         drop((pairs, orders));
         if let Err(error) = scheduler.await {
             self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
+        }
+    }
+
+    /// Counts what could not be listed. A store that doesn't know us, or can't make sense of what we ask, would say so
+    /// again for every file, so that is the end of the job.
+    fn listing_errors(&self, pairs: &mut Pairs) {
+        for (_, error) in pairs.errors.drain(..) {
+            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Invalid) {
+                self.wind_down.store(true, Ordering::Relaxed);
+            }
+            self.report().error(error);
         }
     }
 
@@ -290,7 +300,9 @@ impl Run {
             Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
             Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
-            Pair::DstUnknown(_) => self.report().totals.protected += 1,
+            Pair::DstUnknown(dst) => {
+                self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
+            }
             _ if pass == Pass::DeletesOnly => {}
             Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.kind == Kind::Special => {
                 self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
@@ -398,7 +410,7 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
-        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref()).await {
+        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
         }
         let change = action != Action::Keep;
@@ -458,7 +470,9 @@ impl Run {
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
     async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
-        let meta = crate::transfer::meta(&self.policy, &src);
+        // Metadata that isn't known must not replace what is there.
+        let meta = src.meta.as_ref().filter(|_| self.policy.metadata);
+        let meta = meta.and_then(|_| crate::transfer::meta(&self.policy, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
                 self.report().totals.touched += 1;
@@ -471,7 +485,7 @@ impl Run {
     }
 
     /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
-    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> bool {
+    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
         for store in &self.cx.compare_dest {
             if self.same_in(store, src, to).await.is_some() {
                 self.report().totals.unchanged += 1;
@@ -489,6 +503,9 @@ impl Run {
             let order = Order { step, src: found, to: to.clone(), replaced: dst.cloned() };
             let mut answers = mover.bring_by_server(std::slice::from_ref(&order), false).await;
             if let Some(Ok(arrived)) = answers.pop() {
+                let (key, size) = (to.clone(), src.size);
+                self.cx.sink.emit(&Event::Decided { key: key.clone(), action: Action::Copy, why, size, dry_run: false });
+                self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
                 self.arrived(&order, arrived);
                 return true;
             }
@@ -662,7 +679,12 @@ impl Run {
             self.error(error);
         }
         for (src, old) in settled.renamed {
-            if self.policy.dry_run || !self.rename(&src, &old).await {
+            if self.policy.dry_run {
+                self.report().totals.renames += 1;
+                self.notice(Some(&old.key), format!("Skipped rename to {} as --dry-run is set", src.key));
+                continue;
+            }
+            if !self.rename(&src, &old).await {
                 self.act(plan::missing(src, &self.policy), orders).await;
                 self.doom_or_count(old);
             }

@@ -148,7 +148,7 @@ pub struct MetaFlags {
     /// Keep metadata: permissions, owner, content type, and what users set
     #[arg(long, short = 'M')]
     pub metadata: bool,
-    /// Set this metadata on everything that is transferred, as key=value (may repeat)
+    /// Set this metadata on everything that is transferred, with --metadata or without, as key=value (may repeat)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub metadata_set: Vec<(String, String)>,
     /// Keep set-uid, set-gid and sticky bits that come from outside this machine

@@ -37,7 +37,8 @@ impl Source {
             && !store.caps().files
         {
             // A listing may lack what must go along (times, hashes, metadata); one question gets it.
-            let facts = if entry.mtime.is_some() && !entry.hashes.is_empty() {
+            let known = entry.mtime.is_some() && !entry.hashes.is_empty() && (entry.meta.is_some() || !store.caps().meta);
+            let facts = if known {
                 entry.clone()
             } else {
                 store.stat(&entry.key).await?
