@@ -140,12 +140,12 @@ impl Progress {
         }
         let elapsed = self.lock().began.elapsed();
         let text = summary::last(&counts, elapsed, report, &self.meters, self.look.one_line);
-        self.say(&text);
+        self.say(&text, !report.is_ok());
     }
 
     /// Statistics where they belong: with `-P` on standard output, else in the log.
-    fn say(&self, text: &str) {
-        match (self.look.progress, self.look.notice || self.lock().counts.errors > 0) {
+    fn say(&self, text: &str, amiss: bool) {
+        match (self.look.progress, self.look.notice || amiss) {
             (true, _) => self.screen.print(text),
             (false, true) => tracing::warn!("{}", block(text, self.look.one_line)),
             (false, false) => tracing::info!("{}", block(text, self.look.one_line)),
@@ -177,7 +177,7 @@ impl Progress {
             } else if self.look.interval.is_some_and(|i| told.elapsed() >= i) {
                 drop(state);
                 told = Instant::now();
-                self.say(&summary::stats(&counts, elapsed, self.look.one_line));
+                self.say(&summary::stats(&counts, elapsed, self.look.one_line), counts.errors > 0);
             }
         }
     }

@@ -182,6 +182,9 @@ fn a_big_file_goes_in_parts_and_stays_whole() {
     proxy.reset();
     lab.haul(&["copy", &format!("p:{bucket}"), "@back"]).ok();
     assert!(proxy.counts()["GetObject"] > 1, "one file in several ranges: {:?}", proxy.counts());
+    proxy.reset();
+    lab.haul(&["copy", &format!("p:{bucket}"), "@whole", "--multi-thread-cutoff=1G"]).ok();
+    assert_eq!(proxy.counts()["GetObject"], 1, "below the cut-off by one request: {:?}", proxy.counts());
     assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("back")), "200 MiB");
     lab.rclone(&["check", "@src", &format!("r:{bucket}")]).ok();
 }

@@ -172,7 +172,7 @@ impl Run {
     }
 
     async fn whole(self: Arc<Self>) {
-        if let Err(error) = overlap::check(&self.cx.src, &self.cx.dst, &self.cx.filter, self.mode == Mode::Sync) {
+        if let Err(error) = self.check_places() {
             return self.error(error);
         }
         if let Err(error) = self.prepare_root().await {
@@ -192,6 +192,15 @@ impl Run {
             self.delete_doomed().await;
         }
         self.finish_dirs(deletes).await;
+    }
+
+    /// Refuses ends that would eat each other, before anything is touched.
+    fn check_places(&self) -> Result<()> {
+        let (src, dst, filter) = (&self.cx.src, &self.cx.dst, &self.cx.filter);
+        overlap::check(src, dst, filter, self.mode == Mode::Sync)?;
+        let Some(backup) = &self.cx.backup else { return Ok(()) };
+        overlap::check_backup(backup, dst, "destination", filter)?;
+        overlap::check_backup(backup, src, "source", filter)
     }
 
     /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
@@ -734,6 +743,11 @@ impl Run {
         if same_place && from == to {
             let message = format!("source and destination are the same file: {}", self.cx.src.locator());
             return self.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
+        }
+        let kept_at = self.cx.backup.as_ref().and_then(|b| b.caps().domain.clone());
+        if kept_at.is_some() && kept_at == self.cx.dst.caps().domain && self.policy.backup_suffix.is_none() {
+            let message = "--backup-dir is the folder that is written to: choose another, or add --suffix";
+            return self.error(Error::new(ErrorKind::Invalid, "start", message));
         }
         let (orders, coming) = mpsc::channel(BACKLOG);
         let scheduler = tokio::spawn(self.clone().schedule(Queue::new(coming, None, false)));

@@ -34,6 +34,24 @@ pub fn check(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filter, delete
     Ok(())
 }
 
+/// Checks that `--backup-dir` lies apart from an end of the job, `what`: inside it, a backup would be taken for a file to
+/// be deleted, and backed up again by the next run. A filter that leaves it out makes it apart.
+///
+/// Errors: `Invalid`, saying what to do.
+pub fn check_backup(backup: &Arc<dyn Store>, end: &Arc<dyn Store>, what: &str, filter: &Filter) -> Result<()> {
+    let (Some(a), Some(b)) = (&backup.caps().domain, &end.caps().domain) else { return Ok(()) };
+    let (kept, place) = (as_dir(&a.place), as_dir(&b.place));
+    let inside = kept.strip_prefix(place.as_slice()).is_some_and(|below| below.is_empty() || filter.descend(below));
+    if a.name != b.name || !(inside || place.starts_with(&kept)) {
+        return Ok(());
+    }
+    let (backup, end) = (backup.locator(), end.locator());
+    let message = format!(
+        "--backup-dir {backup} overlaps with the {what} {end}: choose one outside of it, or leave it out with a filter"
+    );
+    Err(Error::new(ErrorKind::Invalid, "start", message))
+}
+
 fn as_dir(place: &[u8]) -> Vec<u8> {
     let mut dir = place.to_vec();
     if dir.last() != Some(&b'/') {

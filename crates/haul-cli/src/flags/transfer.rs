@@ -64,7 +64,7 @@ pub struct CopyFlags {
     /// Size of a part of a big file [default: the store's choice]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub multi_thread_chunk_size: Option<Size>,
-    /// Files of at least this size go in parts
+    /// Files of at least this size go in parts [default: the destination's choice, 8Mi to a disk, 64Mi to S3]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub multi_thread_cutoff: Option<Size>,
     /// Parts of one file in flight at once [default: haul's choice]
@@ -255,10 +255,7 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         transfers: positive(pace.transfers, "--transfers")?,
         checkers: positive(pace.checkers, "--checkers")?,
         streams: copy.multi_thread_streams,
-        parts_cutoff: match copy.multi_thread_cutoff {
-            Some(size) => size.bytes().unwrap_or(u64::MAX),
-            None => default.parts_cutoff,
-        },
+        parts_cutoff: copy.multi_thread_cutoff.map(|size| size.bytes().unwrap_or(u64::MAX)),
         part_size: bytes(copy.multi_thread_chunk_size),
         max_memory: copy.max_memory.bytes().unwrap_or(u64::MAX),
         verify_read: copy.verify == Some(Verify::Read),

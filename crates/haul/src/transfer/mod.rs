@@ -121,7 +121,7 @@ impl Mover {
     /// The route for bytes that must pass through this process.
     fn route_through_memory(&self, size: u64) -> Route {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
-        let cutoff = self.policy.parts_cutoff.min(limits.single.max(limits.preferred));
+        let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.max(limits.preferred));
         if size < cutoff.max(1) || self.budget.streams < 2 {
             return Route::Stream;
         }
