@@ -268,8 +268,9 @@ impl Run {
                 () = self.cx.cancel.cancelled() => break,
                 next = pairs.next() => next,
             };
-            for (_, error) in pairs.errors.drain(..) {
-                self.report().error(error);
+            self.listing_errors(&mut pairs);
+            if self.stopping() {
+                break;
             }
             match next {
                 Ok(Some(pair)) => {
@@ -287,14 +288,23 @@ impl Run {
                 }
             }
         }
-        for (_, error) in pairs.errors.drain(..) {
-            self.report().error(error);
-        }
+        self.listing_errors(&mut pairs);
         checks.finish(&self).await;
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
         self.settle_renames(&orders).await;
         drop((pairs, orders));
         self.joined("transfer", scheduler.await);
+    }
+
+    /// Counts what could not be listed. A store that doesn't know us, or can't make sense of what we ask, would say so
+    /// again for every file, so that is the end of the job.
+    fn listing_errors(&self, pairs: &mut Pairs) {
+        for (_, error) in pairs.errors.drain(..) {
+            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Invalid) {
+                self.wind_down.store(true, Ordering::Relaxed);
+            }
+            self.report().error(error);
+        }
     }
 
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
@@ -304,7 +314,9 @@ impl Run {
             Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
             Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
-            Pair::DstUnknown(_) => self.report().totals.protected += 1,
+            Pair::DstUnknown(dst) => {
+                self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
+            }
             _ if pass == Pass::DeletesOnly => {}
             Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.kind == Kind::Special => {
                 self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
@@ -412,7 +424,7 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
-        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref()).await {
+        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
         }
         let change = action != Action::Keep;
@@ -485,7 +497,9 @@ impl Run {
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
     async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
-        let meta = crate::transfer::meta(&self.policy, &src);
+        // Metadata that isn't known must not replace what is there.
+        let meta = src.meta.as_ref().filter(|_| self.policy.metadata);
+        let meta = meta.and_then(|_| crate::transfer::meta(&self.policy, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
                 self.report().totals.touched += 1;
@@ -498,7 +512,7 @@ impl Run {
     }
 
     /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
-    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> bool {
+    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
         for store in &self.cx.compare_dest {
             if self.same_in(store, src, to).await.is_some() {
                 self.report().totals.unchanged += 1;
@@ -516,6 +530,15 @@ impl Run {
             let mut order = Order::new(step, found, to.clone(), dst.cloned());
             let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
             if let Some(Ok(arrived)) = answers.pop() {
+                let (key, size) = (to.clone(), src.size);
+                self.cx.sink.emit(&Event::Decided {
+                    key: key.clone(),
+                    action: Action::Copy,
+                    why,
+                    size,
+                    dry_run: false,
+                });
+                self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
                 // What arrived is from elsewhere, but it is this job's source that was brought over by it.
                 let arrived = Arrived { version: src.version.clone(), ..arrived };
                 self.arrived(&Order { src: src.clone(), ..order }, arrived);
@@ -699,7 +722,12 @@ impl Run {
             self.error(error);
         }
         for (src, old) in settled.renamed {
-            if self.policy.dry_run || !self.rename(&src, &old).await {
+            if self.policy.dry_run {
+                self.report().totals.renames += 1;
+                self.notice(Some(&old.key), format!("Skipped rename to {} as --dry-run is set", src.key));
+                continue;
+            }
+            if !self.rename(&src, &old).await {
                 self.act(plan::missing(src, &self.policy), orders).await;
                 self.doom_or_count(old);
             }
