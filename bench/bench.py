@@ -94,7 +94,7 @@ def run_case(case, work, tools, results, runs, lock):
                 commands.append(command)
         for round_number in range(runs + 1):
             turn = round_number % len(commands)
-            with locked(lock):
+            with locked(lock if round_number else None):
                 for command in commands[turn:] + commands[:turn]:
                     run_once(case, command, server, round_number, results)
         case.clean_up()

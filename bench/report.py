@@ -25,10 +25,12 @@ class Results:
         """Notes a run; writes it to disk unless it was the warm-up."""
         if problem:
             self.failed.append((case.name, command.label, problem))
+        self.equal[case.name, command.label] = command.equal
+        # The warm-up comes in the order of the case's lines, which the table keeps.
+        runs = self.runs.setdefault(case.name, {}).setdefault(command.label, {})
         if number == 0:
             return
-        self.equal[case.name, command.label] = command.equal
-        self.runs.setdefault(case.name, {}).setdefault(command.label, {})[number] = run if not problem else None
+        runs[number] = run if not problem else None
         record = {
             "case": case.name,
             "command": command.label,
