@@ -135,7 +135,15 @@ def digest(path, first, length):
         file.seek(first)
         if length is not None:
             return hashlib.sha256(file.read(length)).hexdigest()
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return stream_digest(file)
+
+
+def stream_digest(stream):
+    """SHA-256 of all that is left in a file or a response."""
+    total = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        total.update(block)
+    return total.hexdigest()
 
 
 def fingerprint(folder):

