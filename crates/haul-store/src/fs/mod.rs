@@ -22,7 +22,13 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use std::{
-    ffi::OsStr, fmt, ops::Range, os::unix::ffi::OsStrExt, os::unix::ffi::OsStringExt, path::Path, sync::Arc,
+    ffi::OsStr,
+    fmt,
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    os::unix::ffi::OsStringExt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -44,11 +50,32 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     }
     let absolute = std::path::absolute(Path::new(OsStr::from_bytes(&path)))
         .map_err(|e| invalid(format!("{shown}: can't find the current directory: {e}")))?;
-    let absolute = absolute.into_os_string().into_vec();
+    let place = resolved(&absolute);
+    // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
+    let root = if absolute.exists() { absolute } else { place.clone() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
-    let domain = Domain { name: "local".into(), place: absolute.clone().into() };
-    let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
+    let domain = Domain { name: "local".into(), place: place.into_os_string().into_vec().into() };
+    let root = Arc::new(Root::new(root.into_os_string().into_vec(), request.links == Links::Follow));
     Ok(Arc::new(LocalStore { locator, caps: caps(domain), local: Arc::new(Local { root, links: request.links }) }))
+}
+
+/// An absolute path without symlinks and `..`, as far as it exists, so that two ways to a folder give one place.
+fn resolved(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let mut parts = path.components();
+    let Some(last) = parts.next_back() else { return path.to_path_buf() };
+    let mut real = resolved(parts.as_path());
+    match last {
+        Component::ParentDir => {
+            real.pop();
+            return real.canonicalize().unwrap_or(real);
+        }
+        Component::Normal(name) => real.push(name),
+        _ => {}
+    }
+    real.canonicalize().unwrap_or(real)
 }
 
 fn caps(domain: Domain) -> Caps {
