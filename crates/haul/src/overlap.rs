@@ -1,8 +1,19 @@
 //! Refusing what would eat itself: a destination inside its source, a source equal to its destination.
 
+use crate::Cx;
 use haul_core::{Error, ErrorKind, Result, filter::Filter};
 use haul_store::Store;
 use std::sync::Arc;
+
+/// Checks all places of a job before anything is touched.
+///
+/// Errors: as [`check`] and [`check_backup`].
+pub fn check_all(cx: &Cx, deletes: bool) -> Result<()> {
+    check(&cx.src, &cx.dst, &cx.filter, deletes)?;
+    let Some(backup) = &cx.backup else { return Ok(()) };
+    check_backup(backup, &cx.dst, "destination", &cx.filter)?;
+    check_backup(backup, &cx.src, "source", &cx.filter)
+}
 
 /// Checks two roots of a job.
 ///
