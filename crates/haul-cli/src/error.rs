@@ -18,6 +18,8 @@ pub mod code {
     pub const FILE_NOT_FOUND: u8 = 4;
     /// Trying again might help.
     pub const RETRY: u8 = 5;
+    /// An error that trying again won't mend, such as a change that `--immutable` forbids.
+    pub const NO_RETRY: u8 = 6;
     /// The whole job was stopped by an error or a guard.
     pub const FATAL: u8 = 7;
     /// `--max-transfer` was reached.
@@ -101,6 +103,7 @@ fn error_code(error: &Error) -> u8 {
         ErrorKind::NotFound => code::FILE_NOT_FOUND,
         ErrorKind::Cancelled => code::INTERRUPTED,
         ErrorKind::Limit => code::FATAL,
+        ErrorKind::Exists => code::NO_RETRY,
         _ if error.retry() != Retry::Never => code::RETRY,
         _ => code::OTHER,
     }
@@ -162,6 +165,7 @@ mod tests {
             (ErrorKind::NotFound, 4),
             (ErrorKind::DirNotFound, 3),
             (ErrorKind::Denied, 1),
+            (ErrorKind::Exists, 6),
             (ErrorKind::Busy, 5),
             (ErrorKind::Timeout, 5),
             (ErrorKind::Limit, 7),

@@ -12,6 +12,8 @@ pub enum Reason {
     Missing,
     /// Only the destination has it.
     Extra,
+    /// One is a file, the other a link, device or the like.
+    Kind,
     /// Sizes decide.
     Size,
     /// Modification times decide.
@@ -109,6 +111,9 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
     }
+    if src.kind != dst.kind {
+        return Verdict::Differ(Reason::Kind);
+    }
     if rules.compare == Compare::Never {
         return Verdict::Differ(Reason::Forced);
     }
@@ -182,6 +187,9 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     }
     if sizes_differ {
         return Verdict::Differ(Reason::Size);
+    }
+    if rules.compare == Compare::SizeOnly {
+        return Verdict::Same(Reason::Size);
     }
     if within(a, b, window) {
         return match rules.compare {
@@ -269,6 +277,13 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_never_the_same_as_a_file() {
+        let special = Entry { kind: crate::Kind::Special, ..at(1, Some(1)) };
+        let p = Policy { compare: Compare::SizeOnly, ..Policy::default() };
+        assert_eq!(say(&p, &at(1, Some(1)), &special, HashAnswer::NotAsked), Verdict::Differ(Reason::Kind));
+    }
+
+    #[test]
     fn update_skips_what_is_newer_there() {
         use HashAnswer::*;
         let p = Policy { update: true, ..Policy::default() };
@@ -277,6 +292,9 @@ mod tests {
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Ask(Need::Hash));
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), Known(Algo::Md5, true)), Verdict::Touch);
         assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
+        let p = Policy { compare: Compare::SizeOnly, ..p };
+        assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
+        assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::{Cx, hash};
 use haul_core::{
     Algo, Entry, Result,
     compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
-    policy::{Compare, Policy},
+    policy::{Compare, Mode, Policy},
 };
 use haul_store::{Changed, Store};
 use std::{sync::Arc, time::Duration};
@@ -14,15 +14,21 @@ use std::{sync::Arc, time::Duration};
 /// time (NTP) are within milliseconds; two seconds cover rounding on both sides.
 const CLOCK_MARGIN: Duration = Duration::from_secs(2);
 
+/// In nanoseconds.
+const SECOND: i128 = 1_000_000_000;
+
 /// Up to this many bytes, hashing a local file is taken to be cheaper than a request to the store.
 const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
 
 /// The rules for comparing what `src` and `dst` hold.
-pub fn rules(policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
+///
+/// That a key was stored after the file last changed makes it very likely, but doesn't prove, that it was made from that
+/// file: enough to leave it as it is, not enough to delete the source of a move.
+pub fn rules(mode: Mode, policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     let (a, b) = (src.caps(), dst.caps());
     let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos().max(1));
     let mut rules = Rules::new(policy, nanos(a.mtime), nanos(b.mtime));
-    if a.changed == Changed::Inode && b.changed == Changed::Stored {
+    if mode != Mode::Move && a.changed == Changed::Inode && b.changed == Changed::Stored {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
     rules
@@ -65,17 +71,36 @@ async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
     Ok(())
 }
 
-/// A small local file that changed about when the key was stored (it was just uploaded, say): the clocks can't tell
-/// which came first, but hashing the file and comparing with the listed hash costs no request.
+/// A small local file that changed just before the key was stored (it was just uploaded, say): with clocks that may be
+/// off this proves little, but hashing the file and comparing with the listed hash costs no request. A file that
+/// changed after the key was stored may have another time than the stored one, which only the store can tell.
 async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry, dst: &Entry) -> Result<Option<Algo>> {
     let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
         return Ok(None);
     };
-    let just_stored = stored.distance(changed) <= margin.saturating_mul(2) && policy.compare == Compare::SizeAndTime;
+    // Some listings round down to a second.
+    let rounding = if stored.0 % SECOND == 0 { SECOND - 1 } else { 0 };
+    let before = changed.0 <= stored.0 + rounding && stored.distance(changed) <= margin.saturating_mul(2);
+    let just_stored = before && policy.compare == Compare::SizeAndTime;
     if !just_stored || dst.mtime.is_some() || src.size != dst.size || src.size > HASH_RATHER_THAN_ASK {
         return Ok(None);
     }
     let Some((algo, _)) = dst.hashes.iter().next() else { return Ok(None) };
     let computed = hash::read_and_hash(&cx.src, src, &[algo]).await?;
     Ok(computed.agree(&dst.hashes).filter(|(_, same)| *same).map(|(algo, _)| algo))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_store::mem::MemStore;
+
+    #[test]
+    fn a_move_does_not_go_by_when_a_key_was_stored() {
+        let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.changed = Changed::Inode));
+        let dst: Arc<dyn Store> = Arc::new(MemStore::new());
+        let stored_after = |mode| rules(mode, &Policy::default(), &src, &dst).stored_after;
+        assert!(stored_after(Mode::Sync).is_some());
+        assert_eq!(stored_after(Mode::Move), None);
+    }
 }

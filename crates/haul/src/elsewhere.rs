@@ -3,7 +3,7 @@
 use crate::{
     Cx, decide,
     job::Run,
-    transfer::{Mover, Order},
+    transfer::{Arrived, Mover, Order},
 };
 use haul_core::{
     Entry, Key,
@@ -31,8 +31,8 @@ impl Run {
             let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
             let step = self.steps.fetch_add(1, Ordering::Relaxed);
             let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
-            let order = Order { step, src: found, to: to.clone(), replaced: dst.cloned() };
-            let mut answers = mover.bring_by_server(std::slice::from_ref(&order), false).await;
+            let mut order = Order::new(step, found, to.clone(), dst.cloned());
+            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
             if let Some(Ok(arrived)) = answers.pop() {
                 let (key, size) = (to.clone(), src.size);
                 self.cx.sink.emit(&Event::Decided {
@@ -43,7 +43,9 @@ impl Run {
                     dry_run: false,
                 });
                 self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
-                self.arrived(&order, arrived);
+                // What arrived is from elsewhere, but it is this job's source that was brought over by it.
+                let arrived = Arrived { version: src.version.clone(), ..arrived };
+                self.arrived(&Order { src: src.clone(), ..order }, arrived);
                 return true;
             }
         }
@@ -54,7 +56,7 @@ impl Run {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
         let cx = Cx { dst: store.clone(), ..self.cx.clone() };
-        let rules = decide::rules(&self.policy, &cx.src, &cx.dst);
+        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst);
         let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
         matches!(verdict, Verdict::Same(_)).then_some(found)
     }

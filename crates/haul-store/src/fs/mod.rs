@@ -22,7 +22,13 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use std::{
-    ffi::OsStr, fmt, ops::Range, os::unix::ffi::OsStrExt, os::unix::ffi::OsStringExt, path::Path, sync::Arc,
+    ffi::OsStr,
+    fmt,
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    os::unix::ffi::OsStringExt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -44,11 +50,35 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     }
     let absolute = std::path::absolute(Path::new(OsStr::from_bytes(&path)))
         .map_err(|e| invalid(format!("{shown}: can't find the current directory: {e}")))?;
+    let place: Arc<[u8]> = real(&absolute).into_os_string().into_vec().into();
     let absolute = absolute.into_os_string().into_vec();
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
-    let domain = Domain { name: "local".into(), place: absolute.clone().into() };
+    let domain = Domain { name: "local".into(), place: place.clone() };
     let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
-    Ok(Arc::new(LocalStore { locator, caps: caps(domain), local: Arc::new(Local { root, links: request.links }) }))
+    Ok(Arc::new(LocalStore {
+        locator,
+        caps: caps(domain),
+        local: Arc::new(Local { root, place, links: request.links }),
+    }))
+}
+
+/// The path without links, `.` and `..`, so that two ways to one folder are known as one. What isn't there yet stays as
+/// it is written.
+fn real(path: &Path) -> PathBuf {
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        match part {
+            // What is there of `real` holds no link any more, so above it is what is written above it.
+            Component::ParentDir => {
+                real.pop();
+            }
+            part => {
+                real.push(part);
+                real = real.canonicalize().unwrap_or(real);
+            }
+        }
+    }
+    real
 }
 
 fn caps(domain: Domain) -> Caps {
@@ -83,6 +113,8 @@ fn caps(domain: Domain) -> Caps {
 /// What the pool's jobs share.
 struct Local {
     root: Arc<Root>,
+    /// The root's path as copies name it ([`Domain::place`]).
+    place: Arc<[u8]>,
     links: Links,
 }
 

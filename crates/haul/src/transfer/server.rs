@@ -17,18 +17,15 @@ pub const BATCH_BYTES: u64 = 4 << 20;
 impl Mover {
     /// Copies a batch. One answer for each order, in the same order; `Unsupported` in an answer means that the file
     /// must go through memory.
-    pub async fn bring_by_server(&self, orders: &[Order], rename: bool) -> Vec<Result<Arrived>> {
+    pub async fn bring_by_server(&self, orders: &mut [Order], rename: bool) -> Vec<Result<Arrived>> {
         let Some(place) = self.cx.src.caps().domain.as_ref().map(|d| d.place.clone()) else {
             return orders.iter().map(|_| Err(unsupported())).collect();
         };
         let mut refused: Vec<Option<Error>> = Vec::with_capacity(orders.len());
-        for order in orders {
-            let kept = match &order.replaced {
-                Some(old) => self.backup.keep(&self.cx, old).await.err(),
-                None => None,
-            };
-            refused.push(kept);
+        for order in orders.iter_mut() {
+            refused.push(self.keep_replaced(order).await.err());
         }
+        let orders = &*orders;
         let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
         let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, rename)).collect();
@@ -107,7 +104,8 @@ impl Mover {
             Some((algo, true)) => Some(algo),
             _ => None,
         };
-        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: rename })
+        let version = order.src.version.clone();
+        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: rename, version })
     }
 }
 
