@@ -219,10 +219,12 @@ impl Store for LocalStore {
             Extra::Cleanup { older_than, dry_run } => {
                 self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
             }
-            _ => {
-                let error = Error::new(ErrorKind::Unsupported, "extra", "a local disk can't do this");
-                Box::pin(std::future::ready(Err(error)))
-            }
+            Extra::Link(..) => refuse("link", "a local disk has no public links"),
+            Extra::Buckets => refuse("list", "a local disk has no buckets"),
         }
     }
+}
+
+fn refuse(op: &'static str, why: &str) -> BoxFuture<'static, Result<Answer>> {
+    Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, op, why))))
 }
