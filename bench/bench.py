@@ -115,7 +115,8 @@ def run_case(case, work, tools, results, runs, lock):
 def run_once(case, command, server, round_number, results):
     """Runs a command into a fresh destination and checks what it left. The warm-up is checked whole, not recorded."""
     case.fresh(command)
-    os.sync()
+    # What earlier runs wrote is not written back during this one.
+    subprocess.run(["sync", "-f", results.work], check=True)
     server_before = server.cpu_seconds() if server else 0.0
     load = os.getloadavg()[0]
     run = measure(case.argv(command), case.environment(server))
