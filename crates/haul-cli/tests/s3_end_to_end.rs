@@ -194,6 +194,9 @@ fn a_big_file_goes_in_parts_and_stays_whole() {
     proxy.reset();
     lab.haul(&["copy", &format!("p:{bucket}"), "@back"]).ok();
     assert!(proxy.counts()["GetObject"] > 1, "one file in several ranges: {:?}", proxy.counts());
+    proxy.reset();
+    lab.haul(&["copy", &format!("p:{bucket}"), "@whole", "--multi-thread-cutoff=1G"]).ok();
+    assert_eq!(proxy.counts()["GetObject"], 1, "below the cut-off by one request: {:?}", proxy.counts());
     assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("back")), "200 MiB");
     lab.rclone(&["check", "@src", &format!("r:{bucket}")]).ok();
 }
@@ -259,6 +262,59 @@ fn the_lines_of_the_video_maker() {
     let dry = ["copy", "--dry-run", "--progress", "--exclude", "**/**.unpacked/", "@app", "@nowhere"];
     lab.haul(&dry).ok();
     assert!(!lab.path("nowhere").exists(), "a dry run makes nothing");
+}
+
+#[test]
+fn metadata_goes_along_and_is_not_lost_on_the_way() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some((lab, minio, bucket)) = with_minio("meta") else { return };
+    write(&lab.path("src/tool"), b"run", SECOND * 1_600_000_000);
+    fs::set_permissions(lab.path("src/tool"), fs::Permissions::from_mode(0o4750)).unwrap();
+    let stored = |at: &str| lab.haul(&["lsjson", "-M", at]).ok().out;
+    let there = format!("r:{bucket}");
+    lab.haul(&["copy", "@src", &there, "-M"]).ok();
+    assert!(stored(&there).contains("\"mode\":\"104750\""), "{}", stored(&there));
+
+    // Inside the server, with nothing to add, with something, and without --metadata.
+    let (kept, added, plain) = (minio.bucket("meta"), minio.bucket("meta"), minio.bucket("meta"));
+    lab.haul(&["copy", &there, &format!("r:{kept}"), "-M"]).ok();
+    assert!(stored(&format!("r:{kept}")).contains("\"mode\":\"104750\""));
+    lab.haul(&["copy", &there, &format!("r:{added}"), "-M", "--metadata-set", "project=x"]).ok();
+    let both = stored(&format!("r:{added}"));
+    assert!(both.contains("\"mode\":\"104750\"") && both.contains("\"project\":\"x\""), "{both}");
+    lab.haul(&["copy", "@src", &format!("r:{plain}"), "--metadata-set", "project=y"]).ok();
+    let set = stored(&format!("r:{plain}"));
+    assert!(!set.contains("mode") && set.contains("\"project\":\"y\""), "{set}");
+
+    let mode = |name: &str| fs::metadata(lab.path(name).join("tool")).unwrap().permissions().mode() & 0o7777;
+    lab.haul(&["copy", &there, "@back", "-M"]).ok();
+    lab.haul(&["copy", &there, "@all", "-M", "--metadata-setid"]).ok();
+    assert_eq!((mode("back"), mode("all")), (0o750, 0o4750));
+}
+
+#[test]
+fn wrong_keys_are_said_once_and_not_once_a_file() {
+    let Some((lab, _, bucket)) = with_minio("keys") else { return };
+    for name in 0..50 {
+        write(&lab.path(&format!("src/{name}")), b"x", SECOND);
+    }
+    let ran = lab.haul(&["copy", "@src", &format!("r,secret_access_key=wrong:{bucket}")]).code(1);
+    assert_eq!(ran.err.matches("SignatureDoesNotMatch").count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains("Failed to"), "{}", ran.err);
+}
+
+#[test]
+fn a_limit_that_was_reached_is_said() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/a"), &noise(1, MIB), SECOND);
+    let ran = lab.haul(&["copy", "@src", "@dst", "--max-transfer=10Ki", "--cutoff-mode=cautious"]).code(8);
+    let said = "NOTICE: Stopped: --max-transfer was reached, what is left was not transferred\n";
+    assert!(ran.err.ends_with(said), "{}", ran.err);
+    let ran = lab.haul(&["copy", "@src", "@src", "-c", "--error-on-no-transfer"]).code(1);
+    assert_eq!(ran.err.lines().count(), 1, "a job that never began has no statistics: {}", ran.err);
+    lab.haul(&["copy", "@src", "@dst"]).ok();
+    let ran = lab.haul(&["copy", "@src", "@dst", "--error-on-no-transfer"]).code(9);
+    assert!(ran.err.ends_with("NOTICE: Nothing was transferred, and --error-on-no-transfer is set\n"), "{}", ran.err);
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub enum Reason {
     Missing,
     /// Only the destination has it.
     Extra,
+    /// One is a file, the other a link, device or the like.
+    Kind,
     /// Sizes decide.
     Size,
     /// Modification times decide.
@@ -108,6 +110,9 @@ impl Rules {
 pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
+    }
+    if src.kind != dst.kind {
+        return Verdict::Differ(Reason::Kind);
     }
     if rules.compare == Compare::Never {
         return Verdict::Differ(Reason::Forced);
@@ -269,6 +274,13 @@ mod tests {
             Verdict::Same(Reason::Hash(Algo::Md5))
         );
         assert_eq!(say(&p(|p| p.ignore_size = true), &a, &at(7, Some(1)), NotAsked), Verdict::Same(Reason::Mtime));
+    }
+
+    #[test]
+    fn a_link_is_never_the_same_as_a_file() {
+        let special = Entry { kind: crate::Kind::Special, ..at(1, Some(1)) };
+        let p = Policy { compare: Compare::SizeOnly, ..Policy::default() };
+        assert_eq!(say(&p, &at(1, Some(1)), &special, HashAnswer::NotAsked), Verdict::Differ(Reason::Kind));
     }
 
     #[test]

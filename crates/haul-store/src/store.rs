@@ -49,7 +49,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Deletes a batch of any length; one answer for each key, in the same order. What isn't there counts as
     /// deleted. A key that ends in `/` is a directory, deleted only when empty (`Exists` if it isn't). The empty key
-    /// is the root: the folder, or the bucket, when empty. With a version, only that version.
+    /// is the root: the folder, or the bucket, when empty. With a version, only that version,
+    /// where the store can tell at no cost (S3 can't).
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>>;
 
     /// What no other verb covers; `Unsupported` where the store can't.

@@ -28,6 +28,8 @@ impl Backup {
 
     /// Moves `old` from the destination to where it is kept. Without a backup this does nothing.
     ///
+    /// What is gone by itself needs no backup.
+    ///
     /// Errors: those of the copy; `Unsupported` when the backup isn't in the destination's copy domain.
     pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
@@ -47,7 +49,10 @@ impl Backup {
             rename: true,
         };
         let answers = to.copy(CopyBatch { from: from.place, items: vec![item], progress: None }).await;
-        answers.into_iter().try_for_each(|a| a.map(|_| ())).map_err(|e| e.with_key(&old.key))
+        match answers.into_iter().find_map(Result::err) {
+            Some(error) if error.kind() != ErrorKind::NotFound => Err(error.with_key(&old.key)),
+            _ => Ok(()),
+        }
     }
 
     fn kept_name(&self, key: &Key) -> Key {

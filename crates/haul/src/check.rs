@@ -6,7 +6,7 @@ use haul_core::{
     Algo, Entry, Error, Key, Kind,
     compare::{HashAnswer, Reason},
     join::Pair,
-    policy::{Compare, Policy},
+    policy::{Compare, Mode, Policy},
 };
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub struct CheckOptions {
 
 /// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
 pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
-    let rules = decide::rules(policy, &cx.src, &cx.dst);
+    let rules = decide::rules(Mode::Check, policy, &cx.src, &cx.dst);
     let checkers = policy.checkers.unwrap_or(cx.src.caps().concurrency.max(cx.dst.caps().concurrency)).max(1);
     let how = ListOptions { max_depth: policy.max_depth, checkers, ..ListOptions::default() };
     let src = list(&cx.src, &cx.filter, how.clone());

@@ -4,7 +4,7 @@ use crate::{Cx, hash};
 use haul_core::{
     Algo, Entry, Result,
     compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
-    policy::{Compare, Policy},
+    policy::{Compare, Mode, Policy},
 };
 use haul_store::{Changed, Store};
 use std::{sync::Arc, time::Duration};
@@ -21,11 +21,14 @@ const SECOND: i128 = 1_000_000_000;
 const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
 
 /// The rules for comparing what `src` and `dst` hold.
-pub fn rules(policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
+///
+/// That a key was stored after the file last changed makes it very likely, but doesn't prove, that it was made from that
+/// file: enough to leave it as it is, not enough to delete the source of a move.
+pub fn rules(mode: Mode, policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     let (a, b) = (src.caps(), dst.caps());
     let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos().max(1));
     let mut rules = Rules::new(policy, nanos(a.mtime), nanos(b.mtime));
-    if a.changed == Changed::Inode && b.changed == Changed::Stored {
+    if mode != Mode::Move && a.changed == Changed::Inode && b.changed == Changed::Stored {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
     rules
@@ -85,4 +88,19 @@ async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry
     let Some((algo, _)) = dst.hashes.iter().next() else { return Ok(None) };
     let computed = hash::read_and_hash(&cx.src, src, &[algo]).await?;
     Ok(computed.agree(&dst.hashes).filter(|(_, same)| *same).map(|(algo, _)| algo))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_store::mem::MemStore;
+
+    #[test]
+    fn a_move_does_not_go_by_when_a_key_was_stored() {
+        let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.changed = Changed::Inode));
+        let dst: Arc<dyn Store> = Arc::new(MemStore::new());
+        let stored_after = |mode| rules(mode, &Policy::default(), &src, &dst).stored_after;
+        assert!(stored_after(Mode::Sync).is_some());
+        assert_eq!(stored_after(Mode::Move), None);
+    }
 }

@@ -1,6 +1,9 @@
 //! The end of a job: deletions whose grounds are proved, directories made, removed, and given their times.
 
-use crate::{job::Run, spool::Spool};
+use crate::{
+    job::Run,
+    spool::{Gone, Spool},
+};
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Mtime, Result, Side,
@@ -48,12 +51,12 @@ impl Doomed {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// One more key to delete.
-    pub fn push(&self, key: Key, size: u64) -> Result<()> {
+    /// One more file to delete.
+    pub fn push(&self, gone: Gone) -> Result<()> {
         let mut state = self.state();
         state.count += 1;
-        state.bytes += size;
-        state.spool.push(key, size)
+        state.bytes += gone.size;
+        state.spool.push(gone)
     }
 
     /// True when a delete request's worth is waiting.
@@ -134,6 +137,10 @@ impl Run {
             std::mem::take(&mut state.spool)
         };
         let waiting = spool.len();
+        if self.cut_short() {
+            // The limit or the signal is what the exit code tells; this only explains what stayed.
+            return self.notice(None, format!("not deleting {waiting} files as the run was cut short"));
+        }
         if let Some(error) = self.why_not_delete(waiting) {
             return self.error(error);
         }
@@ -182,34 +189,34 @@ impl Run {
         Error::new(ErrorKind::Limit, "delete", message)
     }
 
-    async fn delete_batch(&self, keys: Vec<(Key, u64)>) {
-        let mut going = Vec::with_capacity(keys.len());
-        for (key, size) in keys {
-            if !self.confirm("delete", &key) {
+    async fn delete_batch(&self, batch: Vec<Gone>) {
+        let mut going = Vec::with_capacity(batch.len());
+        for gone in batch {
+            if !self.confirm("delete", &gone.key) {
                 continue;
             }
-            if !self.backup_before_delete(&key, size).await {
-                going.push((key, size));
+            if !self.backup_before_delete(&gone).await {
+                going.push(gone);
             }
         }
-        let request = going.iter().map(|(key, _)| (key.clone(), None)).collect();
+        let request = going.iter().map(|gone| (gone.key.clone(), gone.version.clone())).collect();
         let answers = self.cx.dst.delete(request).await;
-        for ((key, size), answer) in going.into_iter().zip(answers) {
+        for (gone, answer) in going.into_iter().zip(answers) {
             match answer {
-                Ok(()) => self.deleted(key, size),
-                Err(error) => self.error(error.with_key(&key)),
+                Ok(()) => self.deleted(gone.key, gone.size),
+                Err(error) => self.error(error.with_key(&gone.key)),
             }
         }
     }
 
     /// With `--backup-dir` or `--suffix` a deleted file is moved away instead; true when that is all there was to do.
-    async fn backup_before_delete(&self, key: &Key, size: u64) -> bool {
+    async fn backup_before_delete(&self, gone: &Gone) -> bool {
         let backup = self.backup();
         if !backup.is_on() {
             return false;
         }
-        match backup.keep(&self.cx, &Entry::file(key.clone(), size)).await {
-            Ok(()) => self.deleted(key.clone(), size),
+        match backup.keep(&self.cx, &Entry::file(gone.key.clone(), gone.size)).await {
+            Ok(()) => self.deleted(gone.key.clone(), gone.size),
             Err(error) => self.error(error),
         }
         true
@@ -228,7 +235,7 @@ impl Run {
             return;
         }
         self.make_empty_dirs().await;
-        if deletes && (self.report().error_count == 0 || self.policy.ignore_errors) {
+        if deletes && !self.cut_short() && (self.report().error_count == 0 || self.policy.ignore_errors) {
             self.remove_extra_dirs().await;
         }
         self.set_dir_times().await;

@@ -15,7 +15,7 @@ use crate::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
     compare::{HashAnswer, Reason, Rules, Verdict, compare},
     event::Event,
     filter::Filter,
@@ -32,7 +32,7 @@ use std::{
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     pub dirs: Dirs,
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
-    moved_away: Mutex<Vec<Key>>,
+    moved_away: Mutex<Vec<(Key, Option<Version>)>>,
 }
 
 impl Run {
@@ -87,6 +87,7 @@ impl Run {
             let hard = policy.cutoff == Cutoff::Hard;
             let mover = Mover {
                 cx: cx.clone(),
+                mode,
                 policy: policy.clone(),
                 budget: Budget::new(&policy, cx.src.caps(), cx.dst.caps()),
                 backup: Backup::new(&policy, &cx),
@@ -95,7 +96,7 @@ impl Run {
             };
             Run {
                 mode,
-                rules: decide::rules(&policy, &cx.src, &cx.dst),
+                rules: decide::rules(mode, &policy, &cx.src, &cx.dst),
                 mover,
                 report: Mutex::default(),
                 steps: AtomicU64::new(1),
@@ -141,13 +142,24 @@ impl Run {
         self.cx.sink.emit(&Event::Error(error));
     }
 
-    fn notice(&self, key: Option<&Key>, message: impl Into<String>) {
+    /// Tells the sink something that is no error.
+    pub fn notice(&self, key: Option<&Key>, message: impl Into<String>) {
         self.cx.sink.emit(&Event::Notice { key: key.cloned(), message: message.into() });
     }
 
     /// True when nothing new may be started.
     pub fn stopping(&self) -> bool {
         self.wind_down.load(Ordering::Relaxed) || self.cx.cancel.is_cancelled()
+    }
+
+    /// True when not all that was to be transferred could be: what takes the place of a file to be deleted may not be
+    /// there.
+    pub fn cut_short(&self) -> bool {
+        let limited = {
+            let report = self.report();
+            report.transfer_limit || report.time_limit
+        };
+        limited || self.stopping()
     }
 
     fn transfer_limit(&self, at_once: bool) {
@@ -172,7 +184,7 @@ impl Run {
     }
 
     async fn whole(self: Arc<Self>) {
-        if let Err(error) = overlap::check(&self.cx.src, &self.cx.dst, &self.cx.filter, self.mode == Mode::Sync) {
+        if let Err(error) = overlap::check(&self.cx, self.mode).and_then(|()| self.check_backup()) {
             return self.error(error);
         }
         if let Err(error) = self.prepare_root().await {
@@ -192,6 +204,10 @@ impl Run {
             self.delete_doomed().await;
         }
         self.finish_dirs(deletes).await;
+    }
+
+    fn check_backup(&self) -> Result<()> {
+        overlap::check_backup(&self.cx, &self.policy)
     }
 
     /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
@@ -252,8 +268,9 @@ impl Run {
                 () = self.cx.cancel.cancelled() => break,
                 next = pairs.next() => next,
             };
-            for (_, error) in pairs.errors.drain(..) {
-                self.report().error(error);
+            self.listing_errors(&mut pairs);
+            if self.stopping() {
+                break;
             }
             match next {
                 Ok(Some(pair)) => {
@@ -271,15 +288,22 @@ impl Run {
                 }
             }
         }
-        for (_, error) in pairs.errors.drain(..) {
-            self.report().error(error);
-        }
-        checks.finish().await;
+        self.listing_errors(&mut pairs);
+        checks.finish(&self).await;
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
         self.settle_renames(&orders).await;
         drop((pairs, orders));
-        if let Err(error) = scheduler.await {
-            self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
+        self.joined("transfer", scheduler.await);
+    }
+
+    /// Counts what could not be listed. A store that doesn't know us, or can't make sense of what we ask, would say so
+    /// again for every file, so that is the end of the job.
+    fn listing_errors(&self, pairs: &mut Pairs) {
+        for (_, error) in pairs.errors.drain(..) {
+            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Invalid) {
+                self.wind_down.store(true, Ordering::Relaxed);
+            }
+            self.report().error(error);
         }
     }
 
@@ -290,7 +314,9 @@ impl Run {
             Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
             Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
-            Pair::DstUnknown(_) => self.report().totals.protected += 1,
+            Pair::DstUnknown(dst) => {
+                self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
+            }
             _ if pass == Pass::DeletesOnly => {}
             Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.kind == Kind::Special => {
                 self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
@@ -302,7 +328,7 @@ impl Run {
             },
             Pair::SrcUnknown(src) => {
                 let (run, orders) = (self.clone(), orders.clone());
-                checks.spawn(async move { run.ask_dst(src, orders).await }).await;
+                checks.spawn(self, async move { run.ask_dst(src, orders).await }).await;
             }
         }
     }
@@ -325,7 +351,7 @@ impl Run {
                 Err(error) => run.error(error),
             }
         };
-        checks.spawn(check).await;
+        checks.spawn(self, check).await;
     }
 
     async fn settle(&self, src: Entry, dst: Entry, verdict: Verdict, orders: &Orders) {
@@ -340,7 +366,7 @@ impl Run {
             return self.act(step, orders).await;
         }
         let (run, orders) = (self.clone(), orders.clone());
-        checks.spawn(async move { run.act(step, &orders).await }).await;
+        checks.spawn(self, async move { run.act(step, &orders).await }).await;
     }
 
     /// The destination's listing didn't get to this key: ask.
@@ -375,7 +401,7 @@ impl Run {
             self.report().totals.deletes += 1;
             return;
         }
-        if let Err(error) = self.doomed.push(dst.key, dst.size) {
+        if let Err(error) = self.doomed.push(dst.into()) {
             self.error(error);
         }
         if self.policy.delete_when == DeleteWhen::During && src_files > 0 && self.doomed.full() {
@@ -398,7 +424,7 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
-        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref()).await {
+        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
         }
         if self.mode == Mode::Move && dst.as_ref().is_some_and(|dst| self.is_one_file(&src, dst)) {
@@ -412,7 +438,7 @@ impl Run {
         let dry_run = self.policy.dry_run;
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
         match action {
-            Action::Keep => self.kept(&src, why),
+            Action::Keep => self.kept(&src, dst.as_ref(), why),
             Action::Copy if dry_run => {
                 let mut report = self.report();
                 report.totals.transfers += 1;
@@ -451,28 +477,43 @@ impl Run {
     }
 
     /// An unchanged file: a move still takes its source away.
-    fn kept(&self, src: &Entry, why: Reason) {
+    fn kept(&self, src: &Entry, dst: Option<&Entry>, why: Reason) {
         self.report().totals.unchanged += 1;
         let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
-        if self.mode == Mode::Move && there && !self.policy.dry_run {
-            self.away(src.key.clone());
+        if self.mode != Mode::Move || !there || self.policy.dry_run {
+            return;
         }
+        if self.one_file(src, dst) {
+            let message = "source and destination are the same file under two names, so the source was not deleted";
+            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        }
+        if self.confirm("delete", &src.key) {
+            self.away(src.key.clone(), src.version.clone());
+        }
+    }
+
+    /// On disks a version pins the file itself: equal ones are one file, reached by two paths (a bind mount, say).
+    fn one_file(&self, src: &Entry, dst: Option<&Entry>) -> bool {
+        let files = self.cx.src.caps().files && self.cx.dst.caps().files;
+        files && src.version.is_some() && dst.is_some_and(|dst| dst.version == src.version)
     }
 
     async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         // Fails only when the scheduler is gone, which stops the job anyway.
-        let _ = orders.send(Order { step, src, to, replaced }).await;
+        let _ = orders.send(Order::new(step, src, to, replaced)).await;
     }
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
     async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
-        let meta = crate::transfer::meta(&self.policy, &src);
+        // Metadata that isn't known must not replace what is there.
+        let meta = src.meta.as_ref().filter(|_| self.policy.metadata);
+        let meta = meta.and_then(|_| crate::transfer::meta(&self.policy, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
                 self.report().totals.touched += 1;
                 self.cx.sink.emit(&Event::Touched { key: to });
-                self.kept(&src, Reason::Mtime);
+                self.kept(&src, dst.as_ref(), Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
             Err(error) => self.error(error.with_key(&to)),
@@ -480,7 +521,7 @@ impl Run {
     }
 
     /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
-    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> bool {
+    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
         for store in &self.cx.compare_dest {
             if self.same_in(store, src, to).await.is_some() {
                 self.report().totals.unchanged += 1;
@@ -495,10 +536,21 @@ impl Run {
             let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
             let step = self.steps.fetch_add(1, Ordering::Relaxed);
             let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
-            let order = Order { step, src: found, to: to.clone(), replaced: dst.cloned() };
-            let mut answers = mover.bring_by_server(std::slice::from_ref(&order), false).await;
+            let mut order = Order::new(step, found, to.clone(), dst.cloned());
+            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
             if let Some(Ok(arrived)) = answers.pop() {
-                self.arrived(&order, arrived);
+                let (key, size) = (to.clone(), src.size);
+                self.cx.sink.emit(&Event::Decided {
+                    key: key.clone(),
+                    action: Action::Copy,
+                    why,
+                    size,
+                    dry_run: false,
+                });
+                self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
+                // What arrived is from elsewhere, but it is this job's source that was brought over by it.
+                let arrived = Arrived { version: src.version.clone(), ..arrived };
+                self.arrived(&Order { src: src.clone(), ..order }, arrived);
                 return true;
             }
         }
@@ -509,7 +561,7 @@ impl Run {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
         let cx = Cx { dst: store.clone(), ..self.cx.clone() };
-        let rules = decide::rules(&self.policy, &cx.src, &cx.dst);
+        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst);
         let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
         matches!(verdict, Verdict::Same(_)).then_some(found)
     }
@@ -530,12 +582,19 @@ impl Run {
             if !batch.is_empty() {
                 running.spawn(self.clone().transfer(batch, by_server, permit));
             }
-            while running.try_join_next().is_some() {}
+            while let Some(ended) = running.try_join_next() {
+                self.joined("transfer", ended);
+            }
         }
         while let Some(ended) = running.join_next().await {
-            if let Err(error) = ended {
-                self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
-            }
+            self.joined("transfer", ended);
+        }
+    }
+
+    /// A task that died did not do its work: that is an error like any other.
+    fn joined(&self, op: &'static str, ended: std::result::Result<(), JoinError>) {
+        if let Err(error) = ended {
+            self.error(Error::new(ErrorKind::Io, op, error.to_string()));
         }
     }
 
@@ -562,20 +621,20 @@ impl Run {
         }
     }
 
-    async fn transfer(self: Arc<Self>, batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
+    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
         for order in &batch {
             let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
             self.cx.sink.emit(&Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
         }
         if !by_server {
-            for order in &batch {
+            for order in &mut batch {
                 let result = self.mover.bring(order).await;
                 self.ended(order, result);
             }
         } else {
             let rename = self.mode == Mode::Move;
-            let answers = self.mover.bring_by_server(&batch, rename).await;
-            for (order, answer) in batch.iter().zip(answers) {
+            let answers = self.mover.bring_by_server(&mut batch, rename).await;
+            for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
@@ -632,12 +691,13 @@ impl Run {
         if self.mode == Mode::Move && arrived.renamed {
             self.gone(&order.src.key, order.src.size);
         } else if self.mode == Mode::Move {
-            self.away(order.src.key.clone());
+            self.away(order.src.key.clone(), arrived.version);
         }
     }
 
-    fn away(&self, key: Key) {
-        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push(key);
+    /// A source that may go, at exactly the version that is at the destination.
+    fn away(&self, key: Key, version: Option<Version>) {
+        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push((key, version));
     }
 
     fn gone(&self, key: &Key, size: u64) {
@@ -654,8 +714,8 @@ impl Run {
             }
             std::mem::take(&mut *waiting)
         };
-        let answers = self.cx.src.delete(keys.iter().map(|k| (k.clone(), None)).collect()).await;
-        for (key, answer) in keys.iter().zip(answers) {
+        let answers = self.cx.src.delete(keys.clone()).await;
+        for ((key, _), answer) in keys.iter().zip(answers) {
             match answer {
                 Ok(()) => self.gone(key, 0),
                 Err(error) => self.error(error.with_key(key)),
@@ -671,7 +731,12 @@ impl Run {
             self.error(error);
         }
         for (src, old) in settled.renamed {
-            if self.policy.dry_run || !self.rename(&src, &old).await {
+            if self.policy.dry_run {
+                self.report().totals.renames += 1;
+                self.notice(Some(&old.key), format!("Skipped rename to {} as --dry-run is set", src.key));
+                continue;
+            }
+            if !self.rename(&src, &old).await {
                 self.act(plan::missing(src, &self.policy), orders).await;
                 self.doom_or_count(old);
             }
@@ -690,7 +755,7 @@ impl Run {
         let Some(old) = step.dst else { return };
         if self.policy.dry_run {
             self.report().totals.deletes += 1;
-        } else if let Err(error) = self.doomed.push(old.key, old.size) {
+        } else if let Err(error) = self.doomed.push(old.into()) {
             self.error(error);
         }
     }
@@ -699,8 +764,8 @@ impl Run {
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
-        let order = Order { step, src: from, to: src.key.clone(), replaced: None };
-        match mover.bring_by_server(&[order], true).await.pop() {
+        let order = Order::new(step, from, src.key.clone(), None);
+        match mover.bring_by_server(&mut [order], true).await.pop() {
             Some(Ok(_)) => {
                 self.report().totals.renames += 1;
                 self.dirs.written(&src.key);
@@ -722,15 +787,16 @@ impl Run {
             let message = format!("source and destination are the same file: {}", self.cx.src.locator());
             return self.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
         }
+        if let Err(error) = self.check_backup() {
+            return self.error(error);
+        }
         let (orders, coming) = mpsc::channel(BACKLOG);
         let scheduler = tokio::spawn(self.clone().schedule(Queue::new(coming, None, false)));
         if let Err(error) = self.decide_one(from, to, &orders).await {
             self.error(error);
         }
         drop(orders);
-        if let Err(error) = scheduler.await {
-            self.error(Error::new(ErrorKind::Io, "transfer", error.to_string()));
-        }
+        self.joined("transfer", scheduler.await);
         self.flush_moved_away(true).await;
     }
 
@@ -782,17 +848,21 @@ impl Checks {
         Checks { permits: Arc::new(Semaphore::new(checkers)), tasks: JoinSet::new() }
     }
 
-    async fn spawn(&mut self, check: impl Future<Output = ()> + Send + 'static) {
+    async fn spawn(&mut self, run: &Run, check: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
         self.tasks.spawn(async move {
             check.await;
             drop(permit);
         });
-        while self.tasks.try_join_next().is_some() {}
+        while let Some(ended) = self.tasks.try_join_next() {
+            run.joined("check", ended);
+        }
     }
 
-    async fn finish(mut self) {
-        while self.tasks.join_next().await.is_some() {}
+    async fn finish(mut self, run: &Run) {
+        while let Some(ended) = self.tasks.join_next().await {
+            run.joined("check", ended);
+        }
     }
 }
 

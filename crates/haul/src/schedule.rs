@@ -135,7 +135,7 @@ mod tests {
     use haul_core::{Entry, Key};
 
     fn order(key: &str, size: u64) -> Order {
-        Order { step: 0, src: Entry::file(Key::new(key), size), to: Key::new(key), replaced: None }
+        Order::new(0, Entry::file(Key::new(key), size), Key::new(key), None)
     }
 
     async fn sizes(order_by: Option<OrderBy>, check_first: bool) -> Vec<u64> {

@@ -1,7 +1,7 @@
 //! A list that may be long: in memory while short, in an unlinked temporary file beyond that. Holds what is to be
 //! deleted at the end of a job, so that memory stays bounded whatever the number of files.
 
-use haul_core::{Error, Key, Result};
+use haul_core::{Entry, Error, Key, Result, Version};
 use std::{
     fs::File,
     io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write},
@@ -10,34 +10,52 @@ use std::{
 /// Keys kept in memory before the file is used; at about 100 bytes each this is 10 MB.
 const IN_MEMORY: usize = 100_000;
 
-/// Keys with a size each, in the order in which they came.
+/// What must be known of a file to delete it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Its key.
+    pub key: Key,
+    /// Bytes.
+    pub size: u64,
+    /// What was listed: something else under this name by now must stay.
+    pub version: Option<Version>,
+}
+
+impl From<Entry> for Gone {
+    fn from(entry: Entry) -> Self {
+        Gone { key: entry.key, size: entry.size, version: entry.version }
+    }
+}
+
+/// Files in the order in which they came.
 #[derive(Default)]
 pub struct Spool {
-    memory: Vec<(Key, u64)>,
+    memory: Vec<Gone>,
     file: Option<BufWriter<File>>,
     spilled: u64,
 }
 
 impl Spool {
-    /// Adds a key and its size in bytes.
+    /// Adds a file.
     ///
     /// Errors: those of writing a temporary file.
-    pub fn push(&mut self, key: Key, size: u64) -> Result<()> {
+    pub fn push(&mut self, gone: Gone) -> Result<()> {
         if self.memory.len() < IN_MEMORY && self.file.is_none() {
-            self.memory.push((key, size));
+            self.memory.push(gone);
             return Ok(());
         }
-        self.spill(&key, size).map_err(|e| Error::from_io("write a temporary file", e))
+        self.spill(&gone).map_err(|e| Error::from_io("write a temporary file", e))
     }
 
-    fn spill(&mut self, key: &Key, size: u64) -> std::io::Result<()> {
+    fn spill(&mut self, gone: &Gone) -> std::io::Result<()> {
         if self.file.is_none() {
             self.file = Some(BufWriter::new(tempfile::tempfile()?));
         }
         if let Some(file) = &mut self.file {
-            file.write_all(&size.to_le_bytes())?;
-            file.write_all(&(key.as_bytes().len() as u32).to_le_bytes())?;
-            file.write_all(key.as_bytes())?;
+            file.write_all(&gone.size.to_le_bytes())?;
+            write_bytes(file, gone.key.as_bytes())?;
+            // No version is an empty one.
+            write_bytes(file, gone.version.as_ref().map_or(&[], |v| &v.0))?;
             self.spilled += 1;
         }
         Ok(())
@@ -72,7 +90,7 @@ impl Spool {
 
 /// The keys of a [`Spool`], a batch at a time.
 pub struct Batches {
-    memory: std::vec::IntoIter<(Key, u64)>,
+    memory: std::vec::IntoIter<Gone>,
     file: Option<BufReader<File>>,
     left: u64,
     batch: usize,
@@ -82,7 +100,7 @@ impl Batches {
     /// The next batch; empty at the end.
     ///
     /// Errors: those of reading the temporary file.
-    pub fn next_batch(&mut self) -> Result<Vec<(Key, u64)>> {
+    pub fn next_batch(&mut self) -> Result<Vec<Gone>> {
         let mut keys: Vec<_> = self.memory.by_ref().take(self.batch).collect();
         if let Some(file) = &mut self.file {
             while keys.len() < self.batch && self.left > 0 {
@@ -94,13 +112,25 @@ impl Batches {
     }
 }
 
-fn read_one(file: &mut impl Read) -> std::io::Result<(Key, u64)> {
-    let (mut size, mut len) = ([0; 8], [0; 4]);
+fn write_bytes(file: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    file.write_all(bytes)
+}
+
+fn read_one(file: &mut impl Read) -> std::io::Result<Gone> {
+    let mut size = [0; 8];
     file.read_exact(&mut size)?;
+    let key = Key::new(read_bytes(file)?);
+    let version = Some(read_bytes(file)?).filter(|v| !v.is_empty()).map(Version::new);
+    Ok(Gone { key, size: u64::from_le_bytes(size), version })
+}
+
+fn read_bytes(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut len = [0; 4];
     file.read_exact(&mut len)?;
-    let mut key = vec![0; u32::from_le_bytes(len) as usize];
-    file.read_exact(&mut key)?;
-    Ok((Key::new(key), u64::from_le_bytes(size)))
+    let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -111,8 +141,13 @@ mod tests {
     fn gives_back_all_in_order_also_beyond_memory() {
         let mut spool = Spool::default();
         let total = IN_MEMORY as u64 + 2500;
+        let nth = |i: u64| Gone {
+            key: Key::new(format!("k{i}")),
+            size: i,
+            version: (i % 2 == 0).then(|| Version::new(i.to_le_bytes())),
+        };
         for i in 0..total {
-            spool.push(Key::new(format!("k{i}")), i).unwrap();
+            spool.push(nth(i)).unwrap();
         }
         assert_eq!(spool.len(), total);
         let mut batches = spool.into_batches(1000).unwrap();
@@ -122,8 +157,8 @@ mod tests {
             if batch.is_empty() {
                 break;
             }
-            for (key, size) in batch {
-                assert_eq!((key, size), (Key::new(format!("k{seen}")), seen));
+            for gone in batch {
+                assert_eq!(gone, nth(seen));
                 seen += 1;
             }
         }

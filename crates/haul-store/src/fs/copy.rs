@@ -97,7 +97,7 @@ impl Batch<'_> {
             self.file(number, item, &file, &before)?
         };
         if item.rename {
-            super::upload::unlink(&dir, item.from.name(), false).map_err(source_error(item))?;
+            remove_source(item, &dir, item.from.name(), &before)?;
         }
         Ok(stored)
     }
@@ -299,7 +299,7 @@ impl Batch<'_> {
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
         place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?;
         if item.rename {
-            super::upload::unlink(dir, name, false).map_err(source_error(item))?;
+            remove_source(item, dir, name, st)?;
         }
         let size = target.len() as u64;
         self.moved(number, size);
@@ -344,6 +344,17 @@ impl Batch<'_> {
     }
 }
 
+/// The end of a move by copying: only what was copied goes. Where the two names turn out to be one, the source is the
+/// copy by now.
+fn remove_source(item: &CopyItem, dir: &Dir, name: &[u8], copied: &Statx) -> Result<()> {
+    let now = meta::facts_at(dir, name, false, meta::FACTS).map_err(source_error(item))?;
+    // Under a link that was followed is what was copied; the link itself says nothing of it.
+    if meta::file_type(&now) == meta::file_type(copied) && !meta::pinned(&meta::version(copied), &now) {
+        return Err(changed(OP, &item.from));
+    }
+    super::upload::unlink(dir, name, false).map_err(source_error(item))
+}
+
 fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {
     rustix::fs::futimens(file, &meta::times(None, Some(mtime))).map_err(target_error(item))
 }
@@ -362,7 +373,7 @@ pub(super) fn all_failed(items: &[CopyItem], error: impl Fn() -> Error) -> Vec<R
 
 /// The source's root for a batch: this store's own descriptors when it copies within itself.
 pub(super) fn source_root(local: &Arc<Local>, from: &[u8]) -> Arc<Root> {
-    match from == local.root.path() {
+    match *from == *local.place {
         true => local.root.clone(),
         false => Arc::new(Root::new(from.to_vec(), local.root.follow())),
     }

@@ -53,6 +53,17 @@ pub(super) fn mtime(st: &Statx) -> Mtime {
     time(st.stx_mtime)
 }
 
+/// Where the ctime is in a version.
+const CTIME: std::ops::Range<usize> = 16..28;
+
+/// True when a file about to be deleted still holds what `want` pins: all but the ctime, which also moves when another
+/// name of the same file is deleted.
+pub(super) fn pinned(want: &Version, st: &Statx) -> bool {
+    let now = version(st);
+    let but_ctime = |v: &Version| Some([v.0.get(..CTIME.start)?, v.0.get(CTIME.end..)?].concat());
+    but_ctime(want) == but_ctime(&now)
+}
+
 /// Pins content: device, inode, ctime, mtime and size. ctime moves with any change and can't be set back.
 pub(super) fn version(st: &Statx) -> Version {
     let mut bytes = [0; 48];

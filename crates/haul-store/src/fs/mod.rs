@@ -50,32 +50,38 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     }
     let absolute = std::path::absolute(Path::new(OsStr::from_bytes(&path)))
         .map_err(|e| invalid(format!("{shown}: can't find the current directory: {e}")))?;
-    let place = resolved(&absolute);
-    // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
-    let root = if absolute.exists() { absolute } else { place.clone() };
+    let real = real(&absolute);
+    // Creating `x` for the sake of `x/../y` would surprise; what is there is reached by the way that was given.
+    let absolute = if absolute.exists() { absolute } else { real.clone() };
+    let place: Arc<[u8]> = real.into_os_string().into_vec().into();
+    let absolute = absolute.into_os_string().into_vec();
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
-    let domain = Domain { name: "local".into(), place: place.into_os_string().into_vec().into() };
-    let root = Arc::new(Root::new(root.into_os_string().into_vec(), request.links == Links::Follow));
-    Ok(Arc::new(LocalStore { locator, caps: caps(domain), local: Arc::new(Local { root, links: request.links }) }))
+    let domain = Domain { name: "local".into(), place: place.clone() };
+    let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
+    Ok(Arc::new(LocalStore {
+        locator,
+        caps: caps(domain),
+        local: Arc::new(Local { root, place, links: request.links }),
+    }))
 }
 
-/// An absolute path without symlinks and `..`, as far as it exists, so that two ways to a folder give one place.
-fn resolved(path: &Path) -> PathBuf {
-    if let Ok(real) = path.canonicalize() {
-        return real;
-    }
-    let mut parts = path.components();
-    let Some(last) = parts.next_back() else { return path.to_path_buf() };
-    let mut real = resolved(parts.as_path());
-    match last {
-        Component::ParentDir => {
-            real.pop();
-            return real.canonicalize().unwrap_or(real);
+/// The path without links, `.` and `..`, so that two ways to one folder are known as one. What isn't there yet stays as
+/// it is written.
+fn real(path: &Path) -> PathBuf {
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        match part {
+            // What is there of `real` holds no link any more, so above it is what is written above it.
+            Component::ParentDir => {
+                real.pop();
+            }
+            part => {
+                real.push(part);
+                real = real.canonicalize().unwrap_or(real);
+            }
         }
-        Component::Normal(name) => real.push(name),
-        _ => {}
     }
-    real.canonicalize().unwrap_or(real)
+    real
 }
 
 fn caps(domain: Domain) -> Caps {
@@ -110,6 +116,8 @@ fn caps(domain: Domain) -> Caps {
 /// What the pool's jobs share.
 struct Local {
     root: Arc<Root>,
+    /// The root's path as copies name it ([`Domain::place`]).
+    place: Arc<[u8]>,
     links: Links,
 }
 

@@ -136,7 +136,7 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
     let name = link_name(local.links, key).filter(|name| is_link(&dir, name)).unwrap_or(key.name());
     if let Some(want) = version {
         match meta::facts_at(&dir, name, false, meta::FACTS) {
-            Ok(st) if meta::version(&st) != *want => return Err(changed("delete", key)),
+            Ok(st) if !meta::pinned(want, &st) => return Err(changed("delete", key)),
             Ok(_) => {}
             Err(errno) => return Ok(Err(errno)),
         }

@@ -9,10 +9,10 @@ pub mod server;
 
 use crate::{Cx, backup::Backup, budget::Budget};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
     event::{Event, StepId},
     plan::{Replace, Route},
-    policy::Policy,
+    policy::{Mode, Policy},
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -34,6 +34,8 @@ const CHANGED_RETRIES: u32 = 3;
 pub struct Mover {
     /// Stores, sink and cancellation.
     pub cx: Cx,
+    /// What the job does.
+    pub mode: Mode,
     /// The rules.
     pub policy: Arc<Policy>,
     /// What may be used at once.
@@ -57,6 +59,15 @@ pub struct Order {
     pub to: Key,
     /// What is there now.
     pub replaced: Option<Entry>,
+    /// What was there is where backups go, so that what is there now isn't taken for it.
+    pub kept: bool,
+}
+
+impl Order {
+    /// An order of which nothing is done yet.
+    pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
+        Order { step, src, to, replaced, kept: false }
+    }
 }
 
 /// A file that arrived, whole.
@@ -70,6 +81,8 @@ pub struct Arrived {
     pub by_server: bool,
     /// The source is gone already: it was renamed.
     pub renamed: bool,
+    /// The version of the source that it is.
+    pub version: Option<Version>,
 }
 
 /// Bytes moved by one attempt; takes them back when the attempt fails.
@@ -121,7 +134,7 @@ impl Mover {
     /// The route for bytes that must pass through this process.
     fn route_through_memory(&self, size: u64) -> Route {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
-        let cutoff = self.policy.parts_cutoff.min(limits.single.max(limits.preferred));
+        let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.max(limits.preferred));
         if size < cutoff.max(1) || self.budget.streams < 2 {
             return Route::Stream;
         }
@@ -131,7 +144,7 @@ impl Mover {
     /// Brings one file over by parts or stream, trying again from the start where that can help.
     ///
     /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
-    pub async fn bring(&self, order: &Order) -> Result<Arrived> {
+    pub async fn bring(&self, order: &mut Order) -> Result<Arrived> {
         let mut src = order.src.clone();
         let (mut attempt, mut changed) = (0, 0);
         loop {
@@ -176,7 +189,7 @@ impl Mover {
         }
     }
 
-    async fn attempt(&self, order: &Order, src: &Entry, route: Route) -> Result<Arrived> {
+    async fn attempt(&self, order: &mut Order, src: &Entry, route: Route) -> Result<Arrived> {
         let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0) };
         let result = tokio::select! {
             biased;
@@ -194,7 +207,9 @@ impl Mover {
 
     /// Opens the source first, so that what it says of itself goes along with the write.
     async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
-        let source = read::Source::open(&self.cx.src, src, route).await?;
+        let mut source = read::Source::open(&self.cx.src, src, route).await?;
+        // A disk's metadata is listed; reading a file doesn't ask for it again.
+        source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
         if !self.policy.ignore_size && source.facts.size != src.size {
             let message = format!("it was {} bytes when listed and is {} now", src.size, source.facts.size);
             return Err(Error::new(ErrorKind::Changed, "read", message));
@@ -205,8 +220,11 @@ impl Mover {
 
     /// How the file is written: what may be there, which times and metadata go along.
     pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
-        let never_replace = self.policy.ignore_existing || self.policy.immutable;
-        let conditional = never_replace && order.replaced.is_none() && self.cx.dst.caps().conditional;
+        let caps = self.cx.dst.caps();
+        // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
+        let move_to_disk = self.mode == Mode::Move && caps.files && !self.policy.no_check_dest;
+        let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
+        let conditional = never_replace && order.replaced.is_none() && caps.conditional;
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
@@ -221,7 +239,7 @@ impl Mover {
     }
 
     /// Moves the bytes, verifies, publishes; whatever goes wrong, the unfinished write is removed.
-    async fn carry(&self, order: &Order, src: &Entry, open: Open, count: &Count<'_>) -> Result<Arrived> {
+    async fn carry(&self, order: &mut Order, src: &Entry, open: Open, count: &Count<'_>) -> Result<Arrived> {
         let Open { source, upload } = open;
         let facts = source.facts.clone();
         let pumped = tokio::select! {
@@ -233,9 +251,7 @@ impl Mover {
             Ok(pumped) => pumped,
             Err(error) => return Err(abort(upload, error).await),
         };
-        if let Some(old) = &order.replaced
-            && let Err(error) = self.backup.keep(&self.cx, old).await
-        {
+        if let Err(error) = self.keep_replaced(order).await {
             return Err(abort(upload, error).await);
         }
         let (bytes, hashes) = (pumped.bytes, pumped.hashes);
@@ -244,9 +260,24 @@ impl Mover {
             Ok(stored) => stored,
             Err(failed) => return Err(abort(failed.upload, failed.error).await),
         };
-        let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
-        let proved = if self.policy.verify_read { self.read_back(order, &stored, &hashes).await? } else { proved };
-        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false })
+        let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
+            Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,
+            checked => checked,
+        };
+        let proved = match proved {
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
+            proved => proved?,
+        };
+        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version: facts.version })
+    }
+
+    /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
+    async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
+        if let Some(old) = order.replaced.as_ref().filter(|_| !order.kept) {
+            self.backup.keep(&self.cx, old).await?;
+        }
+        order.kept = true;
+        Ok(())
     }
 
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?
@@ -289,6 +320,16 @@ impl Mover {
         }
     }
 
+    /// What is proved corrupt must not stay: with its size and time right, the next run would take it for the file.
+    async fn take_away(&self, order: &Order, stored: Stored, error: Error) -> Error {
+        for answer in self.cx.dst.delete(vec![(order.to.clone(), stored.version)]).await {
+            if let Err(e) = answer {
+                tracing::debug!("{}: what arrived corrupt could not be deleted: {e}", order.to);
+            }
+        }
+        error
+    }
+
     /// `--verify=read`: reads back what was written and hashes it.
     async fn read_back(&self, order: &Order, stored: &Stored, moved: &Hashes) -> Result<Option<Algo>> {
         let mut entry = Entry::file(order.to.clone(), stored.size);
@@ -324,12 +365,14 @@ pub(crate) async fn abort(upload: Box<dyn Upload>, error: Error) -> Error {
     error
 }
 
-/// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds.
+/// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds. `None` when there is
+/// none to speak of: then a store that copies by itself keeps the source's own.
 pub(crate) fn meta(policy: &Policy, facts: &Entry) -> Option<Box<Meta>> {
-    if !policy.metadata {
+    let own = facts.meta.clone().filter(|_| policy.metadata);
+    if own.is_none() && policy.metadata_set.is_empty() {
         return None;
     }
-    let mut meta = facts.meta.clone().unwrap_or_default();
+    let mut meta = own.unwrap_or_default();
     meta.extend(policy.metadata_set.iter().cloned());
     Some(meta)
 }
