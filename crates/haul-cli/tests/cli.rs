@@ -274,7 +274,7 @@ fn a_backup_inside_what_is_synced_is_refused() {
     let (code, _, err) = run(home.path(), &["sync", "src", "dst", "--backup-dir", "dst/old"]);
     assert!(code == 1 && err.ends_with(said), "{err}");
     let (code, _, err) = run(home.path(), &["copyto", "src/a", "dst/a", "--backup-dir", "dst"]);
-    assert!(code == 1 && err.contains("--backup-dir is the folder that is written to"), "{err}");
+    assert!(code == 1 && err.contains("--backup-dir dst overlaps with the destination dst: "), "{err}");
     assert_eq!(fs::read_to_string(home.path().join("dst/a")).unwrap(), "old one");
     for _ in 0..2 {
         let args = ["sync", "src", "dst", "--backup-dir", "dst/old", "--exclude", "/old/**"];

@@ -61,9 +61,9 @@ pub(crate) struct Run {
     pub policy: Arc<Policy>,
     pub cx: Cx,
     rules: Rules,
-    mover: Mover,
+    pub mover: Mover,
     report: Mutex<Report>,
-    steps: AtomicU64,
+    pub steps: AtomicU64,
     /// Start nothing new; what runs may finish.
     wind_down: AtomicBool,
     started_bytes: AtomicU64,
@@ -424,12 +424,12 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
+        if self.mode == Mode::Move && self.one_file(&src, dst.as_ref()) {
+            let message = "source and destination are the same file under two names: moving it would delete it";
+            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        }
         if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
-        }
-        if self.mode == Mode::Move && dst.as_ref().is_some_and(|dst| self.is_one_file(&src, dst)) {
-            let message = "source and destination are the same file: moving it would delete it";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&to));
         }
         let change = action != Action::Keep;
         if change && !self.confirmed(action, &to) {
@@ -438,7 +438,7 @@ impl Run {
         let dry_run = self.policy.dry_run;
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
         match action {
-            Action::Keep => self.kept(&src, dst.as_ref(), why),
+            Action::Keep => self.kept(&src, why),
             Action::Copy if dry_run => {
                 let mut report = self.report();
                 report.totals.transfers += 1;
@@ -453,11 +453,6 @@ impl Run {
             }
             Action::MakeDir | Action::Delete => {}
         }
-    }
-
-    /// Two ways to one file on disk (a mount in two places, a link of another name) that the paths didn't give away.
-    fn is_one_file(&self, src: &Entry, dst: &Entry) -> bool {
-        self.cx.src.caps().files && self.cx.dst.caps().files && src.version.is_some() && src.version == dst.version
     }
 
     fn confirmed(&self, action: Action, key: &Key) -> bool {
@@ -477,15 +472,11 @@ impl Run {
     }
 
     /// An unchanged file: a move still takes its source away.
-    fn kept(&self, src: &Entry, dst: Option<&Entry>, why: Reason) {
+    fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
         let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
         if self.mode != Mode::Move || !there || self.policy.dry_run {
             return;
-        }
-        if self.one_file(src, dst) {
-            let message = "source and destination are the same file under two names, so the source was not deleted";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
         if self.confirm("delete", &src.key) {
             self.away(src.key.clone(), src.version.clone());
@@ -513,57 +504,11 @@ impl Run {
             Ok(()) => {
                 self.report().totals.touched += 1;
                 self.cx.sink.emit(&Event::Touched { key: to });
-                self.kept(&src, dst.as_ref(), Reason::Mtime);
+                self.kept(&src, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
             Err(error) => self.error(error.with_key(&to)),
         }
-    }
-
-    /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
-    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
-        for store in &self.cx.compare_dest {
-            if self.same_in(store, src, to).await.is_some() {
-                self.report().totals.unchanged += 1;
-                return true;
-            }
-        }
-        for store in &self.cx.copy_dest {
-            let Some(found) = self.same_in(store, src, to).await else { continue };
-            if self.policy.dry_run {
-                return false;
-            }
-            let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
-            let step = self.steps.fetch_add(1, Ordering::Relaxed);
-            let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
-            let mut order = Order::new(step, found, to.clone(), dst.cloned());
-            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
-            if let Some(Ok(arrived)) = answers.pop() {
-                let (key, size) = (to.clone(), src.size);
-                self.cx.sink.emit(&Event::Decided {
-                    key: key.clone(),
-                    action: Action::Copy,
-                    why,
-                    size,
-                    dry_run: false,
-                });
-                self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
-                // What arrived is from elsewhere, but it is this job's source that was brought over by it.
-                let arrived = Arrived { version: src.version.clone(), ..arrived };
-                self.arrived(&Order { src: src.clone(), ..order }, arrived);
-                return true;
-            }
-        }
-        false
-    }
-
-    async fn same_in(&self, store: &Arc<dyn haul_store::Store>, src: &Entry, to: &Key) -> Option<Entry> {
-        let mut found = store.stat(to).await.ok()?;
-        let mut src = src.clone();
-        let cx = Cx { dst: store.clone(), ..self.cx.clone() };
-        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst);
-        let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
-        matches!(verdict, Verdict::Same(_)).then_some(found)
     }
 
     /// Starts transfers as permits come free, until the queue is done.
@@ -669,7 +614,8 @@ impl Run {
         }
     }
 
-    fn arrived(&self, order: &Order, arrived: Arrived) {
+    /// Counts a file that arrived and tells the sink.
+    pub fn arrived(&self, order: &Order, arrived: Arrived) {
         {
             let mut report = self.report();
             let totals = &mut report.totals;
