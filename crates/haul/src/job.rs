@@ -424,12 +424,12 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
+        if self.mode == Mode::Move && self.one_file(&src, dst.as_ref()) {
+            let message = "source and destination are the same file under two names: moving it would delete it";
+            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        }
         if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
-        }
-        if self.mode == Mode::Move && dst.as_ref().is_some_and(|dst| self.is_one_file(&src, dst)) {
-            let message = "source and destination are the same file: moving it would delete it";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&to));
         }
         let change = action != Action::Keep;
         if change && !self.confirmed(action, &to) {
@@ -438,7 +438,7 @@ impl Run {
         let dry_run = self.policy.dry_run;
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
         match action {
-            Action::Keep => self.kept(&src, dst.as_ref(), why),
+            Action::Keep => self.kept(&src, why),
             Action::Copy if dry_run => {
                 let mut report = self.report();
                 report.totals.transfers += 1;
@@ -453,11 +453,6 @@ impl Run {
             }
             Action::MakeDir | Action::Delete => {}
         }
-    }
-
-    /// Two ways to one file on disk (a mount in two places, a link of another name) that the paths didn't give away.
-    fn is_one_file(&self, src: &Entry, dst: &Entry) -> bool {
-        self.cx.src.caps().files && self.cx.dst.caps().files && src.version.is_some() && src.version == dst.version
     }
 
     fn confirmed(&self, action: Action, key: &Key) -> bool {
@@ -477,15 +472,11 @@ impl Run {
     }
 
     /// An unchanged file: a move still takes its source away.
-    fn kept(&self, src: &Entry, dst: Option<&Entry>, why: Reason) {
+    fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
         let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
         if self.mode != Mode::Move || !there || self.policy.dry_run {
             return;
-        }
-        if self.one_file(src, dst) {
-            let message = "source and destination are the same file under two names, so the source was not deleted";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
         if self.confirm("delete", &src.key) {
             self.away(src.key.clone(), src.version.clone());
@@ -513,7 +504,7 @@ impl Run {
             Ok(()) => {
                 self.report().totals.touched += 1;
                 self.cx.sink.emit(&Event::Touched { key: to });
-                self.kept(&src, dst.as_ref(), Reason::Mtime);
+                self.kept(&src, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
             Err(error) => self.error(error.with_key(&to)),
