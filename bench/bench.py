@@ -30,23 +30,29 @@ WAIT_SECONDS = 30
 
 
 def main():
-    # So that the server ends and the data goes.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # So that the server ends, the data goes, and what was measured is shown, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     args = arguments()
     size = cases.QUICK if args.quick else cases.FULL
     chosen = choose(args.only, size)
+    tools = peers.find(ROOT, args.haul)
     work = Path(tempfile.mkdtemp(prefix="haul-bench-", dir=args.dir))
+    interrupted = False
     try:
         refuse_if_full(work, chosen)
-        tools = peers.find(ROOT, args.haul)
         results = report.Results(ROOT / "bench" / "results", work, tools, args.quick)
-        for case in chosen:
-            run_case(case, work, tools, results, args.runs or (1 if args.quick else RUNS), args.lock)
+        try:
+            for case in chosen:
+                run_case(case, work, tools, results, args.runs or (1 if args.quick else RUNS), args.lock)
+        except KeyboardInterrupt:
+            interrupted = True
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    if interrupted:
+        print("bench: interrupted: fewer runs than asked for", file=sys.stderr)
     print(results.markdown())
-    print(f"Each run: {results.folder}")
-    sys.exit(1 if results.failed else 0)
+    print(f"\nEach run: {results.folder}")
+    sys.exit(130 if interrupted else 1 if results.failed else 0)
 
 
 def arguments():
@@ -79,7 +85,6 @@ def refuse_if_full(work, chosen):
     free = shutil.disk_usage(work).free
     print(f"bench: data in {work}: needs up to {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free", file=sys.stderr)
     if need > free * 0.95:
-        shutil.rmtree(work)
         sys.exit(f"bench: not enough space in {work.parent}: choose another --dir, or fewer cases with --only")
 
 
@@ -115,7 +120,8 @@ def run_case(case, work, tools, results, runs, lock):
 def run_once(case, command, server, round_number, results):
     """Runs a command into a fresh destination and checks what it left. The warm-up is checked whole, not recorded."""
     case.fresh(command)
-    os.sync()
+    # What earlier runs wrote is not written back during this one.
+    subprocess.run(["sync", "-f", results.work], check=True)
     server_before = server.cpu_seconds() if server else 0.0
     load = os.getloadavg()[0]
     run = measure(case.argv(command), case.environment(server))

@@ -18,7 +18,7 @@ class Results:
         self.folder = Path(folder, stamp.strftime("%Y%m%dT%H%M%SZ"))
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tools, self.quick, self.date = tools, quick, stamp
-        self.machine = machine(work)
+        self.work, self.machine = str(work), machine(work)
         self.runs, self.skipped, self.failed, self.equal = {}, [], [], {}
 
     def add(self, case, command, number, run, problem):

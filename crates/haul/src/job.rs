@@ -427,6 +427,10 @@ impl Run {
         if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
         }
+        if self.mode == Mode::Move && dst.as_ref().is_some_and(|dst| self.is_one_file(&src, dst)) {
+            let message = "source and destination are the same file: moving it would delete it";
+            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&to));
+        }
         let change = action != Action::Keep;
         if change && !self.confirmed(action, &to) {
             return;
@@ -449,6 +453,11 @@ impl Run {
             }
             Action::MakeDir | Action::Delete => {}
         }
+    }
+
+    /// Two ways to one file on disk (a mount in two places, a link of another name) that the paths didn't give away.
+    fn is_one_file(&self, src: &Entry, dst: &Entry) -> bool {
+        self.cx.src.caps().files && self.cx.dst.caps().files && src.version.is_some() && src.version == dst.version
     }
 
     fn confirmed(&self, action: Action, key: &Key) -> bool {
