@@ -144,7 +144,7 @@ mod tests {
         let nth = |i: u64| Gone {
             key: Key::new(format!("k{i}")),
             size: i,
-            version: (i % 2 == 0).then(|| Version::new(i.to_le_bytes())),
+            version: i.is_multiple_of(2).then(|| Version::new(i.to_le_bytes())),
         };
         for i in 0..total {
             spool.push(nth(i)).unwrap();
