@@ -103,7 +103,8 @@ fn error_code(error: &Error) -> u8 {
         ErrorKind::NotFound => code::FILE_NOT_FOUND,
         ErrorKind::Cancelled => code::INTERRUPTED,
         ErrorKind::Limit => code::FATAL,
-        ErrorKind::Exists => code::NO_RETRY,
+        // A directory that isn't empty is an ordinary error, as in rclone.
+        ErrorKind::Exists if error.op() != "delete" => code::NO_RETRY,
         _ if error.retry() != Retry::Never => code::RETRY,
         _ => code::OTHER,
     }
