@@ -40,6 +40,7 @@ fn run(lab: &Lab, args: &[&str]) -> (u64, u64) {
     command.stdout(out).stderr(err);
     let (code, peak) = peak(command);
     assert_eq!(code, 0, "{args:?}: {}", fs::read_to_string(lab.path("err")).unwrap());
+    eprintln!("{args:?}: {peak} KiB at most");
     assert!(peak > 0 && peak < MOST_MEMORY, "{args:?} took {peak} KiB");
     let count = |name: &str| BufReader::new(File::open(lab.path(name)).unwrap()).lines().count() as u64;
     (count("out"), count("err"))

@@ -340,7 +340,7 @@ fn an_unreadable_folder_in_the_source_deletes_nothing_below_it() {
     if is_root {
         Command::new("chown").args(["-R", "65534:65534"]).arg(lab.path("")).status().unwrap();
     }
-    fs::set_permissions(lab.path("src/secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(lab.path("src/secret"), fs::Permissions::from_mode(0o000)).unwrap();
     let run = |args: &[&str]| match is_root {
         true => lab.run(Path::new(drop_rights[0]), &[&drop_rights[1..], &[&*haul.to_string_lossy()], args].concat()),
         false => lab.haul(args),
