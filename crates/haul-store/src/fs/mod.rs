@@ -22,7 +22,13 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use std::{
-    ffi::OsStr, fmt, ops::Range, os::unix::ffi::OsStrExt, os::unix::ffi::OsStringExt, path::{Component, Path, PathBuf}, sync::Arc,
+    ffi::OsStr,
+    fmt,
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    os::unix::ffi::OsStringExt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -49,7 +55,11 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone() };
     let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
-    Ok(Arc::new(LocalStore { locator, caps: caps(domain), local: Arc::new(Local { root, place, links: request.links }) }))
+    Ok(Arc::new(LocalStore {
+        locator,
+        caps: caps(domain),
+        local: Arc::new(Local { root, place, links: request.links }),
+    }))
 }
 
 /// The path without links, `.` and `..`, so that two ways to one folder are known as one. What isn't there yet stays as
