@@ -156,6 +156,9 @@ fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
         _ => None,
     };
     context.progress.finish(report);
+    if let Some(why) = report.and_then(|r| error::why_stopped(r, no_transfer)) {
+        tracing::warn!("{why}");
+    }
     Ok(match outcome? {
         Outcome::Done => code::OK,
         Outcome::Exit(code) => code,

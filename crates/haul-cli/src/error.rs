@@ -18,6 +18,8 @@ pub mod code {
     pub const FILE_NOT_FOUND: u8 = 4;
     /// Trying again might help.
     pub const RETRY: u8 = 5;
+    /// An error that trying again won't mend, such as a change that `--immutable` forbids.
+    pub const NO_RETRY: u8 = 6;
     /// The whole job was stopped by an error or a guard.
     pub const FATAL: u8 = 7;
     /// `--max-transfer` was reached.
@@ -101,6 +103,8 @@ fn error_code(error: &Error) -> u8 {
         ErrorKind::NotFound => code::FILE_NOT_FOUND,
         ErrorKind::Cancelled => code::INTERRUPTED,
         ErrorKind::Limit => code::FATAL,
+        // A directory that isn't empty is an ordinary error, as in rclone.
+        ErrorKind::Exists if error.op() != "delete" => code::NO_RETRY,
         _ if error.retry() != Retry::Never => code::RETRY,
         _ => code::OTHER,
     }
@@ -130,6 +134,17 @@ pub fn report_code(report: &Report, error_on_no_transfer: bool) -> u8 {
     if error_on_no_transfer && report.totals.transfers == 0 { code::NOTHING } else { code::OK }
 }
 
+/// Why a job ended before its end, or with a code that no error explains; one line.
+pub fn why_stopped(report: &Report, error_on_no_transfer: bool) -> Option<&'static str> {
+    match report_code(report, error_on_no_transfer) {
+        code::TRANSFER_LIMIT => Some("Stopped: --max-transfer was reached, what is left was not transferred"),
+        code::TIME_LIMIT => Some("Stopped: --max-duration was reached, what is left was not transferred"),
+        code::INTERRUPTED => Some("Stopped: what was not transferred yet is left, run the same command to go on"),
+        code::NOTHING => Some("Nothing was transferred, and --error-on-no-transfer is set"),
+        _ => None,
+    }
+}
+
 /// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
 pub fn one_line(text: &str) -> String {
     text.trim_end().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
@@ -151,6 +166,7 @@ mod tests {
             (ErrorKind::NotFound, 4),
             (ErrorKind::DirNotFound, 3),
             (ErrorKind::Denied, 1),
+            (ErrorKind::Exists, 6),
             (ErrorKind::Busy, 5),
             (ErrorKind::Timeout, 5),
             (ErrorKind::Limit, 7),
@@ -193,6 +209,12 @@ mod tests {
         assert_eq!(report_code(&Report { transfer_limit: true, ..report.clone() }, false), 8);
         assert_eq!(report_code(&Report { time_limit: true, ..report.clone() }, false), 10);
         assert_eq!(report_code(&Report { stopped: Some(ErrorKind::Limit), ..report.clone() }, false), 7);
-        assert_eq!(report_code(&Report { stopped: Some(ErrorKind::Cancelled), ..report }, false), 130);
+        let stopped = Report { stopped: Some(ErrorKind::Cancelled), ..report.clone() };
+        assert_eq!(report_code(&stopped, false), 130);
+        assert_eq!(
+            why_stopped(&stopped, false),
+            Some("Stopped: what was not transferred yet is left, run the same command to go on")
+        );
+        assert_eq!(why_stopped(&report, true), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 use haul::Report;
 use haul_core::{
-    Algo, Key,
+    Algo, ErrorKind, Key,
     compare::Reason,
     event::{Event, Sink, StepId},
     listing::Side,
@@ -134,17 +134,18 @@ impl Progress {
         let Some(report) = report else { return };
         let mut counts = self.lock().counts.clone();
         counts.take(report);
-        if !self.look.summary && report.is_ok() {
+        let nothing_to_tell = report.is_ok() || counts.listed == 0 && counts.bytes == 0;
+        if !self.look.summary && nothing_to_tell {
             return;
         }
         let elapsed = self.lock().began.elapsed();
         let text = summary::last(&counts, elapsed, report, &self.meters, self.look.one_line);
-        self.say(&text);
+        self.say(&text, !report.is_ok());
     }
 
     /// Statistics where they belong: with `-P` on standard output, else in the log.
-    fn say(&self, text: &str) {
-        match (self.look.progress, self.look.notice || self.lock().counts.errors > 0) {
+    fn say(&self, text: &str, amiss: bool) {
+        match (self.look.progress, self.look.notice || amiss) {
             (true, _) => self.screen.print(text),
             (false, true) => tracing::warn!("{}", block(text, self.look.one_line)),
             (false, false) => tracing::info!("{}", block(text, self.look.one_line)),
@@ -176,7 +177,7 @@ impl Progress {
             } else if self.look.interval.is_some_and(|i| told.elapsed() >= i) {
                 drop(state);
                 told = Instant::now();
-                self.say(&summary::stats(&counts, elapsed, self.look.one_line));
+                self.say(&summary::stats(&counts, elapsed, self.look.one_line), counts.errors > 0);
             }
         }
     }
@@ -234,8 +235,9 @@ impl State {
                 self.moving.insert(*step, running);
             }
             Event::Moved { step, bytes } => {
-                counts.bytes = counts.bytes.saturating_add_signed(*bytes);
+                // What was never begun is no transfer: a rename inside the store moves nothing.
                 if let Some(running) = self.moving.get_mut(step) {
+                    counts.bytes = counts.bytes.saturating_add_signed(*bytes);
                     running.done = running.done.saturating_add_signed(*bytes);
                 }
             }
@@ -248,8 +250,9 @@ impl State {
                 counts.bytes = (counts.bytes + size).saturating_sub(told);
                 return running;
             }
-            Event::Failed { step, .. } => {
-                counts.errors += 1;
+            Event::Failed { step, error } => {
+                // What was stopped didn't fail; why it was stopped is said once, at the end.
+                counts.errors += u64::from(error.kind() != ErrorKind::Cancelled);
                 return self.moving.remove(step);
             }
             Event::Deleted { size, .. } => {
@@ -296,6 +299,11 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
             }
             let server = running.is_some_and(|(_, server)| server);
             tracing::info!(%key, "Copied ({})", copied(*replaced, server));
+        }
+        Event::Failed { error, .. } if error.kind() == ErrorKind::Cancelled => {
+            if let Some((key, _)) = running {
+                tracing::debug!(%key, "Stopped before it was whole; nothing of it is left");
+            }
         }
         Event::Failed { error, .. } => failed(error, running.map(|(key, _)| key)),
         Event::ListFailed { error, side } => {

@@ -261,3 +261,52 @@ fn a_copy_reads_its_flags_from_the_environment_and_logs_like_rclone() {
     }
     assert_eq!(run(home.path(), &["copy", "s", "d", "--error-on-no-transfer"]).0, 9);
 }
+
+#[test]
+fn a_backup_inside_what_is_synced_is_refused() {
+    let home = home();
+    fs::create_dir_all(home.path().join("dst/old")).unwrap();
+    fs::create_dir(home.path().join("src")).unwrap();
+    fs::write(home.path().join("src/a"), "new").unwrap();
+    fs::write(home.path().join("dst/a"), "old one").unwrap();
+    let said = "Failed to start: --backup-dir dst/old overlaps with the destination dst: choose one outside of it, or \
+                leave it out with a filter\n";
+    let (code, _, err) = run(home.path(), &["sync", "src", "dst", "--backup-dir", "dst/old"]);
+    assert!(code == 1 && err.ends_with(said), "{err}");
+    let (code, _, err) = run(home.path(), &["copyto", "src/a", "dst/a", "--backup-dir", "dst"]);
+    assert!(code == 1 && err.contains("--backup-dir dst overlaps with the destination dst: "), "{err}");
+    assert_eq!(fs::read_to_string(home.path().join("dst/a")).unwrap(), "old one");
+    for _ in 0..2 {
+        let args = ["sync", "src", "dst", "--backup-dir", "dst/old", "--exclude", "/old/**"];
+        assert_eq!(run(home.path(), &args), (0, String::new(), String::new()));
+    }
+    assert_eq!(fs::read_to_string(home.path().join("dst/old/a")).unwrap(), "old one");
+}
+
+#[test]
+fn help_says_how_to_use_a_command() {
+    let home = home();
+    for (args, part) in [
+        (&["lsf", "--help"][..], "p path, s size, t modification time, h hash"),
+        (&["help", "sync"], "Example: haul sync --dry-run ~/photos minio:backup/photos"),
+        (&["help", "flags", "bwlimit"], "--bwlimit <LIMIT>"),
+    ] {
+        let (code, out, err) = run(home.path(), args);
+        assert!(code == 0 && err.is_empty() && out.contains(part), "{args:?}: {out}");
+    }
+}
+
+#[test]
+fn the_menu_of_config_makes_an_s3_remote() {
+    let home = home();
+    // Name, type, provider, env_auth, keys, region, endpoint; defaults for the rest; --auto-confirm keeps it.
+    let answers = "n\nr\ns3\n2\n\nkey\nsecret\n\nhttp://127.0.0.1:9\n\n\n\n\n\nq\n";
+    let output = haul(home.path(), &["config", "--auto-confirm"]).write_stdin(answers).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(!out.contains("= key") && !out.contains("= secret"), "secrets are shown: {out}");
+    let (code, out, _) = run(home.path(), &["config", "show", "r"]);
+    let want = "[r]\ntype = s3\nprovider = Minio\naccess_key_id = key\nsecret_access_key = secret\n\
+                endpoint = http://127.0.0.1:9\n";
+    assert_eq!((code, out.as_str()), (0, want));
+}

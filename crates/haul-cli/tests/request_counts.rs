@@ -104,5 +104,8 @@ fn a_download_is_one_get_a_file() {
     let counts = c.count(&["copy", &c.there, "@back"]);
     assert_eq!(counts.get("GetObject"), Some(&100), "{counts:?}");
     assert!(!counts.contains_key("HeadObject"), "{counts:?}");
-    c.assert_lists_only(&["sync", &c.there, "@back"]);
+    // In this direction only the store knows the times: a HEAD each, as rclone, and no more.
+    let counts = c.count(&["sync", &c.there, "@back"]);
+    assert!(counts["HeadObject"] <= 100 && !counts.contains_key("GetObject"), "{counts:?}");
+    c.assert_lists_only(&["sync", &c.there, "@back", "--size-only"]);
 }

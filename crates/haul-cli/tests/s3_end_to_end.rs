@@ -5,14 +5,14 @@
 
 use haul_testkit::{
     folder::{self, assert_same, files, noise, write},
-    lab::Lab,
+    lab::{Lab, Ran},
     minio::Minio,
     peers,
     proxy::Proxy,
     synthetic::Synthetic,
     tree,
 };
-use std::fs;
+use std::{fs, path::Path};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const MIB: usize = 1 << 20;
@@ -50,17 +50,21 @@ fn a_folder_goes_up_and_comes_back_the_same() {
 
 #[test]
 fn in_parts_up_and_down_with_every_size_around_a_part() {
-    let Some((lab, _, bucket)) = with_minio("parts") else { return };
+    let Some((lab, minio, bucket)) = with_minio("parts") else { return };
     folder::sizes(&lab.path("src"), &[5 * MIB, 10 * MIB]);
-    let parts = ["--multi-thread-cutoff=5Mi", "--multi-thread-chunk-size=5Mi", "--multi-thread-streams=4"];
-    let there = format!("r:{bucket}");
+    let proxy = Proxy::start(minio.address).unwrap();
+    lab.remote("p", &proxy.endpoint());
+    let parts =
+        ["--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi", "--multi-thread-streams=4"];
+    let there = format!("p:{bucket}");
     let run = |from: &str, to: &str| lab.haul(&[&["copy", from, to][..], &parts].concat()).ok();
     run("@src", &there);
+    assert_eq!(proxy.counts().get("CompleteMultipartUpload"), Some(&4), "{:?}", proxy.counts());
+    proxy.reset();
     run(&there, "@back");
+    assert!(proxy.counts()["GetObject"] > 8, "the larger ones come in ranges: {:?}", proxy.counts());
     assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path("back"))), "in parts");
-    // rclone finds the MD5 of each, also of those that went up in parts, and they agree.
-    let checked = lab.rclone(&["check", "@src", &there]).ok();
-    assert!(!checked.err.contains("hashes could not be checked"), "{}", checked.err);
+    lab.rclone(&["check", "@src", &there, "--download"]).ok();
 }
 
 #[test]
@@ -93,8 +97,16 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
 
     assert_eq!(lab.rclone(&["lsl", &ours]).ok().lines(), lab.rclone(&["lsl", &theirs]).ok().lines());
     assert_eq!(lab.rclone(&["md5sum", &ours]).ok().lines(), lab.rclone(&["md5sum", "@src"]).ok().lines());
-    assert_eq!(lab.haul(&["lsl", &theirs]).ok().lines(), lab.rclone(&["lsl", &theirs]).ok().lines());
-    assert_eq!(lab.haul(&["md5sum", &theirs]).ok().lines(), lab.rclone(&["md5sum", &theirs]).ok().lines());
+    // rclone shows control characters as pictures, haul prints names as they are.
+    let plain = |ran: Ran| {
+        let text = ran.ok().out.replace('\u{240a}', "\n").replace('\u{2409}', "\t");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    for verb in ["lsl", "ls", "md5sum"] {
+        assert_eq!(plain(lab.haul(&[verb, &theirs])), plain(lab.rclone(&[verb, &theirs])), "{verb}");
+    }
     lab.rclone(&["check", "@src", &ours]).ok();
     lab.haul(&["check", "@src", &theirs]).ok();
     // Neither finds anything to do after the other.
@@ -132,7 +144,7 @@ fn remote_to_remote_goes_through_us() {
     lab.haul(&["copy", "@src", &there]).ok();
     let other = format!("p:{}", minio.bucket("across"));
     lab.haul(&["copy", &there, &other, "--multi-thread-cutoff=5Mi", "--multi-thread-chunk-size=5Mi"]).ok();
-    assert!(proxy.counts().get("UploadPart").is_some_and(|n| *n >= 3), "{:?}", proxy.counts());
+    assert!(proxy.counts().get("UploadPart").is_some_and(|n| *n >= 2), "{:?}", proxy.counts());
     lab.haul(&["copy", &other, "@back"]).ok();
     let src = files(&folder::read(&lab.path("src")));
     assert_same(&src, &files(&folder::read(&lab.path("back"))), "from one remote to another");
@@ -182,6 +194,9 @@ fn a_big_file_goes_in_parts_and_stays_whole() {
     proxy.reset();
     lab.haul(&["copy", &format!("p:{bucket}"), "@back"]).ok();
     assert!(proxy.counts()["GetObject"] > 1, "one file in several ranges: {:?}", proxy.counts());
+    proxy.reset();
+    lab.haul(&["copy", &format!("p:{bucket}"), "@whole", "--multi-thread-cutoff=1G"]).ok();
+    assert_eq!(proxy.counts()["GetObject"], 1, "below the cut-off by one request: {:?}", proxy.counts());
     assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("back")), "200 MiB");
     lab.rclone(&["check", "@src", &format!("r:{bucket}")]).ok();
 }
@@ -234,9 +249,12 @@ fn the_lines_of_the_video_maker() {
     let line = ["sync", "--exclude=**/._*", "--exclude=.fcpcache/**", "--multi-thread-streams=32", "-P", "--links"];
     lab.haul(&[&line[..], &["--metadata", "@A/", "@B"]].concat()).ok();
     let mut want = files(&folder::read(&lab.path("A")));
-    want.retain(|path, _| {
-        !path.starts_with(".fcpcache") && !path.file_name().unwrap().to_string_lossy().starts_with("._")
-    });
+    // As in rclone, `**/` asks for at least one folder: a `._x` at the top is copied.
+    let excluded = |path: &Path| {
+        let junk = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("._"));
+        path.starts_with(".fcpcache") || (junk && path.components().count() > 1)
+    };
+    want.retain(|path, _| !excluded(path));
     assert_same(&want, &files(&folder::read(&lab.path("B"))), "A/ to B");
 
     write(&lab.path("app/lib/index.js"), b"js", SECOND);
@@ -244,6 +262,59 @@ fn the_lines_of_the_video_maker() {
     let dry = ["copy", "--dry-run", "--progress", "--exclude", "**/**.unpacked/", "@app", "@nowhere"];
     lab.haul(&dry).ok();
     assert!(!lab.path("nowhere").exists(), "a dry run makes nothing");
+}
+
+#[test]
+fn metadata_goes_along_and_is_not_lost_on_the_way() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some((lab, minio, bucket)) = with_minio("meta") else { return };
+    write(&lab.path("src/tool"), b"run", SECOND * 1_600_000_000);
+    fs::set_permissions(lab.path("src/tool"), fs::Permissions::from_mode(0o4750)).unwrap();
+    let stored = |at: &str| lab.haul(&["lsjson", "-M", at]).ok().out;
+    let there = format!("r:{bucket}");
+    lab.haul(&["copy", "@src", &there, "-M"]).ok();
+    assert!(stored(&there).contains("\"mode\":\"104750\""), "{}", stored(&there));
+
+    // Inside the server, with nothing to add, with something, and without --metadata.
+    let (kept, added, plain) = (minio.bucket("meta"), minio.bucket("meta"), minio.bucket("meta"));
+    lab.haul(&["copy", &there, &format!("r:{kept}"), "-M"]).ok();
+    assert!(stored(&format!("r:{kept}")).contains("\"mode\":\"104750\""));
+    lab.haul(&["copy", &there, &format!("r:{added}"), "-M", "--metadata-set", "project=x"]).ok();
+    let both = stored(&format!("r:{added}"));
+    assert!(both.contains("\"mode\":\"104750\"") && both.contains("\"project\":\"x\""), "{both}");
+    lab.haul(&["copy", "@src", &format!("r:{plain}"), "--metadata-set", "project=y"]).ok();
+    let set = stored(&format!("r:{plain}"));
+    assert!(!set.contains("mode") && set.contains("\"project\":\"y\""), "{set}");
+
+    let mode = |name: &str| fs::metadata(lab.path(name).join("tool")).unwrap().permissions().mode() & 0o7777;
+    lab.haul(&["copy", &there, "@back", "-M"]).ok();
+    lab.haul(&["copy", &there, "@all", "-M", "--metadata-setid"]).ok();
+    assert_eq!((mode("back"), mode("all")), (0o750, 0o4750));
+}
+
+#[test]
+fn wrong_keys_are_said_once_and_not_once_a_file() {
+    let Some((lab, _, bucket)) = with_minio("keys") else { return };
+    for name in 0..50 {
+        write(&lab.path(&format!("src/{name}")), b"x", SECOND);
+    }
+    let ran = lab.haul(&["copy", "@src", &format!("r,secret_access_key=wrong:{bucket}")]).code(1);
+    assert_eq!(ran.err.matches("SignatureDoesNotMatch").count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains("Failed to"), "{}", ran.err);
+}
+
+#[test]
+fn a_limit_that_was_reached_is_said() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/a"), &noise(1, MIB), SECOND);
+    let ran = lab.haul(&["copy", "@src", "@dst", "--max-transfer=10Ki", "--cutoff-mode=cautious"]).code(8);
+    let said = "NOTICE: Stopped: --max-transfer was reached, what is left was not transferred\n";
+    assert!(ran.err.ends_with(said), "{}", ran.err);
+    let ran = lab.haul(&["copy", "@src", "@src", "-c", "--error-on-no-transfer"]).code(1);
+    assert_eq!(ran.err.lines().count(), 1, "a job that never began has no statistics: {}", ran.err);
+    lab.haul(&["copy", "@src", "@dst"]).ok();
+    let ran = lab.haul(&["copy", "@src", "@dst", "--error-on-no-transfer"]).code(9);
+    assert!(ran.err.ends_with("NOTICE: Nothing was transferred, and --error-on-no-transfer is set\n"), "{}", ran.err);
 }
 
 #[test]

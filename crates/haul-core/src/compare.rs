@@ -188,6 +188,9 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     if sizes_differ {
         return Verdict::Differ(Reason::Size);
     }
+    if rules.compare == Compare::SizeOnly {
+        return Verdict::Same(Reason::Size);
+    }
     if within(a, b, window) {
         return match rules.compare {
             Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
@@ -289,6 +292,9 @@ mod tests {
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Ask(Need::Hash));
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), Known(Algo::Md5, true)), Verdict::Touch);
         assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
+        let p = Policy { compare: Compare::SizeOnly, ..p };
+        assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
+        assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
     }
 
     #[test]

@@ -163,8 +163,8 @@ impl fmt::Debug for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.key {
-            Some(key) => write!(f, "{key}: {}: {}", self.0.op, self.0.message),
-            None => write!(f, "{}: {}", self.0.op, self.0.message),
+            Some(key) if !key.is_root() => write!(f, "{key}: {}: {}", self.0.op, self.0.message),
+            _ => write!(f, "{}: {}", self.0.op, self.0.message),
         }
     }
 }

@@ -76,6 +76,7 @@ pub fn both(src: Entry, dst: Entry, verdict: Verdict, policy: &Policy) -> Option
     let (action, why) = match verdict {
         Verdict::Ask(_) => return None,
         Verdict::Same(why) => (Action::Keep, why),
+        Verdict::Touch if policy.immutable => (Action::Refuse, Reason::Mtime),
         Verdict::Touch => (Action::Touch, Reason::Mtime),
         Verdict::Differ(why) if policy.immutable => (Action::Refuse, why),
         Verdict::Differ(why) => (Action::Copy, why),
@@ -106,6 +107,7 @@ mod tests {
         assert_eq!(action(Verdict::Ask(Need::Hash), &p), None);
         let p = Policy { immutable: true, ..p };
         assert_eq!(action(Verdict::Differ(Reason::Size), &p), Some(Action::Refuse));
+        assert_eq!(action(Verdict::Touch, &p), Some(Action::Refuse));
         assert_eq!(missing(f(), &p).action, Action::Copy);
         let p = Policy { existing_only: true, ..p };
         assert_eq!(missing(f(), &p).action, Action::Keep);

@@ -170,8 +170,8 @@ pub struct Policy {
     pub checkers: Option<usize>,
     /// Parts of one file in flight (`--multi-thread-streams`); `None` lets haul choose, 0 and 1 mean one stream.
     pub streams: Option<usize>,
-    /// Files of at least this many bytes go in parts (`--multi-thread-cutoff`).
-    pub parts_cutoff: u64,
+    /// Files of at least this many bytes go in parts (`--multi-thread-cutoff`); `None` lets the destination choose.
+    pub parts_cutoff: Option<u64>,
     /// Bytes of a part (`--multi-thread-chunk-size`); `None` lets the store choose.
     pub part_size: Option<u64>,
     /// Bytes that may be held in memory for transfers (`--max-memory`).
@@ -226,7 +226,7 @@ impl Default for Policy {
             transfers: None,
             checkers: None,
             streams: None,
-            parts_cutoff: 64 << 20,
+            parts_cutoff: None,
             part_size: None,
             max_memory: 512 << 20,
             verify_read: false,

@@ -67,7 +67,7 @@ fn only_the_command_line_prints() {
     }
 }
 
-/// Every Rust file below a folder: path, text.
+/// Every Rust file below a folder: path, and text up to its tests.
 fn sources(folder: &str) -> Vec<(String, String)> {
     fn walk(dir: &Path, out: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(dir).unwrap() {
@@ -75,7 +75,9 @@ fn sources(folder: &str) -> Vec<(String, String)> {
             if path.is_dir() {
                 walk(&path, out);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                out.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
+                let text = fs::read_to_string(&path).unwrap();
+                let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned();
+                out.push((path.display().to_string(), product));
             }
         }
     }

@@ -148,7 +148,7 @@ async fn a_missing_root_proves_nothing() {
     let (entries, failed, ended) = list(&store, ListRequest::all()).await;
     assert!(entries.is_empty() && !ended);
     assert_eq!(failed[0].1.kind(), ErrorKind::DirNotFound);
-    assert!(failed[0].1.to_string().ends_with("/none: no such directory"), "{}", failed[0].1);
+    assert!(failed[0].1.to_string().ends_with("/none: no such file or directory"), "{}", failed[0].1);
     assert_eq!(failed[0].0, Lost::from(Key::new("")));
     assert_eq!(store.stat(&Key::new("")).await.unwrap_err().kind(), ErrorKind::DirNotFound);
     put(&store, "a/b", b"1", WriteSpec::default()).await.unwrap();

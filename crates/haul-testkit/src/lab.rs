@@ -129,6 +129,13 @@ impl Lab {
         Ran::new(child.wait_with_output().expect("output"), args.join(" "))
     }
 
+    /// A command that runs haul.
+    pub fn haul_command(&self, args: &[&str]) -> Command {
+        let mut command = self.command(&self.haul);
+        command.args(self.fill(args));
+        command
+    }
+
     /// Starts haul and leaves it running. It is the caller's to wait for.
     ///
     /// Panics if it can't be started.

@@ -1,6 +1,6 @@
 //! `check`: compares two sides and says of each key where it stands; changes nothing.
 
-use crate::{Cx, ListOptions, decide, hash, list, pairs::Pairs};
+use crate::{Cx, ListOptions, decide, hash, job::absent_is_empty, list, pairs::Pairs};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{
     Algo, Entry, Error, Key, Kind,
@@ -83,7 +83,9 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
     let checkers = policy.checkers.unwrap_or(cx.src.caps().concurrency.max(cx.dst.caps().concurrency)).max(1);
     let how = ListOptions { max_depth: policy.max_depth, checkers, ..ListOptions::default() };
     let src = list(&cx.src, &cx.filter, how.clone());
-    let pairs = Pairs::new(src, list(&cx.dst, &cx.filter, how), cx.sink.clone());
+    // As for a copy, a destination that isn't there lacks everything.
+    let dst = absent_is_empty(list(&cx.dst, &cx.filter, how));
+    let pairs = Pairs::new(src, dst, cx.sink.clone());
     let by = By {
         size_only: policy.compare == Compare::SizeOnly,
         ignore_size: rules.ignore_size,

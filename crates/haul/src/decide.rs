@@ -14,6 +14,9 @@ use std::{sync::Arc, time::Duration};
 /// time (NTP) are within milliseconds; two seconds cover rounding on both sides.
 const CLOCK_MARGIN: Duration = Duration::from_secs(2);
 
+/// In nanoseconds.
+const SECOND: i128 = 1_000_000_000;
+
 /// Up to this many bytes, hashing a local file is taken to be cheaper than a request to the store.
 const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
 
@@ -68,13 +71,17 @@ async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
     Ok(())
 }
 
-/// A small local file that changed about when the key was stored (it was just uploaded, say): the clocks can't tell
-/// which came first, but hashing the file and comparing with the listed hash costs no request.
+/// A small local file that changed just before the key was stored (it was just uploaded, say): with clocks that may be
+/// off this proves little, but hashing the file and comparing with the listed hash costs no request. A file that
+/// changed after the key was stored may have another time than the stored one, which only the store can tell.
 async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry, dst: &Entry) -> Result<Option<Algo>> {
     let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
         return Ok(None);
     };
-    let just_stored = stored.distance(changed) <= margin.saturating_mul(2) && policy.compare == Compare::SizeAndTime;
+    // Some listings round down to a second.
+    let rounding = if stored.0 % SECOND == 0 { SECOND - 1 } else { 0 };
+    let before = changed.0 <= stored.0 + rounding && stored.distance(changed) <= margin.saturating_mul(2);
+    let just_stored = before && policy.compare == Compare::SizeAndTime;
     if !just_stored || dst.mtime.is_some() || src.size != dst.size || src.size > HASH_RATHER_THAN_ASK {
         return Ok(None);
     }

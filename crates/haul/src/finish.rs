@@ -11,10 +11,10 @@ use haul_core::{
     key,
     policy::{DeleteWhen, Mode, Policy},
 };
-use haul_store::WriteSpec;
+use haul_store::{Store, WriteSpec};
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// Delete requests in flight at once.
@@ -268,6 +268,9 @@ impl Run {
     /// Deepest first. A directory that still holds something (an excluded file, say) stays, and that is no error.
     async fn remove_extra_dirs(&self) {
         let mut extra = std::mem::take(&mut self.dirs.state().extra);
+        if !has_dirs(&self.cx.dst) {
+            return;
+        }
         extra.sort_unstable_by(|a, b| b.cmp(a));
         // `--delete-before` walks twice.
         extra.dedup();
@@ -310,6 +313,9 @@ impl Run {
     }
 
     async fn remove_empty_src_dirs(&self) {
+        if !has_dirs(&self.cx.src) {
+            return;
+        }
         let mut dirs: Vec<Key> = Vec::new();
         let all = std::sync::Arc::new(haul_core::filter::Filter::default());
         let options = crate::ListOptions { dirs: true, ..Default::default() };
@@ -326,4 +332,9 @@ impl Run {
             self.report().totals.dirs_deleted += answers.iter().filter(|a| a.is_ok()).count() as u64;
         }
     }
+}
+
+/// Where directories only show in the names of files there is none to remove, and asking would cost requests.
+fn has_dirs(store: &Arc<dyn Store>) -> bool {
+    store.caps().dirs || store.caps().keeps_empty_dirs
 }

@@ -61,9 +61,9 @@ pub(crate) struct Run {
     pub policy: Arc<Policy>,
     pub cx: Cx,
     rules: Rules,
-    mover: Mover,
+    pub mover: Mover,
     report: Mutex<Report>,
-    steps: AtomicU64,
+    pub steps: AtomicU64,
     /// Start nothing new; what runs may finish.
     wind_down: AtomicBool,
     started_bytes: AtomicU64,
@@ -270,8 +270,9 @@ impl Run {
                 () = self.cx.cancel.cancelled() => break,
                 next = pairs.next() => next,
             };
-            for (_, error) in pairs.errors.drain(..) {
-                self.report().error(error);
+            self.listing_errors(&mut pairs);
+            if self.stopping() {
+                break;
             }
             match next {
                 Ok(Some(pair)) if self.beyond_limits(&pair) => {}
@@ -290,9 +291,7 @@ impl Run {
                 }
             }
         }
-        for (_, error) in pairs.errors.drain(..) {
-            self.report().error(error);
-        }
+        self.listing_errors(&mut pairs);
         checks.finish(&self).await;
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
         self.settle_renames(&orders).await;
@@ -311,6 +310,17 @@ impl Run {
         !entry.is_dir() && !self.cx.filter.within_limits(entry)
     }
 
+    /// Counts what could not be listed. A store that doesn't know us, or can't make sense of what we ask, would say so
+    /// again for every file, so that is the end of the job.
+    fn listing_errors(&self, pairs: &mut Pairs) {
+        for (_, error) in pairs.errors.drain(..) {
+            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Invalid) {
+                self.wind_down.store(true, Ordering::Relaxed);
+            }
+            self.report().error(error);
+        }
+    }
+
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
         match pair {
             Pair::Both(src, dst) if src.is_dir() => self.dirs.both(src, &dst),
@@ -318,7 +328,9 @@ impl Run {
             Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
             Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
-            Pair::DstUnknown(_) => self.report().totals.protected += 1,
+            Pair::DstUnknown(dst) => {
+                self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
+            }
             _ if pass == Pass::DeletesOnly => {}
             Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.kind == Kind::Special => {
                 self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
@@ -426,7 +438,11 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
-        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref()).await {
+        if self.mode == Mode::Move && self.one_file(&src, dst.as_ref()) {
+            let message = "source and destination are the same file under two names: moving it would delete it";
+            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        }
+        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
             return;
         }
         let change = action != Action::Keep;
@@ -436,7 +452,7 @@ impl Run {
         let dry_run = self.policy.dry_run;
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
         match action {
-            Action::Keep => self.kept(&src, dst.as_ref(), why),
+            Action::Keep => self.kept(&src, why),
             Action::Copy if dry_run => {
                 let mut report = self.report();
                 report.totals.transfers += 1;
@@ -470,15 +486,11 @@ impl Run {
     }
 
     /// An unchanged file: a move still takes its source away.
-    fn kept(&self, src: &Entry, dst: Option<&Entry>, why: Reason) {
+    fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
         let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
         if self.mode != Mode::Move || !there || self.policy.dry_run {
             return;
-        }
-        if self.one_file(src, dst) {
-            let message = "source and destination are the same file under two names, so the source was not deleted";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
         if self.confirm("delete", &src.key) {
             self.away(src.key.clone(), src.version.clone());
@@ -499,53 +511,18 @@ impl Run {
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
     async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
-        let meta = crate::transfer::meta(&self.policy, &src);
+        // Metadata that isn't known must not replace what is there.
+        let meta = src.meta.as_ref().filter(|_| self.policy.metadata);
+        let meta = meta.and_then(|_| crate::transfer::meta(&self.policy, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
                 self.report().totals.touched += 1;
                 self.cx.sink.emit(&Event::Touched { key: to });
-                self.kept(&src, dst.as_ref(), Reason::Mtime);
+                self.kept(&src, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
             Err(error) => self.error(error.with_key(&to)),
         }
-    }
-
-    /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
-    async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> bool {
-        for store in &self.cx.compare_dest {
-            if self.same_in(store, src, to).await.is_some() {
-                self.report().totals.unchanged += 1;
-                return true;
-            }
-        }
-        for store in &self.cx.copy_dest {
-            let Some(found) = self.same_in(store, src, to).await else { continue };
-            if self.policy.dry_run {
-                return false;
-            }
-            let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
-            let step = self.steps.fetch_add(1, Ordering::Relaxed);
-            let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
-            let mut order = Order::new(step, found, to.clone(), dst.cloned());
-            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
-            if let Some(Ok(arrived)) = answers.pop() {
-                // What arrived is from elsewhere, but it is this job's source that was brought over by it.
-                let arrived = Arrived { version: src.version.clone(), ..arrived };
-                self.arrived(&Order { src: src.clone(), ..order }, arrived);
-                return true;
-            }
-        }
-        false
-    }
-
-    async fn same_in(&self, store: &Arc<dyn haul_store::Store>, src: &Entry, to: &Key) -> Option<Entry> {
-        let mut found = store.stat(to).await.ok()?;
-        let mut src = src.clone();
-        let cx = Cx { dst: store.clone(), ..self.cx.clone() };
-        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst);
-        let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
-        matches!(verdict, Verdict::Same(_)).then_some(found)
     }
 
     /// Starts transfers as permits come free, until the queue is done.
@@ -651,7 +628,8 @@ impl Run {
         }
     }
 
-    fn arrived(&self, order: &Order, arrived: Arrived) {
+    /// Counts a file that arrived and tells the sink.
+    pub fn arrived(&self, order: &Order, arrived: Arrived) {
         {
             let mut report = self.report();
             let totals = &mut report.totals;
@@ -713,7 +691,12 @@ impl Run {
             self.error(error);
         }
         for (src, old) in settled.renamed {
-            if self.policy.dry_run || !self.rename(&src, &old).await {
+            if self.policy.dry_run {
+                self.report().totals.renames += 1;
+                self.notice(Some(&old.key), format!("Skipped rename to {} as --dry-run is set", src.key));
+                continue;
+            }
+            if !self.rename(&src, &old).await {
                 self.act(plan::missing(src, &self.policy), orders).await;
                 self.doom_or_count(old);
             }
@@ -844,7 +827,7 @@ impl Checks {
 }
 
 /// A destination that doesn't exist holds nothing: that is proof, not a failure.
-fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
+pub fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
     listing
         .map(|step| match step {
             Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {

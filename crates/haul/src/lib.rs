@@ -7,6 +7,7 @@ mod budget;
 pub mod check;
 mod cx;
 mod decide;
+mod elsewhere;
 mod finish;
 pub mod hash;
 mod job;

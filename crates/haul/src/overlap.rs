@@ -42,7 +42,9 @@ pub fn check_backup(cx: &Cx, policy: &Policy) -> Result<()> {
         let beside = what == "destination" && kept == place && policy.backup_suffix.is_some();
         if !beside && (holds(&place, &kept, &cx.filter) || holds(&kept, &place, &cx.filter)) {
             let (b, s) = (backup.locator(), store.locator());
-            return invalid(format!("the backup directory {b} and the {what} {s} overlap: choose another"));
+            return invalid(format!(
+                "--backup-dir {b} overlaps with the {what} {s}: choose one outside of it, or leave it out with a filter"
+            ));
         }
     }
     Ok(())

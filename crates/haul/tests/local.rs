@@ -296,6 +296,11 @@ async fn renamed_files_are_renamed_there() {
     b.policy.track_renames = Some(RenameBy { hash: true, mtime: false, leaf: false });
     b.file("src/new/name", "content", 10).file("src/other", "other", 10);
     b.file("dst/old", "content", 10).file("dst/same-size", "CONTENT", 10);
+    b.policy.dry_run = true;
+    let told = b.run(Mode::Sync).await.totals;
+    assert_eq!((told.renames, told.transfers, told.deletes), (1, 1, 1));
+    assert_eq!(b.tree("dst"), ["old=content", "same-size=CONTENT"]);
+    b.policy.dry_run = false;
     let report = b.run(Mode::Sync).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!((report.totals.renames, report.totals.transfers, report.totals.deletes), (1, 1, 1));

@@ -1,22 +1,13 @@
 //! `copy`: brings new and changed files over; deletes nothing.
 
-use super::job::{self, Ends, Own};
+pub use super::job::CopyArgs as Args;
+
+use super::job;
 use crate::{context::Context, error::Outcome};
 use anyhow::Result;
 use haul_core::policy::Mode;
 
-/// Arguments of `copy`.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    #[command(flatten)]
-    ends: Ends,
-    /// Create empty directories of the source too
-    #[arg(long)]
-    create_empty_src_dirs: bool,
-}
-
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
-    let own = Own { create_empty_dirs: args.create_empty_src_dirs, ..Own::default() };
-    job::into_folder(Mode::Copy, args.ends, own, ctx).await
+    job::into_folder(Mode::Copy, args, ctx).await
 }

@@ -21,7 +21,10 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     let words: Vec<&str> = args.topic.iter().map(String::as_str).collect();
     let text = match words.as_slice() {
         ["flags"] => flags(""),
-        ["flags", word] => flags(word),
+        ["flags", word] => match flags(word) {
+            none if none.trim().is_empty() => return Err(usage(format!("no flag has to do with {word:?}"))),
+            found => found,
+        },
         ["flags", ..] => return Err(usage("haul help flags takes one word")),
         path => of(path)?,
     };

@@ -25,20 +25,39 @@ pub struct Ends {
     pub dest: OsString,
 }
 
-/// What only some of the commands' own flags say.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Own {
-    /// `--create-empty-src-dirs`.
-    pub create_empty_dirs: bool,
-    /// `--delete-empty-src-dirs`.
-    pub delete_empty_src_dirs: bool,
+/// Arguments of `copy`, `copyto` and `sync`.
+#[derive(clap::Args, Debug)]
+pub struct CopyArgs {
+    #[command(flatten)]
+    ends: Ends,
+    /// Create empty directories of the source too
+    #[arg(long)]
+    create_empty_src_dirs: bool,
+}
+
+/// Arguments of `move` and `moveto`.
+#[derive(clap::Args, Debug)]
+pub struct MoveArgs {
+    #[command(flatten)]
+    copy: CopyArgs,
+    /// Remove directories of the source that are left empty
+    #[arg(long)]
+    delete_empty_src_dirs: bool,
+}
+
+impl From<CopyArgs> for MoveArgs {
+    fn from(copy: CopyArgs) -> Self {
+        MoveArgs { copy, delete_empty_src_dirs: false }
+    }
 }
 
 /// Runs a job into a folder; a source that is one file goes into it under its own name.
-pub async fn into_folder(mode: Mode, ends: Ends, own: Own, ctx: &Context) -> Result<Outcome> {
+pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
+    let args = args.into();
+    let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = ctx.open(&ends.dest)?;
-    let policy = policy(ctx, own)?;
+    let policy = policy(ctx, &args)?;
     let cx = cx(ctx, src, dst, &ends.dest)?;
     let report = match file {
         None => haul::run(mode, policy, cx).await,
@@ -52,19 +71,21 @@ pub async fn into_folder(mode: Mode, ends: Ends, own: Own, ctx: &Context) -> Res
 }
 
 /// Runs a job whose destination names the file itself, if the source is one file; else as [`into_folder`].
-pub async fn to_name(mode: Mode, ends: Ends, own: Own, ctx: &Context) -> Result<Outcome> {
+pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
+    let args = args.into();
+    let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
-    let Some(from) = file else { return into_folder(mode, ends, own, ctx).await };
+    let Some(from) = file else { return into_folder(mode, args, ctx).await };
     let (dst, to) = ctx.open_parent(&ends.dest)?;
     let cx = cx(ctx, src, dst, &ends.dest)?;
-    let report = haul::run_one(mode, policy(ctx, own)?, cx, &from, &to).await;
+    let report = haul::run_one(mode, policy(ctx, &args)?, cx, &from, &to).await;
     Ok(Outcome::Job(Box::new(report)))
 }
 
-fn policy(ctx: &Context, own: Own) -> Result<Policy> {
+fn policy(ctx: &Context, args: &MoveArgs) -> Result<Policy> {
     let mut policy = flags::policy(&ctx.flags)?;
-    policy.create_empty_dirs = own.create_empty_dirs;
-    policy.delete_empty_src_dirs = own.delete_empty_src_dirs;
+    policy.create_empty_dirs = args.copy.create_empty_src_dirs;
+    policy.delete_empty_src_dirs = args.delete_empty_src_dirs;
     Ok(policy)
 }
 

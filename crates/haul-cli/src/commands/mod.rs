@@ -48,48 +48,90 @@ use anyhow::Result;
 #[derive(clap::Subcommand, Debug)]
 pub enum Command {
     /// Show total, used and free space
+    ///
+    /// For a local path, that of the file system that holds it. S3 has no quota, so there it is an error: see size.
     About(about::Args),
     /// Print the content of files
+    ///
+    /// All files of a path, one after another, through the filter.
     Cat(cat::Args),
     /// Compare two sides, change nothing
+    ///
+    /// By size and hash; --size-only by size alone, --download by content. Exits with 1 when there is a difference.
+    ///
+    /// Example: haul check ~/photos minio:backup/photos --combined -
     Check(check::Args),
     /// Remove unfinished uploads that are older than a day
+    ///
+    /// On S3 the parts of unfinished uploads are stored, and paid for, until they are removed. On a local path it
+    /// removes the hidden files that a killed run left. --dry-run shows them.
     Cleanup(cleanup::Args),
     /// Print a shell's completion script
     Completion(completion::Args),
     /// Show and change the configuration
     Config(config::Args),
     /// Bring new and changed files over, delete nothing
+    ///
+    /// The content of SOURCE goes into DEST, as with rsync and a slash at the end. A SOURCE that is one file goes
+    /// into DEST under its own name.
+    ///
+    /// Example: haul copy -P ~/photos minio:backup/photos
     Copy(copy::Args),
     /// As copy, a single file under the name that the destination gives
+    ///
+    /// With a folder as SOURCE it is copy.
+    ///
+    /// Example: haul copyto report.pdf minio:docs/2026/final.pdf
     Copyto(copyto::Args),
     /// Delete the files in a path
+    ///
+    /// Keeps to the filter and leaves directories. To delete a path with all that is in it, use purge.
     Delete(delete::Args),
     /// Delete one file
+    ///
+    /// Doesn't look at the filter, and never deletes a directory.
     Deletefile(deletefile::Args),
     /// Print hashes of files
+    ///
+    /// Lines of hash, two spaces, name, as md5sum prints them. Without HASH it lists the names of hashes.
     Hashsum(hashsum::Args),
     /// Show help on commands and flags
     Help(help::Args),
     /// Print a public link to a file
+    ///
+    /// On S3 a signed link that lasts at most a week.
     Link(link::Args),
     /// List the configured remotes
     Listremotes(listremotes::Args),
     /// List files with their sizes
+    ///
+    /// Recurses; --max-depth 1 shows the top level only.
     Ls(ls::Args),
     /// List directories or buckets
+    ///
+    /// The buckets of a remote, or the directories of a path; --max-depth or -R goes deeper.
     Lsd(lsd::Args),
     /// List a path for scripts
+    ///
+    /// The format is a row of letters: p path, s size, t modification time, h hash, i id, o original id, m media
+    /// type, e encrypted name, T tier, M metadata.
+    ///
+    /// Example: haul lsf -R --format pst --csv minio:backup
     Lsf(lsf::Args),
     /// List a path as JSON
     Lsjson(lsjson::Args),
     /// List files with their sizes and times
+    ///
+    /// Recurses; --max-depth 1 shows the top level only. On a store whose listings don't give the stored time each
+    /// file is asked for it; --use-server-modtime saves that.
     Lsl(lsl::Args),
     /// Print MD5 hashes of files
     Md5sum(md5sum::Args),
     /// Create a directory or bucket
     Mkdir(mkdir::Args),
     /// Copy, then delete each source file that is proved to be there
+    ///
+    /// Between paths of one disk it renames.
     #[command(name = "move")]
     Mv(mv::Args),
     /// As move, a single file under the name that the destination gives
@@ -97,8 +139,12 @@ pub enum Command {
     /// Obscure a password for the config file
     Obscure(obscure::Args),
     /// Delete a path and all that is in it
+    ///
+    /// Doesn't look at the filter, so it refuses to run with one: see delete for that.
     Purge(purge::Args),
     /// Write standard input to a file
+    ///
+    /// Example: tar c folder | haul rcat minio:backup/folder.tar
     Rcat(rcat::Args),
     /// Delete an empty directory or bucket
     Rmdir(rmdir::Args),
@@ -109,8 +155,15 @@ pub enum Command {
     /// Show the number of files in a path and their total size
     Size(size::Args),
     /// Make the destination equal to the source, deleting what the source lacks
+    ///
+    /// Try it with --dry-run first. It deletes after the last transfer, and nothing when there was any error or the
+    /// source holds no files.
+    ///
+    /// Example: haul sync --dry-run ~/photos minio:backup/photos
     Sync(sync::Args),
     /// Set times of files, or create an empty one
+    ///
+    /// On a directory it sets the times of the files in it, and with --recursive of those below it too.
     Touch(touch::Args),
     /// Show a path as a tree
     Tree(tree::Args),

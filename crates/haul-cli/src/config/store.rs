@@ -5,6 +5,7 @@
 
 use super::{crypt, crypt::Secret, file::Ini, paths::Places};
 use anyhow::{Context as _, Result, anyhow, bail};
+use haul_core::Error;
 use std::{
     ffi::OsString,
     fs,
@@ -163,7 +164,11 @@ impl Password {
 
     fn prompt(&self, path: &Path, fits: impl Fn(&Secret) -> Result<bool>) -> Result<Secret> {
         loop {
-            let text = rpassword::prompt_password(format!("Password of {}: ", path.display())).with_context(|| {
+            let answer = rpassword::prompt_password(format!("Password of {}: ", path.display()));
+            if answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Interrupted) {
+                return Err(Error::new(haul_core::ErrorKind::Cancelled, "config", "stopped at the password").into());
+            }
+            let text = answer.with_context(|| {
                 format!("{} is encrypted and there is no terminal to ask: set HAUL_CONFIG_PASS", path.display())
             })?;
             match Secret::new(&text) {

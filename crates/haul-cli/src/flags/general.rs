@@ -8,7 +8,7 @@ pub struct GeneralFlags {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true",
         action = clap::ArgAction::Set, hide_possible_values = true)]
     pub ask_password: bool,
-    /// Answer yes to every question
+    /// Take the default answer to the yes-or-no questions of haul config
     #[arg(long)]
     pub auto_confirm: bool,
     /// Use this config file only

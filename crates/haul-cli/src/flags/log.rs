@@ -56,6 +56,7 @@ pub enum LogLevel {
 
 /// What the log shows and where it goes.
 pub fn settings(flags: &super::Flags) -> Result<Settings> {
+    let dump = flags.network.dump.is_some();
     let flags = &flags.log;
     if flags.quiet && flags.verbose > 0 {
         return Err(usage("-v and -q can't be used together: choose one"));
@@ -73,5 +74,7 @@ pub fn settings(flags: &super::Flags) -> Result<Settings> {
         (None, 1) => Level::INFO,
         (None, _) => Level::DEBUG,
     };
+    // What is dumped goes into the log as INFO, and whoever asks for it wants to see it.
+    let level = if dump { level.max(Level::INFO) } else { level };
     Ok(Settings { level, file: flags.log_file.clone(), json: flags.use_json_log })
 }

@@ -18,10 +18,10 @@ pub struct NetworkFlags {
     /// Give up connecting after this long
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "1m")]
     pub contimeout: Span,
-    /// Log requests and answers without secrets
+    /// Log requests and answers, without secrets; as -v, it shows transfers too
     #[arg(long, value_name = "WHAT")]
     pub dump: Option<Dump>,
-    /// List whole trees at once where the store can
+    /// Accepted for rclone's sake: haul always lists whole trees at once where the store can
     #[arg(long)]
     pub fast_list: bool,
     /// Don't verify the server's certificate (unsafe)

@@ -64,7 +64,7 @@ pub struct CopyFlags {
     /// Size of a part of a big file [default: the store's choice]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub multi_thread_chunk_size: Option<Size>,
-    /// Files of at least this size go in parts
+    /// Files of at least this size go in parts [default: the destination's choice, 8Mi to a disk, 64Mi to S3]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub multi_thread_cutoff: Option<Size>,
     /// Parts of one file in flight at once [default: haul's choice]
@@ -148,7 +148,7 @@ pub struct MetaFlags {
     /// Keep metadata: permissions, owner, content type, and what users set
     #[arg(long, short = 'M')]
     pub metadata: bool,
-    /// Set this metadata on everything that is transferred, as key=value (may repeat)
+    /// Set this metadata on everything that is transferred, with --metadata or without, as key=value (may repeat)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub metadata_set: Vec<(String, String)>,
     /// Keep set-uid, set-gid and sticky bits that come from outside this machine
@@ -255,10 +255,7 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         transfers: positive(pace.transfers, "--transfers")?,
         checkers: positive(pace.checkers, "--checkers")?,
         streams: copy.multi_thread_streams,
-        parts_cutoff: match copy.multi_thread_cutoff {
-            Some(size) => size.bytes().unwrap_or(u64::MAX),
-            None => default.parts_cutoff,
-        },
+        parts_cutoff: copy.multi_thread_cutoff.map(|size| size.bytes().unwrap_or(u64::MAX)),
         part_size: bytes(copy.multi_thread_chunk_size),
         max_memory: copy.max_memory.bytes().unwrap_or(u64::MAX),
         verify_read: copy.verify == Some(Verify::Read),

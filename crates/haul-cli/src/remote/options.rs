@@ -191,6 +191,10 @@ fn read(kind: OptionKind, value: &str) -> Result<String> {
 
 fn unknown(config: &Config, name: &str) -> anyhow::Error {
     let known = config.remotes();
+    if let Some(file) = config.file().filter(|f| !f.exists) {
+        let path = file.path.display();
+        return anyhow!("unknown remote {name:?}: there is no config file {path} (create a remote with haul config)");
+    }
     let near = match (nearest(name, known.iter().copied()), known.as_slice()) {
         (Some(near), _) => format!("did you mean {near}:?"),
         (None, []) => "it defines none: create one with haul config".into(),
@@ -199,10 +203,7 @@ fn unknown(config: &Config, name: &str) -> anyhow::Error {
     let files: Vec<String> =
         config.sources().iter().filter(|s| s.exists).map(|s| s.path.display().to_string()).collect();
     let files = match files.as_slice() {
-        [] => match config.file() {
-            Some(file) => format!("there is no config file {}", file.path.display()),
-            None => "no config file is in use".into(),
-        },
+        [] => "no config file is in use".into(),
         files => format!("not in {}", files.join(" or ")),
     };
     anyhow!("unknown remote {name:?}: {files} ({near})")

@@ -536,7 +536,7 @@ impl Walk {
 pub(super) fn root_error(op: &'static str, path: &[u8], errno: Errno) -> Error {
     let path = String::from_utf8_lossy(path);
     match errno {
-        Errno::NOENT => Error::new(ErrorKind::DirNotFound, op, format!("{path}: no such directory")),
+        Errno::NOENT => Error::new(ErrorKind::DirNotFound, op, format!("{path}: no such file or directory")),
         Errno::NOTDIR => Error::new(ErrorKind::DirNotFound, op, format!("{path}: is a file, not a directory")),
         _ => {
             let error = fail(op, &Key::new(""), errno);

@@ -51,7 +51,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let absolute = std::path::absolute(Path::new(OsStr::from_bytes(&path)))
         .map_err(|e| invalid(format!("{shown}: can't find the current directory: {e}")))?;
     let place: Arc<[u8]> = real(&absolute).into_os_string().into_vec().into();
-    let absolute = absolute.into_os_string().into_vec();
+    // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
+    let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone() };
     let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
@@ -218,10 +219,12 @@ impl Store for LocalStore {
             Extra::Cleanup { older_than, dry_run } => {
                 self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
             }
-            _ => {
-                let error = Error::new(ErrorKind::Unsupported, "extra", "a local disk can't do this");
-                Box::pin(std::future::ready(Err(error)))
-            }
+            Extra::Link(..) => refuse("link", "a local disk has no public links"),
+            Extra::Buckets => refuse("list", "a local disk has no buckets"),
         }
     }
+}
+
+fn refuse(op: &'static str, why: &str) -> BoxFuture<'static, Result<Answer>> {
+    Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, op, why))))
 }

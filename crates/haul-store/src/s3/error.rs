@@ -149,6 +149,8 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
         | "XAmzContentChecksumMismatch"
         | "InvalidDigest"
         | "IncompleteBody" => (K::Corrupt, Backoff),
+        // A part's receipt was damaged on the way: naming it again is no use, sending the file again is.
+        "InvalidPart" | "InvalidPartOrder" => (K::Corrupt, Never),
         "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity" | "StorageFull" => (K::NoSpace, Never),
         "NotImplemented" => (K::Unsupported, Never),
         "BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty" => (K::Exists, Never),

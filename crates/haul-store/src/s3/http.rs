@@ -8,7 +8,7 @@ use crate::Net;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Error, ErrorKind, Result, Retry};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode, uri::Authority};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -87,11 +87,12 @@ impl Http {
     pub async fn send(&self, request: Request<Pieces>) -> Tried<Reply> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| Fault::broken("the client is closed"))?;
         let taken = request.body().progress();
+        let host = request.uri().authority().cloned();
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = 0;
         let response = loop {
             match tokio::time::timeout(self.idle, &mut answer).await {
-                Ok(done) => break done.map_err(broken)?,
+                Ok(done) => break done.map_err(|e| broken(e, host.as_ref()))?,
                 // The body still moves: that is no silence.
                 Err(_) if taken.load(Ordering::Relaxed) != seen => seen = taken.load(Ordering::Relaxed),
                 Err(_) => return Err(Fault::timeout(format!("no answer within {:?}", self.idle))),
@@ -165,17 +166,17 @@ impl Frames {
     }
 }
 
-fn broken(error: hyper_util::client::legacy::Error) -> Box<Fault> {
-    let text = causes(&error);
+fn broken(error: hyper_util::client::legacy::Error, host: Option<&Authority>) -> Box<Fault> {
+    let (text, host) = (causes(&error), host.map_or("the server", Authority::as_str));
     if let Some(tls) = certificate_error(&error) {
         let hint = "check the endpoint, or add the authority with --ca-cert";
         return Fault::new(ErrorKind::Io, Retry::Never, format!("no trusted connection: {tls}: {hint}"));
     }
     if error.is_connect() && text.contains("timed out") {
-        return Fault::timeout(format!("can't connect: {text}"));
+        return Fault::timeout(format!("can't connect to {host}: {text}"));
     }
     if error.is_connect() {
-        return Fault::broken(format!("can't connect: {text}"));
+        return Fault::broken(format!("can't connect to {host}: {text}"));
     }
     Fault::broken(format!("the connection broke: {text}"))
 }

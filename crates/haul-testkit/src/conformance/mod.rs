@@ -44,7 +44,7 @@ macro_rules! cases {
 }
 
 const CASES: &[Case] = cases! {
-    list: an_empty_root_lists_as_end, keys_come_in_byte_order, a_file_and_a_folder_of_one_name, strange_names_come_back, prefix_and_after_select,
+    list: an_empty_root_lists_as_end, keys_come_in_byte_order, a_file_and_a_folder_of_one_name, a_leading_slash_comes_back, strange_names_come_back, prefix_and_after_select,
         a_limit_stops_early, one_level_stands_for_the_rest, pages_join_without_gaps, a_missing_root_is_told,
         listings_tell_the_facts;
     read: ranges_are_exact, a_stale_version_is_refused, what_is_missing_is_not_found, stat_tells_files_and_folders;

@@ -29,6 +29,9 @@ struct DirRead {
 }
 
 pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
+    if options.max_depth == Some(1) && filter.markers().is_empty() {
+        return one_level(&store, filter, &options);
+    }
     let (out, mut steps) = channel(8);
     let walk = Walk { store, filter, options, out };
     tokio::spawn(async move {
@@ -38,6 +41,19 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
         }
     });
     futures::stream::poll_fn(move |cx| steps.poll_recv(cx)).boxed()
+}
+
+/// The top level alone: nothing must be known before an entry is given out, so nothing is gathered.
+fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
+    let steps = store.list(ListRequest { meta: options.meta, ..ListRequest::dir(b"") });
+    let wanted = steps.map(move |step| match step {
+        Listed::Batch(mut entries) => {
+            entries.retain(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
+            Listed::Batch(entries)
+        }
+        other => other,
+    });
+    wanted.boxed()
 }
 
 impl Walk {

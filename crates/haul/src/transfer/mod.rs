@@ -134,7 +134,7 @@ impl Mover {
     /// The route for bytes that must pass through this process.
     fn route_through_memory(&self, size: u64) -> Route {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
-        let cutoff = self.policy.parts_cutoff.min(limits.single.max(limits.preferred));
+        let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.max(limits.preferred));
         if size < cutoff.max(1) || self.budget.streams < 2 {
             return Route::Stream;
         }
@@ -207,7 +207,9 @@ impl Mover {
 
     /// Opens the source first, so that what it says of itself goes along with the write.
     async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
-        let source = read::Source::open(&self.cx.src, src, route).await?;
+        let mut source = read::Source::open(&self.cx.src, src, route).await?;
+        // A disk's metadata is listed; reading a file doesn't ask for it again.
+        source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
         if !self.policy.ignore_size && source.facts.size != src.size {
             let message = format!("it was {} bytes when listed and is {} now", src.size, source.facts.size);
             return Err(Error::new(ErrorKind::Changed, "read", message));
@@ -363,12 +365,14 @@ pub(crate) async fn abort(upload: Box<dyn Upload>, error: Error) -> Error {
     error
 }
 
-/// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds.
+/// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds. `None` when there is
+/// none to speak of: then a store that copies by itself keeps the source's own.
 pub(crate) fn meta(policy: &Policy, facts: &Entry) -> Option<Box<Meta>> {
-    if !policy.metadata {
+    let own = facts.meta.clone().filter(|_| policy.metadata);
+    if own.is_none() && policy.metadata_set.is_empty() {
         return None;
     }
-    let mut meta = facts.meta.clone().unwrap_or_default();
+    let mut meta = own.unwrap_or_default();
     meta.extend(policy.metadata_set.iter().cloned());
     Some(meta)
 }

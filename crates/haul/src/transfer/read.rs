@@ -37,11 +37,9 @@ impl Source {
             && !store.caps().files
         {
             // A listing may lack what must go along (times, hashes, metadata); one question gets it.
-            let facts = if entry.mtime.is_some() && !entry.hashes.is_empty() {
-                entry.clone()
-            } else {
-                store.stat(&entry.key).await?
-            };
+            let known =
+                entry.mtime.is_some() && !entry.hashes.is_empty() && (entry.meta.is_some() || !store.caps().meta);
+            let facts = if known { entry.clone() } else { store.stat(&entry.key).await? };
             let of = Entry { version: facts.version.clone().or(entry.version.clone()), ..facts.clone() };
             return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of, size } });
         }

@@ -1,7 +1,7 @@
 //! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
 
-use super::{Arrived, Mover, Order, cancelled};
-use haul_core::{Error, ErrorKind, Result};
+use super::{Arrived, Mover, Order, cancelled, meta};
+use haul_core::{Entry, Error, ErrorKind, Meta, Result};
 use haul_store::{CopyBatch, CopyItem, Progress, Stored, WriteSpec};
 use std::sync::{
     Arc,
@@ -27,7 +27,8 @@ impl Mover {
         }
         let orders = &*orders;
         let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
-        let items = going.iter().map(|o| self.item(o, rename)).collect();
+        let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
+        let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, rename)).collect();
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
         let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())) };
         let answers = tokio::select! {
@@ -52,9 +53,22 @@ impl Mover {
         each.collect()
     }
 
-    fn item(&self, order: &Order, rename: bool) -> CopyItem {
-        // Without metadata a store keeps the source's own; the source's mtime goes along when it is known.
-        let spec = WriteSpec { hashes: Default::default(), ..self.spec(order, &order.src) };
+    /// Metadata for a copy that the store makes by itself. Without any it keeps the source's own; but what
+    /// `--metadata-set` adds to metadata that no listing gave would replace all of it, so that is asked for first.
+    async fn server_meta(&self, src: &Entry) -> Option<Box<Meta>> {
+        let policy = &self.policy;
+        if policy.metadata_set.is_empty() || src.meta.is_some() || self.cx.src.caps().files {
+            return meta(policy, src);
+        }
+        // A source that can't be asked can't be copied either: the copy says why.
+        let mut own = self.cx.src.stat(&src.key).await.ok().and_then(|now| now.meta).unwrap_or_default();
+        own.extend(policy.metadata_set.iter().cloned());
+        Some(own)
+    }
+
+    fn item(&self, order: &Order, meta: Option<Box<Meta>>, rename: bool) -> CopyItem {
+        // The source's mtime goes along when it is known.
+        let spec = WriteSpec { hashes: Default::default(), meta, ..self.spec(order, &order.src) };
         CopyItem {
             from: order.src.key.clone(),
             want: order.src.version.clone(),

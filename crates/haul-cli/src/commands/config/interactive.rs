@@ -13,6 +13,7 @@ use std::io::Write as _;
 /// Shows the menu until the user quits.
 pub fn menu(context: &Context) -> Result<()> {
     let mut config = context.load_config()?;
+    let confirm = Confirm { auto: context.flags.config.auto_confirm };
     loop {
         list(&config)?;
         let some = !config.remotes().is_empty();
@@ -22,11 +23,11 @@ pub fn menu(context: &Context) -> Result<()> {
         }
         print::line("s) Set configuration password\nq) Quit config")?;
         match ask("Choose")?.as_str() {
-            "n" => new(&mut config)?,
-            "d" if some => delete(&mut config)?,
+            "n" => new(&mut config, confirm)?,
+            "d" if some => delete(&mut config, confirm)?,
             "r" if some => rename(&mut config)?,
             "c" if some => copy(&mut config)?,
-            "s" => password(&mut config)?,
+            "s" => password(&mut config, confirm)?,
             "q" => return Ok(()),
             other => print::line(&format!("{other:?} isn't in the menu."))?,
         }
@@ -56,14 +57,26 @@ fn ask(question: &str) -> Result<String> {
     Ok(line.trim().to_string())
 }
 
-fn yes(question: &str, default: bool) -> Result<bool> {
-    let shown = if default { "Y/n" } else { "y/N" };
-    loop {
-        match ask(&format!("{question} [{shown}]"))?.to_lowercase().as_str() {
-            "" => return Ok(default),
-            "y" | "yes" => return Ok(true),
-            "n" | "no" => return Ok(false),
-            _ => print::line("Answer y or n.")?,
+/// Asks yes-or-no questions.
+#[derive(Clone, Copy)]
+struct Confirm {
+    /// Nothing is asked, the default holds (`--auto-confirm`).
+    auto: bool,
+}
+
+impl Confirm {
+    fn yes(self, question: &str, default: bool) -> Result<bool> {
+        if self.auto {
+            return Ok(default);
+        }
+        let shown = if default { "Y/n" } else { "y/N" };
+        loop {
+            match ask(&format!("{question} [{shown}]"))?.to_lowercase().as_str() {
+                "" => return Ok(default),
+                "y" | "yes" => return Ok(true),
+                "n" | "no" => return Ok(false),
+                _ => print::line("Answer y or n.")?,
+            }
         }
     }
 }
@@ -99,7 +112,7 @@ fn choose(config: &Config) -> Result<Option<String>> {
     }
 }
 
-fn new(config: &mut Config) -> Result<()> {
+fn new(config: &mut Config, confirm: Confirm) -> Result<()> {
     let name = new_name(config)?;
     let kind = kind()?;
     let mut values = vec![("type".to_string(), kind.clone())];
@@ -110,7 +123,7 @@ fn new(config: &mut Config) -> Result<()> {
     for option in options.iter().filter(|o| !o.advanced) {
         values.extend(question(option)?.map(|v| (option.name.to_string(), v)));
     }
-    if options.iter().any(|o| o.advanced) && yes("Edit advanced options?", false)? {
+    if options.iter().any(|o| o.advanced) && confirm.yes("Edit advanced options?", false)? {
         for option in options.iter().filter(|o| o.advanced) {
             values.extend(question(option)?.map(|v| (option.name.to_string(), v)));
         }
@@ -120,7 +133,7 @@ fn new(config: &mut Config) -> Result<()> {
         let secret = options.iter().any(|o| o.name == key && (o.secret || o.kind == OptionKind::Obscured));
         print::line(&format!("{key} = {}", if secret { "***" } else { value }))?;
     }
-    if yes("Keep this remote?", true)? {
+    if confirm.yes("Keep this remote?", true)? {
         let (_, path) =
             config.change(&name, |ini| values.iter().try_for_each(|(key, value)| put(ini, &name, key, value)))?;
         print::line(&format!("Written to {}.\n", path.display()))?;
@@ -178,9 +191,9 @@ fn hidden(name: &str) -> Result<String> {
     Ok(rpassword::prompt_password(format!("{name} (not shown)> "))?)
 }
 
-fn delete(config: &mut Config) -> Result<()> {
+fn delete(config: &mut Config, confirm: Confirm) -> Result<()> {
     let Some(name) = choose(config)? else { return Ok(()) };
-    if yes(&format!("Delete {name}?"), false)? {
+    if confirm.yes(&format!("Delete {name}?"), false)? {
         config.change(&name, |ini| Ok(ini.remove_section(&name)))?;
     }
     Ok(())
@@ -201,14 +214,14 @@ fn copy(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-fn password(config: &mut Config) -> Result<()> {
+fn password(config: &mut Config, confirm: Confirm) -> Result<()> {
     let encrypted = config.file().is_some_and(|f| f.secret.is_some());
     print::line(if encrypted { "The configuration is encrypted." } else { "The configuration isn't encrypted." })?;
-    if encrypted && yes("Remove the password?", false)? {
+    if encrypted && confirm.yes("Remove the password?", false)? {
         config.set_secret(None)?;
         return Ok(());
     }
-    if !yes("Set a password?", !encrypted)? {
+    if !confirm.yes("Set a password?", !encrypted)? {
         return Ok(());
     }
     let first = hidden("New password")?;

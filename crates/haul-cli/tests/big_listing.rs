@@ -1,0 +1,67 @@
+//! A million keys in one flat prefix, in bounded memory.
+
+#![allow(clippy::disallowed_methods)] // A test writes what a program prints to a file, and reads its memory from /proc.
+
+use haul_testkit::{lab::Lab, peers, synthetic::Synthetic};
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const KEYS: u64 = 1_000_000;
+/// In KiB.
+const MOST_MEMORY: u64 = 200 << 10;
+
+/// Runs a command to its end and gives the most memory that it ever held (KiB), looking often.
+fn peak(mut command: Command) -> (i32, u64) {
+    let mut child = command.spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        // The kernel's own high-water mark, so that what comes and goes between two looks counts too.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = mark.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        if let Some(ended) = child.try_wait().unwrap() {
+            return (ended.code().unwrap_or(-1), peak);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn run(lab: &Lab, args: &[&str]) -> (u64, u64) {
+    let mut command = lab.haul_command(args);
+    let (out, err) = (File::create(lab.path("out")).unwrap(), File::create(lab.path("err")).unwrap());
+    command.stdout(out).stderr(err);
+    let (code, peak) = peak(command);
+    assert_eq!(code, 0, "{args:?}: {}", fs::read_to_string(lab.path("err")).unwrap());
+    assert!(peak > 0 && peak < MOST_MEMORY, "{args:?} took {peak} KiB");
+    let count = |name: &str| BufReader::new(File::open(lab.path(name)).unwrap()).lines().count() as u64;
+    (count("out"), count("err"))
+}
+
+#[test]
+fn a_million_keys_in_less_than_200_mb() {
+    if !cfg!(target_os = "linux") {
+        return peers::skip("peak memory is read from /proc");
+    }
+    let (server, lab) = (Synthetic::numbered(KEYS).unwrap(), Lab::new(HAUL));
+    lab.remote("s", &server.endpoint());
+    for verb in ["ls", "lsf"] {
+        assert_eq!(run(&lab, &[verb, "s:b"]).0, KEYS, "{verb}");
+    }
+    run(&lab, &["size", "s:b"]);
+    let size = fs::read_to_string(lab.path("out")).unwrap();
+    assert!(size.contains("(1000000)"), "{size}");
+    let (_, lines) = run(&lab, &["sync", "s:b", "@dst", "--dry-run"]);
+    assert!(lines >= KEYS, "{lines} lines");
+    // Both sides large, and nothing to do.
+    let other = Synthetic::numbered(KEYS).unwrap();
+    lab.remote("t", &other.endpoint());
+    run(&lab, &["sync", "s:b", "t:b", "--size-only"]);
+}
