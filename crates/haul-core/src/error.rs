@@ -33,6 +33,8 @@ pub enum ErrorKind {
     Unsupported,
     /// A request, name or value that can't be right.
     Invalid,
+    /// It is there, but the filter keeps it from sight.
+    Hidden,
     /// The user stopped it.
     Cancelled,
     /// A limit that the user set was reached (`--max-transfer`, `--max-delete`, …).

@@ -12,14 +12,14 @@ pub enum Listed {
     Failed {
         /// The keys that were not seen.
         lost: Lost,
-        /// Why.
+        /// Why. `Hidden` is no failure: the range was left out on purpose though something is in it.
         error: Error,
     },
     /// Everything else was seen.
     End,
 }
 
-/// A range of keys that a listing could not see: `from` ≤ key < `to`.
+/// A range of keys that a listing did not see: `from` ≤ key < `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// First key that may be missing.

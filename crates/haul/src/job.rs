@@ -228,6 +228,7 @@ impl Run {
             max_depth: self.policy.max_depth,
             dirs: true,
             meta: self.policy.metadata,
+            for_join: !self.policy.delete_excluded,
             checkers: self.mover.budget.checkers,
             ask_each: self.policy.no_traverse && self.cx.filter.files_from().is_some(),
             ..ListOptions::default()
@@ -248,6 +249,7 @@ impl Run {
         let options = ListOptions {
             max_depth: self.policy.max_depth,
             dirs: true,
+            for_join: true,
             checkers: self.mover.budget.checkers,
             ..ListOptions::default()
         };
@@ -273,6 +275,7 @@ impl Run {
                 break;
             }
             match next {
+                Ok(Some(pair)) if self.beyond_limits(&pair) => {}
                 Ok(Some(pair)) => {
                     if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
                         && e.kind == Kind::File
@@ -294,6 +297,17 @@ impl Run {
         self.settle_renames(&orders).await;
         drop((pairs, orders));
         self.joined("transfer", scheduler.await);
+    }
+
+    /// True for a file that is left out for its size or age. The source's facts decide where it has the file: left out
+    /// there is not absent, and what the destination holds of it is only compared.
+    fn beyond_limits(&self, pair: &Pair) -> bool {
+        let entry = match pair {
+            Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) => e,
+            Pair::DstOnly(e) if !self.policy.delete_excluded => e,
+            Pair::DstOnly(_) | Pair::DstUnknown(_) => return false,
+        };
+        !entry.is_dir() && !self.cx.filter.within_limits(entry)
     }
 
     /// Counts what could not be listed. A store that doesn't know us, or can't make sense of what we ask, would say so

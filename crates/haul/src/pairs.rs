@@ -57,6 +57,7 @@ impl Pairs {
                 let (files, bytes) = files.fold((0, 0), |(n, b), e| (n + 1, b + e.size));
                 self.sink.emit(&Event::Listed { side, files, bytes });
             }
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
             Listed::Failed { error, .. } => {
                 let error = Arc::new(error.to_report());
                 self.sink.emit(&Event::ListFailed { side, error: error.clone() });

@@ -85,6 +85,19 @@ impl Filter {
             && spec.exclude_if_present.is_empty()
     }
 
+    /// Is this file within the limits of size and age? Says nothing of its name.
+    pub fn within_limits(&self, entry: &Entry) -> bool {
+        self.files.is_some() || (self.size_limit(entry).is_none() && self.age_limit(entry).is_none())
+    }
+
+    /// Is this file wanted, as far as its name tells? False is final.
+    pub fn wants_name(&self, entry: &Entry) -> bool {
+        match &self.files {
+            Some(files) => files.binary_search(&entry.key).is_ok(),
+            None => self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry),
+        }
+    }
+
     /// Is this file wanted? Looks at the key, the size and, where an age was given, the mtime (or, where that isn't known,
     /// when the store last saw it change; a file of which neither is known is not refused for its age).
     pub fn wants(&self, entry: &Entry) -> bool {
@@ -122,10 +135,7 @@ impl Filter {
 
     /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age.
     pub fn wants_but_for_age(&self, entry: &Entry) -> bool {
-        if let Some(files) = &self.files {
-            return files.binary_search(&entry.key).is_ok();
-        }
-        self.size_limit(entry).is_none() && self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry)
+        (self.files.is_some() || self.size_limit(entry).is_none()) && self.wants_name(entry)
     }
 
     /// True when `wants` needs the mtime of entries.

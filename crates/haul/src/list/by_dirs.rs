@@ -6,7 +6,7 @@
 
 use super::ListOptions;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
-use haul_core::{Entry, Key, Listed, Lost, filter::Filter};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, filter::Filter};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
@@ -69,7 +69,7 @@ impl Walk {
             }
         }
         if !read.ended && read.failed.is_empty() {
-            let error = haul_core::Error::new(haul_core::ErrorKind::Io, "list", "the listing broke off").with_key(&dir);
+            let error = Error::new(ErrorKind::Io, "list", "the listing broke off").with_key(&dir);
             read.failed.push(Listed::Failed { lost: Lost::below(&dir), error });
         }
         read
@@ -81,11 +81,20 @@ impl Walk {
             && read.entries.iter().any(|e| !e.is_dir() && markers.iter().any(|m| m.as_bytes() == e.key.name()))
     }
 
+    /// Leaves out a directory; `None` when nobody listens any more.
+    async fn hide(&self, dir: &Key) -> Option<()> {
+        if !self.options.for_join {
+            return Some(());
+        }
+        let error = Error::new(ErrorKind::Hidden, "list", "a marker file leaves the directory out").with_key(dir);
+        self.out.send(Listed::Failed { lost: Lost::below(dir), error }).await.ok()
+    }
+
     /// Gives out a directory's entries in key order with what is below each; `None` when nobody listens any more.
     fn give(&self, read: DirRead, depth: usize) -> BoxFuture<'_, Option<()>> {
         async move {
             if self.excluded(&read) {
-                return Some(());
+                return self.hide(&Key::new("")).await;
             }
             for failed in read.failed {
                 self.out.send(failed).await.ok()?;
@@ -108,7 +117,10 @@ impl Walk {
             while let Some((entry, below)) = turns.next().await {
                 match below {
                     None => batch.push(entry),
-                    Some(below) if self.excluded(&below) => {}
+                    Some(below) if self.excluded(&below) => {
+                        self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
+                        self.hide(&entry.key).await?;
+                    }
                     Some(below) => {
                         batch.push(entry);
                         self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;

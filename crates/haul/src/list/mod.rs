@@ -7,7 +7,7 @@ mod by_dirs;
 mod implied;
 
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, Key, Kind, Listed, Lost, filter::Filter};
+use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ pub struct ListOptions {
     pub mtimes: bool,
     /// How many such questions at once; 0 is taken as 1.
     pub checkers: usize,
+    /// What a size, an age or a marker file leaves out is there all the same, and on the other side it may be within the
+    /// limits. So give files that only a limit refuses (see [`Filter::within_limits`]), and tell where a marker hides
+    /// something (a [`Listed::Failed`] of the kind `Hidden`).
+    pub for_join: bool,
     /// Don't list: ask for each key of the filter's `files_from`.
     pub ask_each: bool,
 }
@@ -47,7 +51,7 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
     } else {
         raw
     };
-    filtered(raw, filter.clone(), options.dirs)
+    filtered(raw, filter.clone(), options)
 }
 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
@@ -67,10 +71,7 @@ fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream
             match store.stat(&key).await {
                 Ok(entry) => Listed::Batch(vec![entry]),
                 Err(e) if e.kind() == haul_core::ErrorKind::NotFound => Listed::Batch(vec![]),
-                Err(error) => {
-                    let to = Some(key.with_suffix([0]));
-                    Listed::Failed { lost: Lost { from: key, to }, error }
-                }
+                Err(error) => lost_key(key, error),
             }
         }
     });
@@ -78,7 +79,8 @@ fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream
 }
 
 /// Keeps what the filter wants; drops directories unless asked for.
-fn filtered(raw: BoxStream<'static, Listed>, filter: Arc<Filter>, dirs: bool) -> BoxStream<'static, Listed> {
+fn filtered(raw: BoxStream<'static, Listed>, filter: Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
+    let ListOptions { dirs, for_join, .. } = options;
     if filter.is_all() && dirs {
         return raw;
     }
@@ -86,6 +88,7 @@ fn filtered(raw: BoxStream<'static, Listed>, filter: Arc<Filter>, dirs: bool) ->
         Listed::Batch(mut entries) => {
             entries.retain(|e| match e.kind {
                 Kind::Dir => dirs && filter.descend(e.key.as_bytes()),
+                Kind::File | Kind::Special if for_join => filter.wants_name(e),
                 Kind::File | Kind::Special => filter.wants(e),
             });
             Listed::Batch(entries)
@@ -106,26 +109,62 @@ fn with_mtimes(
     raw.then(move |step| {
         let (store, filter) = (store.clone(), filter.clone());
         async move {
-            let Listed::Batch(entries) = step else { return step };
-            Listed::Batch(ask_mtimes(&store, &filter, entries, checkers).await)
+            let Listed::Batch(entries) = step else { return vec![step] };
+            ask_mtimes(&store, &filter, entries, checkers).await
         }
     })
+    .flat_map(futures::stream::iter)
     .boxed()
 }
 
-async fn ask_mtimes(store: &Arc<dyn Store>, filter: &Filter, entries: Vec<Entry>, checkers: usize) -> Vec<Entry> {
+/// The entries with their times; before them those whose time could not be found out though the filter must know it.
+async fn ask_mtimes(store: &Arc<dyn Store>, filter: &Filter, entries: Vec<Entry>, checkers: usize) -> Vec<Listed> {
     let asked = entries.into_iter().map(|entry| async move {
         if entry.kind != Kind::File || entry.mtime.is_some() || !filter.wants_but_for_age(&entry) {
-            return entry;
+            return Ok(entry);
         }
         match store.stat(&entry.key).await {
-            Ok(fresh) => fresh,
+            Ok(fresh) => Ok(fresh),
+            Err(error) if filter.needs_mtime() => Err(lost_key(entry.key, error)),
             Err(error) => {
                 // Gone or forbidden since it was listed: the time of storing is the best that is known.
                 tracing::debug!("{}: {error}", entry.key);
-                Entry { mtime: entry.changed, ..entry }
+                Ok(Entry { mtime: entry.changed, ..entry })
             }
         }
     });
-    futures::stream::iter(asked).buffered(checkers.max(1)).collect().await
+    let (mut steps, mut known) = (Vec::new(), Vec::new());
+    let mut answers = futures::stream::iter(asked).buffered(checkers.max(1)).boxed();
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(entry) => known.push(entry),
+            Err(failed) => steps.push(failed),
+        }
+    }
+    steps.push(Listed::Batch(known));
+    steps
+}
+
+/// One key of which nothing could be learnt.
+fn lost_key(key: Key, error: Error) -> Listed {
+    let error = error.with_key(&key);
+    let to = Some(key.with_suffix([0]));
+    Listed::Failed { lost: Lost { from: key, to }, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::{Mtime, filter::FilterSpec};
+    use haul_store::mem::MemStore;
+
+    #[tokio::test]
+    async fn a_file_whose_age_cannot_be_found_out_is_lost_and_not_left_out() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new());
+        let spec = FilterSpec { older_than: Some(Mtime(1)), ..FilterSpec::default() };
+        let asked = [Entry::file(Key::new("a"), 1), Entry { mtime: Some(Mtime(0)), ..Entry::file(Key::new("b"), 1) }];
+        let steps = ask_mtimes(&store, &Filter::new(spec).unwrap(), asked.into(), 1).await;
+        assert!(matches!(&steps[0], Listed::Failed { lost, .. } if lost.holds(&Key::new("a"))));
+        assert!(matches!(&steps[1], Listed::Batch(known) if known.len() == 1));
+    }
 }
