@@ -1,5 +1,7 @@
 //! What only a local disk has: links, sparse files, hidden names, devices.
 
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
