@@ -1,6 +1,8 @@
 //! A job from start to end: list both sides, join, decide, transfer, and only then delete. Reads like the life of an
 //! entry in ARCHITECTURE.md; each step's work is in a module of its own.
 
+mod transfers;
+
 use crate::{
     Cx, ListOptions, Report,
     backup::Backup,
@@ -11,7 +13,7 @@ use crate::{
     pairs::Pairs,
     rename::Renames,
     schedule::{BACKLOG, Queue},
-    transfer::{Arrived, Mover, Order},
+    transfer::{Mover, Order},
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
@@ -20,7 +22,7 @@ use haul_core::{
     event::Event,
     filter::Filter,
     join::Pair,
-    plan::{self, Action, Route, Step},
+    plan::{self, Action, Step},
     policy::{Cutoff, DeleteWhen, Mode, Policy},
 };
 use std::{
@@ -31,8 +33,8 @@ use std::{
     time::Instant,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    task::{JoinError, JoinSet},
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
 };
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
@@ -522,164 +524,6 @@ impl Run {
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
             Err(error) => self.error(error.with_key(&to)),
-        }
-    }
-
-    /// Starts transfers as permits come free, until the queue is done.
-    async fn schedule(self: Arc<Self>, mut queue: Queue) {
-        let mut running = JoinSet::new();
-        let permits = &self.mover.budget.transfers;
-        let batches = self.cx.dst.caps().files;
-        while let Ok(permit) = permits.clone().acquire_owned().await {
-            let Some(first) = queue.next().await else { break };
-            let by_server = self.mover.route(&first.src) == Route::Server;
-            let mut batch = vec![first];
-            if by_server && batches {
-                queue.fill(&mut batch);
-            }
-            batch.retain(|order| self.may_start(order));
-            if !batch.is_empty() {
-                running.spawn(self.clone().transfer(batch, by_server, permit));
-            }
-            while let Some(ended) = running.try_join_next() {
-                self.joined("transfer", ended);
-            }
-        }
-        while let Some(ended) = running.join_next().await {
-            self.joined("transfer", ended);
-        }
-    }
-
-    /// A task that died did not do its work: that is an error like any other.
-    fn joined(&self, op: &'static str, ended: std::result::Result<(), JoinError>) {
-        if let Err(error) = ended {
-            self.error(Error::new(ErrorKind::Io, op, error.to_string()));
-        }
-    }
-
-    /// False when the job is stopping, or a limit leaves no room for this file.
-    fn may_start(&self, order: &Order) -> bool {
-        if self.stopping() {
-            return false;
-        }
-        let Some(limit) = self.policy.max_transfer else { return true };
-        let before = self.started_bytes.fetch_add(order.src.size, Ordering::Relaxed);
-        match self.policy.cutoff {
-            Cutoff::Hard => true,
-            Cutoff::Soft if before >= limit => {
-                self.transfer_limit(false);
-                false
-            }
-            Cutoff::Soft => true,
-            Cutoff::Cautious if before + order.src.size > limit => {
-                self.started_bytes.fetch_sub(order.src.size, Ordering::Relaxed);
-                self.report().transfer_limit = true;
-                false
-            }
-            Cutoff::Cautious => true,
-        }
-    }
-
-    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
-        for order in &batch {
-            let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
-            self.cx.sink.emit(&Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
-        }
-        if !by_server {
-            for order in &mut batch {
-                let result = self.mover.bring(order).await;
-                self.ended(order, result);
-            }
-        } else {
-            let rename = self.mode == Mode::Move;
-            let answers = self.mover.bring_by_server(&mut batch, rename).await;
-            for (order, answer) in batch.iter_mut().zip(answers) {
-                let result = match answer {
-                    // Another way may do what the store can't do by itself, or what was changing is at rest now.
-                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
-                        self.mover.bring(order).await
-                    }
-                    other => other,
-                };
-                self.ended(order, result);
-            }
-        }
-        self.flush_moved_away(false).await;
-    }
-
-    fn ended(&self, order: &Order, result: Result<Arrived>) {
-        match result {
-            Ok(arrived) => self.arrived(order, arrived),
-            Err(error) => {
-                let kind = error.kind();
-                let error = Arc::new(error);
-                self.cx.sink.emit(&Event::Failed { step: order.step, error: error.clone() });
-                if kind == ErrorKind::Cancelled {
-                    return;
-                }
-                let mut report = self.report();
-                report.error(error);
-                if kind == ErrorKind::NoSpace {
-                    // Every further file would fail the same way, after filling what little is left.
-                    report.stopped.get_or_insert(kind);
-                    self.wind_down.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-    }
-
-    /// Counts a file that arrived and tells the sink.
-    pub fn arrived(&self, order: &Order, arrived: Arrived) {
-        {
-            let mut report = self.report();
-            let totals = &mut report.totals;
-            totals.transfers += 1;
-            totals.bytes += arrived.size;
-            totals.server_copies += u64::from(arrived.by_server);
-            if let Some(algo) = arrived.proved {
-                *totals.proved.entry(algo).or_default() += 1;
-            }
-        }
-        self.dirs.written(&order.to);
-        self.cx.sink.emit(&Event::Done {
-            step: order.step,
-            key: order.to.clone(),
-            size: arrived.size,
-            replaced: order.replaced.is_some(),
-            proved: arrived.proved,
-        });
-        if self.mode == Mode::Move && arrived.renamed {
-            self.gone(&order.src.key, order.src.size);
-        } else if self.mode == Mode::Move {
-            self.away(order.src.key.clone(), arrived.version);
-        }
-    }
-
-    /// A source that may go, at exactly the version that is at the destination.
-    fn away(&self, key: Key, version: Option<Version>) {
-        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push((key, version));
-    }
-
-    fn gone(&self, key: &Key, size: u64) {
-        self.report().totals.deletes += 1;
-        self.cx.sink.emit(&Event::Deleted { side: Side::Src, key: key.clone(), size });
-    }
-
-    /// Deletes moved sources, a full batch at a time, or all that are left.
-    async fn flush_moved_away(&self, all: bool) {
-        let keys = {
-            let mut waiting = self.moved_away.lock().unwrap_or_else(|e| e.into_inner());
-            if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
-                return;
-            }
-            std::mem::take(&mut *waiting)
-        };
-        let answers = self.cx.src.delete(keys.clone()).await;
-        for ((key, _), answer) in keys.iter().zip(answers) {
-            match answer {
-                Ok(()) => self.gone(key, 0),
-                Err(error) => self.error(error.with_key(key)),
-            }
         }
     }
 
