@@ -95,7 +95,7 @@ fn mistakes_about_local_folders() {
         1,
         &["f: Failed to start: source and destination are the same file: @src"],
     );
-    assert_says(&lab, &["copy", "@none", "@dst"], 3, &["error reading source: @none: no such file or directory"]);
+    assert_says(&lab, &["copy", "@none", "@dst"], 3, &["Failed to stat: @none: no such file or directory"]);
     assert_says(&lab, &["copyto", "@src/none", "@dst/f"], 3, &["Failed to stat: @src/none: no such file or directory"]);
     let nothing = ["haul: list: @none: no such file or directory (check the spelling, or create it with haul mkdir)"];
     for verb in ["ls", "cat", "size", "md5sum"] {
