@@ -89,6 +89,15 @@ fn each_message_in_full() {
 }
 
 #[test]
+fn purge_never_means_every_bucket() {
+    let home = home();
+    let remote = ":s3,provider=Minio,endpoint='http://127.0.0.1:1',access_key_id=x,secret_access_key=y:";
+    let (code, _, err) = run(home.path(), &["purge", remote]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("all buckets of the remote: name the one to purge"), "{err}");
+}
+
+#[test]
 fn a_remote_goes_through_its_life() {
     let home = home();
     let own = home.path().join(".config/haul/haul.conf");
