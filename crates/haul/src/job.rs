@@ -312,11 +312,16 @@ impl Run {
         !entry.is_dir() && !self.cx.filter.within_limits(entry)
     }
 
-    /// Counts what could not be listed. A store that doesn't know us, or can't make sense of what we ask, would say so
-    /// again for every file, so that is the end of the job.
+    /// Counts what could not be listed. A store that doesn't know us, or that can't make sense of the root that we ask
+    /// for, would say so again for every file, so that is the end of the job.
     fn listing_errors(&self, pairs: &mut Pairs) {
         for (_, error) in pairs.errors.drain(..) {
-            if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Invalid) {
+            let hopeless = match error.kind() {
+                ErrorKind::Unauthenticated => true,
+                ErrorKind::Invalid => error.key().is_none(),
+                _ => false,
+            };
+            if hopeless {
                 self.wind_down.store(true, Ordering::Relaxed);
             }
             self.report().error(error);

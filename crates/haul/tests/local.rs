@@ -37,6 +37,10 @@ impl Sink for Recorder {
 }
 
 fn open(path: &Path) -> Arc<dyn Store> {
+    open_with(path, Links::Skip)
+}
+
+fn open_with(path: &Path, links: Links) -> Arc<dyn Store> {
     use std::os::unix::ffi::OsStrExt;
     let request = OpenRequest {
         remote: String::new(),
@@ -44,7 +48,7 @@ fn open(path: &Path) -> Arc<dyn Store> {
         options: BTreeMap::new(),
         net: Net::default(),
         meters: Arc::new(Meters::default()),
-        links: Links::Skip,
+        links,
     };
     (registry::kind("local").unwrap().open)(request).unwrap()
 }
@@ -401,4 +405,15 @@ async fn ten_thousand_files_in_many_directories() {
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(report.totals.transfers, 10_000);
     assert_eq!(b.tree("src"), b.tree("dst"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_in_a_circle_is_one_error_and_the_rest_is_copied() {
+    let mut b = Bench::new();
+    b.file("src/a/f", "f", 5).file("src/z", "z", 5);
+    std::os::unix::fs::symlink("..", b.path("src/a/loop")).unwrap();
+    b.more.push(|b, cx| cx.src = open_with(&b.path("src"), Links::Follow));
+    let report = b.run(Mode::Copy).await;
+    assert_eq!(report.error_count, 1, "{report:?}");
+    assert_eq!(b.tree("dst"), ["a/", "a/f=f", "z=z"]);
 }
