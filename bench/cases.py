@@ -31,10 +31,10 @@ def all_cases(size):
     return [
         SmallLocal(size["small"]),
         SmallLocalNoop(size["small"]),
-        Up("up-1000x1MB", lambda: data.tree(*size["many"]), size["many"][0] * size["many"][1], MANY),
-        Down("down-1000x1MB", lambda: data.tree(*size["many"]), size["many"][0] * size["many"][1], MANY),
-        Up("up-5GB", lambda: [data.describe("big.bin", 0, size["big"])], size["big"], BIG_UP),
-        Down("down-5GB", lambda: [data.describe("big.bin", 0, size["big"])], size["big"], BIG_DOWN),
+        Up("up-1000x1MB", lambda: data.tree(*size["many"]), size["many"][0] * size["many"][1], MANY + FEWER),
+        Down("down-1000x1MB", lambda: data.tree(*size["many"]), size["many"][0] * size["many"][1], MANY + UNVERIFIED),
+        Up("up-5GB", lambda: [data.describe("big.bin", 0, size["big"])], size["big"], BIG_UP + FEWER),
+        Down("down-5GB", lambda: [data.describe("big.bin", 0, size["big"])], size["big"], BIG_DOWN + UNVERIFIED),
     ]
 
 
@@ -49,6 +49,7 @@ class SmallLocal:
         ("rsync -a", [], None),
         ("rclone", [], "haul t4 c8"),
         ("haul t4 c8", ["--transfers", "4", "--checkers", "8"], None),
+        ("rclone unverified", ["--ignore-checksum"], None),
     ]
 
     def __init__(self, size):
@@ -195,6 +196,10 @@ class Down(Remote):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+# rclone without the hashes that haul does not compute either: the MD5 that it stores with uploads, and the SHA-256 in the
+# signature of a body, which TLS would make needless.
+FEWER_HASHES = ["--s3-disable-checksum", "--s3-use-unsigned-payload=true", "--ignore-checksum"]
+
 # Label, tool, options, haul's line with the same settings.
 MANY = [
     ("haul", "haul", [], None),
@@ -220,6 +225,14 @@ BIG_DOWN = [
     ("rclone s16", "rclone", ["--multi-thread-streams", "16"], "haul s16"),
     ("haul s16", "haul", ["--multi-thread-streams", "16"], None),
     ("s5cmd", "s5cmd", [], None),
+]
+
+
+# Controls: what is left of a difference when both leave out the hashes.
+FEWER = [("rclone fewer hashes", "rclone", FEWER_HASHES, None)]
+UNVERIFIED = [
+    ("rclone unverified", "rclone", ["--ignore-checksum"], "haul unverified"),
+    ("haul unverified", "haul", ["--ignore-checksum"], None),
 ]
 
 
