@@ -22,6 +22,11 @@ mod text;
 
 use std::process::ExitCode;
 
+/// Network frames and parts come and go by the thousand; the C library's allocator gives such blocks back to the kernel
+/// and faults them in again each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     ExitCode::from(app::main(std::env::args_os().collect()))
 }
