@@ -117,7 +117,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     flag("no_head", "false", "Accepted for rclone's sake: uploads are never followed by a HEAD."),
     flag("no_head_object", "false", "Look up single keys by LIST instead of HEAD; their stored mtime is then unknown."),
     flag("directory_markers", "false", "Keep empty directories as empty keys that end in /."),
-    flag("disable_checksum", "false", "Don't keep the MD5 of uploads in parts as metadata."),
+    flag("disable_checksum", "false", "Don't keep the MD5 of uploads in parts as metadata, where the source knows it."),
     flag(
         "use_unsigned_payload",
         "",
