@@ -1,5 +1,7 @@
 //! How many requests a job makes. They are billed, and they don't depend on the machine.
 
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
 use haul_testkit::{folder::write, lab::Lab, minio::Minio, proxy::Proxy};
 use std::collections::BTreeMap;
 
@@ -67,6 +69,20 @@ fn a_sync_without_changes_only_lists_after_rclone_wrote() {
     }
     c.lab.rclone(&["copy", "@src", &c.there, "--transfers=16", "--checkers=16"]).ok();
     c.assert_lists_only(&["sync", "@src", &c.there]);
+}
+
+#[test]
+fn a_smaller_cutoff_sends_parts_where_one_put_would_do() {
+    let Some(c) = Counted::new("parts", 0) else { return };
+    let bytes: Vec<u8> = (0..12_000_000u32).map(|n| (n / 7) as u8).collect();
+    write(&c.lab.path("src/f"), &bytes, 1_600_000_000_000_000_000);
+    let counts = c.count(&["copy", "@src", &c.there, "--multi-thread-cutoff=6M", "--s3-chunk-size=5Mi"]);
+    assert_eq!((counts.get("UploadPart"), counts.get("PutObject")), (Some(&3), None), "{counts:?}");
+    let counts = c.count(&["copy", "@src", &format!("{}/whole", c.there), "--s3-chunk-size=5Mi"]);
+    assert_eq!((counts.get("UploadPart"), counts.get("PutObject")), (None, Some(&1)), "{counts:?}");
+    c.lab.haul(&["copy", &c.there, "@back"]).ok();
+    assert!(std::fs::read(c.lab.path("back/f")).unwrap() == bytes);
+    assert!(std::fs::read(c.lab.path("back/whole/f")).unwrap() == bytes);
 }
 
 #[test]

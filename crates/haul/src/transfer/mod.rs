@@ -134,7 +134,8 @@ impl Mover {
     /// The route for bytes that must pass through this process.
     fn route_through_memory(&self, size: u64) -> Route {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
-        let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.max(limits.preferred));
+        // What the store takes in one request goes so, unless the user wants parts from a smaller size on.
+        let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.saturating_add(1).max(limits.preferred));
         if size < cutoff.max(1) || self.budget.streams < 2 {
             return Route::Stream;
         }

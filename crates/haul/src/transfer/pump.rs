@@ -10,7 +10,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream, FuturesUnordered},
 };
-use haul_core::{Algo, Entry, Error, Hasher, Hashes, Result, policy::Policy};
+use haul_core::{Algo, Entry, Error, Hasher, Hashes, Result, plan::Route, policy::Policy};
 use haul_store::{Part, PartLimits, Payload, Upload, disk};
 use std::{future::Future, ops::Range, pin::Pin, task};
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
@@ -113,10 +113,11 @@ async fn hash(mut hasher: Hasher, payload: Payload) -> Result<Hasher> {
 fn pieces(mover: &Mover, source: Source) -> BoxStream<'static, Result<Piece>> {
     let limits = mover.cx.dst.caps().parts;
     let size = source.facts.size;
-    let block = match limits {
+    let block = match (mover.route_through_memory(size), limits) {
+        (Route::Parts { size }, _) => size,
         // What fits into one request must come as one piece.
-        Some(limits) if size <= limits.single => size.max(1),
-        Some(limits) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size)),
+        (_, Some(limits)) if size <= limits.single => size.max(1),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size)),
         _ => BLOCK,
     };
     match source.bytes {
