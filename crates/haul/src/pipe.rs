@@ -23,10 +23,8 @@ pub async fn read(
         Body::Stream(stream) => stream,
         Body::File(file, range) => {
             let starts = (range.start..range.end).step_by(BLOCK as usize);
-            let blocks = futures::stream::iter(starts).then(move |at| {
-                let (file, block) = (file.clone(), at..(at + BLOCK).min(range.end));
-                async move { Ok(transfer::file_range(file, block).await?.0.concat().into()) }
-            });
+            let blocks = futures::stream::iter(starts)
+                .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end)));
             blocks.boxed()
         }
     })

@@ -7,7 +7,7 @@ use super::{
     read::{Bytes, Source, file_range, store_range},
 };
 use futures::{
-    StreamExt,
+    StreamExt, TryFutureExt,
     stream::{self, BoxStream, FuturesUnordered},
 };
 use haul_core::{Algo, Entry, Error, Hasher, Hashes, Result, plan::Route, policy::Policy};
@@ -121,7 +121,9 @@ fn pieces(mover: &Mover, source: Source) -> BoxStream<'static, Result<Piece>> {
         _ => BLOCK,
     };
     match source.bytes {
-        Bytes::File(file) => ranged(mover, size, block, move |range| file_range(file.clone(), range)),
+        Bytes::File(file) => {
+            ranged(mover, size, block, move |range| file_range(file.clone(), range).map_ok(Payload::from))
+        }
         Bytes::Ranges { store, entry, size: part } => {
             ranged(mover, size, part, move |range| store_range(store.clone(), entry.clone(), range))
         }

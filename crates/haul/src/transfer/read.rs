@@ -53,7 +53,7 @@ impl Source {
 }
 
 /// Reads a range of a file into one piece. A file that ends early gives a shorter piece.
-pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>) -> Result<Payload> {
+pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>) -> Result<bytes::Bytes> {
     disk::run(move || {
         let mut buffer = vec![0; (range.end - range.start) as usize];
         let mut got = 0;
@@ -66,7 +66,7 @@ pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>) -> Result<P
             }
         }
         buffer.truncate(got);
-        Ok(Payload::from(bytes::Bytes::from(buffer)))
+        Ok(bytes::Bytes::from(buffer))
     })
     .await
 }
