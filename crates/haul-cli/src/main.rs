@@ -10,6 +10,7 @@ mod context;
 mod error;
 mod flags;
 mod log;
+mod machine;
 mod print;
 mod progress;
 mod prompt;

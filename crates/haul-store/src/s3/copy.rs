@@ -14,6 +14,9 @@ use http::{HeaderMap, Method};
 /// Parts of a copy: large enough that their number is small, small enough that several run at once.
 const PART: u64 = 256 << 20;
 
+/// Copies, or parts of one, that are begun at once; how many of them are under way is found out in the lane.
+const AT_ONCE: usize = 256;
+
 /// Copies as [`crate::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, progress } = batch;
@@ -24,7 +27,7 @@ pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
     let (root, progress) = (&root, progress.as_ref());
     stream::iter(items.into_iter().enumerate())
         .map(|(at, item)| async move { copy_item(service, root, at, &item, progress).await })
-        .buffered(service.caps.concurrency)
+        .buffered(AT_ONCE)
         .collect()
         .await
 }
@@ -186,7 +189,7 @@ impl Job<'_> {
                 let etag = etag.trim_matches('"').to_owned();
                 Ok(Receipt { number: index + 1, size: end - first, etag, crc: None })
             })
-            .buffered(self.service.config.upload_concurrency)
+            .buffered(self.service.config.upload_concurrency.unwrap_or(AT_ONCE))
             .try_collect()
             .await
     }

@@ -19,7 +19,7 @@ use std::{
     fmt::Write as _,
     sync::{Arc, Mutex},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// A write in progress.
 pub struct S3Upload {
@@ -31,6 +31,8 @@ pub struct S3Upload {
     held: Mutex<Option<Payload>>,
     /// Set once an upload in parts has begun.
     id: OnceCell<String>,
+    /// Parts in flight, where the user pinned them.
+    at_once: Option<Semaphore>,
 }
 
 /// The receipt of a part that is held back and not yet sent.
@@ -43,7 +45,8 @@ impl S3Upload {
         if place.object.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write", "a bucket can't be a file").with_key(key));
         }
-        Ok(S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id: OnceCell::new() })
+        let at_once = service.config.upload_concurrency.map(Semaphore::new);
+        Ok(S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id: OnceCell::new(), at_once })
     }
 
     /// A first part of this size may turn out to be the only one.
@@ -61,6 +64,10 @@ impl S3Upload {
             return Ok(Part { index, size, tag: HELD.into() });
         }
         let id = self.id().await?;
+        let _leave = match &self.at_once {
+            Some(parts) => parts.acquire().await.ok(),
+            None => None,
+        };
         let tag = put_part(&self.service, &self.place, id, index, payload).await.map_err(at("write", &self.key))?;
         Ok(Part { index, size, tag })
     }
