@@ -116,12 +116,7 @@ impl Job<'_> {
             let call = self.source(Call::object("CopyObject", Method::PUT, self.to), self.want);
             call.headers(headers.clone()).header("x-amz-metadata-directive", directive)
         };
-        let answer = match self.service.ask(call()).await {
-            Err(fault) if self.service.made_bucket(&fault, &self.to.bucket).await.map_err(at("copy", self.key))? => {
-                self.service.ask(call()).await
-            }
-            other => other,
-        };
+        let answer = self.service.ask_in_bucket(&self.to.bucket, call).await;
         let (_, body) = answer.map_err(at("copy", self.key))?;
         let etag = upload::completed(&body).map_err(at("copy", self.key))?;
         moved(self.size);

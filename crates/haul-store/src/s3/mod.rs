@@ -90,6 +90,7 @@ impl S3 {
             signer: sign::Signer::new("s3"),
             region: RwLock::new(region),
             buckets_made: Default::default(),
+            buckets_missed: Default::default(),
         })))
     }
 

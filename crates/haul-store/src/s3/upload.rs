@@ -185,12 +185,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     let ours = checksums(service, &payload, &spec.hashes);
     checksum_headers(&ours, &mut headers);
     let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
-    let answer = match service.ask(call()).await {
-        Err(fault) if service.made_bucket(&fault, &place.bucket).await.map_err(at("write", key))? => {
-            service.ask(call()).await
-        }
-        other => other,
-    };
+    let answer = service.ask_in_bucket(&place.bucket, call).await;
     let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
     let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
     Ok(Stored { version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version), size, hashes })
@@ -306,13 +301,7 @@ pub async fn begin(
     }
     let call =
         || Call::object("CreateMultipartUpload", Method::POST, place).query("uploads", "").headers(headers.clone());
-    let answer = match service.ask(call()).await {
-        Err(fault) if service.made_bucket(&fault, &place.bucket).await.map_err(at("write", key))? => {
-            service.ask(call()).await
-        }
-        other => other,
-    };
-    let (_, body) = answer.map_err(at("write", key))?;
+    let (_, body) = service.ask_in_bucket(&place.bucket, call).await.map_err(at("write", key))?;
     let id = xml::text_of(&body, "UploadId").filter(|id| !id.is_empty());
     id.ok_or_else(|| Fault::broken("the server gave no upload id").at("write", key))
 }

@@ -59,7 +59,13 @@ impl Reader {
         };
         match source.bytes {
             Bytes::File(file) => {
-                ranged(Box::new(move |range| Box::pin(file_range(file.clone(), range).map_ok(Payload::from))), block)
+                let buffers = mover.budget.buffers.clone();
+                ranged(
+                    Box::new(move |range| {
+                        Box::pin(file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from))
+                    }),
+                    block,
+                )
             }
             Bytes::Ranges { store, entry, size: part } => {
                 ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), part)
