@@ -272,12 +272,13 @@ impl Mover {
         if let Err(error) = self.keep_replaced(order).await {
             return Err(abort(upload, error).await);
         }
-        let (bytes, hashes) = (pumped.bytes, pumped.hashes);
+        let (bytes, hashes, memory) = (pumped.bytes, pumped.hashes, pumped.memory);
         let late = Late { hashes: hashes.clone(), ..Late::default() };
         let stored = match upload.publish(pumped.parts, late).await {
             Ok(stored) => stored,
             Err(failed) => return Err(abort(failed.upload, failed.error).await),
         };
+        drop(memory);
         let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
             Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,
             checked => checked,
