@@ -3,6 +3,7 @@
 //! Each store is a folder with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
 //! knowing one is knowing all. No store imports another.
 
+mod buffers;
 pub mod disk;
 pub mod fs;
 pub mod gate;
@@ -14,6 +15,7 @@ pub mod registry;
 pub mod s3;
 mod store;
 
+pub use buffers::Buffers;
 pub use gate::Gate;
 pub use lanes::{Direction, Lanes, Roads};
 pub use meters::Meters;

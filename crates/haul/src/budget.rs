@@ -1,9 +1,8 @@
 //! What a job may use at once: bytes in memory, chunks under way, files begun. One budget for the whole job, whatever
 //! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
 
-use crate::buffers::Buffers;
 use haul_core::policy::Policy;
-use haul_store::{Caps, Direction, Lanes};
+use haul_store::{Buffers, Caps, Direction, Lanes};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},

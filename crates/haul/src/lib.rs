@@ -4,7 +4,6 @@
 
 mod backup;
 mod budget;
-mod buffers;
 pub mod check;
 mod cx;
 mod decide;

@@ -1,10 +1,10 @@
 //! One key from or to a pipe: `cat` and `rcat`.
 
-use crate::{buffers::Buffers, transfer};
+use crate::transfer;
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Key, Result};
-use haul_store::{Body, Late, Payload, Store, Stored, WriteSpec};
+use haul_store::{Body, Buffers, Late, Payload, Store, Stored, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
 /// Bytes read from a file at a time.

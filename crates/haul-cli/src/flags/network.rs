@@ -77,6 +77,7 @@ pub fn net(flags: &super::Flags) -> Net {
             data: pace.transfers.map(|files| files.max(1) * streams.unwrap_or(haul::STREAMS).max(1)),
             meta: pace.checkers.map(|n| n.max(1)),
         })),
+        buffers: default.buffers,
         dump_headers: flags.dump == Some(Dump::Headers),
     }
 }
