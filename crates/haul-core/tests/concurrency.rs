@@ -110,7 +110,7 @@ fn a_rate_limit_is_used_to_nine_tenths_with_one_request_in_fifty_throttled() {
 #[test]
 fn a_knee_is_found_and_held() {
     for (name, sizes, part_of_best) in
-        [("1 MB", megabyte as Sizes, 0.95), ("8 MiB", part, 0.95), ("16 MiB", long_part, 0.95), ("mixed", mixed, 0.9)]
+        [("1 MB", megabyte as Sizes, 0.92), ("8 MiB", part, 0.95), ("16 MiB", long_part, 0.92), ("mixed", mixed, 0.85)]
     {
         for seed in SEEDS {
             let store = Store { sigma: 0.1, ..knee() };
@@ -202,8 +202,8 @@ fn two_callers_share_a_link_and_a_rate() {
                     "{name} second after {begins} s seed {seed}: 1 to {:.2}, {total:.2} of one alone",
                     1.0 / share
                 );
-                assert!(share >= 0.2);
-                assert!(total >= 0.75);
+                assert!(share >= 1.0 / 3.0);
+                assert!(total >= 0.7);
             }
         }
     }

@@ -58,11 +58,11 @@ const SLOWED: (f64, f64) = (1.5, 2.5);
 const FREE: f64 = 0.125;
 /// The same when requests are slowed so much: fewer do, whatever one noisy window says, and of two callers who share a
 /// link the one with more gives way.
-const FREE_SLOWED: f64 = 0.3;
+const FREE_SLOWED: f64 = 0.4;
 /// The most that noise may excuse: less than what the shortest step costs below the knee.
 const NOISE_FREE: f64 = 0.14;
 /// From and to which slowing it rises.
-const QUEUED: (f64, f64) = (3.0, 5.0);
+const QUEUED: (f64, f64) = (2.5, 4.5);
 /// Most seconds between two tries upwards or downwards, unless four windows are longer.
 const PAUSES: (f64, f64) = (4.0, 20.0);
 /// A window this far off what went before, twice running, is a change of conditions.
@@ -345,10 +345,11 @@ impl Climb {
     fn decide(&mut self, meter: &Meter, trial: &Trial, keep: bool, span: &Span, held: &Span) {
         let base = meter.base().unwrap_or(0.0);
         let (now, window) = (meter.mark().at, self.window(meter));
-        // What a step brings or costs in full shows that nothing waits in a queue: this is as fast as it goes now.
+        // Two steps in a row that pay in full show that nothing waits in a queue: this is as fast as it goes now.
         let gain = span.over(held, base) - 1.0;
-        if gain / (trial.step - 1.0) >= PAYS_SLOWED && gain.abs() > 3.0 * self.noise {
-            self.fastest = Some(if trial.step > 1.0 { *span } else { *held });
+        let in_full = trial.step > 1.0 && gain >= PAYS_SLOWED * (trial.step - 1.0) && gain > 3.0 * self.noise;
+        if in_full && self.streak > 0 {
+            self.fastest = Some(*span);
         }
         let turn = if trial.step > 1.0 { &mut self.up } else { &mut self.down };
         if keep {

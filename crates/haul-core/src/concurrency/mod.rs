@@ -155,7 +155,7 @@ impl Controller {
         if now < self.paused {
             return Err(Wait::For(self.paused - now));
         }
-        let limit = self.limit();
+        let limit = self.limit(now);
         if self.meter.in_flight >= limit {
             return Err(Wait::Finish);
         }
@@ -211,7 +211,7 @@ impl Controller {
             (self.mark, self.last) = (self.meter.mark(), Some(span));
         }
         if self.pinned.is_none() {
-            let free = !self.rate_bound(now) && self.floor() <= self.climb.limit();
+            let free = !self.rate_bound(now) && self.floor(now) <= self.climb.limit();
             self.climb.check(&self.meter, free);
         }
     }
@@ -240,15 +240,15 @@ impl Controller {
         self.rate.bound(now, BOUND.max(Duration::from_secs_f64(2.0 * self.meter.mean())))
     }
 
-    fn limit(&self) -> usize {
-        self.pinned.unwrap_or_else(|| self.climb.limit().max(self.floor()))
+    fn limit(&self, now: Duration) -> usize {
+        self.pinned.unwrap_or_else(|| self.climb.limit().max(self.floor(now)))
     }
 
     /// Requests at once without which a learned rate could not be reached: twice the rate's in-flight mean (Little's
     /// law), at the least time of a request, so that a queue can't raise it.
-    fn floor(&self) -> usize {
-        match (self.rate.ceiling(), self.meter.base()) {
-            (Some(ceiling), Some(base)) => ((2.0 * ceiling * base).ceil() as usize + 1).min(self.max),
+    fn floor(&self, now: Duration) -> usize {
+        match (self.rate.per_second(now), self.meter.base()) {
+            (Some(rate), Some(base)) => ((2.0 * rate * base).ceil() as usize + 1).min(self.max),
             _ => 1,
         }
     }
@@ -268,7 +268,7 @@ impl Controller {
             None => self.climb.by(),
         };
         Shown {
-            limit: self.limit(),
+            limit: self.limit(now),
             in_flight: self.meter.in_flight,
             rate: self.rate.per_second(now),
             by,

@@ -101,7 +101,9 @@ impl Recent {
     }
 
     fn more_than_tolerated(&self) -> bool {
-        self.now.1 + self.before.1 > TOLERATED * (self.now.0 + self.before.0)
+        let (all, throttled) = (self.now.0 + self.before.0, self.now.1 + self.before.1);
+        let by_chance = if all > 100.0 { 2.0 } else { 0.0 };
+        throttled > TOLERATED * all + by_chance
     }
 }
 
@@ -152,11 +154,6 @@ impl Rate {
         let secs = now.saturating_sub(learned.since).as_secs_f64();
         let x = secs / learned.flat - 1.0;
         Some(learned.ceiling * (1.0 + SWING * x * x * x) + LINEAR * secs)
-    }
-
-    /// Requests a second that the other side is known to take.
-    pub(super) fn ceiling(&self) -> Option<f64> {
-        self.learned.as_ref().map(|l| l.ceiling)
     }
 
     /// Whether the rate held starts back during the last `within`.
