@@ -46,6 +46,9 @@ impl FromStr for Delay {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Delay, String> {
+        if matches!(text, "off" | "none") {
+            return Ok(Delay::None);
+        }
         let Some(rest) = text.strip_prefix("lognormal:") else {
             let time = duration(text)?;
             return Ok(if time.is_zero() { Delay::None } else { Delay::Fixed(time) });
