@@ -10,15 +10,17 @@ use std::{
 /// Smaller buffers come from the allocator, which is good at them.
 const LEAST: usize = 64 << 10;
 
-/// Bytes that are kept for later at most; what is in use doesn't count.
-const IDLE: usize = 64 << 20;
+/// Bytes that are kept for later where nobody says how many.
+const KEPT: usize = 64 << 20;
 
 /// Buffers of a job, or of a run's network stores; clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Buffers(Arc<Mutex<Idle>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Idle {
+    /// Bytes that are kept for later at most; what is in use doesn't count.
+    most: usize,
     /// By size.
     buffers: BTreeMap<usize, Vec<Vec<u8>>>,
     bytes: usize,
@@ -39,7 +41,18 @@ struct Loan {
     home: Buffers,
 }
 
+impl Default for Buffers {
+    fn default() -> Self {
+        Buffers::keeping(KEPT)
+    }
+}
+
 impl Buffers {
+    /// Buffers of which at most so many bytes are kept while nobody uses them.
+    pub fn keeping(bytes: usize) -> Self {
+        Buffers(Arc::new(Mutex::new(Idle { most: bytes, buffers: BTreeMap::new(), bytes: 0 })))
+    }
+
     /// Fills a buffer of `len` bytes with `read`, which says how many of them it filled, and gives those out.
     ///
     /// Errors: those of `read`.
@@ -77,7 +90,7 @@ impl Buffers {
 
     fn give_back(&self, buffer: Vec<u8>) {
         let mut idle = self.idle();
-        if buffer.len() >= LEAST && idle.bytes + buffer.len() <= IDLE {
+        if buffer.len() >= LEAST && idle.bytes + buffer.len() <= idle.most {
             idle.bytes += buffer.len();
             idle.buffers.entry(buffer.len()).or_default().push(buffer);
         }
@@ -199,6 +212,6 @@ mod tests {
         let buffers = Buffers::default();
         let held: Vec<Bytes> = (0..10).map(|_| fill(&buffers, 8 << 20, 0)).collect();
         drop(held);
-        assert_eq!(buffers.idle().bytes, IDLE);
+        assert_eq!(buffers.idle().bytes, KEPT);
     }
 }

@@ -77,7 +77,7 @@ impl Budget {
             dst: end(dst),
             domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
             claimed: Arc::default(),
-            buffers: Buffers::default(),
+            buffers: Buffers::keeping(usize::try_from(policy.max_memory / 4).unwrap_or(usize::MAX)),
         }
     }
 

@@ -28,9 +28,9 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Large reads on fast links; hyper grows its buffer up to this only when the data comes in that fast. Small enough to
-/// stay in a core's cache.
-const MAX_BUFFER: usize = 256 << 10;
+/// Bytes of one read from a connection: eight system calls a megabyte, a buffer that stays in a core's cache, and little
+/// memory for a few hundred connections. (Growing it as the data comes costs fresh memory at each step.)
+const BUFFER: usize = 128 << 10;
 /// Pieces that content is given out in: large enough that each costs little, small enough to show progress.
 const PIECE: usize = 256 << 10;
 /// Servers close idle connections after 5 s and more; using one at that very moment costs a retry.
@@ -83,7 +83,7 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .pool_max_idle_per_host(net.connections.max(1))
-            .http1_max_buf_size(MAX_BUFFER)
+            .http1_read_buf_exact_size(BUFFER)
             .build(https);
         let permits = Arc::new(Semaphore::new(net.connections.max(1)));
         Ok(Http { client, permits, idle: net.idle_timeout, buffers: net.buffers.clone() })
