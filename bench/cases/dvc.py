@@ -123,8 +123,9 @@ class Status(CloudCase):
         if writes:
             return f"only asked what would be done, and yet: {writes}"
         if command.tool == "dvc":
-            found = json.loads(self.out.read_text(encoding="utf-8"))
-            return None if found == {"data": "new"} else f"says {found} instead of one new path"
+            answer = json.loads(self.out.read_text(encoding="utf-8"))
+            found = sum(state == "new" for state in answer.values())
+            return None if found == self.expected == len(answer) else f"says that {found} are new instead of {self.expected}"
         found = sum(SKIPPED in line for line in lines(self.log))
         return None if found == self.expected else f"would copy {found} files instead of {self.expected}"
 
