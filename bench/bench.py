@@ -179,7 +179,7 @@ def run_once(case, command, tools, number, quick, results):
     run["load_before"] = load
     if clouds:
         run |= cloud.add_up([one.report() for one in clouds])
-    problem = run.pop("problem") or case.check(command, run, whole=quick or number == 0)
+    problem = run.pop("problem") or case.check(command, run, quick or number == 0)
     case.discard(command)
     word = "warm-up" if number == 0 else f"run {number}"
     print(

@@ -4,7 +4,7 @@ Every connection carries 25 MB/s and every request waits 50 ms, so what counts i
 """
 
 import data
-from cases.common import RCLONE_LARGE_UP, Command, TwoClouds, cannot
+from cases.common import RCLONE_LARGE_DOWN, RCLONE_LARGE_UP, Command, TwoClouds, cannot
 from cloud import difference
 
 FULL = {"1GB": 1_000_000_000, "10GB": 10_000_000_000, "largest": 412_000_000}
@@ -14,7 +14,7 @@ FILES, SMALLEST = 35, 990
 STEEPNESS = 4.4
 LINK = ("--latency", "50ms", "--connection-rate", "25M", "--keep", "sizes")
 BUCKET = "moved"
-BEST = ["--transfers", "16", "--checkers", "32", "--fast-list", "--multi-thread-streams", "32", *RCLONE_LARGE_UP]
+BEST = ["--transfers", "16", "--checkers", "32", "--fast-list", *RCLONE_LARGE_DOWN, *RCLONE_LARGE_UP]
 TABLE = [
     ("haul", "haul", []),
     ("rclone", "rclone", []),

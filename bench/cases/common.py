@@ -12,8 +12,8 @@ OVERHEAD = 4096
 
 # What rclone's own documentation recommends for a fast link and many files, and for one large file, with its checks left on.
 RCLONE_MANY = ["--transfers", "64", "--checkers", "64", "--fast-list", "--s3-no-check-bucket"]
-RCLONE_LARGE_UP = ["--s3-upload-concurrency", "32", "--s3-chunk-size", "16M"]
-RCLONE_LARGE_DOWN = ["--multi-thread-streams", "32", "--multi-thread-chunk-size", "16M"]
+RCLONE_LARGE_UP = ["--s3-upload-concurrency", "32", "--s3-chunk-size", "16M", "--s3-upload-cutoff", "32M"]
+RCLONE_LARGE_DOWN = ["--multi-thread-streams", "32", "--multi-thread-chunk-size", "16M", "--multi-thread-cutoff", "32M"]
 
 
 @dataclass
