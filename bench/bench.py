@@ -6,6 +6,7 @@ Prints a report in Markdown, and writes it below bench/results with its plots an
 
 import argparse
 import contextlib
+import http.client
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from measure import measure
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 5
+# A case that can't go on, such as one whose server died, doesn't end the others.
+BROKEN = (OSError, RuntimeError, subprocess.CalledProcessError, http.client.HTTPException)
 
 
 def main():
@@ -45,7 +48,11 @@ def main():
         results = report.Results(ROOT / "bench" / "results", work, tools, args.quick)
         try:
             for case in chosen:
-                run_case(case, work, tools, results, runs, args)
+                try:
+                    run_case(case, work, tools, results, runs, args)
+                except BROKEN as error:
+                    print(f"bench: {case.name}: {error}", file=sys.stderr)
+                    results.broke(case.name, str(error))
         except KeyboardInterrupt:
             interrupted = True
     finally:
@@ -54,7 +61,7 @@ def main():
         print("bench: interrupted: fewer runs than asked for", file=sys.stderr)
     print(results.write())
     print(f"\nEach run, the report and its plots: {results.folder}")
-    sys.exit(130 if interrupted else 1 if results.haul_failed() else 0)
+    sys.exit(130 if interrupted else 1 if results.failed_itself() else 0)
 
 
 def arguments():
@@ -108,11 +115,11 @@ def refuse_if_full(work, chosen):
 
 
 def announce(chosen, runs):
-    """Says beforehand which cases will take long because their provider is slow by design."""
+    """Says beforehand which cases will take long by design."""
     for case in chosen:
         seconds = (case.seconds or 0) * (min(runs, case.runs or runs) + (runs > 1))
         if seconds > 600:
-            print(f"bench: {case.name} will take some {seconds / 3600:.1f} hours: its provider is slow by design", file=sys.stderr)
+            print(f"bench: {case.name} will take some {seconds / 3600:.1f} hours by design, and more with slow peers", file=sys.stderr)
 
 
 def run_case(case, work, tools, results, runs, args):
@@ -179,7 +186,10 @@ def run_once(case, command, tools, number, quick, results):
     run["load_before"] = load
     if clouds:
         run |= cloud.add_up([one.report() for one in clouds])
-    problem = run.pop("problem") or case.check(command, run, quick or number == 0)
+    try:
+        problem = run.pop("problem") or case.check(command, run, quick or number == 0)
+    except ValueError as error:
+        problem = f"what it printed can't be read: {error}"
     case.discard(command)
     word = "warm-up" if number == 0 else f"run {number}"
     print(
@@ -202,5 +212,5 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except (OSError, subprocess.CalledProcessError, RuntimeError) as error:
+    except BROKEN as error:
         sys.exit(f"bench: {error}")

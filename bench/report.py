@@ -27,7 +27,7 @@ class Results:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tools, self.quick, self.date = tools, quick, stamp
         self.work, self.machine = str(work), machine(work)
-        self.cases, self.runs, self.skipped, self.failed, self.commands = {}, {}, [], [], {}
+        self.cases, self.runs, self.skipped, self.failed, self.broken, self.commands = {}, {}, [], [], [], {}
 
     def begin(self, case, commands):
         """Notes what will be run, in the order of the table."""
@@ -62,9 +62,13 @@ class Results:
     def skip(self, case, label, why):
         self.skipped.append((case, label, why))
 
-    def haul_failed(self):
-        """Whether haul itself failed. That a peer fails is a result, and reported."""
-        return any(command.tool == "haul" for _, command, _ in self.failed)
+    def broke(self, case, why):
+        """A case came to an end by a fault of the benchmark or of a server."""
+        self.broken.append((case, why))
+
+    def failed_itself(self):
+        """Whether haul failed, or the benchmark. That a peer fails is a result, and reported."""
+        return bool(self.broken) or any(command.tool == "haul" for _, command, _ in self.failed)
 
     def write(self):
         """Writes report.md and the plots beside the runs; gives the report's text."""
@@ -91,6 +95,8 @@ class Results:
             lines += ["", "Skipped:", *(f"- {case}: {label}: {why}" for case, label, why in self.skipped)]
         if self.failed:
             lines += ["", "FAILED:", *(f"- {case}: {command.label}: {problem}" for case, command, problem in self.failed)]
+        if self.broken:
+            lines += ["", "BROKEN OFF:", *(f"- {case}: {why}" for case, why in self.broken)]
         return "\n".join(lines)
 
     def table(self, case, commands):

@@ -14,7 +14,7 @@ from pathlib import Path
 from cases.common import OVERHEAD, CloudCase, Command, lines, remove
 
 FULL = {"keys": 1_000_000, "some": 100_000, "many": 1_000_000}
-QUICK = {"keys": 20_000, "some": 2_000, "many": 2_000}
+QUICK = {"keys": 8_000, "some": 600, "many": 600}
 BUCKET, SIZE = "dvc", 100
 PREFIX = "files/md5/"
 RCLONE_KEY_BYTES = 1_100

@@ -7,7 +7,7 @@ from pathlib import Path
 from cases.common import CloudCase, Command, lines, remove
 
 FULL = {"1M": 1_000_000, "10M": 10_000_000}
-QUICK = {"1M": 20_000, "10M": 60_000}
+QUICK = {"1M": 6_000, "10M": 12_000}
 BUCKET, SIZE = "flat", 100
 # rclone holds about 1 kB a key (its documentation on S3).
 RCLONE_KEY_BYTES = 1_100

@@ -73,14 +73,19 @@ class Report(unittest.TestCase):
 
     def test_a_peer_that_fails_is_a_result_and_haul_that_fails_is_not(self):
         self.results.add(self.case, self.rclone, 1, run(1.0), "not done after 900 s")
-        self.assertFalse(self.results.haul_failed())
+        self.assertFalse(self.results.failed_itself())
         self.assertIn("| rclone | not done after 900 s |", self.results.markdown())
         self.assertIn("| haul | not run |", self.results.markdown())
         # In the warm-up too.
         self.results.add(self.case, self.four, 0, run(1.0), "wrong content: x")
-        self.assertTrue(self.results.haul_failed())
+        self.assertTrue(self.results.failed_itself())
         self.assertIn("- sweep: haul t4: wrong content: x", self.results.markdown())
         self.assertIn("| haul t4 | failed |", self.results.markdown())
+
+    def test_a_case_that_broke_off_is_said(self):
+        self.results.broke("sweep", "cloudsim did not start")
+        self.assertTrue(self.results.failed_itself())
+        self.assertIn("BROKEN OFF:\n- sweep: cloudsim did not start", self.results.markdown())
 
 
 if __name__ == "__main__":
