@@ -172,6 +172,25 @@ def compare(files, sizes, whole, hashed):
     return None
 
 
+def crc64nvme(content):
+    """CRC-64/NVME of bytes, slowly: for what is small."""
+    crc = CRC_ONES
+    for byte in content:
+        crc = CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ CRC_ONES
+
+
+def crc_step(byte):
+    for _ in range(8):
+        byte = byte >> 1 ^ (CRC_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+# The reflected polynomial of the NVM Express base specification, section on the 64-bit CRC.
+CRC_POLYNOMIAL, CRC_ONES = 0x9A6C9329AC4BC9B5, 0xFFFFFFFFFFFFFFFF
+CRC_TABLE = [crc_step(byte) for byte in range(256)]
+
+
 def digest(path, first, length):
     """SHA-256 of a file, or of `length` bytes from `first`."""
     with open(path, "rb") as file:

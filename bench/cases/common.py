@@ -5,6 +5,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import data
 from cloud import Cloud
 
 # A file takes at least a block on disk, and its name and inode something.
@@ -115,6 +116,16 @@ class CloudCase(Case):
     def plain(self):
         """An endpoint without latency or limits, for what must be known beforehand."""
         return Cloud(self.program, "--keep", "sizes")
+
+    @staticmethod
+    def prove(plain, bucket):
+        """Compares cloudsim's CRC64NVME with the benchmark's own, by which uploads are judged."""
+        content = b"".join(data.blocks("probe", 10_000))
+        plain.put(bucket, "probe", content, {})
+        expected, found = f"10000 {data.crc64nvme(content):016x} probe", plain.stored(bucket)
+        if found != [expected]:
+            raise RuntimeError(f"cloudsim stored {found} instead of {expected}")
+        plain.create(bucket)
 
     def environment(self, command):
         return super().environment(command) | self.cloud.remote("bench") | self.cloud.aws()

@@ -103,6 +103,7 @@ class Up(Hpc):
         data.write(files, self.local)
         with self.plain() as plain:
             plain.create(BUCKET)
+            self.prove(plain, BUCKET)
             data.upload(files, plain, BUCKET)
             self.expected = plain.stored(BUCKET)
 

@@ -91,6 +91,10 @@ class Facts(unittest.TestCase):
         known = data.describe("a", 0, 100)
         self.assertEqual(data.read("a", 0, 100, data.blocks("a", 100)), known)
 
+    def test_crc_is_that_of_the_catalogue(self):
+        # The check value of CRC-64/NVME in the catalogue of parametrised CRC algorithms.
+        self.assertEqual(data.crc64nvme(b"123456789"), 0xAE8B14860A799888)
+
     def test_names_are_summed_in_any_order(self):
         self.assertEqual(flat.summary([b"a", b"b"]), flat.summary([b"b", b"a"]))
         self.assertNotEqual(flat.summary([b"a", b"b"]), flat.summary([b"a", b"c"]))
