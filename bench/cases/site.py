@@ -9,7 +9,8 @@ from pathlib import Path
 import data
 from cases.common import OVERHEAD, Case, Command, remove
 
-FULL = {"small": (37_760, 6_500, 118), "tree": (7_247, 189, 408, 6_000_000_000)}
+# Of the tree: files, folders that hold them (174 in 15 others make the page's 189), links, bytes.
+FULL = {"small": (37_760, 6_500, 118), "tree": (7_247, 174, 408, 6_000_000_000)}
 QUICK = {"small": (3_776, 6_500, 118), "tree": (725, 19, 41, 200_000_000)}
 
 KEEP = ["--links", "--metadata"]
