@@ -117,7 +117,8 @@ def refuse_if_full(work, chosen):
 def announce(chosen, runs):
     """Says beforehand which cases will take long by design."""
     for case in chosen:
-        seconds = (case.seconds or 0) * (min(runs, case.runs or runs) + (runs > 1))
+        # With the warm-up.
+        seconds = (case.seconds or 0) * (min(runs, case.runs or runs) + 1) + case.seconds_once
         if seconds > 600:
             print(f"bench: {case.name} will take some {seconds / 3600:.1f} hours by design, and more with slow peers", file=sys.stderr)
 

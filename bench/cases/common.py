@@ -50,9 +50,11 @@ class Case:
     tools = ()
     # A command that takes longer is stopped, and not tried again.
     limit = 900
-    # At most so many measured runs, where one takes long; and seconds that one round takes, as far as that can be said beforehand.
+    # At most so many measured runs, where one takes long; and seconds that one round takes, as far as that can be said beforehand,
+    # without and only with what runs once.
     runs = None
     seconds = None
+    seconds_once = 0
     # Bytes of memory that the greediest tool needs.
     memory = 0
     # Further columns of the table: their heading, and the name of the number in a run's record.

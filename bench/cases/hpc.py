@@ -51,6 +51,7 @@ class Hpc(CloudCase):
         else:
             self.plan = [("big.bin", 0, size["one"])]
             text = f"1 × {size['one'] / 1e9:g} GB"
+        self.local = None
         self.bytes = sum(each for _, _, each in self.plan)
         self.what = f"{text}, {self.way}, cloudsim {preset}-like, over --transfers"
 
@@ -59,12 +60,16 @@ class Hpc(CloudCase):
 
     @property
     def seconds(self):
-        """From the text's own times; each of one transfer counts once."""
+        """From the text's own times: each of the lines but those of one transfer takes what the knee took."""
         if self.preset != "gdrive" or self.kind != "many":
             return None
-        alone, knee = self.text_times
-        share = len(self.plan) / 1000
-        return share * knee * 2 * len(self.sweep) + (2 * share * alone if 1 in self.sweep else 0)
+        return len(self.plan) / 1000 * self.text_times[1] * sum(not command.once for command in self.commands())
+
+    @property
+    def seconds_once(self):
+        if self.preset != "gdrive" or self.kind != "many":
+            return 0
+        return len(self.plan) / 1000 * self.text_times[0] * sum(command.once for command in self.commands())
 
     def commands(self):
         yield self.command("haul", "haul", [])
