@@ -13,8 +13,8 @@ use haul_core::{
     policy::{Mode, Policy},
 };
 use haul_store::{
-    Answer, Caps, CopyBatch, Extra, Late, ListRequest, Meters, Payload, Read, Store, Stored, Upload, WriteSpec,
-    mem::MemStore,
+    Answer, Caps, CopyBatch, Extra, Late, ListRequest, Meters, Payload, Read, Resumed, Sent, Store, Stored, Upload,
+    WriteSpec, mem::MemStore,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -64,6 +64,14 @@ impl Store for Hesitant {
 
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
         self.inner.write(key, spec)
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        self.inner.resume(key, token, sent, spec)
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        self.inner.discard(key, token)
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
