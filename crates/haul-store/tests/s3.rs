@@ -271,6 +271,27 @@ async fn an_aborted_upload_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn an_upload_that_was_begun_with_other_settings_is_not_gone_on_with() {
+    let service = service().await;
+    let (store, meters, name) = service.bucket(&[("upload_cutoff", "5Mi")]).await;
+    let spec = |mtime| WriteSpec { size: Some(20 << 20), mtime: Some(Mtime::new(mtime, 0)), ..WriteSpec::default() };
+    let upload = store.write(&Key::new("k"), spec(1)).await.unwrap();
+    let token = upload.token().await.unwrap().unwrap();
+    drop(upload);
+    assert!(store.resume(&Key::new("k"), &token, Vec::new(), spec(1)).await.is_ok());
+    let asked = meters.requests()["ListParts"];
+    let (other, _) = service.open(&name, &[("storage_class", "REDUCED_REDUNDANCY")]);
+    for (store, mtime) in [(&store, 2), (&other, 1)] {
+        let error = store.resume(&Key::new("k"), &token, Vec::new(), spec(mtime)).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Changed);
+        assert_eq!(error.to_string(), "k: resume: the upload was begun with other metadata or settings");
+    }
+    assert_eq!(meters.requests()["ListParts"], asked);
+    other.discard(&Key::new("k"), &token).await.unwrap();
+    assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
+}
+
+#[tokio::test]
 async fn what_is_learnt_late_is_kept() {
     let service = service().await;
     let (store, _, _) = service.bucket(&[("upload_cutoff", "5Mi")]).await;
