@@ -126,6 +126,7 @@ async fn the_first_file_arrives_before_the_listing_ends() {
         meters: Arc::new(Meters::default()),
         cancel: Cancel::default(),
         confirm: None,
+        journal: None,
     };
     // An engine that waited for the whole listing would wait for ever.
     let job = haul::run(Mode::Copy, Policy::default(), cx);

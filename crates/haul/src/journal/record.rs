@@ -35,6 +35,8 @@ pub struct Job {
     pub complete: bool,
     /// The folder in which it was given.
     pub folder: Vec<u8>,
+    /// The destination names the one file that is brought over, not a folder.
+    pub names_file: bool,
     /// When it began first.
     pub begun: Mtime,
 }
@@ -228,10 +230,11 @@ impl Record {
     fn body(&self) -> Vec<u8> {
         match self {
             Record::Job(job) => {
-                let Job { mode, src, dst, argv, complete, folder, begun } = job;
+                let Job { mode, src, dst, argv, complete, folder, names_file, begun } = job;
                 let mut out = Out::new(JOB);
                 out.bytes(mode.as_bytes()).bytes(src.as_bytes()).bytes(dst.as_bytes()).bytes(folder);
-                out.bytes(&begun.0.to_le_bytes()).number(u64::from(*complete)).number(argv.len() as u64);
+                out.bytes(&begun.0.to_le_bytes()).number(u64::from(*complete)).number(u64::from(*names_file));
+                out.number(argv.len() as u64);
                 argv.iter().fold(&mut out, |out, word| out.bytes(word));
                 out.0
             }
@@ -325,10 +328,10 @@ impl<'a> In<'a> {
     fn job(&mut self) -> Option<Job> {
         let (mode, src, dst, folder) = (self.text()?, self.text()?, self.text()?, self.bytes()?.to_vec());
         let begun = Mtime(i128::from_le_bytes(self.bytes()?.try_into().ok()?));
-        let complete = self.number()? != 0;
+        let (complete, names_file) = (self.number()? != 0, self.number()? != 0);
         let count = self.number()?;
         let argv = (0..count).map(|_| self.bytes().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
-        Some(Job { mode, src, dst, argv, complete, folder, begun })
+        Some(Job { mode, src, dst, argv, complete, folder, names_file, begun })
     }
 
     fn opened(&mut self) -> Option<Record> {
@@ -363,6 +366,7 @@ mod tests {
             argv: vec![b"copy".to_vec(), b"/data\xff".to_vec()],
             complete: true,
             folder: b"/home/x".to_vec(),
+            names_file: true,
             begun: Mtime(-5),
         }
     }

@@ -13,6 +13,7 @@ fn job() -> Job {
         argv: vec![b"copy".to_vec(), b"/src".to_vec(), b"r:b".to_vec()],
         complete: true,
         folder: b"/".to_vec(),
+        names_file: false,
         begun: Mtime(7),
     }
 }
