@@ -233,6 +233,33 @@ impl Hasher {
     }
 }
 
+/// True for algorithms whose value of a whole follows from those of its pieces: the CRCs.
+pub fn combines(algo: Algo) -> bool {
+    crc(algo).is_some()
+}
+
+fn crc(algo: Algo) -> Option<crc_fast::CrcAlgorithm> {
+    match algo {
+        Algo::Crc32 => Some(crc_fast::CrcAlgorithm::Crc32IsoHdlc),
+        Algo::Crc32c => Some(crc_fast::CrcAlgorithm::Crc32Iscsi),
+        Algo::Crc64Nvme => Some(crc_fast::CrcAlgorithm::Crc64Nvme),
+        _ => None,
+    }
+}
+
+/// The value of a whole from those of its pieces, in order: each piece's value and its length in bytes. `None` when a
+/// piece has none, or the algorithm is none that combines.
+pub fn combine<'a>(algo: Algo, pieces: impl IntoIterator<Item = (Option<&'a [u8]>, u64)>) -> Option<Vec<u8>> {
+    let crc = crc(algo)?;
+    let number = |value: &[u8]| value.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
+    let empty = hash_bytes(&[algo], b"");
+    let mut whole = number(empty.get(algo)?);
+    for (value, len) in pieces {
+        whole = crc_fast::checksum_combine(crc, whole, number(value?), len);
+    }
+    Some(whole.to_be_bytes()[8 - algo.size()..].to_vec())
+}
+
 /// Hashes one buffer.
 pub fn hash_bytes(algos: &[Algo], bytes: &[u8]) -> Hashes {
     let mut hasher = Hasher::new(algos);
@@ -243,6 +270,20 @@ pub fn hash_bytes(algos: &[Algo], bytes: &[u8]) -> Hashes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_combine_to_the_whole() {
+        let data: Vec<u8> = (0..100_000u32).map(|i| (i * 31) as u8).collect();
+        for algo in [Algo::Crc32, Algo::Crc32c, Algo::Crc64Nvme] {
+            let pieces: Vec<(Hashes, u64)> =
+                data.chunks(30_000).map(|c| (hash_bytes(&[algo], c), c.len() as u64)).collect();
+            let whole = combine(algo, pieces.iter().map(|(h, len)| (h.get(algo), *len)));
+            assert_eq!(whole.as_deref(), hash_bytes(&[algo], &data).get(algo), "{algo}");
+            let none = combine(algo, []);
+            assert_eq!(none.as_deref(), hash_bytes(&[algo], b"").get(algo), "{algo}");
+        }
+        assert_eq!(combine(Algo::Md5, []), None);
+    }
 
     // Check values of "123456789" as published: RFC 1321-style MD5, FIPS 180-4, the CRC catalogue, and the
     // reference implementations of BLAKE3 and xxHash.

@@ -4,6 +4,7 @@
 //! about a user's data can be tested exhaustively in milliseconds.
 
 pub mod compare;
+pub mod concurrency;
 pub mod entry;
 pub mod error;
 pub mod event;

@@ -6,6 +6,7 @@
 pub mod disk;
 pub mod fs;
 pub mod gate;
+pub mod lanes;
 pub mod layers;
 pub mod mem;
 pub mod meters;
@@ -14,6 +15,7 @@ pub mod s3;
 mod store;
 
 pub use gate::Gate;
+pub use lanes::{Direction, Lanes, Roads};
 pub use meters::Meters;
 pub use registry::{Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
 pub use store::*;

@@ -1,7 +1,7 @@
 //! The kinds of stores that exist, their options as data, and how to open one. The command line makes flags,
 //! prompts and `config providers` from this table; it knows no store by name.
 
-use crate::{Store, gate::Gate, meters::Meters};
+use crate::{Store, gate::Gate, lanes::Roads, meters::Meters};
 use haul_core::{Error, ErrorKind, Result};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -89,7 +89,7 @@ pub struct Net {
     pub connect_timeout: Duration,
     /// Give up when nothing moves for this long (`--timeout`).
     pub idle_timeout: Duration,
-    /// Connections to one host at most.
+    /// Connections to one host at most. By default as many as a lane of content and a lane of questions together.
     pub connections: usize,
     /// `User-Agent` header.
     pub user_agent: String,
@@ -99,6 +99,8 @@ pub struct Net {
     pub ca_certs: Vec<std::path::PathBuf>,
     /// Requests a second (`--tpslimit`), shared by the whole run.
     pub gate: Arc<Gate>,
+    /// How many requests each endpoint takes at once, shared by the whole run.
+    pub roads: Arc<Roads>,
     /// Log requests and answers' headers, without secrets (`--dump headers`).
     pub dump_headers: bool,
 }
@@ -108,11 +110,12 @@ impl Default for Net {
         Net {
             connect_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
-            connections: 128,
+            connections: 384,
             user_agent: concat!("haul/", env!("CARGO_PKG_VERSION")).into(),
             insecure_tls: false,
             ca_certs: Vec::new(),
             gate: Arc::new(Gate::open()),
+            roads: Arc::default(),
             dump_headers: false,
         }
     }

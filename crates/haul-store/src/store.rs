@@ -1,6 +1,7 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
+use crate::Lanes;
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
@@ -147,8 +148,10 @@ pub struct Caps {
     pub case_insensitive: bool,
     /// Metadata can be read and written.
     pub meta: bool,
-    /// How many requests at once suit it when the user doesn't say.
+    /// How many requests at once suit it to begin with, when the user doesn't say.
     pub concurrency: usize,
+    /// How many it takes as it turns out; `None` where nothing is to be found out (disks).
+    pub lanes: Option<Arc<Lanes>>,
 }
 
 /// What [`Entry::changed`] means in a store.

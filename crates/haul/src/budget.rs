@@ -1,42 +1,80 @@
-//! What a job may use at once: bytes in memory and transfers. One budget for the whole job, whatever the mix of files.
+//! What a job may use at once: bytes in memory, chunks under way, files begun. One budget for the whole job, whatever
+//! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
 
 use haul_core::policy::Policy;
-use haul_store::Caps;
-use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use haul_store::{Caps, Direction, Lanes};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Memory is counted in units of this many bytes, so that a semaphore's 32-bit permits reach far enough.
 const UNIT: u64 = 64 << 10;
+
+/// Parts of one file in flight where `--transfers` pins the files but nothing pins the parts. rclone uses 4; with
+/// 8 MiB parts 8 keep 640 Mbit/s busy over 100 ms.
+pub const STREAMS: usize = 8;
+
+/// Chunks beyond what the lanes take: those that are read from disk while all requests are under way, so that a
+/// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50.
+const AHEAD: usize = 4;
 
 /// Shared by all transfers of a job.
 #[derive(Clone)]
 pub struct Budget {
     memory: Arc<Semaphore>,
     units: u64,
-    /// Files transferred at once.
-    pub transfers: Arc<Semaphore>,
-    /// Parts of one file in flight at most.
-    pub streams: usize,
+    /// Files transferred at once, where the user pinned them.
+    pub transfers: Option<Arc<Semaphore>>,
+    /// Parts of one file in flight at most, where the user pinned them.
+    streams: Option<usize>,
     /// Metadata requests at once.
     pub checkers: usize,
+    src: End,
+    dst: End,
+    /// Both ends are one copy domain: chunks go inside it.
+    domain: bool,
+    claimed: Arc<Claimed>,
+}
+
+/// One end: how many requests it takes.
+#[derive(Clone)]
+struct End {
+    files: bool,
+    fixed: usize,
+    lanes: Option<Arc<Lanes>>,
+}
+
+/// Chunks that the files under way have still to bring, as far as they count.
+#[derive(Default)]
+struct Claimed {
+    chunks: AtomicUsize,
+    lowered: Notify,
+}
+
+/// A file's share of the chunks under way; given back as it is dropped.
+pub struct Claim {
+    claimed: Arc<Claimed>,
+    chunks: AtomicUsize,
 }
 
 impl Budget {
     /// The budget that `policy` asks for between two stores of these abilities.
     pub fn new(policy: &Policy, src: &Caps, dst: &Caps) -> Self {
         let units = (policy.max_memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
-        // A disk's number of threads says nothing of how many requests a network end takes.
-        let slower = match (src.files, dst.files) {
-            (true, false) => dst.concurrency,
-            (false, true) => src.concurrency,
-            _ => src.concurrency.min(dst.concurrency),
-        };
+        let end = |caps: &Caps| End { files: caps.files, fixed: caps.concurrency, lanes: caps.lanes.clone() };
+        let questions = src.concurrency.max(dst.concurrency);
         Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
             units,
-            transfers: Arc::new(Semaphore::new(policy.transfers.unwrap_or(slower).max(1))),
-            streams: policy.streams.unwrap_or(DEFAULT_STREAMS).max(1),
-            checkers: policy.checkers.unwrap_or(src.concurrency.max(dst.concurrency)).max(1),
+            transfers: policy.transfers.map(|files| Arc::new(Semaphore::new(files.max(1)))),
+            streams: policy.streams.or(policy.transfers.map(|_| STREAMS)).map(|n| n.max(1)),
+            checkers: policy.checkers.unwrap_or(questions).max(1),
+            src: end(src),
+            dst: end(dst),
+            domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
+            claimed: Arc::default(),
         }
     }
 
@@ -48,30 +86,139 @@ impl Budget {
             Err(_) => unreachable!("this semaphore is never closed"),
         }
     }
+
+    /// False when the user wants one stream for each file.
+    pub fn parts(&self) -> bool {
+        self.streams.is_none_or(|n| n > 1)
+    }
+
+    /// Chunks of one file that may be read at once now.
+    pub fn reads(&self) -> usize {
+        let reads = if self.src.lanes.is_some() { self.src.takes(Direction::Down) } else { AHEAD };
+        self.streams.unwrap_or(reads)
+    }
+
+    /// Chunks of one file that may be written at once now.
+    pub fn writes(&self) -> usize {
+        let writes = if self.dst.lanes.is_some() { self.dst.takes(Direction::Up) } else { self.dst.fixed.max(AHEAD) };
+        self.streams.unwrap_or(writes)
+    }
+
+    /// Chunks of all files that keep both ends busy now.
+    fn width(&self) -> usize {
+        if self.domain {
+            return self.dst.takes(Direction::Copy);
+        }
+        match (self.src.files, self.dst.files) {
+            // A disk's number of threads says nothing of how many requests a network end takes.
+            (true, false) => self.dst.takes(Direction::Up) + AHEAD,
+            (false, true) => self.src.takes(Direction::Down) + AHEAD,
+            _ => self.src.takes(Direction::Down) + self.dst.takes(Direction::Up),
+        }
+    }
+
+    /// Waits until there is room for another file's chunks.
+    pub async fn room(&self) {
+        loop {
+            let lowered = self.claimed.lowered.notified();
+            if self.claimed.chunks.load(Ordering::Acquire) < self.width() {
+                return;
+            }
+            lowered.await;
+        }
+    }
+
+    /// Takes a file of so many chunks in. However many it has, it leaves a quarter of the width to others, so that small
+    /// files keep flowing beside it; with no others, nothing keeps it from using all.
+    pub fn claim(&self, chunks: u64) -> Claim {
+        let most = (self.width() * 3 / 4).max(1);
+        let chunks = usize::try_from(chunks).unwrap_or(most).clamp(1, most);
+        self.claimed.chunks.fetch_add(chunks, Ordering::AcqRel);
+        Claim { claimed: self.claimed.clone(), chunks: AtomicUsize::new(chunks) }
+    }
 }
 
-/// Parts of one file in flight when the user doesn't say. rclone uses 4; with 8 MiB parts 8 keep 640 Mbit/s busy over
-/// 100 ms.
-const DEFAULT_STREAMS: usize = 8;
+impl End {
+    fn takes(&self, direction: Direction) -> usize {
+        self.lanes.as_ref().map_or(self.fixed, |lanes| lanes.lane(direction).limit()).max(1)
+    }
+}
+
+impl Claim {
+    /// A chunk has arrived and so many are left: what is no longer needed is free for others.
+    pub fn left(&self, chunks: u64) {
+        let before = self.chunks.load(Ordering::Acquire);
+        let now = usize::try_from(chunks).unwrap_or(usize::MAX).min(before);
+        self.chunks.store(now, Ordering::Release);
+        self.claimed.chunks.fetch_sub(before - now, Ordering::AcqRel);
+        // Also when nothing was given back: the width may have grown.
+        self.claimed.lowered.notify_one();
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.left(0);
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn more_than_everything_is_everything() {
-        let policy = Policy { max_memory: 1 << 20, ..Policy::default() };
-        let budget = Budget {
+    fn budget(memory: u64, width: usize) -> Budget {
+        let policy = Policy { max_memory: memory, ..Policy::default() };
+        let end = End { files: false, fixed: width, lanes: None };
+        Budget {
             memory: Arc::new(Semaphore::new((policy.max_memory / UNIT) as usize)),
             units: policy.max_memory / UNIT,
-            transfers: Arc::new(Semaphore::new(1)),
-            streams: 1,
+            transfers: None,
+            streams: None,
             checkers: 1,
-        };
+            src: end.clone(),
+            dst: end,
+            domain: true,
+            claimed: Arc::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn more_than_everything_is_everything() {
+        let budget = budget(1 << 20, 1);
         let all = budget.memory(1 << 40).await;
         assert_eq!(budget.memory.available_permits(), 0);
         drop(all);
         let _one = budget.memory(1).await;
         assert_eq!(budget.memory.available_permits(), 15);
+    }
+
+    #[tokio::test]
+    async fn a_large_file_leaves_room_for_small_ones_and_gives_back_what_it_no_longer_needs() {
+        let budget = budget(1 << 20, 8);
+        let large = budget.claim(1000);
+        let small: Vec<Claim> = (0..2).map(|_| budget.claim(1)).collect();
+        let full = |budget: &Budget| budget.claimed.chunks.load(Ordering::Relaxed) >= 8;
+        assert!(full(&budget));
+        large.left(900);
+        assert!(full(&budget));
+        large.left(5);
+        assert!(!full(&budget));
+        budget.room().await;
+        drop((large, small));
+        assert_eq!(budget.claimed.chunks.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_room_is_woken() {
+        let budget = budget(1 << 20, 1);
+        let claim = budget.claim(1);
+        let waiting = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.room().await }
+        });
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        assert!(!waiting.is_finished());
+        drop(claim);
+        waiting.await.unwrap();
     }
 }

@@ -108,6 +108,7 @@ impl MemStore {
             case_insensitive: false,
             meta: true,
             concurrency: 16,
+            lanes: None,
         };
         MemStore { locator, caps, space, prefix }
     }

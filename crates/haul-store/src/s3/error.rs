@@ -1,7 +1,7 @@
 //! What a failed request means.
 
 use super::xml;
-use haul_core::{Error, ErrorKind, Key, Retry};
+use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub struct Fault {
     pub message: String,
     /// The region that the server says is right.
     pub region: Option<String>,
+    /// The connection was refused.
+    pub refused: bool,
 }
 
 /// A result of a request.
@@ -25,7 +27,15 @@ pub type Tried<T> = Result<T, Box<Fault>>;
 impl Fault {
     /// A fault without an answer.
     pub fn new(kind: ErrorKind, retry: Retry, message: impl Into<String>) -> Box<Fault> {
-        Box::new(Fault { kind, retry, status: 0, code: String::new(), message: message.into(), region: None })
+        Box::new(Fault {
+            kind,
+            retry,
+            status: 0,
+            code: String::new(),
+            message: message.into(),
+            region: None,
+            refused: false,
+        })
     }
 
     /// A broken connection or answer, which may be better the next time.
@@ -76,7 +86,19 @@ impl Fault {
             }
             _ => told(status, code, &said),
         };
-        Box::new(Fault { kind, retry, status, code: code.to_owned(), message, region: None })
+        Box::new(Fault { kind, retry, status, code: code.to_owned(), message, region: None, refused: false })
+    }
+
+    /// What it says of the load that the service takes. An answer that refuses one request for its own sake is an
+    /// answer like any other.
+    pub fn outcome(&self) -> Outcome {
+        match (self.kind, self.retry) {
+            (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
+            (ErrorKind::Busy, _) => Outcome::Throttled(None),
+            _ if self.refused => Outcome::Throttled(None),
+            _ if (400..500).contains(&self.status) => Outcome::Done,
+            _ => Outcome::Failed,
+        }
     }
 
     /// As the error of `op`.

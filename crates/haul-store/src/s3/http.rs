@@ -4,10 +4,10 @@ use super::{
     body::Pieces,
     error::{Fault, Tried},
 };
-use crate::Net;
+use crate::{Net, lanes::Pass};
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_core::{Error, ErrorKind, Result, Retry, concurrency::Outcome};
 use http::{HeaderMap, Request, StatusCode, uri::Authority};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -50,10 +50,11 @@ pub struct Reply {
     body: Frames,
 }
 
-/// The frames of an answer; holds the connection's permit until dropped.
+/// The frames of an answer; holds the connection's permit until dropped, and its place in a lane until the end.
 struct Frames {
     incoming: Incoming,
     idle: Duration,
+    pass: Option<Pass>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -99,12 +100,17 @@ impl Http {
             }
         };
         let (head, incoming) = response.into_parts();
-        let body = Frames { incoming, idle: self.idle, _permit: permit };
+        let body = Frames { incoming, idle: self.idle, pass: None, _permit: permit };
         Ok(Reply { status: head.status, headers: head.headers, body })
     }
 }
 
 impl Reply {
+    /// The request's place in its lane is kept until the body has come.
+    pub fn keep(&mut self, pass: Pass) {
+        self.body.pass = Some(pass);
+    }
+
     /// A header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -151,13 +157,21 @@ impl Frames {
                 .await
                 .map_err(|_| Fault::timeout(format!("nothing came for {:?}", self.idle)))?;
             match frame {
-                None => return Ok(None),
+                None => {
+                    if let Some(pass) = self.pass.take() {
+                        pass.end(Outcome::Done);
+                    }
+                    return Ok(None);
+                }
                 Some(Err(e)) => return Err(Fault::broken(format!("the connection broke: {}", causes(&e)))),
                 Some(Ok(frame)) => {
                     // Trailers carry nothing that we asked for.
                     if let Ok(data) = frame.into_data()
                         && !data.is_empty()
                     {
+                        if let Some(pass) = &self.pass {
+                            pass.moved(data.len() as u64);
+                        }
                         return Ok(Some(data));
                     }
                 }
@@ -176,7 +190,9 @@ fn broken(error: hyper_util::client::legacy::Error, host: Option<&Authority>) ->
         return Fault::timeout(format!("can't connect to {host}: {text}"));
     }
     if error.is_connect() {
-        return Fault::broken(format!("can't connect to {host}: {text}"));
+        let mut fault = Fault::broken(format!("can't connect to {host}: {text}"));
+        fault.refused = text.contains("refused");
+        return fault;
     }
     Fault::broken(format!("the connection broke: {text}"))
 }

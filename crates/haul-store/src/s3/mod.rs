@@ -23,8 +23,8 @@ mod upload;
 mod xml;
 
 use crate::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, Part, PartLimits, Read, Resumed, Sent,
-    Store, StoreKind, Stored, Upload, WriteSpec,
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read, Resumed,
+    Sent, Store, StoreKind, Stored, Upload, WriteSpec,
 };
 use address::{Endpoint, Root};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -74,7 +74,8 @@ impl S3 {
         ];
         let region: Arc<str> = region.into_iter().flatten().next().unwrap_or_default().into();
         let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
-        let caps = caps(&config, Domain { name, place: root.to_bytes().into() });
+        let lanes = request.net.roads.to(&name);
+        let caps = caps(&config, Domain { name, place: root.to_bytes().into() }, lanes.clone());
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
         Ok(S3(Arc::new(Service {
             config,
@@ -86,6 +87,7 @@ impl S3 {
             source,
             net: request.net,
             meters: request.meters,
+            lanes,
             signer: sign::Signer::new("s3"),
             region: RwLock::new(region),
             buckets_made: Default::default(),
@@ -101,7 +103,7 @@ impl S3 {
     }
 }
 
-fn caps(config: &Config, domain: Domain) -> Caps {
+fn caps(config: &Config, domain: Domain, lanes: Arc<Lanes>) -> Caps {
     let mut stored = vec![Algo::Md5];
     if config.provider.checksum == Checksum::Crc64Nvme {
         stored.push(Algo::Crc64Nvme);
@@ -131,6 +133,7 @@ fn caps(config: &Config, domain: Domain) -> Caps {
         case_insensitive: false,
         meta: true,
         concurrency: CONCURRENCY,
+        lanes: Some(lanes),
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     options::Config,
     sign::{self, Credentials, Signed, Signer},
 };
-use crate::{Caps, Meters, Net, Payload};
+use crate::{Caps, Direction, Lanes, Meters, Net, Payload};
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -30,6 +30,7 @@ pub struct Service {
     pub source: Source,
     pub net: Net,
     pub meters: Arc<Meters>,
+    pub lanes: Arc<Lanes>,
     pub signer: Signer,
     pub region: RwLock<Arc<str>>,
     /// The bucket was looked for, and made if it was missing, by the first write that missed it.
@@ -164,6 +165,7 @@ impl Service {
     async fn call_once(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {
         let credentials = self.source.get().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
         self.net.gate.pass().await;
+        let pass = self.lanes.lane(direction(call.kind)).enter().await;
         self.meters.request(call.kind);
         let request = self.request(call, region, credentials.as_deref())?;
         let begun = tokio::time::Instant::now();
@@ -176,16 +178,25 @@ impl Service {
             status,
             ms = begun.elapsed().as_millis() as u64,
         );
-        let reply = result?;
+        let mut reply = match result {
+            Ok(reply) => reply,
+            Err(fault) => {
+                pass.end(fault.outcome());
+                return Err(fault);
+            }
+        };
         if self.net.dump_headers {
             tracing::info!(status, headers = ?reply.headers, "answer to {}", call.kind);
         }
         if reply.status.is_success() {
+            pass.moved(call.body.len());
+            reply.keep(pass);
             return Ok(reply);
         }
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.bytes().await.unwrap_or_default();
         let fault = Fault::answer(status, &headers, &body, call.bucket);
+        pass.end(fault.outcome());
         if fault.code == "SignatureDoesNotMatch" && std::str::from_utf8(call.object).is_err() {
             // A server that can't keep such a name signs another than we do; our keys are not to blame.
             let message = "the server can't keep a name that isn't UTF-8";
@@ -362,6 +373,16 @@ impl Service {
 /// Turns a fault into the error of `op` on `key`.
 pub fn at<'a>(op: &'static str, key: &'a Key) -> impl Fn(Box<Fault>) -> Error + 'a {
     move |fault| fault.at(op, key)
+}
+
+/// The lane of a request of this kind.
+fn direction(kind: &str) -> Direction {
+    match kind {
+        "GetObject" => Direction::Down,
+        "PutObject" | "UploadPart" => Direction::Up,
+        "CopyObject" | "UploadPartCopy" => Direction::Copy,
+        _ => Direction::Meta,
+    }
 }
 
 fn is_signed(name: &str) -> bool {

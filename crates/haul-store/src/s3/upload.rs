@@ -374,12 +374,11 @@ fn receipts(parts: &[Part]) -> Result<Vec<Receipt>, String> {
 
 /// CRC-64 of the whole from those of its parts.
 fn whole_crc(receipts: &[Receipt]) -> Option<u64> {
-    let mut all = receipts.iter();
-    let mut crc = all.next()?.crc?;
-    for part in all {
-        crc = crc_fast::checksum_combine(crc_fast::CrcAlgorithm::Crc64Nvme, crc, part.crc?, part.size);
-    }
-    Some(crc)
+    let values: Option<Vec<[u8; 8]>> = receipts.iter().map(|part| Some(part.crc?.to_be_bytes())).collect();
+    let values = values?;
+    let pieces = values.iter().zip(receipts).map(|(value, part)| (Some(&value[..]), part.size));
+    let whole = haul_core::hash::combine(Algo::Crc64Nvme, pieces)?;
+    Some(u64::from_be_bytes(whole.try_into().ok()?))
 }
 
 /// The ETag of an upload in parts: the MD5 of the parts' MD5s, and their number.

@@ -3,6 +3,7 @@
 
 use super::Run;
 use crate::{
+    budget::Claim,
     schedule::Queue,
     transfer::{Arrived, Order},
 };
@@ -18,13 +19,25 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
+/// What a transfer holds while it is under way.
+struct Leave {
+    claim: Claim,
+    /// One of `--transfers`.
+    _pinned: Option<OwnedSemaphorePermit>,
+}
+
 impl Run {
     /// Starts transfers as permits come free, until the queue is done.
     pub(super) async fn schedule(self: Arc<Self>, mut queue: Queue) {
         let mut running = JoinSet::new();
-        let permits = &self.mover.budget.transfers;
+        let budget = &self.mover.budget;
         let batches = self.cx.dst.caps().files;
-        while let Ok(permit) = permits.clone().acquire_owned().await {
+        loop {
+            let pinned = match &budget.transfers {
+                Some(files) => files.clone().acquire_owned().await.ok(),
+                None => None,
+            };
+            budget.room().await;
             let Some(first) = queue.next().await else { break };
             let by_server = self.mover.route(&first.src) == Route::Server;
             let mut batch = vec![first];
@@ -32,8 +45,9 @@ impl Run {
                 queue.fill(&mut batch);
             }
             batch.retain(|order| self.may_start(order));
-            if !batch.is_empty() {
-                running.spawn(self.clone().transfer(batch, by_server, permit));
+            if let Some(first) = batch.first() {
+                let claim = budget.claim(if by_server { 1 } else { self.mover.chunks(first.src.size) });
+                running.spawn(self.clone().transfer(batch, by_server, Leave { claim, _pinned: pinned }));
             }
             while let Some(ended) = running.try_join_next() {
                 self.joined("transfer", ended);
@@ -74,14 +88,14 @@ impl Run {
         }
     }
 
-    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, _permit: OwnedSemaphorePermit) {
+    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, leave: Leave) {
         for order in &batch {
             let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
             self.cx.sink.emit(&Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
         }
         if !by_server {
             for order in &mut batch {
-                let result = self.mover.bring(order).await;
+                let result = self.mover.bring(order, &leave.claim).await;
                 self.ended(order, result);
             }
         } else {
@@ -91,7 +105,7 @@ impl Run {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
-                        self.mover.bring(order).await
+                        self.mover.bring(order, &leave.claim).await
                     }
                     other => other,
                 };

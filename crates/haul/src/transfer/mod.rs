@@ -7,7 +7,11 @@ mod read;
 pub(crate) use read::file_range;
 pub mod server;
 
-use crate::{Cx, backup::Backup, budget::Budget};
+use crate::{
+    Cx,
+    backup::Backup,
+    budget::{Budget, Claim},
+};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
     event::{Event, StepId},
@@ -136,21 +140,26 @@ impl Mover {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
         // What the store takes in one request goes so, unless the user wants parts from a smaller size on.
         let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.saturating_add(1).max(limits.preferred));
-        if size < cutoff.max(1) || self.budget.streams < 2 {
+        if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
         }
         Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size)) }
     }
 
+    /// Chunks that a file of this size takes.
+    pub fn chunks(&self, size: u64) -> u64 {
+        size.div_ceil(pump::block(self, size)).max(1)
+    }
+
     /// Brings one file over by parts or stream, trying again from the start where that can help.
     ///
     /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
-    pub async fn bring(&self, order: &mut Order) -> Result<Arrived> {
+    pub async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
         let mut src = order.src.clone();
         let (mut attempt, mut changed) = (0, 0);
         loop {
             let route = self.route_through_memory(src.size);
-            let error = match self.attempt(order, &src, route).await {
+            let error = match self.attempt(order, &src, route, claim).await {
                 Ok(arrived) => return Ok(arrived),
                 Err(error) => {
                     if error.key().is_some() {
@@ -190,13 +199,13 @@ impl Mover {
         }
     }
 
-    async fn attempt(&self, order: &mut Order, src: &Entry, route: Route) -> Result<Arrived> {
+    async fn attempt(&self, order: &mut Order, src: &Entry, route: Route, claim: &Claim) -> Result<Arrived> {
         let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0) };
         let result = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => Err(cancelled()),
             opened = self.open(order, src, route) => match opened {
-                Ok(open) => self.carry(order, src, open, &count).await,
+                Ok(open) => self.carry(order, src, open, &count, claim).await,
                 Err(error) => Err(error),
             },
         };
@@ -208,7 +217,8 @@ impl Mover {
 
     /// Opens the source first, so that what it says of itself goes along with the write.
     async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
-        let mut source = read::Source::open(&self.cx.src, src, route).await?;
+        let block = pump::block(self, src.size);
+        let mut source = read::Source::open(&self.cx.src, src, route, &self.budget, block).await?;
         // A disk's metadata is listed; reading a file doesn't ask for it again.
         source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
         if !self.policy.ignore_size && source.facts.size != src.size {
@@ -240,13 +250,20 @@ impl Mover {
     }
 
     /// Moves the bytes, verifies, publishes; whatever goes wrong, the unfinished write is removed.
-    async fn carry(&self, order: &mut Order, src: &Entry, open: Open, count: &Count<'_>) -> Result<Arrived> {
+    async fn carry(
+        &self,
+        order: &mut Order,
+        src: &Entry,
+        open: Open,
+        count: &Count<'_>,
+        claim: &Claim,
+    ) -> Result<Arrived> {
         let Open { source, upload } = open;
         let facts = source.facts.clone();
         let pumped = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => Err(cancelled()),
-            pumped = pump::pump(self, source, upload.as_ref(), count) => pumped,
+            pumped = pump::pump(self, source, upload.as_ref(), count, claim) => pumped,
         };
         let pumped = match self.check_source(src, &facts, pumped).await {
             Ok(pumped) => pumped,

@@ -1,9 +1,11 @@
 //! The reading end of a transfer: pieces of one source file in order, read one after another or several at once.
 
+use crate::budget::Budget;
 use futures::StreamExt;
 use haul_core::{Entry, Error, Result, plan::Route};
 use haul_store::{Body, Payload, Read, Store, disk};
 use std::{ops::Range, os::unix::fs::FileExt, sync::Arc};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// An opened source.
 pub struct Source {
@@ -27,12 +29,25 @@ pub enum Bytes {
         size: u64,
     },
     /// One stream from the start.
-    Stream(futures::stream::BoxStream<'static, Result<bytes::Bytes>>),
+    Stream {
+        /// Its pieces.
+        stream: futures::stream::BoxStream<'static, Result<bytes::Bytes>>,
+        /// Memory for two blocks, or for all of it if that is less; taken before the request was sent, since a stream
+        /// that waits for memory would keep its connection from those that have memory and wait for a connection.
+        memory: OwnedSemaphorePermit,
+    },
 }
 
 impl Source {
     /// Opens `entry` for a transfer by `route`. By parts, nothing is read yet where the store serves ranges.
-    pub async fn open(store: &Arc<dyn Store>, entry: &Entry, route: Route) -> Result<Source> {
+    /// Else memory is taken first, for two blocks of `block` bytes.
+    pub async fn open(
+        store: &Arc<dyn Store>,
+        entry: &Entry,
+        route: Route,
+        budget: &Budget,
+        block: u64,
+    ) -> Result<Source> {
         if let Route::Parts { size } = route
             && !store.caps().files
         {
@@ -43,10 +58,20 @@ impl Source {
             let of = Entry { version: facts.version.clone().or(entry.version.clone()), ..facts.clone() };
             return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of, size } });
         }
+        let memory = match store.caps().files {
+            true => None,
+            false => Some(budget.memory((2 * block).min(entry.size)).await),
+        };
         let Read { entry: facts, body } = store.read(&entry.key, entry.version.as_ref(), None).await?;
         let bytes = match body {
             Body::File(file, _) => Bytes::File(file),
-            Body::Stream(stream) => Bytes::Stream(stream),
+            Body::Stream(stream) => {
+                let memory = match memory {
+                    Some(memory) => memory,
+                    None => budget.memory((2 * block).min(facts.size)).await,
+                };
+                Bytes::Stream { stream, memory }
+            }
         };
         Ok(Source { facts, bytes })
     }

@@ -1,0 +1,246 @@
+//! How many requests each service takes at once, found out as they pass: four lanes for each endpoint, by what their
+//! requests do. A lane asks the pure controller in `haul_core::concurrency`, and keeps those that must wait in order.
+//!
+//! It stands at the request and not in a layer because one listing or upload is many requests (ADR 5).
+
+use haul_core::concurrency::{Controller, Outcome, Settings, Shown, Ticket, Wait};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
+use tokio::sync::Notify;
+
+/// Requests at once to begin with, in each lane. A run of two seconds has no time to creep up, and 32 hide 100 ms of
+/// latency on small files; the controller doubles it within a few round trips where that gains.
+const START: usize = 32;
+
+/// Requests at once at most, in a lane that carries bodies. s5cmd runs 256 workers by default; beyond that, sockets
+/// and file descriptors cost more than any service has been seen to give.
+const MAX_DATA: usize = 256;
+
+/// Questions at once at most: a service counts them against the same rate, and they need no bandwidth.
+const MAX_META: usize = 128;
+
+/// What a request does, as far as its concurrency is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// Its answer carries content.
+    Down,
+    /// It carries content.
+    Up,
+    /// The service copies by itself.
+    Copy,
+    /// Everything else: list, ask, delete, begin and complete.
+    Meta,
+}
+
+/// What the user fixed; `None` is found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pinned {
+    /// Requests that carry content at once.
+    pub data: Option<usize>,
+    /// Questions at once (`--checkers`).
+    pub meta: Option<usize>,
+}
+
+/// The lanes of every endpoint that a run talks to.
+#[derive(Default)]
+pub struct Roads {
+    pinned: Pinned,
+    endpoints: Mutex<BTreeMap<String, Arc<Lanes>>>,
+}
+
+/// The lanes of one endpoint.
+pub struct Lanes {
+    down: Arc<Lane>,
+    up: Arc<Lane>,
+    copy: Arc<Lane>,
+    meta: Arc<Lane>,
+}
+
+/// One lane: requests of one direction to one endpoint.
+pub struct Lane {
+    begun: Instant,
+    controller: Mutex<Controller>,
+    /// Held by the first of those that wait; the lock is fair, so they start in order.
+    turn: tokio::sync::Mutex<()>,
+    /// Something ended: the first that waits may look again.
+    freed: Notify,
+}
+
+/// One request's leave to be under way.
+pub struct Pass {
+    lane: Arc<Lane>,
+    ticket: Option<Ticket>,
+}
+
+impl Roads {
+    /// No endpoint yet.
+    pub fn new(pinned: Pinned) -> Self {
+        Roads { pinned, endpoints: Mutex::default() }
+    }
+
+    /// The lanes of the endpoint of this name; all stores that give the same name share them.
+    pub fn to(&self, endpoint: &str) -> Arc<Lanes> {
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(|e| e.into_inner());
+        endpoints.entry(endpoint.to_owned()).or_insert_with(|| Arc::new(Lanes::new(self.pinned))).clone()
+    }
+
+    /// Every endpoint by name, and its lanes.
+    pub fn all(&self) -> Vec<(String, Arc<Lanes>)> {
+        let endpoints = self.endpoints.lock().unwrap_or_else(|e| e.into_inner());
+        endpoints.iter().map(|(name, lanes)| (name.clone(), lanes.clone())).collect()
+    }
+}
+
+impl Lanes {
+    /// Lanes as the user pinned them.
+    pub fn new(pinned: Pinned) -> Self {
+        let lane = |pinned, max| Arc::new(Lane::new(Settings { pinned, start: START, max }));
+        Lanes {
+            down: lane(pinned.data, MAX_DATA),
+            up: lane(pinned.data, MAX_DATA),
+            copy: lane(pinned.data, MAX_DATA),
+            meta: lane(pinned.meta, MAX_META),
+        }
+    }
+
+    /// The lane of a direction.
+    pub fn lane(&self, direction: Direction) -> &Arc<Lane> {
+        match direction {
+            Direction::Down => &self.down,
+            Direction::Up => &self.up,
+            Direction::Copy => &self.copy,
+            Direction::Meta => &self.meta,
+        }
+    }
+}
+
+impl Lane {
+    fn new(settings: Settings) -> Self {
+        Lane {
+            begun: Instant::now(),
+            controller: Mutex::new(Controller::new(settings)),
+            turn: tokio::sync::Mutex::new(()),
+            freed: Notify::new(),
+        }
+    }
+
+    /// Waits for its turn, first come, first served.
+    pub async fn enter(self: &Arc<Self>) -> Pass {
+        let _turn = self.turn.lock().await;
+        loop {
+            let wait = match self.controller().start(self.begun.elapsed()) {
+                Ok(ticket) => return Pass { lane: self.clone(), ticket: Some(ticket) },
+                Err(wait) => wait,
+            };
+            // An end between the question and the wait is kept by `notify_one`.
+            match wait {
+                Wait::Finish => self.freed.notified().await,
+                Wait::For(time) => {
+                    let _ = tokio::time::timeout(time, self.freed.notified()).await;
+                }
+            }
+        }
+    }
+
+    /// Requests that may be under way at once now.
+    pub fn limit(&self) -> usize {
+        self.shown().limit
+    }
+
+    /// What a person may see of it.
+    pub fn shown(&self) -> Shown {
+        self.controller().shown(self.begun.elapsed())
+    }
+
+    fn controller(&self) -> MutexGuard<'_, Controller> {
+        self.controller.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Pass {
+    /// So many more bytes of content have come or gone.
+    pub fn moved(&self, bytes: u64) {
+        self.lane.controller().moved(self.lane.begun.elapsed(), bytes);
+    }
+
+    /// The request has ended.
+    pub fn end(mut self, outcome: Outcome) {
+        self.finish(outcome);
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        if let Some(ticket) = self.ticket.take() {
+            self.lane.controller().finish(self.lane.begun.elapsed(), ticket, outcome);
+            self.lane.freed.notify_one();
+        }
+    }
+}
+
+impl Drop for Pass {
+    /// A request that nobody waits for any more says nothing of the service, but its place is free.
+    fn drop(&mut self) {
+        self.finish(Outcome::Failed);
+    }
+}
+
+impl fmt::Debug for Roads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.all()).finish()
+    }
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = [&self.down, &self.up, &self.copy, &self.meta].map(|lane| lane.limit());
+        write!(f, "Lanes(down {}, up {}, copy {}, meta {})", limits[0], limits[1], limits[2], limits[3])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn pinned(n: usize) -> Lanes {
+        Lanes::new(Pinned { data: Some(n), meta: None })
+    }
+
+    #[tokio::test]
+    async fn no_more_than_pinned_and_in_order() {
+        let lanes = pinned(2);
+        let lane = lanes.lane(Direction::Up).clone();
+        let (first, second) = (lane.enter().await, lane.enter().await);
+        let waits = |lane: &Arc<Lane>| {
+            let lane = lane.clone();
+            tokio::spawn(async move { lane.enter().await })
+        };
+        let third = waits(&lane);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!third.is_finished());
+        first.end(Outcome::Done);
+        let third = third.await.unwrap();
+        drop((second, third));
+        assert_eq!(lane.shown().in_flight, 0);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_given_up_while_it_waits_holds_up_nobody() {
+        let lane = pinned(1).lane(Direction::Down).clone();
+        let first = lane.enter().await;
+        let given_up = tokio::time::timeout(Duration::from_millis(10), lane.enter()).await;
+        assert!(given_up.is_err());
+        first.end(Outcome::Done);
+        lane.enter().await.end(Outcome::Done);
+    }
+
+    #[test]
+    fn stores_of_one_endpoint_share_its_lanes() {
+        let roads = Roads::default();
+        assert!(Arc::ptr_eq(&roads.to("a"), &roads.to("a")));
+        assert!(!Arc::ptr_eq(&roads.to("a"), &roads.to("b")));
+    }
+}

@@ -1,0 +1,105 @@
+//! Hashes of a file whose chunks come in any order: each chunk's own where they can be combined (CRCs), else one hasher
+//! that takes the chunks in order, on a disk thread, beside the transfer.
+
+use super::reader::Piece;
+use futures::future::BoxFuture;
+use haul_core::{Algo, Hasher, Hashes, Result, hash};
+use haul_store::{Payload, disk};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Up to this many bytes are hashed where they are; more go to a disk thread, so that no request waits for it.
+const INLINE: u64 = 256 << 10;
+
+/// The hashes of one file as its chunks pass.
+pub struct Digest {
+    algos: Vec<Algo>,
+    /// By index: length and hashes of chunks that are hashed one by one.
+    pieces: BTreeMap<u64, (u64, Hashes)>,
+    /// Chunks that wait for their turn, and the memory that they keep.
+    waiting: BTreeMap<u64, (Payload, Arc<OwnedSemaphorePermit>)>,
+    next: u64,
+    whole: Whole,
+}
+
+/// Where the hasher is that takes chunks in order.
+enum Whole {
+    /// Chunks are hashed one by one.
+    Apart,
+    Here(Hasher),
+    Away(BoxFuture<'static, Result<Hasher>>),
+}
+
+impl Digest {
+    /// Of these algorithms; none costs nothing.
+    pub fn new(algos: Vec<Algo>) -> Self {
+        let apart = algos.iter().all(|algo| hash::combines(*algo));
+        let whole = if apart { Whole::Apart } else { Whole::Here(Hasher::new(&algos)) };
+        Digest { algos, pieces: BTreeMap::new(), waiting: BTreeMap::new(), next: 0, whole }
+    }
+
+    /// What to hash of each chunk by itself, by whoever read it.
+    pub fn by_piece(&self) -> Vec<Algo> {
+        if matches!(self.whole, Whole::Apart) { self.algos.clone() } else { Vec::new() }
+    }
+
+    /// Takes a chunk in.
+    pub fn take(&mut self, piece: &Piece) {
+        if matches!(self.whole, Whole::Apart) {
+            if !self.algos.is_empty() {
+                self.pieces.insert(piece.index, (piece.payload.len(), piece.hashes.clone()));
+            }
+            return;
+        }
+        self.waiting.insert(piece.index, (piece.payload.clone(), piece.memory.clone()));
+        self.go_on();
+    }
+
+    /// True when no hashing is under way.
+    pub fn is_idle(&self) -> bool {
+        !matches!(self.whole, Whole::Away(_))
+    }
+
+    /// Resolves when the chunk that is being hashed is done.
+    pub async fn advance(&mut self) -> Result<()> {
+        if let Whole::Away(hashing) = &mut self.whole {
+            self.whole = Whole::Here(hashing.await?);
+            self.go_on();
+        }
+        Ok(())
+    }
+
+    /// Hashes what is next, as long as it is there.
+    fn go_on(&mut self) {
+        while let Some((payload, memory)) = self.waiting.remove(&self.next) {
+            let Whole::Here(mut hasher) = std::mem::replace(&mut self.whole, Whole::Apart) else { return };
+            self.next += 1;
+            let large = payload.len() > INLINE;
+            let update = move || {
+                payload.0.iter().for_each(|piece| hasher.update(piece));
+                drop(memory);
+                hasher
+            };
+            if large {
+                self.whole = Whole::Away(Box::pin(disk::run(move || Ok(update()))));
+                return;
+            }
+            self.whole = Whole::Here(update());
+        }
+    }
+
+    /// The hashes of the whole.
+    pub fn finish(self) -> Hashes {
+        if let Whole::Here(hasher) = self.whole {
+            return hasher.finish();
+        }
+        let mut all = Hashes::default();
+        for algo in self.algos {
+            let pieces = self.pieces.values().map(|(len, hashes)| (hashes.get(algo), *len));
+            if let Some(value) = hash::combine(algo, pieces) {
+                all.set(algo, value);
+            }
+        }
+        all
+    }
+}

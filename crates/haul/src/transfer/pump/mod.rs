@@ -1,0 +1,95 @@
+//! Bytes through memory: read chunks (several at once where the source allows), write them as they come, out of order,
+//! and hash them on the way. Memory is taken from the job's budget before a chunk is read, and given back when it is
+//! written and hashed.
+
+mod digest;
+mod reader;
+
+use super::{Count, Mover, VERIFY, read::Source};
+use crate::budget::Claim;
+use digest::Digest;
+use futures::{StreamExt, stream::FuturesUnordered};
+use haul_core::{Algo, Entry, Hashes, Result, policy::Policy};
+use haul_store::{Part, PartLimits, Upload};
+use reader::{Piece, Reader};
+
+pub use reader::block;
+
+/// What went across.
+pub struct Pumped {
+    /// Bytes.
+    pub bytes: u64,
+    /// Receipts of the parts, by index.
+    pub parts: Vec<Part>,
+    /// Hashes of the bytes as they passed.
+    pub hashes: Hashes,
+}
+
+/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, but never so small
+/// that the file needs more parts than the store allows.
+pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>) -> u64 {
+    let wanted = policy.part_size.unwrap_or(limits.preferred);
+    // An unknown size could be anything up to the 5 TiB that S3 allows; rclone stops at 48 GiB with its default.
+    let least = size.unwrap_or(0).div_ceil(limits.count.max(1)).next_multiple_of(1 << 20);
+    wanted.max(least).clamp(limits.min, limits.max)
+}
+
+/// Moves all bytes of `source` into `upload`; gives back of `claim` what the last chunks no longer need.
+///
+/// Errors: the first of any read or write; everything still in flight is then given up.
+pub async fn pump(
+    mover: &Mover,
+    source: Source,
+    upload: &dyn Upload,
+    count: &Count<'_>,
+    claim: &Claim,
+) -> Result<Pumped> {
+    let mut digest = Digest::new(algos(mover, &source.facts));
+    let mut reader = Reader::new(mover, source, digest.by_piece());
+    let mut writes = FuturesUnordered::new();
+    let (mut bytes, mut parts) = (0, Vec::new());
+    loop {
+        let more = reader.start(mover.budget.reads(), mover.budget.writes(), writes.len());
+        if !more && writes.is_empty() && digest.is_idle() {
+            break;
+        }
+        tokio::select! {
+            Some(part) = writes.next(), if !writes.is_empty() => {
+                parts.push(part?);
+                claim.left(reader.left() + writes.len() as u64);
+            }
+            piece = reader.next(), if more => {
+                let Some(piece) = piece? else { continue };
+                bytes += piece.payload.len();
+                digest.take(&piece);
+                writes.push(write(upload, piece, count));
+            }
+            hashed = digest.advance(), if !digest.is_idle() => hashed?,
+        }
+    }
+    parts.sort_by_key(|p: &Part| p.index);
+    Ok(Pumped { bytes, parts, hashes: digest.finish() })
+}
+
+async fn write(upload: &dyn Upload, piece: Piece, count: &Count<'_>) -> Result<Part> {
+    let size = piece.payload.len();
+    let part = upload.part(piece.index, piece.offset, piece.payload).await?;
+    drop(piece.memory);
+    count.add(size);
+    Ok(part)
+}
+
+/// Which hashes to compute on the way: one that the source knows of the whole, to prove that we read what it holds,
+/// and one to compare with when the result is read back.
+fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
+    let mut algos = Vec::new();
+    if !mover.policy.ignore_checksum {
+        // The cheapest first: a CRC runs at memory speed, MD5 at half a gigabyte a second.
+        let known = [Algo::Crc64Nvme, Algo::Crc32c, Algo::Crc32, Algo::Blake3, Algo::Sha256, Algo::Sha1, Algo::Md5];
+        algos.extend(known.into_iter().find(|a| facts.hashes.get(*a).is_some()));
+    }
+    if mover.policy.verify_read && !algos.contains(&VERIFY) {
+        algos.push(VERIFY);
+    }
+    algos
+}

@@ -1,0 +1,250 @@
+//! The chunks of one source: ranges, several at once, given out as they come; or one stream, in order.
+
+use super::{
+    super::read::{Bytes, Source, file_range, store_range},
+    part_size,
+};
+use crate::{budget::Budget, transfer::Mover};
+use futures::{
+    StreamExt, TryFutureExt,
+    future::BoxFuture,
+    stream,
+    stream::{BoxStream, FuturesUnordered},
+};
+use haul_core::{Algo, Error, Hasher, Hashes, Result, plan::Route};
+use haul_store::Payload;
+use std::{future::Future, ops::Range, pin::Pin, sync::Arc, task};
+use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
+
+/// Block of a write that isn't bound to parts, in bytes.
+pub const BLOCK: u64 = 4 << 20;
+
+/// One chunk in memory.
+pub struct Piece {
+    pub index: u64,
+    pub offset: u64,
+    pub payload: Payload,
+    /// Its own hashes, of the algorithms that the reader was asked for.
+    pub hashes: Hashes,
+    /// The memory that it takes.
+    pub memory: Arc<OwnedSemaphorePermit>,
+}
+
+/// Gives out the chunks of a source.
+pub enum Reader {
+    Ranged(Ranged),
+    Streamed(Streamed),
+}
+
+impl Reader {
+    /// A reader of `source`; each chunk comes with its hashes of `algos`.
+    pub fn new(mover: &Mover, source: Source, algos: Vec<Algo>) -> Self {
+        let size = source.facts.size;
+        let block = block(mover, size);
+        let budget = mover.budget.clone();
+        let ranged = |read: ReadRange, block: u64| {
+            let count = size.div_ceil(block);
+            let reading = FuturesUnordered::new();
+            Reader::Ranged(Ranged {
+                read,
+                budget,
+                size,
+                block,
+                count,
+                next: 0,
+                memory: None,
+                reading,
+                algos: algos.clone().into(),
+            })
+        };
+        match source.bytes {
+            Bytes::File(file) => {
+                ranged(Box::new(move |range| Box::pin(file_range(file.clone(), range).map_ok(Payload::from))), block)
+            }
+            Bytes::Ranges { store, entry, size: part } => {
+                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), part)
+            }
+            Bytes::Stream { stream, memory } => Reader::Streamed(Streamed {
+                stream: stream.fuse(),
+                frames: Vec::new(),
+                got: 0,
+                left: bytes::Bytes::new(),
+                index: 0,
+                offset: 0,
+                block,
+                ended: false,
+                algos,
+                memory: Arc::new(memory),
+            }),
+        }
+    }
+
+    /// Makes ready to read more, where `reads` chunks may be read at once, and `writes` written, of which `writing` are.
+    /// True when [`Reader::next`] has something to wait for.
+    pub fn start(&mut self, reads: usize, writes: usize, writing: usize) -> bool {
+        match self {
+            Reader::Ranged(ranged) => ranged.start(reads, writes, writing),
+            // The memory of a stream is taken once, for two blocks: one to fill and one to write.
+            Reader::Streamed(streamed) => !streamed.ended && writing <= 1,
+        }
+    }
+
+    /// The next chunk that is read, in any order; `None` when there is none yet, or there was none left.
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Option<Piece>> {
+        match self {
+            Reader::Ranged(ranged) => ranged.next().await,
+            Reader::Streamed(streamed) => streamed.next().await,
+        }
+    }
+
+    /// Chunks that are still to come.
+    pub fn left(&self) -> u64 {
+        match self {
+            Reader::Ranged(ranged) => ranged.count - ranged.next + ranged.reading.len() as u64,
+            Reader::Streamed(streamed) => u64::from(!streamed.ended),
+        }
+    }
+}
+
+/// Bytes of a chunk of a file of `size` bytes.
+pub fn block(mover: &Mover, size: u64) -> u64 {
+    match (mover.route_through_memory(size), mover.cx.dst.caps().parts) {
+        (Route::Parts { size }, _) => size,
+        // What fits into one request must come as one piece.
+        (_, Some(limits)) if size <= limits.single => size.max(1),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size)),
+        _ => BLOCK,
+    }
+}
+
+type ReadRange = Box<dyn Fn(Range<u64>) -> BoxFuture<'static, Result<Payload>> + Send + Sync>;
+
+/// Chunks that can be read at any offset. Memory is taken in their order, so that the one that a hasher waits for
+/// always has its own.
+pub struct Ranged {
+    read: ReadRange,
+    budget: Budget,
+    size: u64,
+    block: u64,
+    count: u64,
+    /// The next to be begun.
+    next: u64,
+    /// Waits for the memory of `next`.
+    memory: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
+    reading: FuturesUnordered<Task<Piece>>,
+    algos: Arc<[Algo]>,
+}
+
+impl Ranged {
+    fn start(&mut self, reads: usize, writes: usize, writing: usize) -> bool {
+        let reading = self.reading.len();
+        if self.memory.is_none() && self.next < self.count && reading < reads && reading + writing < reads + writes {
+            let bytes = self.range(self.next).end - self.range(self.next).start;
+            let budget = self.budget.clone();
+            self.memory = Some(Box::pin(async move { budget.memory(bytes).await }));
+        }
+        self.memory.is_some() || reading > 0
+    }
+
+    fn range(&self, index: u64) -> Range<u64> {
+        index * self.block..((index + 1) * self.block).min(self.size)
+    }
+
+    /// Begins the read that memory has come for (then there is no chunk yet), or gives out one that is done.
+    async fn next(&mut self) -> Result<Option<Piece>> {
+        tokio::select! {
+            Some(piece) = self.reading.next(), if !self.reading.is_empty() => piece.map(Some),
+            memory = async { match &mut self.memory { Some(memory) => memory.await, None => std::future::pending().await } } => {
+                self.memory = None;
+                self.begin(memory);
+                Ok(None)
+            }
+        }
+    }
+
+    fn begin(&mut self, memory: OwnedSemaphorePermit) {
+        let (index, range) = (self.next, self.range(self.next));
+        self.next += 1;
+        let (offset, read, algos) = (range.start, (self.read)(range), self.algos.clone());
+        self.reading.push(Task(tokio::spawn(async move {
+            let payload = read.await?;
+            let hashes = hash(&algos, &payload);
+            Ok(Piece { index, offset, payload, hashes, memory: Arc::new(memory) })
+        })));
+    }
+}
+
+fn hash(algos: &[Algo], payload: &Payload) -> Hashes {
+    if algos.is_empty() {
+        return Hashes::default();
+    }
+    let mut hasher = Hasher::new(algos);
+    payload.0.iter().for_each(|piece| hasher.update(piece));
+    hasher.finish()
+}
+
+/// Pieces of one stream, gathered up to `block` bytes each.
+pub struct Streamed {
+    stream: stream::Fuse<BoxStream<'static, Result<bytes::Bytes>>>,
+    /// What has come of the piece that is being gathered.
+    frames: Vec<bytes::Bytes>,
+    got: u64,
+    /// What of the last frame belongs to the next piece.
+    left: bytes::Bytes,
+    index: u64,
+    offset: u64,
+    block: u64,
+    ended: bool,
+    algos: Vec<Algo>,
+    memory: Arc<OwnedSemaphorePermit>,
+}
+
+impl Streamed {
+    async fn next(&mut self) -> Result<Option<Piece>> {
+        while self.got < self.block {
+            let mut frame = std::mem::take(&mut self.left);
+            if frame.is_empty() {
+                let Some(next) = self.stream.next().await else {
+                    self.ended = true;
+                    break;
+                };
+                frame = next?;
+            }
+            let take = (self.block - self.got).min(frame.len() as u64) as usize;
+            self.left = frame.split_off(take);
+            self.got += take as u64;
+            self.frames.push(frame);
+        }
+        if self.got == 0 {
+            return Ok(None);
+        }
+        let payload = Payload::new(std::mem::take(&mut self.frames));
+        let hashes = hash(&self.algos, &payload);
+        let piece = Piece { index: self.index, offset: self.offset, payload, hashes, memory: self.memory.clone() };
+        self.index += 1;
+        self.offset += std::mem::take(&mut self.got);
+        Ok(Some(piece))
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct Task<T>(JoinHandle<Result<T>>);
+
+impl<T> Future for Task<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> task::Poll<Result<T>> {
+        Pin::new(&mut self.0).poll(cx).map(|joined| match joined {
+            Ok(result) => result,
+            Err(error) => Err(Error::new(haul_core::ErrorKind::Io, "read", error.to_string())),
+        })
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
