@@ -59,7 +59,7 @@ fn killed(argv: &[&str], complete: bool) -> (Lab, PathBuf) {
         let key = Key::new("big");
         let version = Version::new("of another time");
         let opened = Opened { from: key.clone(), version, size: 3000, to: key, part_size: 1000, token };
-        let write = journal.opened(opened).await.unwrap();
+        let write = journal.opened(opened).await.unwrap().unwrap();
         journal.part(write, Sent { part: Part { index: 0, size: 1000, tag: Vec::new() }, offset: 0, crc64: 1 });
         journal.end().await.unwrap();
         partial

@@ -90,11 +90,21 @@ struct State {
     /// What earlier runs left and this one has not come to.
     left: Vec<Half>,
     /// Writes that this run began or went on with, and that have not ended.
-    open: BTreeMap<WriteNo, Key>,
+    open: BTreeMap<WriteNo, Half>,
     next: WriteNo,
+    /// It could not be written: nothing more is noted.
+    failed: bool,
     /// The file, if it was there: the writer takes it.
     file: Option<std::fs::File>,
     writer: Option<Writer>,
+}
+
+impl State {
+    /// Counts writes as under way, so that they aren't lost if nobody comes to close them.
+    fn open(&mut self, taken: Vec<Half>) -> Vec<Half> {
+        self.open.extend(taken.iter().map(|half| (half.write, half.clone())));
+        taken
+    }
 }
 
 impl Journal {
@@ -149,39 +159,45 @@ impl Journal {
         let mut state = self.state();
         let (taken, left) = std::mem::take(&mut state.left).into_iter().partition(|half| half.opened.to == *to);
         state.left = left;
-        let taken: Vec<Half> = taken;
-        // Not lost if nobody comes to close them.
-        taken.iter().for_each(|half| drop(state.open.insert(half.write, half.opened.to.clone())));
-        taken
+        state.open(taken)
     }
 
     /// Takes all that earlier runs left and this one has not come to.
     pub fn take_rest(&self) -> Vec<Half> {
         let mut state = self.state();
         let taken = std::mem::take(&mut state.left);
-        taken.iter().for_each(|half| drop(state.open.insert(half.write, half.opened.to.clone())));
-        taken
+        state.open(taken)
     }
 
     /// A write in parts begins. When this resolves it is durable: a part may be sent, and the next run will find it.
     ///
-    /// Errors: the journal can't be written; nothing of it is then to be relied on.
-    pub async fn opened(&self, opened: Opened) -> Result<WriteNo> {
+    /// Errors: the journal can't be written. That is told once; after it, nothing is noted (`None`).
+    pub async fn opened(&self, opened: Opened) -> Result<Option<WriteNo>> {
         let (write, barrier) = {
             let mut state = self.state();
+            if state.failed {
+                return Ok(None);
+            }
             let write = state.next;
             state.next += 1;
-            state.open.insert(write, opened.to.clone());
+            state.open.insert(write, Half { write, opened: opened.clone(), sent: Vec::new() });
             let writer = self.writer(&mut state)?;
             writer.append(Record::Opened(write, opened).to_bytes());
             (write, writer.barrier())
         };
-        barrier.await.inspect_err(|_| drop(self.state().open.remove(&write)))?;
-        Ok(write)
+        let Err(error) = barrier.await else { return Ok(Some(write)) };
+        let mut state = self.state();
+        state.open.remove(&write);
+        // Others may have waited for the same failure.
+        if std::mem::replace(&mut state.failed, true) { Ok(None) } else { Err(error) }
     }
 
     /// A part of a write is at the destination. Doesn't wait.
     pub fn part(&self, write: WriteNo, sent: Sent) {
+        if let Some(half) = self.state().open.get_mut(&write) {
+            half.sent.retain(|before| before.part.index != sent.part.index);
+            half.sent.push(sent.clone());
+        }
         self.append(Record::Part(write, sent));
     }
 
@@ -189,6 +205,18 @@ impl Journal {
     pub fn closed(&self, write: WriteNo) {
         self.state().open.remove(&write);
         self.append(Record::Closed(write));
+    }
+
+    /// True when some part of a write under way is at the destination.
+    pub fn has_parts(&self, write: WriteNo) -> bool {
+        self.state().open.get(&write).is_some_and(|half| !half.sent.is_empty())
+    }
+
+    /// A write under way is left as it is, for another attempt or run to take.
+    pub fn kept(&self, write: WriteNo) {
+        let mut state = self.state();
+        let half = state.open.remove(&write);
+        state.left.extend(half);
     }
 
     fn append(&self, record: Record) {

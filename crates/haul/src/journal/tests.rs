@@ -70,7 +70,7 @@ async fn nothing_is_made_before_a_large_file_begins() {
 async fn a_job_that_ends_well_leaves_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let journal = open(temp.path()).unwrap();
-    let write = journal.opened(opened("x")).await.unwrap();
+    let write = journal.opened(opened("x")).await.unwrap().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&journal.0.path), 0o600);
     journal.part(write, sent(0));
@@ -83,9 +83,9 @@ async fn a_job_that_ends_well_leaves_nothing() {
 async fn the_next_run_finds_what_a_killed_one_did() {
     let temp = tempfile::tempdir().unwrap();
     let journal = open(temp.path()).unwrap();
-    let x = journal.opened(opened("x")).await.unwrap();
-    let y = journal.opened(opened("y")).await.unwrap();
-    let z = journal.opened(opened("z")).await.unwrap();
+    let x = journal.opened(opened("x")).await.unwrap().unwrap();
+    let y = journal.opened(opened("y")).await.unwrap().unwrap();
+    let z = journal.opened(opened("z")).await.unwrap().unwrap();
     journal.part(x, sent(3));
     journal.part(x, sent(1));
     journal.part(y, sent(0));
@@ -115,7 +115,7 @@ async fn the_next_run_finds_what_a_killed_one_did() {
     let rest = journal.take_rest();
     assert_eq!(rest.iter().map(|half| half.opened.to.clone()).collect::<Vec<_>>(), [Key::new("y")]);
     journal.closed(rest[0].write);
-    let new = journal.opened(opened("new")).await.unwrap();
+    let new = journal.opened(opened("new")).await.unwrap().unwrap();
     assert!(new > z, "numbers aren't used twice");
     journal.closed(new);
     journal.end().await.unwrap();
@@ -126,7 +126,7 @@ async fn the_next_run_finds_what_a_killed_one_did() {
 async fn one_process_at_a_time() {
     let temp = tempfile::tempdir().unwrap();
     let (first, second) = (open(temp.path()).unwrap(), open(temp.path()).unwrap());
-    let write = first.opened(opened("x")).await.unwrap();
+    let write = first.opened(opened("x")).await.unwrap().unwrap();
     assert_eq!(open(temp.path()).unwrap_err().kind(), ErrorKind::Busy);
     assert!(unfinished(temp.path()).unwrap().0[0].running);
     // Both saw that there was none; only one made it.
@@ -142,7 +142,7 @@ async fn a_torn_end_is_cut_off_and_written_over() {
     let temp = tempfile::tempdir().unwrap();
     let journal = open(temp.path()).unwrap();
     let path = journal.0.path.clone();
-    let write = journal.opened(opened("x")).await.unwrap();
+    let write = journal.opened(opened("x")).await.unwrap().unwrap();
     journal.part(write, sent(0));
     journal.part(write, sent(1));
     killed(journal).await;
@@ -189,7 +189,7 @@ async fn dead_weight_is_dropped_when_it_is_opened_again() {
     let temp = tempfile::tempdir().unwrap();
     let journal = open(temp.path()).unwrap();
     let path = journal.0.path.clone();
-    let x = journal.opened(opened("x")).await.unwrap();
+    let x = journal.opened(opened("x")).await.unwrap().unwrap();
     for _ in 0..4000 {
         journal.part(x, sent(0));
     }
