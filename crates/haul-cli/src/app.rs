@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     error::{self, Outcome, Usage, code},
     flags::{self, Flags},
-    log,
+    log, machine,
     screen::Screen,
     signals,
 };
@@ -92,6 +92,7 @@ pub fn env(name: &str) -> Option<OsString> {
 
 /// Runs haul and gives its exit code.
 pub fn main(argv: Vec<OsString>) -> u8 {
+    machine::allow_open_files();
     let screen = Arc::new(Screen::new());
     let code = match parse(argv) {
         Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &e)),

@@ -49,8 +49,8 @@ impl Context {
     /// The surroundings that the flags ask for. Reads no file: a copy between local disks needs no configuration.
     pub fn new(flags: Flags, backends: BackendFlags, line: Vec<OsString>, screen: Arc<Screen>) -> Result<Context> {
         let meters = Arc::new(Meters::default());
-        let progress = Progress::start(&flags, screen.clone(), meters.clone());
         let net = flags::net(&flags);
+        let progress = Progress::start(&flags, screen.clone(), meters.clone(), net.roads.clone());
         let cancel = Cancel::default();
         let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, &cancel));
         let layers = LayerSettings { tries: flags.pace.low_level_retries, rate, ..LayerSettings::default() };

@@ -11,6 +11,7 @@ mod error;
 mod flags;
 mod journal;
 mod log;
+mod machine;
 mod print;
 mod progress;
 mod prompt;

@@ -15,7 +15,7 @@ use haul_core::{
     plan::{Action, Route},
     units::size_short,
 };
-use haul_store::Meters;
+use haul_store::{Meters, Roads};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -53,6 +53,7 @@ pub struct Progress {
     look: Look,
     screen: Arc<Screen>,
     meters: Arc<Meters>,
+    roads: Arc<Roads>,
     state: Mutex<State>,
     wake: Condvar,
     drawer: Mutex<Option<JoinHandle<()>>>,
@@ -79,7 +80,7 @@ struct Running {
 
 impl Progress {
     /// A sink that looks as the flags say. Draws from the first event on, until [`Progress::finish`].
-    pub fn start(flags: &Flags, screen: Arc<Screen>, meters: Arc<Meters>) -> Arc<Progress> {
+    pub fn start(flags: &Flags, screen: Arc<Screen>, meters: Arc<Meters>, roads: Arc<Roads>) -> Arc<Progress> {
         let log = &flags.log;
         let interval = match log.stats {
             Some(_) => duration(log.stats).filter(|d| !d.is_zero()),
@@ -110,6 +111,7 @@ impl Progress {
             look,
             screen,
             meters,
+            roads,
             state: Mutex::new(state),
             wake: Condvar::new(),
             drawer: Mutex::new(None),
@@ -134,6 +136,7 @@ impl Progress {
         let Some(report) = report else { return };
         let mut counts = self.lock().counts.clone();
         counts.take(report);
+        counts.lanes = summary::lanes(&self.roads.all());
         let nothing_to_tell = report.is_ok() || counts.listed == 0 && counts.bytes == 0;
         if !self.look.summary && nothing_to_tell {
             return;
@@ -169,7 +172,8 @@ impl Progress {
                 told = Instant::now();
                 continue;
             }
-            let (counts, elapsed) = state.snapshot();
+            let (mut counts, elapsed) = state.snapshot();
+            counts.lanes = summary::lanes(&self.roads.all());
             if self.look.live {
                 let moving = state.moving_now();
                 drop(state);

@@ -2,12 +2,13 @@
 //! haul counts. Pure: takes numbers, gives text.
 
 use haul::Report;
+use haul_core::concurrency::{Limit, Shown};
 use haul_core::{
     compare::Reason,
     plan::Action,
     units::{duration_short, size_text},
 };
-use haul_store::Meters;
+use haul_store::{Direction, Lanes, Meters};
 use std::time::Duration;
 
 /// The numbers of a job so far.
@@ -39,6 +40,61 @@ pub struct Counts {
     pub retries: u64,
     /// Bytes a second lately; `None` for the average.
     pub speed: Option<f64>,
+    /// What was found out of how many requests each endpoint takes.
+    pub lanes: Vec<LaneCount>,
+}
+
+/// What was found out of one lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneCount {
+    /// The endpoint, where there are several.
+    pub endpoint: Option<String>,
+    /// What its requests do.
+    pub direction: Direction,
+    /// Requests at once, and what limits them.
+    pub limit: usize,
+    /// What limits them.
+    pub by: Limit,
+    /// Requests a second, where the other side throttles.
+    pub rate: Option<f64>,
+}
+
+/// The lanes that were used, of all endpoints. Questions are shown only where something limits them: they are few.
+pub fn lanes(all: &[std::sync::Arc<Lanes>]) -> Vec<LaneCount> {
+    use Direction::{Copy, Down, Meta, Up};
+    let mut counts = Vec::new();
+    for lanes in all {
+        for direction in [Down, Up, Copy, Meta] {
+            let lane = lanes.lane(direction);
+            let Shown { limit, by, rate, .. } = lane.shown();
+            let shown = lane.requests() > 1 && (direction != Meta || by == Limit::Rate);
+            if shown {
+                let endpoint = (all.len() > 1).then(|| lanes.label().to_owned());
+                counts.push(LaneCount { endpoint, direction, limit, by, rate });
+            }
+        }
+    }
+    counts
+}
+
+fn lane(count: &LaneCount) -> String {
+    let what = match count.direction {
+        Direction::Down => "down",
+        Direction::Up => "up",
+        Direction::Copy => "copies",
+        Direction::Meta => "questions",
+    };
+    let from = count.endpoint.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+    let why = match (count.by, count.rate) {
+        (Limit::Rate, Some(rate)) => return format!("{from}{what} {rate:.1} a second (the other side throttles)"),
+        (Limit::Rate, None) => "the other side throttles",
+        (Limit::Demand, _) => "no more were needed",
+        (Limit::Searching, _) => "still growing",
+        (Limit::Knee, _) => "more bring no more",
+        (Limit::Pinned, _) => "as set",
+        (Limit::Max, _) => "haul's most",
+    };
+    format!("{from}{what} {} at once ({why})", count.limit)
 }
 
 /// A file on its way.
@@ -148,6 +204,10 @@ fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
     if counts.total_transfers > 0 {
         let share = percent(counts.transfers, counts.total_transfers);
         lines.push(format!("Transferred:   {:>10} / {}, {share}", counts.transfers, counts.total_transfers));
+    }
+    if !counts.lanes.is_empty() {
+        let each = counts.lanes.iter().map(lane).collect::<Vec<_>>().join(", ");
+        lines.push(format!("{:<14} {each}", "Requests:"));
     }
     lines.push(format!("Elapsed time:  {:>10}s", format!("{:.1}", elapsed.as_secs_f64())));
     lines
@@ -293,6 +353,26 @@ mod tests {
                 "Retries:       1, asked to slow down 0 times",
                 "API calls:     3 (ListObjectsV2 1, PutObject 2)",
             ]
+        );
+    }
+
+    #[test]
+    fn the_concurrency_found_is_shown_with_what_limits_it() {
+        let count = |direction, limit, by, rate| LaneCount { endpoint: None, direction, limit, by, rate };
+        let mut lanes = vec![
+            count(Direction::Down, 48, Limit::Knee, None),
+            count(Direction::Up, 7, Limit::Rate, Some(5.04)),
+            count(Direction::Copy, 64, Limit::Searching, None),
+        ];
+        lanes[0].endpoint = Some("host:9000".into());
+        let counts = Counts { lanes, ..Counts::default() };
+        let text = stats(&counts, Duration::from_secs(1), false);
+        assert_eq!(
+            text.lines().nth(1),
+            Some(
+                "Requests:      host:9000 down 48 at once (more bring no more), up 5.0 a second (the other side \
+                 throttles), copies 64 at once (still growing)"
+            )
         );
     }
 

@@ -7,7 +7,10 @@ use haul_core::concurrency::{Controller, Outcome, Settings, Shown, Ticket, Wait}
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 use tokio::sync::Notify;
@@ -54,6 +57,7 @@ pub struct Roads {
 
 /// The lanes of one endpoint.
 pub struct Lanes {
+    label: String,
     down: Arc<Lane>,
     up: Arc<Lane>,
     copy: Arc<Lane>,
@@ -63,6 +67,7 @@ pub struct Lanes {
 /// One lane: requests of one direction to one endpoint.
 pub struct Lane {
     begun: Instant,
+    requests: AtomicU64,
     controller: Mutex<Controller>,
     /// Held by the first of those that wait; the lock is fair, so they start in order.
     turn: tokio::sync::Mutex<()>,
@@ -82,29 +87,35 @@ impl Roads {
         Roads { pinned, endpoints: Mutex::default() }
     }
 
-    /// The lanes of the endpoint of this name; all stores that give the same name share them.
-    pub fn to(&self, endpoint: &str) -> Arc<Lanes> {
+    /// The lanes of the endpoint and account of this name, shown to people as `label`; all stores that give the same name
+    /// share them.
+    pub fn to(&self, endpoint: &str, label: &str) -> Arc<Lanes> {
         let mut endpoints = self.endpoints.lock().unwrap_or_else(|e| e.into_inner());
-        endpoints.entry(endpoint.to_owned()).or_insert_with(|| Arc::new(Lanes::new(self.pinned))).clone()
+        endpoints.entry(endpoint.to_owned()).or_insert_with(|| Arc::new(Lanes::new(label, self.pinned))).clone()
     }
 
-    /// Every endpoint by name, and its lanes.
-    pub fn all(&self) -> Vec<(String, Arc<Lanes>)> {
-        let endpoints = self.endpoints.lock().unwrap_or_else(|e| e.into_inner());
-        endpoints.iter().map(|(name, lanes)| (name.clone(), lanes.clone())).collect()
+    /// The lanes of every endpoint.
+    pub fn all(&self) -> Vec<Arc<Lanes>> {
+        self.endpoints.lock().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
     }
 }
 
 impl Lanes {
-    /// Lanes as the user pinned them.
-    pub fn new(pinned: Pinned) -> Self {
+    /// Lanes as the user pinned them, of an endpoint that people know as `label`.
+    pub fn new(label: &str, pinned: Pinned) -> Self {
         let lane = |pinned, max| Arc::new(Lane::new(Settings { pinned, start: START, max }));
         Lanes {
+            label: label.to_owned(),
             down: lane(pinned.data, MAX_DATA),
             up: lane(pinned.data, MAX_DATA),
             copy: lane(pinned.data, MAX_DATA),
             meta: lane(pinned.meta, MAX_META),
         }
+    }
+
+    /// The endpoint, as people know it.
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
     /// The lane of a direction.
@@ -122,6 +133,7 @@ impl Lane {
     fn new(settings: Settings) -> Self {
         Lane {
             begun: Instant::now(),
+            requests: AtomicU64::new(0),
             controller: Mutex::new(Controller::new(settings)),
             turn: tokio::sync::Mutex::new(()),
             freed: Notify::new(),
@@ -133,7 +145,10 @@ impl Lane {
         let _turn = self.turn.lock().await;
         loop {
             let wait = match self.controller().start(self.begun.elapsed()) {
-                Ok(ticket) => return Pass { lane: self.clone(), ticket: Some(ticket) },
+                Ok(ticket) => {
+                    self.requests.fetch_add(1, Ordering::Relaxed);
+                    return Pass { lane: self.clone(), ticket: Some(ticket) };
+                }
                 Err(wait) => wait,
             };
             // An end between the question and the wait is kept by `notify_one`.
@@ -149,6 +164,11 @@ impl Lane {
     /// Requests that may be under way at once now.
     pub fn limit(&self) -> usize {
         self.shown().limit
+    }
+
+    /// Requests that have entered it so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// What a person may see of it.
@@ -189,14 +209,14 @@ impl Drop for Pass {
 
 impl fmt::Debug for Roads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.all()).finish()
+        f.debug_list().entries(self.all()).finish()
     }
 }
 
 impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = [&self.down, &self.up, &self.copy, &self.meta].map(|lane| lane.limit());
-        write!(f, "Lanes(down {}, up {}, copy {}, meta {})", limits[0], limits[1], limits[2], limits[3])
+        write!(f, "Lanes({}: down {}, up {}, copy {}, meta {})", self.label, limits[0], limits[1], limits[2], limits[3])
     }
 }
 
@@ -206,7 +226,7 @@ mod tests {
     use std::time::Duration;
 
     fn pinned(n: usize) -> Lanes {
-        Lanes::new(Pinned { data: Some(n), meta: None })
+        Lanes::new("here", Pinned { data: Some(n), meta: None })
     }
 
     #[tokio::test]
@@ -240,7 +260,7 @@ mod tests {
     #[test]
     fn stores_of_one_endpoint_share_its_lanes() {
         let roads = Roads::default();
-        assert!(Arc::ptr_eq(&roads.to("a"), &roads.to("a")));
-        assert!(!Arc::ptr_eq(&roads.to("a"), &roads.to("b")));
+        assert!(Arc::ptr_eq(&roads.to("a", "A"), &roads.to("a", "A")));
+        assert!(!Arc::ptr_eq(&roads.to("a", "A"), &roads.to("b", "A")));
     }
 }

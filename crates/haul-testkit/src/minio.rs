@@ -87,10 +87,11 @@ impl Minio {
     fn is_ready(&self) -> io::Result<bool> {
         let mut socket = TcpStream::connect(self.address)?;
         socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-        write!(socket, "GET /minio/health/ready HTTP/1.0\r\nHost: {}\r\n\r\n", self.address)?;
+        // Its health page says "ready" before it serves S3: then a stranger is refused, until then everybody is.
+        write!(socket, "GET / HTTP/1.0\r\nHost: {}\r\n\r\n", self.address)?;
         let mut head = [0; 12];
         socket.read_exact(&mut head)?;
-        Ok(head.ends_with(b"200"))
+        Ok(head.ends_with(b"403"))
     }
 
     /// `http://127.0.0.1:PORT`.

@@ -1,6 +1,7 @@
 //! What a job may use at once: bytes in memory, chunks under way, files begun. One budget for the whole job, whatever
 //! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
 
+use crate::buffers::Buffers;
 use haul_core::policy::Policy;
 use haul_store::{Caps, Direction, Lanes};
 use std::sync::{
@@ -36,6 +37,8 @@ pub struct Budget {
     /// Both ends are one copy domain: chunks go inside it.
     domain: bool,
     claimed: Arc<Claimed>,
+    /// Memory to read into.
+    pub buffers: Buffers,
 }
 
 /// One end: how many requests it takes.
@@ -75,6 +78,7 @@ impl Budget {
             dst: end(dst),
             domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
             claimed: Arc::default(),
+            buffers: Buffers::default(),
         }
     }
 
@@ -179,6 +183,7 @@ mod tests {
             dst: end,
             domain: true,
             claimed: Arc::default(),
+            buffers: Buffers::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod backup;
 mod budget;
+mod buffers;
 pub mod check;
 mod cx;
 mod decide;

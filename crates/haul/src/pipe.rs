@@ -1,6 +1,6 @@
 //! One key from or to a pipe: `cat` and `rcat`.
 
-use crate::transfer;
+use crate::{buffers::Buffers, transfer};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Key, Result};
@@ -22,9 +22,10 @@ pub async fn read(
     Ok(match read.body {
         Body::Stream(stream) => stream,
         Body::File(file, range) => {
+            let buffers = Buffers::default();
             let starts = (range.start..range.end).step_by(BLOCK as usize);
             let blocks = futures::stream::iter(starts)
-                .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end)));
+                .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end), buffers.clone()));
             blocks.boxed()
         }
     })

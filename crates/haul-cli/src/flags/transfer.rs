@@ -1,7 +1,7 @@
 //! Flags about comparing, transferring and deleting; they become a [`Policy`].
 
 use super::values::{Span, bytes, duration, size, span};
-use crate::error::usage;
+use crate::{error::usage, machine};
 use anyhow::Result;
 use clap::ValueEnum;
 use haul_core::{
@@ -52,9 +52,9 @@ pub struct CopyFlags {
     /// Start no new transfer after this time
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub max_duration: Option<Span>,
-    /// Memory that transfers may hold
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512Mi")]
-    pub max_memory: Size,
+    /// Memory that transfers may hold [default: an eighth of the machine's or the job's, at most 1Gi]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_memory: Option<Size>,
     /// Stop after so many bytes
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_transfer: Option<Size>,
@@ -257,7 +257,7 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         streams: copy.multi_thread_streams,
         parts_cutoff: copy.multi_thread_cutoff.map(|size| size.bytes().unwrap_or(u64::MAX)),
         part_size: bytes(copy.multi_thread_chunk_size),
-        max_memory: copy.max_memory.bytes().unwrap_or(u64::MAX),
+        max_memory: copy.max_memory.map_or_else(machine::memory, |size| size.bytes().unwrap_or(u64::MAX)),
         verify_read: copy.verify == Some(Verify::Read),
         max_depth: super::filter::max_depth(&flags.filter)?,
         ..default

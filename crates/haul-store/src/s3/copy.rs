@@ -14,6 +14,9 @@ use http::{HeaderMap, Method};
 /// Parts of a copy: large enough that their number is small, small enough that several run at once.
 const PART: u64 = 256 << 20;
 
+/// Copies, or parts of one, that are begun at once; how many of them are under way is found out in the lane.
+const AT_ONCE: usize = 256;
+
 /// Copies as [`crate::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, progress } = batch;
@@ -24,7 +27,7 @@ pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
     let (root, progress) = (&root, progress.as_ref());
     stream::iter(items.into_iter().enumerate())
         .map(|(at, item)| async move { copy_item(service, root, at, &item, progress).await })
-        .buffered(service.caps.concurrency)
+        .buffered(AT_ONCE)
         .collect()
         .await
 }
@@ -113,12 +116,7 @@ impl Job<'_> {
             let call = self.source(Call::object("CopyObject", Method::PUT, self.to), self.want);
             call.headers(headers.clone()).header("x-amz-metadata-directive", directive)
         };
-        let answer = match self.service.ask(call()).await {
-            Err(fault) if self.service.made_bucket(&fault, &self.to.bucket).await.map_err(at("copy", self.key))? => {
-                self.service.ask(call()).await
-            }
-            other => other,
-        };
+        let answer = self.service.ask_in_bucket(&self.to.bucket, call).await;
         let (_, body) = answer.map_err(at("copy", self.key))?;
         let etag = upload::completed(&body).map_err(at("copy", self.key))?;
         moved(self.size);
@@ -186,7 +184,7 @@ impl Job<'_> {
                 let etag = etag.trim_matches('"').to_owned();
                 Ok(Receipt { number: index + 1, size: end - first, etag, crc: None })
             })
-            .buffered(self.service.config.upload_concurrency)
+            .buffered(self.service.config.upload_concurrency.unwrap_or(AT_ONCE))
             .try_collect()
             .await
     }

@@ -105,10 +105,14 @@ pub const OPTIONS: &[OptionSpec] = &[
     flag("force_path_style", "", "Name buckets in the path (true) or the host (false). Unset: as the provider needs."),
     flag("use_accelerate_endpoint", "false", "Use AWS's transfer acceleration endpoint."),
     flag("use_dual_stack", "false", "Use AWS's endpoints that also speak IPv6."),
-    size("upload_cutoff", "64Mi", "Files up to this size are uploaded by a single PUT. At most 5Gi."),
+    size("upload_cutoff", "32Mi", "Files up to this size are uploaded by a single PUT. At most 5Gi."),
     size("chunk_size", "8Mi", "Size of parts of larger uploads, 5Mi to 5Gi."),
     size("copy_cutoff", "4.656Gi", "Larger files are copied in parts inside the service. At most 5Gi."),
-    int("upload_concurrency", "4", "Parts of one copy inside the service that are in flight at once."),
+    int(
+        "upload_concurrency",
+        "0",
+        "Parts of one upload, or of one copy inside the service, in flight at once. 0: as many as the service takes.",
+    ),
     int("max_upload_parts", "10000", "Most parts of one upload."),
     int("list_chunk", "1000", "Keys to ask for in one listing request."),
     int("list_version", "2", "1: ListObjects; 2: ListObjectsV2."),
@@ -152,7 +156,8 @@ pub struct Config {
     pub upload_cutoff: u64,
     pub chunk_size: u64,
     pub copy_cutoff: u64,
-    pub upload_concurrency: usize,
+    /// `None`: as many as the lane takes.
+    pub upload_concurrency: Option<usize>,
     pub max_upload_parts: u64,
     pub list_chunk: usize,
     pub list_v1: bool,
@@ -205,7 +210,7 @@ impl Config {
             upload_cutoff: options.size("upload_cutoff", 0, MAX_SINGLE)?,
             chunk_size: options.size("chunk_size", MIN_PART, MAX_SINGLE)?,
             copy_cutoff: options.size("copy_cutoff", MIN_PART, MAX_SINGLE)?,
-            upload_concurrency: options.int("upload_concurrency", 1, 1000)? as usize,
+            upload_concurrency: Some(options.int("upload_concurrency", 0, 1000)? as usize).filter(|n| *n > 0),
             max_upload_parts: options.int("max_upload_parts", 1, 10_000)?,
             list_chunk: options.int("list_chunk", 1, 100_000)? as usize,
             list_v1: options.int("list_version", 0, 2)? == 1,
@@ -343,7 +348,7 @@ mod tests {
     #[test]
     fn defaults_can_be_read() {
         let config = read(&[("provider", "AWS")]).unwrap();
-        assert_eq!((config.upload_cutoff, config.chunk_size), (64 * MIB, 8 * MIB));
+        assert_eq!((config.upload_cutoff, config.chunk_size), (32 * MIB, 8 * MIB));
         assert_eq!((config.list_chunk, config.max_upload_parts), (1000, 10_000));
         assert!(!config.list_v1 && config.list_url_encode && config.path_style.is_none());
     }

@@ -15,7 +15,7 @@ use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, RwLock},
+    sync::{Arc, Mutex, RwLock},
 };
 
 /// Everything that requests need, shared by the store and its uploads and listings.
@@ -33,8 +33,10 @@ pub struct Service {
     pub lanes: Arc<Lanes>,
     pub signer: Signer,
     pub region: RwLock<Arc<str>>,
-    /// The bucket was looked for, and made if it was missing, by the first write that missed it.
+    /// Buckets that were missing and have been made, by the first write into each.
     pub buckets_made: tokio::sync::Mutex<BTreeSet<String>>,
+    /// Buckets that an answer said are missing.
+    pub buckets_missed: Mutex<BTreeSet<String>>,
 }
 
 impl std::fmt::Debug for Config {
@@ -196,6 +198,10 @@ impl Service {
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.bytes().await.unwrap_or_default();
         let fault = Fault::answer(status, &headers, &body, call.bucket);
+        if let Some(bucket) = call.bucket.filter(|_| fault.code == "NoSuchBucket") {
+            // The writes to come need not find out one by one.
+            self.buckets_missed.lock().unwrap_or_else(|e| e.into_inner()).insert(bucket.to_owned());
+        }
         pass.end(fault.outcome());
         if fault.code == "SignatureDoesNotMatch" && std::str::from_utf8(call.object).is_err() {
             // A server that can't keep such a name signs another than we do; our keys are not to blame.
@@ -355,18 +361,29 @@ impl Service {
             .then(|| region.to_string())
     }
 
-    /// After `fault` of a write: makes the missing bucket, once in this store's life. True: try again, once.
-    pub async fn made_bucket(&self, fault: &Fault, bucket: &str) -> Tried<bool> {
-        if fault.code != "NoSuchBucket" || self.config.no_check_bucket {
-            return Ok(false);
+    /// Sends a write into `bucket`, which is made first if it is known to be missing, or turns out to be.
+    pub async fn ask_in_bucket<'a>(&self, bucket: &str, call: impl Fn() -> Call<'a>) -> Tried<(HeaderMap, Bytes)> {
+        let missed = self.buckets_missed.lock().unwrap_or_else(|e| e.into_inner()).contains(bucket);
+        if missed && !self.config.no_check_bucket {
+            self.make_bucket_once(bucket).await?;
         }
+        match self.ask(call()).await {
+            Err(fault) if fault.code == "NoSuchBucket" && !self.config.no_check_bucket => {
+                self.make_bucket_once(bucket).await?;
+                self.ask(call()).await
+            }
+            other => other,
+        }
+    }
+
+    async fn make_bucket_once(&self, bucket: &str) -> Tried<()> {
         // Writes that meet the missing bucket together wait for the one that makes it.
         let mut made = self.buckets_made.lock().await;
         if !made.contains(bucket) {
             self.create_bucket(bucket).await?;
             made.insert(bucket.to_owned());
         }
-        Ok(true)
+        Ok(())
     }
 }
 

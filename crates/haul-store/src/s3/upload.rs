@@ -24,7 +24,7 @@ use std::{
     ops::Range,
     sync::{Arc, Mutex},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// A write in progress.
 pub struct S3Upload {
@@ -36,6 +36,8 @@ pub struct S3Upload {
     held: Mutex<Option<Payload>>,
     /// Set once an upload in parts has begun.
     id: OnceCell<String>,
+    /// Parts in flight, where the user pinned them.
+    at_once: Option<Semaphore>,
 }
 
 /// The receipt of a part that is held back and not yet sent.
@@ -48,12 +50,17 @@ impl S3Upload {
         if place.object.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write", "a bucket can't be a file").with_key(key));
         }
-        Ok(S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id: OnceCell::new() })
+        Ok(S3Upload::with(service, key, place, spec, OnceCell::new()))
     }
 
     /// A write that goes on as the upload in parts `id`.
     pub fn go_on(service: Arc<Service>, key: &Key, place: Place, id: String, spec: WriteSpec) -> S3Upload {
-        S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id: OnceCell::new_with(Some(id)) }
+        S3Upload::with(service, key, place, spec, OnceCell::new_with(Some(id)))
+    }
+
+    fn with(service: Arc<Service>, key: &Key, place: Place, spec: WriteSpec, id: OnceCell<String>) -> S3Upload {
+        let at_once = service.config.upload_concurrency.map(Semaphore::new);
+        S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id, at_once }
     }
 
     /// A first part of this size may turn out to be the only one.
@@ -71,6 +78,10 @@ impl S3Upload {
             return Ok(Part { index, size, tag: HELD.into() });
         }
         let id = self.id().await?;
+        let _leave = match &self.at_once {
+            Some(parts) => parts.acquire().await.ok(),
+            None => None,
+        };
         let tag = put_part(&self.service, &self.place, id, index, payload).await.map_err(at("write", &self.key))?;
         Ok(Part { index, size, tag })
     }
@@ -185,12 +196,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     let ours = checksums(service, &payload, &spec.hashes);
     checksum_headers(&ours, &mut headers);
     let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
-    let answer = match service.ask(call()).await {
-        Err(fault) if service.made_bucket(&fault, &place.bucket).await.map_err(at("write", key))? => {
-            service.ask(call()).await
-        }
-        other => other,
-    };
+    let answer = service.ask_in_bucket(&place.bucket, call).await;
     let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
     let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
     Ok(Stored { version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version), size, hashes })
@@ -306,13 +312,7 @@ pub async fn begin(
     }
     let call =
         || Call::object("CreateMultipartUpload", Method::POST, place).query("uploads", "").headers(headers.clone());
-    let answer = match service.ask(call()).await {
-        Err(fault) if service.made_bucket(&fault, &place.bucket).await.map_err(at("write", key))? => {
-            service.ask(call()).await
-        }
-        other => other,
-    };
-    let (_, body) = answer.map_err(at("write", key))?;
+    let (_, body) = service.ask_in_bucket(&place.bucket, call).await.map_err(at("write", key))?;
     let id = xml::text_of(&body, "UploadId").filter(|id| !id.is_empty());
     id.ok_or_else(|| Fault::broken("the server gave no upload id").at("write", key))
 }

@@ -287,12 +287,13 @@ impl Mover {
         if let Err(error) = self.keep_replaced(order).await {
             return Err(self.give_up(upload, track, error).await);
         }
-        let (bytes, hashes) = (pumped.bytes, pumped.hashes);
+        let (bytes, hashes, memory) = (pumped.bytes, pumped.hashes, pumped.memory);
         let late = Late { hashes: hashes.clone(), ..Late::default() };
         let stored = match upload.publish(pumped.parts, late).await {
             Ok(stored) => stored,
             Err(failed) => return Err(self.give_up(failed.upload, track, failed.error).await),
         };
+        drop(memory);
         track.iter().for_each(Track::published);
         let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
             Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,

@@ -1,6 +1,6 @@
 //! The reading end of a transfer: pieces of one source file in order, read one after another or several at once.
 
-use crate::budget::Budget;
+use crate::{budget::Budget, buffers::Buffers};
 use futures::StreamExt;
 use haul_core::{Entry, Error, Result, plan::Route};
 use haul_store::{Body, Payload, Read, Store, disk};
@@ -74,9 +74,8 @@ impl Source {
 }
 
 /// Reads a range of a file into one piece. A file that ends early gives a shorter piece.
-pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>) -> Result<bytes::Bytes> {
-    disk::run(move || {
-        let mut buffer = vec![0; (range.end - range.start) as usize];
+pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>, buffers: Buffers) -> Result<bytes::Bytes> {
+    let read = move |buffer: &mut [u8]| {
         let mut got = 0;
         while got < buffer.len() {
             match file.read_at(&mut buffer[got..], range.start + got as u64) {
@@ -86,10 +85,9 @@ pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>) -> Result<b
                 Err(e) => return Err(Error::from_io("read", e)),
             }
         }
-        buffer.truncate(got);
-        Ok(bytes::Bytes::from(buffer))
-    })
-    .await
+        Ok(got)
+    };
+    disk::run(move || buffers.fill((range.end - range.start) as usize, read)).await
 }
 
 /// Reads a range with a request of its own.

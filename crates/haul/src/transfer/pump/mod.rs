@@ -12,6 +12,8 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Hashes, Result, policy::Policy};
 use haul_store::{Body, Part, PartLimits};
 use reader::{Again, Piece, Reader};
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub use reader::block;
 
@@ -23,6 +25,8 @@ pub struct Pumped {
     pub parts: Vec<Part>,
     /// Hashes of the bytes as they passed.
     pub hashes: Hashes,
+    /// Memory of a file's only chunk: a store may keep the chunk to send it as it publishes.
+    pub memory: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, but never so small
@@ -52,6 +56,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     }
     let mut reader = Reader::new(mover, source, target, again, algos);
     let mut writes = FuturesUnordered::new();
+    let mut memory = None;
     loop {
         let more = reader.start(mover.budget.reads(), mover.budget.writes(), writes.len());
         if !more && writes.is_empty() && digest.is_idle() {
@@ -60,11 +65,13 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         tokio::select! {
             Some(part) = writes.next(), if !writes.is_empty() => {
                 parts.push(part?);
-                claim.left(reader.left() + writes.len() as u64);
+                // The last one is given back when the file is published.
+                claim.left((reader.left() + writes.len() as u64).max(1));
             }
             piece = reader.next(), if more => {
                 let Some(piece) = piece? else { continue };
                 digest.take(&piece);
+                memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
                 if !target.known.contains_key(&piece.index) {
                     bytes += piece.payload.len();
                     writes.push(write(target, piece, count));
@@ -74,7 +81,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         }
     }
     parts.sort_by_key(|p: &Part| p.index);
-    Ok(Pumped { bytes, parts, hashes: digest.finish() })
+    Ok(Pumped { bytes, parts, hashes: digest.finish(), memory })
 }
 
 async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {

@@ -56,6 +56,7 @@ impl Reader {
         let size = source.facts.size;
         let block = target.block;
         let budget = mover.budget.clone();
+        let buffers = budget.buffers.clone();
         let ranged = |read: ReadRange| {
             let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
             let chunks: Vec<u64> = (0..size.div_ceil(block)).filter(wanted).collect();
@@ -79,7 +80,10 @@ impl Reader {
         };
         match source.bytes {
             Bytes::File(file) => {
-                ranged(Box::new(move |range| Box::pin(file_range(file.clone(), range).map_ok(Payload::from))))
+                let buffers = buffers.clone();
+                ranged(Box::new(move |range| {
+                    Box::pin(file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from))
+                }))
             }
             Bytes::Ranges { store, entry } => {
                 ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))))
@@ -198,7 +202,7 @@ impl Ranged {
         let (offset, algos) = (range.start, self.algos.clone());
         let read = match &self.back {
             Some((file, there)) if there.contains(&index) => {
-                Box::pin(file_range(file.clone(), range).map_ok(Payload::from))
+                Box::pin(file_range(file.clone(), range, self.budget.buffers.clone()).map_ok(Payload::from))
             }
             _ => (self.read)(range),
         };

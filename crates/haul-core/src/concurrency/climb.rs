@@ -1,0 +1,378 @@
+//! How many requests at once: doubles at the start while more brings more, then holds, and now and then tries a few more
+//! or fewer for the length of one window. Looks at goodput alone; throttling is told to it ([`Climb::cut`]).
+
+use super::{
+    Limit,
+    meter::{Mark, Meter, Span},
+};
+use std::time::Duration;
+
+/// At the start, this much more in flight …
+const MORE: f64 = 1.2;
+/// … must bring this much more goodput …
+const GROWTH: f64 = 1.1;
+/// … or it is a strike, of which so many in a row end the doubling (BBR's startup ends after three rounds below 1.25).
+const STRIKES: u8 = 2;
+/// Then the fewest requests are kept whose goodput was this part of the best.
+const AS_GOOD: f64 = 0.95;
+/// Rounds of the start that are remembered: doubling from 1 reaches 65,536.
+const ROUNDS: usize = 16;
+
+/// A window counts when this part of the limit was in flight on the average: else the caller had no more to do.
+const LIMITED: f64 = 0.85;
+/// Windows last two mean requests, but at least and at most so many seconds (before they are lengthened for noise).
+const WINDOW: (f64, f64) = (0.02, 4.0);
+/// Answers in a window, unless it grows to four times its length. Found by the simulation.
+const ANSWERS: f64 = 24.0;
+/// Longest wait after a change until its effect is measured, seconds.
+const SETTLED: f64 = 2.0;
+/// Noise above which windows are lengthened, and below which shortened.
+const NOISE: (f64, f64) = (0.03, 0.01);
+/// Longest lengthening.
+const LONGEST: f64 = 8.0;
+
+/// Steps upwards, the next one as long as the last one paid.
+const UP: [f64; 3] = [1.25, 1.5, 2.0];
+/// Steps downwards.
+const DOWN: [f64; 3] = [0.8, 0.7, 0.6];
+/// Part of a step up that must come back as goodput: 3.5 % for 25 %.
+const PAYS: f64 = 0.14;
+/// The same when requests take [`SLOWED`] times as long as they once did: then what is gained is another's.
+const PAYS_SLOWED: f64 = 0.7;
+/// From and to which slowing the price of a step rises; beyond, none is tried.
+const SLOWED: (f64, f64) = (1.5, 2.5);
+/// Part of a step down that may be lost: 2.5 % for 20 %.
+const FREE: f64 = 0.125;
+/// Most seconds between two tries upwards or downwards, unless four windows are longer.
+const PAUSES: (f64, f64) = (4.0, 20.0);
+/// A window this far off what went before, twice running, is a change of conditions.
+const CHANGED: f64 = 0.15;
+
+/// The search.
+#[derive(Debug)]
+pub(super) struct Climb {
+    limit: usize,
+    max: usize,
+    phase: Phase,
+    /// Where the round or window began.
+    mark: Mark,
+    /// What the limit brings, while it is held.
+    held: Option<Span>,
+    /// The span in which requests went fastest.
+    fastest: Option<Span>,
+    trial: Option<Trial>,
+    /// Steps that paid in a row.
+    streak: usize,
+    up: Turn,
+    down: Turn,
+    /// Mean relative difference of windows that should be equal.
+    noise: f64,
+    lengthened: f64,
+    /// Windows in a row that were far off.
+    off: u8,
+    /// Not above this many, until then: it was throttled.
+    lid: Option<(usize, Duration)>,
+    /// Whether the limit held the caller back in the last round or window.
+    limited: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Doubling. The round ends when so many were answered, one of them from this number on.
+    Start { first: u64, answers: u64, strikes: u8, rounds: Vec<Span> },
+    /// The limit was changed; nothing is measured before then.
+    Settle(Duration),
+    /// A window.
+    Measure,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    from: usize,
+    /// How much more (or fewer) than before are in flight.
+    step: f64,
+}
+
+/// When to try next in one direction.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    due: Duration,
+    pause: f64,
+}
+
+impl Turn {
+    fn lost(&mut self, now: Duration, window: f64, most: f64) {
+        self.pause = (self.pause * 2.0).clamp(4.0 * window, most.max(4.0 * window));
+        self.due = now + Duration::from_secs_f64(self.pause);
+    }
+
+    fn now(&mut self) {
+        *self = Self { due: Duration::ZERO, pause: 0.0 };
+    }
+}
+
+impl Climb {
+    pub(super) fn new(start: usize, max: usize) -> Self {
+        let at_once = Turn { due: Duration::ZERO, pause: 0.0 };
+        Self {
+            limit: start,
+            max,
+            phase: Phase::Start { first: 0, answers: start as u64, strikes: 0, rounds: Vec::with_capacity(ROUNDS) },
+            mark: Mark::default(),
+            held: None,
+            fastest: None,
+            trial: None,
+            streak: 0,
+            up: at_once,
+            down: at_once,
+            noise: 0.0,
+            lengthened: 1.0,
+            off: 0,
+            lid: None,
+            limited: true,
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(super) fn searching(&self) -> bool {
+        matches!(self.phase, Phase::Start { .. })
+    }
+
+    pub(super) fn by(&self) -> Limit {
+        match self.phase {
+            _ if !self.limited => Limit::Demand,
+            Phase::Start { .. } => Limit::Searching,
+            _ if self.limit >= self.max => Limit::Max,
+            _ if self.streak > 0 => Limit::Searching,
+            _ => Limit::Knee,
+        }
+    }
+
+    /// The request of this number was answered; `started` have started so far. Its place is still counted in flight.
+    pub(super) fn answered(&mut self, meter: &Meter, number: u64, started: u64) {
+        let limit = self.limit;
+        let Phase::Start { first, answers, strikes, rounds } = &mut self.phase else { return };
+        // One more for each that is answered doubles the limit in a round trip, as TCP does (RFC 5681), and like TCP
+        // only if at least half of it is in use.
+        if meter.in_flight * 2 > limit && limit < self.max {
+            self.limit += 1;
+        }
+        let span = meter.since(self.mark);
+        if number < *first || span.done < *answers as f64 {
+            return;
+        }
+        let asked = *answers as f64;
+        (*first, *answers) = (started, self.limit as u64);
+        self.mark = meter.mark();
+        self.limited = span.in_flight() >= 0.6 * asked;
+        if !self.limited {
+            return;
+        }
+        let base = meter.base().unwrap_or(0.0);
+        self.fastest.get_or_insert(span);
+        let best = rounds.iter().copied().reduce(|a, b| if growth(&a, &b, base) >= GROWTH { b } else { a });
+        if let Some(best) = best
+            && span.in_flight() >= MORE * best.in_flight()
+        {
+            *strikes = if growth(&best, &span, base) < GROWTH { *strikes + 1 } else { 0 };
+        }
+        rounds.push(span);
+        let top = self.limit >= self.max && asked >= self.max as f64;
+        if *strikes < STRIKES && !top && rounds.len() < ROUNDS {
+            return;
+        }
+        let most = rounds.iter().copied().reduce(|a, b| if growth(&a, &b, base) > 1.0 { b } else { a });
+        let enough = rounds
+            .iter()
+            .filter(|r| most.as_ref().is_none_or(|m| growth(m, r, base) >= AS_GOOD))
+            .map(|r| r.in_flight().ceil() as usize)
+            .min();
+        let limit = enough.unwrap_or(limit).clamp(1, self.limit);
+        self.set(limit, meter);
+        self.up.due = self.mark.at + Duration::from_secs_f64(6.0 * self.window(meter));
+    }
+
+    /// Requests were throttled with the limit in use: half of it is enough for now.
+    pub(super) fn cut(&mut self, meter: &Meter, in_flight: usize) {
+        let had = self.trial.map_or(self.limit, |t| t.from.max(self.limit)).min(in_flight.max(2));
+        let now = meter.mark().at;
+        self.lid = Some((had * 9 / 10, now + Duration::from_secs(10)));
+        (self.trial, self.held, self.streak) = (None, None, 0);
+        self.set((had / 2).max(1), meter);
+        let window = self.window(meter);
+        self.up.now();
+        self.down.lost(now, window, PAUSES.1);
+    }
+
+    /// Changes the limit and waits for the effect.
+    fn set(&mut self, limit: usize, meter: &Meter) {
+        self.limit = limit.clamp(1, self.max);
+        self.mark = meter.mark();
+        self.phase = Phase::Settle(self.mark.at + Duration::from_secs_f64(meter.mean().clamp(WINDOW.0, SETTLED)));
+    }
+
+    /// Seconds of a window.
+    fn window(&self, meter: &Meter) -> f64 {
+        (2.0 * meter.mean()).clamp(WINDOW.0, WINDOW.1) * self.lengthened
+    }
+
+    /// Goes on if a wait or a window is over. `free` is whether nothing but the limit held starts back.
+    pub(super) fn check(&mut self, meter: &Meter, free: bool) {
+        let now = meter.mark().at;
+        match self.phase {
+            Phase::Start { .. } => {}
+            Phase::Settle(until) => {
+                // What is above a lowered limit has to leave first.
+                if now >= until && (meter.in_flight <= self.limit || self.trial.is_none()) {
+                    self.mark = meter.mark();
+                    self.phase = Phase::Measure;
+                }
+            }
+            Phase::Measure => {
+                let span = meter.since(self.mark);
+                let window = self.window(meter);
+                let streaming = span.bytes >= (self.limit as f64) * 1_048_576.0;
+                let enough = span.done >= ANSWERS * self.lengthened || streaming;
+                if span.secs < window || (!enough && span.secs < 4.0 * window) {
+                    return;
+                }
+                self.mark = meter.mark();
+                self.limited = free && span.in_flight() >= LIMITED * self.limit as f64;
+                if self.limited {
+                    self.judge(meter, &span);
+                } else if let Some(trial) = self.trial.take() {
+                    self.streak = 0;
+                    self.set(trial.from, meter);
+                }
+            }
+        }
+    }
+
+    /// A window in which the limit was in use.
+    fn judge(&mut self, meter: &Meter, span: &Span) {
+        let base = meter.base().unwrap_or(0.0);
+        let slowed = self.slowed(span, base);
+        match (self.trial.take(), self.held) {
+            (Some(trial), Some(held)) => {
+                let gain = span.over(&held, base) - 1.0;
+                let step = trial.step - 1.0;
+                let keep =
+                    if step > 0.0 { gain >= (pays(slowed) * step).max(1.2 * self.noise) } else { gain >= FREE * step };
+                self.decide(meter, &trial, keep, span);
+            }
+            (_, None) => self.held = Some(*span),
+            (None, Some(held)) => {
+                let change = span.over(&held, base) - 1.0;
+                if change.abs() > CHANGED.max(4.0 * self.noise) {
+                    self.off += 1;
+                    if self.off >= 2 {
+                        self.changed(span);
+                    }
+                    return;
+                }
+                self.off = 0;
+                self.noise += (change.abs() - self.noise) * 0.2;
+                self.held = Some(held.joined(span, 0.3));
+                self.next(meter, slowed);
+            }
+        }
+    }
+
+    /// How many times as long as once, at its fastest, the same work takes now.
+    fn slowed(&mut self, span: &Span, base: f64) -> f64 {
+        let Some(fastest) = &self.fastest else {
+            self.fastest = Some(*span);
+            return 1.0;
+        };
+        let slowed = span.area / fastest.cost(base).work(span).max(1e-12);
+        if slowed < 1.0 {
+            self.fastest = Some(*span);
+        }
+        slowed
+    }
+
+    fn decide(&mut self, meter: &Meter, trial: &Trial, keep: bool, span: &Span) {
+        let (now, window) = (meter.mark().at, self.window(meter));
+        let turn = if trial.step > 1.0 { &mut self.up } else { &mut self.down };
+        if keep {
+            turn.now();
+            self.held = Some(*span);
+            self.streak += 1;
+            let step = steps(trial.step)[self.streak.min(2)];
+            if !self.attempt(meter, step) {
+                self.streak = 0;
+            }
+            return;
+        }
+        turn.lost(now, window, if trial.step > 1.0 { PAUSES.0 } else { PAUSES.1 });
+        self.streak = 0;
+        self.set(trial.from, meter);
+    }
+
+    /// Other conditions: what was known counts no more, and both directions are worth a try.
+    fn changed(&mut self, span: &Span) {
+        (self.held, self.fastest, self.off) = (Some(*span), None, 0);
+        self.up.now();
+        self.down.now();
+    }
+
+    /// After a window of holding: tries a step if it's time.
+    fn next(&mut self, meter: &Meter, slowed: f64) {
+        let now = meter.mark().at;
+        self.lengthened = if self.noise > NOISE.0 {
+            (self.lengthened * 2.0).min(LONGEST)
+        } else if self.noise < NOISE.1 {
+            (self.lengthened / 2.0).max(1.0)
+        } else {
+            self.lengthened
+        };
+        if now >= self.down.due && self.attempt(meter, DOWN[0]) {
+            return;
+        }
+        if now >= self.up.due && slowed < SLOWED.1 {
+            self.attempt(meter, UP[0]);
+        }
+    }
+
+    /// Sets the limit for a trial; not if there is no room for it.
+    fn attempt(&mut self, meter: &Meter, step: f64) -> bool {
+        let now = meter.mark().at;
+        let most = match self.lid {
+            Some((lid, until)) if now < until => lid.min(self.max),
+            _ => self.max,
+        };
+        let from = self.limit;
+        let wanted = from as f64 * step;
+        let limit = if step > 1.0 { (wanted.ceil() as usize).min(most) } else { (wanted.floor() as usize).max(1) };
+        if (step > 1.0) != (limit > from) || limit == from {
+            return false;
+        }
+        self.trial = Some(Trial { from, step: limit as f64 / from as f64 });
+        self.set(limit, meter);
+        true
+    }
+}
+
+/// Steps in the direction of `step`.
+fn steps(step: f64) -> [f64; 3] {
+    if step > 1.0 { UP } else { DOWN }
+}
+
+/// Part of a step up that must come back when requests are slowed so much.
+fn pays(slowed: f64) -> f64 {
+    let part = ((slowed - SLOWED.0) / (SLOWED.1 - SLOWED.0)).clamp(0.0, 1.0);
+    PAYS + part * (PAYS_SLOWED - PAYS)
+}
+
+/// Goodput of `new` over that of `old` while the limit grows: bodies of the next round are already on their way then, so
+/// that answers must have grown as well, if there are enough of them to count.
+fn growth(old: &Span, new: &Span, base: f64) -> f64 {
+    let work = new.over(old, base);
+    if old.done < 8.0 || new.done < 8.0 {
+        return work;
+    }
+    work.min((new.done / new.secs) / (old.done / old.secs))
+}

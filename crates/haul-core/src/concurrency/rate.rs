@@ -1,0 +1,201 @@
+//! How many requests a second: learned from throttling alone, after the cubic limiter of the AWS SDKs' adaptive retry
+//! mode, but with the limit computed from what was accepted and a far gentler search above it (ADR 6).
+
+use std::time::Duration;
+
+/// Part of the rate kept at least when throttled: β of CUBIC (RFC 9438) and of the AWS SDKs' limiter.
+const BETA: f64 = 0.7;
+
+/// Part of the accepted rate to go on with: hold a little under the limit. Found by the simulation.
+const UNDER: f64 = 0.97;
+
+/// How far under and above the ceiling the flat middle of the cubic goes. Found by the simulation.
+const SWING: f64 = 0.05;
+
+/// Throttled answers in a hundred that are let pass once the lane is known: a server that fails one request in a hundred
+/// by chance has no limit to be found.
+const TOLERATED: f64 = 0.03;
+
+/// Interval over which throttled answers are compared with all. Found by the simulation.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// After this long without a throttled answer a limit that no longer binds is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// A timer is late by a millisecond or a few: what could have started meanwhile starts together.
+const TIMER: f64 = 0.005;
+
+/// Paces starts.
+#[derive(Debug, Default)]
+pub(super) struct Rate {
+    learned: Option<Learned>,
+    /// Starts allowed now; negative after a cut.
+    credit: f64,
+    at: Duration,
+    recent: Recent,
+    throttled: u64,
+}
+
+/// The limit, as far as it is known.
+#[derive(Debug)]
+struct Learned {
+    /// Requests a second that the other side takes.
+    ceiling: f64,
+    /// Seconds from a cut until the rate is back at the ceiling.
+    flat: f64,
+    /// When the rate was cut, moved on by the time in which it did not bind.
+    since: Duration,
+    /// Requests from this one on started after the cut.
+    first: u64,
+    /// The latest-started request that was throttled by the last cut's limit.
+    anchor: Anchor,
+    last_throttle: Duration,
+    last_bound: Duration,
+}
+
+/// A moment at which the other side had no room: started then, so many before it, so many of them throttled.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    at: Duration,
+    number: u64,
+    throttled: u64,
+}
+
+/// Answers of the current and the last [`RECENT`]: all, throttled.
+#[derive(Debug, Default)]
+struct Recent {
+    began: Duration,
+    now: (f64, f64),
+    before: (f64, f64),
+}
+
+impl Recent {
+    fn note(&mut self, now: Duration, throttled: bool) {
+        if now >= self.began + RECENT {
+            self.before = if now < self.began + 2 * RECENT { self.now } else { (0.0, 0.0) };
+            (self.now, self.began) = ((0.0, 0.0), now);
+        }
+        self.now.0 += 1.0;
+        self.now.1 += f64::from(u8::from(throttled));
+    }
+
+    fn more_than_tolerated(&self) -> bool {
+        self.now.1 + self.before.1 > TOLERATED * (self.now.0 + self.before.0)
+    }
+}
+
+/// A throttled request, and what the lane was doing.
+pub(super) struct Throttle {
+    pub(super) now: Duration,
+    /// When the request started, and how many had before it.
+    pub(super) at: Duration,
+    pub(super) number: u64,
+    /// How many have started by now.
+    pub(super) started: u64,
+    pub(super) in_flight: usize,
+    /// Requests a second answered so far, of late.
+    pub(super) answered: f64,
+}
+
+impl Rate {
+    /// One may start at `now`, or after the time returned. `opening` paces as long as nothing is learned.
+    pub(super) fn take(&mut self, now: Duration, opening: Option<f64>) -> Result<(), Duration> {
+        let Some(rate) = self.per_second(now).or(opening) else { return Ok(()) };
+        let most = (rate * TIMER).max(1.0);
+        let earned = now.saturating_sub(self.at).as_secs_f64() * rate;
+        self.at = self.at.max(now);
+        let wasted = self.credit + earned - most;
+        self.credit = (self.credit + earned).min(most);
+        if wasted > 0.0 && self.learned.as_ref().is_some_and(|l| now > l.last_throttle + FORGOTTEN) {
+            self.learned = None;
+        } else if let Some(learned) = &mut self.learned {
+            if wasted > 0.0 {
+                learned.since += Duration::from_secs_f64(wasted / rate);
+            } else {
+                learned.last_bound = now;
+            }
+        }
+        // A timer may ring a hair early by rounding.
+        if self.credit < 1.0 - 1e-6 {
+            return Err(Duration::from_secs_f64((1.0 - self.credit) / rate));
+        }
+        self.credit -= 1.0;
+        Ok(())
+    }
+
+    /// Requests a second allowed at `now`, once throttled.
+    pub(super) fn per_second(&self, now: Duration) -> Option<f64> {
+        let learned = self.learned.as_ref()?;
+        let x = (now.saturating_sub(learned.since).as_secs_f64() - learned.flat) / learned.flat;
+        Some(learned.ceiling * (1.0 + SWING * x * x * x))
+    }
+
+    /// Whether the rate held starts back during the last `within`.
+    pub(super) fn bound(&self, now: Duration, within: Duration) -> bool {
+        self.learned.as_ref().is_some_and(|l| now.saturating_sub(l.last_bound) <= within)
+    }
+
+    pub(super) fn answered(&mut self, now: Duration) {
+        self.recent.note(now, false);
+    }
+
+    /// A request was throttled. Whether the rate was cut for it: once for all that were in flight then.
+    pub(super) fn throttled(&mut self, t: &Throttle) -> bool {
+        self.recent.note(t.now, true);
+        self.throttled += 1;
+        let here = Anchor { at: t.at, number: t.number, throttled: self.throttled };
+        if let Some(learned) = &mut self.learned {
+            learned.last_throttle = t.now;
+            if t.number < learned.first {
+                if t.at >= learned.anchor.at {
+                    learned.anchor = here;
+                }
+                return false;
+            }
+        }
+        if !self.recent.more_than_tolerated() {
+            return false;
+        }
+        let (ceiling, rate, flat) = match &self.learned {
+            Some(learned) => self.again(learned, &here, t.now),
+            // The first of all: nothing can be computed yet. What was in flight and not throttled was accepted within
+            // a second or so, and half of what was answered a second is surely not too little for long.
+            None => {
+                let rate = (0.5 * t.in_flight as f64).max(0.5 * t.answered).max(0.5);
+                (rate, rate, 1.0)
+            }
+        };
+        // Two starts are left out, so that a bucket that is empty now isn't emptied again by chance.
+        self.credit = self.credit.min(0.0) - 2.0;
+        self.at = t.now;
+        // So far along the cubic that it goes on with `rate`.
+        let behind = ((1.0 - rate / ceiling) / SWING).cbrt();
+        let since = t.now.saturating_sub(Duration::from_secs_f64((flat * (1.0 - behind)).max(0.0)));
+        self.learned = Some(Learned {
+            ceiling,
+            flat,
+            since,
+            first: t.started,
+            anchor: here,
+            last_throttle: t.now,
+            last_bound: t.now,
+        });
+        true
+    }
+
+    /// Throttled again: the new ceiling, the rate to go on with, and the seconds until it is back at the ceiling.
+    fn again(&self, learned: &Learned, here: &Anchor, now: Duration) -> (f64, f64, f64) {
+        let rate = self.per_second(now).unwrap_or(learned.ceiling);
+        let secs = here.at.saturating_sub(learned.anchor.at).as_secs_f64();
+        let started = here.number.saturating_sub(learned.anchor.number);
+        let accepted = started.saturating_sub(here.throttled.saturating_sub(learned.anchor.throttled)) as f64;
+        // A token bucket was empty at both moments, so what it gave between them is what flowed in: the limit itself.
+        let limit = if secs >= 1.0 && accepted >= 5.0 { accepted / secs } else { BETA * rate };
+        let limit = limit.clamp(BETA * rate, rate);
+        let lasted = now.saturating_sub(learned.since).as_secs_f64() / learned.flat;
+        // Long enough that searching costs one request in a hundred or so; short again where the limit has moved.
+        let longest = (100.0 / limit).clamp(10.0, 60.0);
+        let flat = if lasted > 3.0 { 1.0 } else { (learned.flat * 4.0).min(longest) };
+        (limit, limit * UNDER, flat)
+    }
+}
