@@ -45,10 +45,8 @@ impl Mover {
     pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route) -> Result<Target> {
         let spec = self.spec(order, facts);
         let parts = matches!(route, Route::Parts { .. });
-        for half in self.cx.journal.iter().flat_map(|journal| journal.take(&order.to)) {
-            if let Some(target) = self.go_on(half, facts, parts, &spec).await? {
-                return Ok(target);
-            }
+        if let Some(target) = self.left(order, facts, parts, &spec).await? {
+            return Ok(target);
         }
         let upload = self.cx.dst.write(&order.to, spec).await?;
         let block = pump::block(self, facts.size);
@@ -74,6 +72,20 @@ impl Mover {
         Ok(Target { upload, block, known: BTreeMap::new(), track })
     }
 
+    /// The first of the writes that earlier runs or attempts left that is what is wanted now.
+    async fn left(&self, order: &Order, facts: &Entry, parts: bool, spec: &WriteSpec) -> Result<Option<Target>> {
+        let Some(journal) = &self.cx.journal else { return Ok(None) };
+        let mut halves = journal.take(&order.to).into_iter();
+        while let Some(half) = halves.next() {
+            let found = self.go_on(journal, half, facts, parts, spec).await;
+            if !matches!(found, Ok(None)) {
+                halves.for_each(|half| journal.kept(half.write));
+                return found;
+            }
+        }
+        Ok(None)
+    }
+
     /// Notes that a write begins. A journal that can't be written keeps no file from going.
     async fn note(&self, journal: &Journal, opened: Opened) -> Option<Track> {
         match journal.opened(opened).await {
@@ -93,8 +105,14 @@ impl Mover {
     /// Goes on with a half-sent write if it is what is wanted now; else removes it.
     ///
     /// Errors: the store can't be asked for it now.
-    async fn go_on(&self, half: Half, facts: &Entry, parts: bool, spec: &WriteSpec) -> Result<Option<Target>> {
-        let Some(journal) = &self.cx.journal else { return Ok(None) };
+    async fn go_on(
+        &self,
+        journal: &Journal,
+        half: Half,
+        facts: &Entry,
+        parts: bool,
+        spec: &WriteSpec,
+    ) -> Result<Option<Target>> {
         let Half { write, opened, mut sent } = half;
         let same = opened.from == facts.key
             && facts.version.as_ref() == Some(&opened.version)
