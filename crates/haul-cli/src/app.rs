@@ -2,7 +2,7 @@
 
 use crate::{
     args,
-    commands::Command,
+    commands::{self, Command},
     context::Context,
     error::{self, Outcome, Usage, code},
     flags::{self, Flags},
@@ -95,7 +95,7 @@ pub fn main(argv: Vec<OsString>) -> u8 {
     machine::allow_open_files();
     let screen = Arc::new(Screen::new());
     let code = match parse(argv) {
-        Ok(Parsed::Run(cli, backends)) => run(*cli, backends, &screen).unwrap_or_else(|e| tell(&screen, &e)),
+        Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &e)),
         Ok(Parsed::Said(code)) => code,
         Err(e) => tell(&screen, &e.into()),
     };
@@ -103,22 +103,35 @@ pub fn main(argv: Vec<OsString>) -> u8 {
     code
 }
 
-enum Parsed {
-    Run(Box<Cli>, BackendFlags),
+/// A command line that was understood.
+pub struct Given {
+    /// Command and flags.
+    pub cli: Cli,
+    /// Options of stores.
+    pub backends: BackendFlags,
+    /// The line in order: flags that belong to no command, each one word, then the command with its own.
+    pub line: Vec<OsString>,
+}
+
+/// What a command line comes to.
+pub enum Parsed {
+    /// A command to run.
+    Run(Box<Given>),
     /// Help or version was asked for and shown.
     Said(u8),
 }
 
-fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
+/// Reads a command line, whose first word is the program's name.
+pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
     let mut tree = command();
     tree.build();
     // The environment's backend flags have their own place in the precedence, see `remote`.
     let backend = |name: &str| registry::kinds().iter().any(|k| name.contains(&format!("_{}_", k.name.to_uppercase())));
     let line = args::arrange(&tree, argv, &|name| if backend(name) { None } else { env(name) })?;
-    let parsed = command().try_get_matches_from(line);
+    let parsed = command().try_get_matches_from(&line);
     let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, backend_flags(&matches))));
     match cli {
-        Ok((cli, backends)) => Ok(Parsed::Run(Box::new(cli), backends)),
+        Ok((cli, backends)) => Ok(Parsed::Run(Box::new(Given { cli, backends, line }))),
         Err(e) if e.use_stderr() && e.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Err(Usage(first_paragraph(&e.render().to_string())))
         }
@@ -136,11 +149,15 @@ fn first_paragraph(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-fn run(cli: Cli, backends: BackendFlags, screen: &Arc<Screen>) -> Result<u8> {
+fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
+    let Given { cli, backends, line } = match &given.cli.command {
+        Command::Resume(args) => commands::resume::recorded(args, &given)?,
+        _ => given,
+    };
     log::start(&flags::log::settings(&cli.flags)?, screen)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
-        let context = Context::new(cli.flags, backends, screen.clone())?;
+        let context = Context::new(cli.flags, backends, line, screen.clone())?;
         signals::listen(context.cancel.clone());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         finish(&context, outcome)
@@ -159,6 +176,9 @@ fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
     context.progress.finish(report);
     if let Some(why) = report.and_then(|r| error::why_stopped(r, no_transfer)) {
         tracing::warn!("{why}");
+    }
+    if let Some(left) = report.and_then(error::half_sent) {
+        tracing::warn!("{left}");
     }
     Ok(match outcome? {
         Outcome::Done => code::OK,

@@ -1,7 +1,7 @@
 //! What every command is given: flags, configuration, counters, display, and the way from a typed remote to a store.
 
 use crate::{
-    app::{BackendFlags, env},
+    app::{BackendFlags, Given, env},
     bwlimit,
     config::{Config, Password, paths},
     error::{Outcome, code},
@@ -19,8 +19,9 @@ use haul_store::{
     layers::{LayerSettings, stack},
 };
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
@@ -36,6 +37,8 @@ pub struct Context {
     pub progress: Arc<Progress>,
     /// The terminal.
     pub screen: Arc<Screen>,
+    /// The command line, in order.
+    pub line: Vec<OsString>,
     backends: BackendFlags,
     net: Net,
     layers: LayerSettings,
@@ -44,14 +47,28 @@ pub struct Context {
 
 impl Context {
     /// The surroundings that the flags ask for. Reads no file: a copy between local disks needs no configuration.
-    pub fn new(flags: Flags, backends: BackendFlags, screen: Arc<Screen>) -> Result<Context> {
+    pub fn new(flags: Flags, backends: BackendFlags, line: Vec<OsString>, screen: Arc<Screen>) -> Result<Context> {
         let meters = Arc::new(Meters::default());
         let net = flags::net(&flags);
         let progress = Progress::start(&flags, screen.clone(), meters.clone(), net.roads.clone());
         let cancel = Cancel::default();
         let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, &cancel));
         let layers = LayerSettings { tries: flags.pace.low_level_retries, rate, ..LayerSettings::default() };
-        Ok(Context { flags, meters, cancel, progress, screen, backends, net, layers, config: OnceLock::new() })
+        Ok(Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config: OnceLock::new() })
+    }
+
+    /// The surroundings of another command line, to open what it opens; display, counters and layers stay these.
+    pub fn of(&self, given: Given) -> Context {
+        let Given { cli, backends, line } = given;
+        let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
+        let (net, layers, screen) = (flags::net(&cli.flags), self.layers.clone(), self.screen.clone());
+        let config = OnceLock::new();
+        Context { flags: cli.flags, meters, cancel, progress, screen, line, backends, net, layers, config }
+    }
+
+    /// The folder for journals; `None` when there is none to keep them in.
+    pub fn journals(&self) -> Option<PathBuf> {
+        paths::journals(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())
     }
 
     /// The configuration, read when it is first asked for.

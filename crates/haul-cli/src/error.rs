@@ -145,6 +145,16 @@ pub fn why_stopped(report: &Report, error_on_no_transfer: bool) -> Option<&'stat
     }
 }
 
+/// What a run that was cut short leaves for the next one; one line.
+pub fn half_sent(report: &Report) -> Option<String> {
+    let what = match report.half_sent {
+        0 => return None,
+        1 => "1 large file is half sent".into(),
+        n => format!("{n} large files are half sent"),
+    };
+    Some(format!("{what}: run the same command again to go on, or remove it with haul jobs clean"))
+}
+
 /// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
 pub fn one_line(text: &str) -> String {
     text.trim_end().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
@@ -191,6 +201,19 @@ mod tests {
                 code: 3
             }
         );
+    }
+
+    #[test]
+    fn what_is_half_sent_is_told() {
+        let of = |half_sent| half_sent_line(half_sent);
+        assert_eq!(of(0), None);
+        let rest = "run the same command again to go on, or remove it with haul jobs clean";
+        assert_eq!(of(1), Some(format!("1 large file is half sent: {rest}")));
+        assert_eq!(of(3), Some(format!("3 large files are half sent: {rest}")));
+    }
+
+    fn half_sent_line(half_sent: usize) -> Option<String> {
+        super::half_sent(&Report { half_sent, ..Report::default() })
     }
 
     #[test]

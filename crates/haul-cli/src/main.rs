@@ -9,6 +9,7 @@ mod config;
 mod context;
 mod error;
 mod flags;
+mod journal;
 mod log;
 mod machine;
 mod print;

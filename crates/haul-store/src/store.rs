@@ -37,6 +37,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// stores that have them.
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>>;
 
+    /// Finds a write that was begun earlier, perhaps by another process, and neither published nor aborted; gives it
+    /// back with those of the parts `sent` that are proved to be there still: their receipts are good for
+    /// [`Upload::publish`], all others must be sent again. A store that can read what was sent compares it with
+    /// [`Sent::crc64`]; one that can't compares what it says of the parts.
+    ///
+    /// Errors: `NotFound` when it is gone; `Changed` when it was begun for something else than `spec` (other metadata,
+    /// say): discard it; `Invalid` when the token is not one of this key; `Unsupported` where a write can't be found
+    /// again.
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>>;
+
+    /// Removes what is left of a write that [`Upload::token`] names, begun earlier, perhaps by another process; that
+    /// it is gone already is success.
+    ///
+    /// Errors: `Invalid` and `Unsupported` as [`Store::resume`].
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>>;
+
     /// Creates the directory `key` and those above it; already being there is success. The empty key creates the
     /// root: the folder, or the bucket. Stores without directories write a marker if they are set to, else do nothing.
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>>;
@@ -335,11 +351,32 @@ pub struct Part {
     pub tag: Vec<u8>,
 }
 
+/// A part that was sent by an earlier run, as a journal remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// What the store answered.
+    pub part: Part,
+    /// Its first byte's place in the whole.
+    pub offset: u64,
+    /// CRC-64/NVME of its bytes.
+    pub crc64: u64,
+}
+
+/// A write that was found again, and the parts that it has.
+pub type Resumed = (Box<dyn Upload>, Vec<Part>);
+
 /// A write in progress. `publish` and `abort` take it by value, so neither can happen twice; dropping it without
 /// either leaves hidden remains (a partial file, an unfinished upload), never a visible half.
 pub trait Upload: Send + Sync {
-    /// Enough to find this write again after a crash.
-    fn token(&self) -> Vec<u8>;
+    /// Enough to find this write again after a crash ([`Store::resume`]), also before its first part; `None` where the
+    /// store can't find one again. A store that would wait to see whether one request is enough begins a write in parts
+    /// when it is asked: ask only for what will have parts.
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>>;
+
+    /// Bytes of parts that were sent already, in this run or an earlier one, for who must hash the whole.
+    ///
+    /// Errors: `Unsupported` where what was sent can't be read before it is published.
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>>;
 
     /// Sends part `index`, whose first byte is at `offset` of the whole. Parts may fly together and out of order;
     /// sending one again replaces it. Parts other than the last keep within [`PartLimits`].

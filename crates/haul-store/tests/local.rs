@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyItem, Extra, Late, Links, ListRequest, Meters, Net, OpenRequest, Payload, Store,
-    WriteSpec, registry,
+    Answer, Body, CopyBatch, CopyItem, Extra, Late, Links, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent,
+    Store, WriteSpec, registry,
 };
 use std::{
     fs,
@@ -527,5 +527,87 @@ async fn set_meta_keeps_set_id_bits_but_adds_none() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         store.set_meta(&Key::new(name), None, Some(&meta)).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, wanted, "{name}");
+    }
+}
+
+/// A hidden file left by a write of `f`, with one part of 5 bytes: its token and path.
+async fn left_behind(temp: &TempDir, store: &Arc<dyn Store>) -> (Vec<u8>, std::path::PathBuf) {
+    let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
+    let upload = store.write(&Key::new("f"), spec).await.unwrap();
+    upload.part(0, 0, Payload::from(Bytes::from_static(b"hello"))).await.unwrap();
+    let token = upload.token().await.unwrap().unwrap();
+    let path = temp.path().join(std::ffi::OsStr::from_bytes(&token));
+    assert_eq!(fs::read(&path).unwrap(), b"hello");
+    (token, path)
+}
+
+fn hello() -> Vec<Sent> {
+    let crc = haul_core::hash::hash_bytes(&[Algo::Crc64Nvme], b"hello");
+    let crc64 = u64::from_be_bytes(crc.get(Algo::Crc64Nvme).unwrap().try_into().unwrap());
+    vec![Sent { part: Part { index: 0, size: 5, tag: Vec::new() }, offset: 0, crc64 }]
+}
+
+async fn parts_found(store: &Arc<dyn Store>, token: &[u8]) -> haul_core::Result<usize> {
+    let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
+    Ok(store.resume(&Key::new("f"), token, hello(), spec).await?.1.len())
+}
+
+#[tokio::test]
+async fn a_partial_file_is_believed_only_as_far_as_it_holds_what_was_written() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let (token, path) = left_behind(&temp, &store).await;
+    assert_eq!(parts_found(&store, &token).await.unwrap(), 1);
+    // What a loss of power leaves: zeros, or a file that ends early.
+    fs::write(&path, b"he\0\0\0").unwrap();
+    assert_eq!(parts_found(&store, &token).await.unwrap(), 0);
+    fs::write(&path, b"hell").unwrap();
+    assert_eq!(parts_found(&store, &token).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_took_a_partial_files_place_is_left_alone() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("secret"), b"hello").unwrap();
+    let (token, path) = left_behind(&temp, &store).await;
+    let gone = async || parts_found(&store, &token).await.unwrap_err().kind();
+    fs::write(&path, b"longer than the file").unwrap();
+    assert_eq!(gone().await, ErrorKind::NotFound);
+    fs::remove_file(&path).unwrap();
+    symlink(outside.path().join("secret"), &path).unwrap();
+    assert_eq!(gone().await, ErrorKind::NotFound);
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(outside.path().join("secret"), &path).unwrap();
+    assert_eq!(gone().await, ErrorKind::NotFound);
+    store.discard(&Key::new("f"), &token).await.unwrap();
+    assert!(!path.exists());
+    assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"hello");
+}
+
+#[tokio::test]
+async fn a_token_leads_only_to_hidden_files_beside_the_key() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    fs::write(temp.path().join("precious"), b"hello").unwrap();
+    fs::create_dir(temp.path().join("d")).unwrap();
+    let (hidden, _) = left_behind(&temp, &store).await;
+    let above = [b"../", &hidden[..]].concat();
+    for (key, token) in [("f", &b"precious"[..]), ("d/f", &hidden), ("d/f", &above), ("f", b"d/"), ("..", &hidden)] {
+        assert_eq!(store.discard(&Key::new(key), token).await.unwrap_err().kind(), ErrorKind::Invalid, "{key}");
+    }
+    assert!(temp.path().join("precious").exists());
+}
+
+#[tokio::test]
+async fn what_is_written_in_place_or_is_a_link_is_not_found_again() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Translate);
+    let inplace = WriteSpec { inplace: true, ..WriteSpec::default() };
+    for (key, spec) in [("f", inplace), ("l.rclonelink", WriteSpec::default())] {
+        let upload = store.write(&Key::new(key), spec).await.unwrap();
+        assert_eq!(upload.token().await.unwrap(), None, "{key}");
+        upload.abort().await.unwrap();
     }
 }

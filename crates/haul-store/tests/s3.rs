@@ -243,14 +243,14 @@ async fn the_parts_of_an_unfinished_upload_can_be_found_again() {
     let data = bytes(PART + 9);
     let spec = WriteSpec { size: Some(data.len() as u64), ..WriteSpec::default() };
     let upload = store.write(&Key::new("k"), spec).await.unwrap();
-    assert_eq!(store.parts(&upload.token()).await.unwrap(), []);
+    let token = upload.token().await.unwrap().expect("it can be found again");
+    assert_eq!(store.parts(&token).await.unwrap(), []);
     let mut sent: Vec<Part> = Vec::new();
     for (index, chunk) in data.chunks(PART).enumerate() {
         sent.push(upload.part(index as u64, 0, Payload::from(Bytes::copy_from_slice(chunk))).await.unwrap());
     }
-    let found = store.parts(&upload.token()).await.unwrap();
+    let found = store.parts(&token).await.unwrap();
     assert_eq!(found.iter().map(|p| (p.index, p.size)).collect::<Vec<_>>(), [(0, PART as u64), (1, 9)]);
-    let token = upload.token();
     let receipts = if service.strict { found } else { sent };
     upload.publish(receipts, Late::default()).await.unwrap();
     assert!(get(&store, "k", None).await.unwrap().1 == data);
@@ -264,10 +264,31 @@ async fn an_aborted_upload_leaves_nothing() {
     let spec = WriteSpec { size: Some(20 << 20), ..WriteSpec::default() };
     let upload = store.write(&Key::new("k"), spec).await.unwrap();
     upload.part(0, 0, Payload::from(Bytes::from(bytes(PART)))).await.unwrap();
-    let token = upload.token();
+    let token = upload.token().await.unwrap().expect("it can be found again");
     upload.abort().await.unwrap();
     assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
     assert_eq!(list(&store, ListRequest::all()).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_upload_that_was_begun_with_other_settings_is_not_gone_on_with() {
+    let service = service().await;
+    let (store, meters, name) = service.bucket(&[("upload_cutoff", "5Mi")]).await;
+    let spec = |mtime| WriteSpec { size: Some(20 << 20), mtime: Some(Mtime::new(mtime, 0)), ..WriteSpec::default() };
+    let upload = store.write(&Key::new("k"), spec(1)).await.unwrap();
+    let token = upload.token().await.unwrap().unwrap();
+    drop(upload);
+    assert!(store.resume(&Key::new("k"), &token, Vec::new(), spec(1)).await.is_ok());
+    let asked = meters.requests()["ListParts"];
+    let (other, _) = service.open(&name, &[("storage_class", "REDUCED_REDUNDANCY")]);
+    for (store, mtime) in [(&store, 2), (&other, 1)] {
+        let error = store.resume(&Key::new("k"), &token, Vec::new(), spec(mtime)).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Changed);
+        assert_eq!(error.to_string(), "k: resume: the upload was begun with other metadata or settings");
+    }
+    assert_eq!(meters.requests()["ListParts"], asked);
+    other.discard(&Key::new("k"), &token).await.unwrap();
+    assert!(store.parts(&token).await.map_or_else(|e| e.kind() == ErrorKind::NotFound, |p| p.is_empty()));
 }
 
 #[tokio::test]
@@ -607,12 +628,16 @@ async fn thousands_of_keys_are_listed_and_deleted_in_few_requests() {
 }
 
 /// Promises that s3s-fs breaks, not the store: it keeps keys as files' names, so `a` and `a/x` exclude each other with
-/// odd errors, lists no ETags, and answers 500 for what isn't there.
+/// odd errors, lists no ETags (of parts neither), answers 500 for what isn't there, and finds uploads that are gone.
 const S3S_LACKS: &[&str] = &[
     "a_leading_slash_comes_back",
     "strange_names_come_back",
     "listings_tell_the_facts",
     "what_is_missing_is_not_found",
+    "a_resumed_write_publishes_the_whole",
+    "only_parts_that_are_there_are_believed",
+    "a_write_that_ended_is_gone",
+    "a_write_given_up_later_leaves_nothing",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,8 +8,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
 use haul_store::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Progress, Read, Store, Stored, Unpublished,
-    Upload, WriteSpec, layers::clock::Clock,
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Progress, Read, Resumed, Sent, Store,
+    Stored, Unpublished, Upload, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -26,6 +26,8 @@ pub enum Op {
     Stat,
     Read,
     Write,
+    Resume,
+    Discard,
     Part,
     Publish,
     MakeDir,
@@ -234,6 +236,19 @@ impl Store for Faulty {
         })
     }
 
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let resume = with(self.state.call(Op::Resume), self.inner.resume(key, token, sent, spec));
+        Box::pin(async move {
+            let (inner, parts) = resume.await?;
+            let upload = FaultyUpload { write: Write::Open(inner), state: self.state.clone() };
+            Ok((Box::new(upload) as Box<dyn Upload>, parts))
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        Box::pin(with(self.state.call(Op::Discard), self.inner.discard(key, token)))
+    }
+
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         Box::pin(with(self.state.call(Op::MakeDir), self.inner.make_dir(key, spec)))
     }
@@ -327,8 +342,12 @@ impl FaultyUpload {
 }
 
 impl Upload for FaultyUpload {
-    fn token(&self) -> Vec<u8> {
-        self.open().map(|inner| inner.token()).unwrap_or_default()
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(async move { self.open()?.token().await })
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        Box::pin(async move { self.open()?.read_back(range).await })
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

@@ -1,5 +1,6 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
+use crate::journal::Journal;
 use haul_core::{event::Sink, filter::Filter};
 use haul_store::{Meters, Store};
 use std::sync::{
@@ -31,6 +32,8 @@ pub struct Cx {
     pub cancel: Cancel,
     /// Asked before each step that changes something (`--interactive`); `None` means yes to all.
     pub confirm: Option<Arc<dyn Confirm>>,
+    /// Remembers large files that are on their way, for the next run; `None` lets them begin again.
+    pub journal: Option<Journal>,
 }
 
 /// Asks a person about one change.

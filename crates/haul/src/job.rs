@@ -1,6 +1,7 @@
 //! A job from start to end: list both sides, join, decide, transfer, and only then delete. Reads like the life of an
 //! entry in ARCHITECTURE.md; each step's work is in a module of its own.
 
+mod ending;
 mod transfers;
 
 use crate::{
@@ -45,6 +46,7 @@ pub async fn run(mode: Mode, policy: Policy, cx: Cx) -> Report {
     let clock = run.clone().watch_time_limit();
     run.clone().whole().await;
     clock.abort();
+    run.end_journal().await;
     run.into_report()
 }
 
@@ -54,6 +56,7 @@ pub async fn run_one(mode: Mode, policy: Policy, cx: Cx, from: &Key, to: &Key) -
     let clock = run.clone().watch_time_limit();
     run.clone().one(from, to).await;
     clock.abort();
+    run.end_journal().await;
     run.into_report()
 }
 

@@ -11,6 +11,7 @@ mod elsewhere;
 mod finish;
 pub mod hash;
 mod job;
+pub mod journal;
 pub mod list;
 mod overlap;
 mod pairs;

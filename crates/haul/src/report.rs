@@ -47,6 +47,8 @@ pub struct Report {
     pub time_limit: bool,
     /// `--max-transfer` was reached.
     pub transfer_limit: bool,
+    /// Large files that are half sent, with a journal that knows how to go on with them.
+    pub half_sent: usize,
 }
 
 impl Report {

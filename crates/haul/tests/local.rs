@@ -86,6 +86,7 @@ impl Bench {
             meters: Arc::new(Meters::default()),
             cancel: Cancel::default(),
             confirm: None,
+            journal: None,
         };
         self.more.iter().for_each(|change| change(self, &mut cx));
         cx

@@ -13,8 +13,8 @@ use haul_core::{
     policy::{Mode, Policy},
 };
 use haul_store::{
-    Answer, Caps, CopyBatch, Extra, Late, ListRequest, Meters, Payload, Read, Store, Stored, Upload, WriteSpec,
-    mem::MemStore,
+    Answer, Caps, CopyBatch, Extra, Late, ListRequest, Meters, Payload, Read, Resumed, Sent, Store, Stored, Upload,
+    WriteSpec, mem::MemStore,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -64,6 +64,14 @@ impl Store for Hesitant {
 
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
         self.inner.write(key, spec)
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        self.inner.resume(key, token, sent, spec)
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        self.inner.discard(key, token)
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
@@ -118,6 +126,7 @@ async fn the_first_file_arrives_before_the_listing_ends() {
         meters: Arc::new(Meters::default()),
         cancel: Cancel::default(),
         confirm: None,
+        journal: None,
     };
     // An engine that waited for the whole listing would wait for ever.
     let job = haul::run(Mode::Copy, Policy::default(), cx);

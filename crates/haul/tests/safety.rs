@@ -74,6 +74,7 @@ fn cx(src: Arc<dyn Store>, dst: Arc<dyn Store>) -> Cx {
         meters: Arc::new(Meters::default()),
         cancel: Cancel::default(),
         confirm: None,
+        journal: None,
     }
 }
 

@@ -1,16 +1,20 @@
 //! What `copy`, `sync`, `move`, `copyto` and `moveto` share: opening both ends, the rules, and the run.
 
-use crate::{context::Context, error::Outcome, flags, prompt::Prompt};
+use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
 use anyhow::Result;
-use haul::{Confirm, Cx};
+use haul::{
+    Confirm, Cx,
+    journal::{Job, JobId, Journal, mode_name},
+};
 use haul_core::{
-    Key,
+    Key, Mtime,
     filter::Filter,
     policy::{Mode, Policy},
 };
 use haul_store::Store;
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStringExt as _,
     sync::Arc,
 };
 
@@ -45,6 +49,20 @@ pub struct MoveArgs {
     delete_empty_src_dirs: bool,
 }
 
+impl CopyArgs {
+    /// Where to, as typed.
+    pub fn destination(&self) -> &OsStr {
+        &self.ends.dest
+    }
+}
+
+impl MoveArgs {
+    /// Where to, as typed.
+    pub fn destination(&self) -> &OsStr {
+        self.copy.destination()
+    }
+}
+
 impl From<CopyArgs> for MoveArgs {
     fn from(copy: CopyArgs) -> Self {
         MoveArgs { copy, delete_empty_src_dirs: false }
@@ -58,13 +76,18 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = ctx.open(&ends.dest)?;
     let policy = policy(ctx, &args)?;
-    let cx = cx(ctx, src, dst, &ends.dest)?;
+    let mut cx = cx(ctx, src, dst, &ends.dest)?;
     let report = match file {
-        None => haul::run(mode, policy, cx).await,
+        None => {
+            cx.journal = journal(ctx, mode, &cx, None, false);
+            haul::run(mode, policy, cx).await
+        }
         // One file has nothing to be deleted for.
         Some(key) => {
             let mode = if mode == Mode::Move { Mode::Move } else { Mode::Copy };
-            haul::run_one(mode, policy, cx, &key, &Key::new(key.name())).await
+            let to = Key::new(key.name());
+            cx.journal = journal(ctx, mode, &cx, Some((&key, &to)), false);
+            haul::run_one(mode, policy, cx, &key, &to).await
         }
     };
     Ok(Outcome::Job(Box::new(report)))
@@ -77,7 +100,8 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let (src, file) = ctx.open_source(&ends.source).await?;
     let Some(from) = file else { return into_folder(mode, args, ctx).await };
     let (dst, to) = ctx.open_parent(&ends.dest)?;
-    let cx = cx(ctx, src, dst, &ends.dest)?;
+    let mut cx = cx(ctx, src, dst, &ends.dest)?;
+    cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true);
     let report = haul::run_one(mode, policy(ctx, &args)?, cx, &from, &to).await;
     Ok(Outcome::Job(Box::new(report)))
 }
@@ -109,7 +133,35 @@ pub fn cx(ctx: &Context, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr)
         meters: ctx.meters.clone(),
         cancel: ctx.cancel.clone(),
         confirm: interactive.then(|| Arc::new(Prompt::new(ctx.screen.clone(), ctx.cancel.clone())) as Arc<dyn Confirm>),
+        journal: None,
     })
+}
+
+/// The journal of a job; `None`, after a word on why, when none can be kept. `one` is the one file that is brought over;
+/// `names_file` when the destination as typed names it.
+fn journal(ctx: &Context, mode: Mode, cx: &Cx, one: Option<(&Key, &Key)>, names_file: bool) -> Option<Journal> {
+    let flags = &ctx.flags.config;
+    let folder = ctx.journals().filter(|_| !flags.no_journal && !flags.dry_run)?;
+    let id = JobId::new(mode, &*cx.src, &*cx.dst, cx.filter.spec(), one);
+    let kept = journal::keep(&ctx.line);
+    let here = std::env::current_dir().unwrap_or_default();
+    let job = Job {
+        mode: mode_name(mode).into(),
+        src: cx.src.locator().into(),
+        dst: cx.dst.locator().into(),
+        argv: kept.words,
+        complete: kept.complete,
+        folder: here.into_os_string().into_vec(),
+        names_file,
+        begun: Mtime(jiff::Timestamp::now().as_nanosecond()),
+    };
+    match Journal::open(&folder, &id, job) {
+        Ok(journal) => Some(journal),
+        Err(error) => {
+            tracing::warn!("No journal: {}. Large files begin again if this run is cut short", error.message());
+            None
+        }
+    }
 }
 
 /// A backup that can't be reached by moving is refused before anything is changed.

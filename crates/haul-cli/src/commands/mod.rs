@@ -13,6 +13,7 @@ pub mod deletefile;
 pub mod hashsum;
 pub mod help;
 pub mod job;
+pub mod jobs;
 pub mod link;
 pub mod listremotes;
 pub mod ls;
@@ -27,6 +28,7 @@ pub mod mv;
 pub mod obscure;
 pub mod purge;
 pub mod rcat;
+pub mod resume;
 pub mod rmdir;
 pub mod rmdirs;
 pub mod sha1sum;
@@ -97,6 +99,11 @@ pub enum Command {
     Hashsum(hashsum::Args),
     /// Show help on commands and flags
     Help(help::Args),
+    /// List jobs that were cut short, and clean up after them
+    ///
+    /// Jobs that were killed or stopped while large files were on their way: the same command goes on with them, and
+    /// so does haul resume.
+    Jobs(jobs::Args),
     /// Print a public link to a file
     ///
     /// On S3 a signed link that lasts at most a week.
@@ -144,8 +151,15 @@ pub enum Command {
     Purge(purge::Args),
     /// Write standard input to a file
     ///
+    /// Can't be resumed when it is cut short: a pipe can't be read twice.
+    ///
     /// Example: tar c folder | haul rcat minio:backup/folder.tar
     Rcat(rcat::Args),
+    /// Go on with a job that was cut short
+    ///
+    /// Runs the command that haul jobs shows, in the folder in which it was given. Files that arrived are not sent again,
+    /// nor are the parts of large files that did.
+    Resume(resume::Args),
     /// Delete an empty directory or bucket
     Rmdir(rmdir::Args),
     /// Delete empty directories below a path
@@ -178,6 +192,16 @@ impl Command {
         matches!(self, Copy(_) | Copyto(_) | Moveto(_) | Mv(_) | Sync(_))
     }
 
+    /// Where a job brings its files, as typed.
+    pub fn destination(&self) -> Option<&std::ffi::OsStr> {
+        use Command::{Copy, Copyto, Moveto, Mv, Sync};
+        match self {
+            Copy(args) | Copyto(args) | Sync(args) => Some(args.destination()),
+            Moveto(args) | Mv(args) => Some(args.destination()),
+            _ => None,
+        }
+    }
+
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Outcome> {
         match self {
@@ -193,6 +217,7 @@ impl Command {
             Command::Deletefile(args) => deletefile::run(args, context).await,
             Command::Hashsum(args) => hashsum::run(args, context).await,
             Command::Help(args) => help::run(args, context).await,
+            Command::Jobs(args) => jobs::run(args, context).await,
             Command::Link(args) => link::run(args, context).await,
             Command::Listremotes(args) => listremotes::run(args, context).await,
             Command::Ls(args) => ls::run(args, context).await,
@@ -207,6 +232,7 @@ impl Command {
             Command::Obscure(args) => obscure::run(args, context).await,
             Command::Purge(args) => purge::run(args, context).await,
             Command::Rcat(args) => rcat::run(args, context).await,
+            Command::Resume(args) => resume::run(args),
             Command::Rmdir(args) => rmdir::run(args, context).await,
             Command::Rmdirs(args) => rmdirs::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,

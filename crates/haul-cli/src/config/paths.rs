@@ -1,4 +1,4 @@
-//! Where the config files are: haul's own first, then rclone's.
+//! Where the config files are, haul's own first, then rclone's; and where haul keeps what isn't configuration.
 
 // The one place that asks for the home folder; the tests make files.
 #![allow(clippy::disallowed_methods)]
@@ -43,6 +43,21 @@ pub fn places(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Pla
     Places::Both { own, rclone: rclone_file(env, &home, &base) }
 }
 
+/// The folder for journals: in `--state-dir` (or its variable), `XDG_STATE_HOME` or the home folder; `None` when there is
+/// none of these, or the flag is empty.
+pub fn journals(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Option<PathBuf> {
+    let state = match flag {
+        Some(flag) if flag.is_empty() => return None,
+        Some(flag) => PathBuf::from(flag),
+        None => match env("XDG_STATE_HOME") {
+            Some(base) => PathBuf::from(base).join("haul"),
+            None => home?.join(".local/state/haul"),
+        },
+    };
+    // The job may be told of from another folder than the one it runs in.
+    Some(std::path::absolute(state.join("jobs")).unwrap_or_else(|_| state.join("jobs")))
+}
+
 /// The first of rclone's places that has a file; the usual one when none has.
 fn rclone_file(env: Env<'_>, home: &Path, base: &Path) -> PathBuf {
     if let Some(path) = env("RCLONE_CONFIG") {
@@ -60,6 +75,21 @@ mod tests {
     fn of(flag: Option<&str>, vars: &[(&str, &str)], home: &Path) -> Places {
         let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
         places(flag.map(OsString::from).as_ref(), &env, Some(home))
+    }
+
+    #[test]
+    fn journals_by_flag_environment_and_home() {
+        let of = |flag: Option<&str>, vars: &[(&str, &str)], home: Option<&str>| {
+            let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
+            journals(flag.map(OsString::from).as_ref(), &env, home.map(Path::new))
+        };
+        let state = [("XDG_STATE_HOME", "/x")];
+        assert_eq!(of(Some("/s"), &state, Some("/h")), Some("/s/jobs".into()));
+        assert_eq!(of(Some(""), &state, Some("/h")), None);
+        assert_eq!(of(None, &state, Some("/h")), Some("/x/haul/jobs".into()));
+        assert_eq!(of(None, &[], Some("/h")), Some("/h/.local/state/haul/jobs".into()));
+        assert_eq!(of(None, &[], None), None);
+        assert_eq!(of(Some("s"), &[], None), Some(std::env::current_dir().unwrap().join("s/jobs")));
     }
 
     #[test]

@@ -26,7 +26,13 @@ pub struct GeneralFlags {
     /// Ask before each change
     #[arg(long, short = 'i')]
     pub interactive: bool,
+    /// Keep no journal: what is cut short is removed, or begins again
+    #[arg(long)]
+    pub no_journal: bool,
     /// Command that prints the password of an encrypted configuration
     #[arg(long, value_name = "COMMAND")]
     pub password_command: Option<String>,
+    /// Folder for the journals of jobs that have not ended [default: $XDG_STATE_HOME/haul or ~/.local/state/haul]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<std::ffi::OsString>,
 }

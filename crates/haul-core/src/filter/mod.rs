@@ -205,6 +205,11 @@ impl Filter {
         &self.spec.exclude_if_present
     }
 
+    /// What the user gave.
+    pub fn spec(&self) -> &FilterSpec {
+        &self.spec
+    }
+
     /// The keys of `--files-from`, sorted, without repeats.
     pub fn files_from(&self) -> Option<&[Key]> {
         self.files.as_deref()

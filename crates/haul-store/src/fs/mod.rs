@@ -8,12 +8,13 @@ mod list;
 mod meta;
 mod place;
 mod read;
+mod resume;
 mod tree;
 mod upload;
 
 use crate::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Store,
-    StoreKind, Stored, Upload, WriteSpec, disk,
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent,
+    Store, StoreKind, Stored, Upload, WriteSpec, disk,
 };
 use dir::Root;
 use futures::{
@@ -170,6 +171,16 @@ impl Store for LocalStore {
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
         let key = key.clone();
         self.run("write", move |local| upload::begin(local, &key, spec))
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        self.run("resume", move |local| resume::resume(local, &key, &token, &sent, spec))
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        self.run("discard", move |local| resume::discard(local, &key, &token))
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {

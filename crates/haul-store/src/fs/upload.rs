@@ -7,8 +7,8 @@ use super::{
     meta, place,
     read::link_name,
 };
-use crate::{Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
-use futures::future::BoxFuture;
+use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
+use futures::future::{BoxFuture, ready};
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags},
@@ -16,7 +16,9 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::IoSlice,
+    ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex},
 };
@@ -48,6 +50,14 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
         write.0.remove();
         return Err(error);
     }
+    Ok(Box::new(write))
+}
+
+/// A write that goes on in the hidden file `temp`; runs on the pool.
+pub(super) fn go_on(key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
+    let place = Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false };
+    let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
+    reserve(&write.0)?;
     Ok(Box::new(write))
 }
 
@@ -166,9 +176,15 @@ fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
 }
 
 impl Upload for FileWrite {
-    fn token(&self) -> Vec<u8> {
-        let name = self.0.place.temp.as_deref().unwrap_or(self.0.key.name());
-        [self.0.key.parent().as_bytes(), name].concat()
+    /// The hidden file's key. What is written in place can't be told from what was there before.
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        let temp = self.0.place.temp.as_deref();
+        Box::pin(ready(Ok(temp.map(|temp| [self.0.key.parent().as_bytes(), temp].concat()))))
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let file = self.0.place.file.try_clone().map_err(|e| Error::from_io(OP, e).with_key(&self.0.key));
+        Box::pin(ready(file.map(|file| Body::File(Arc::new(File::from(file)), range))))
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
@@ -242,8 +258,13 @@ impl Link {
 }
 
 impl Upload for LinkWrite {
-    fn token(&self) -> Vec<u8> {
-        self.0.key.as_bytes().to_vec()
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    fn read_back(&self, _range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "a symbolic link that isn't there yet can't be read";
+        Box::pin(ready(Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&self.0.key))))
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
@@ -255,7 +276,7 @@ impl Upload for LinkWrite {
             self.0.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, payload.0.concat());
             Ok(Part { index, size, tag: Vec::new() })
         };
-        Box::pin(std::future::ready(answer))
+        Box::pin(ready(answer))
     }
 
     fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
@@ -267,7 +288,7 @@ impl Upload for LinkWrite {
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(ready(Ok(())))
     }
 }
 

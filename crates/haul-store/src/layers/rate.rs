@@ -2,8 +2,8 @@
 
 use super::clock::Clock;
 use crate::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Store, Stored, Unpublished, Upload,
-    WriteSpec,
+    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Resumed, Sent, Store, Stored,
+    Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
 use futures::{
@@ -109,6 +109,11 @@ impl Limited {
         Limited { inner, rate, clock }
     }
 
+    fn upload(&self, inner: Box<dyn Upload>) -> Box<dyn Upload> {
+        let (rate, clock) = (self.rate.clone(), self.clock.clone());
+        Box::new(LimitedUpload { inner, rate, clock })
+    }
+
     fn body(&self, body: Body) -> Body {
         let pieces = match body {
             // Checked once for each file: a limit that is set later holds from the next file on.
@@ -185,9 +190,20 @@ impl Store for Limited {
         let write = self.inner.write(key, spec);
         Box::pin(async move {
             let inner = write.await?;
-            let (rate, clock) = (self.rate.clone(), self.clock.clone());
-            Ok(Box::new(LimitedUpload { inner, rate, clock }) as Box<dyn Upload>)
+            Ok(self.upload(inner))
         })
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let resume = self.inner.resume(key, token, sent, spec);
+        Box::pin(async move {
+            let (inner, parts) = resume.await?;
+            Ok((self.upload(inner), parts))
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        self.inner.discard(key, token)
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
@@ -225,8 +241,12 @@ struct LimitedUpload {
 }
 
 impl Upload for LimitedUpload {
-    fn token(&self) -> Vec<u8> {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         self.inner.token()
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        self.inner.read_back(range)
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

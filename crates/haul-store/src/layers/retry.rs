@@ -6,8 +6,8 @@
 
 use super::{LayerSettings, clock::Clock};
 use crate::{
-    Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Store,
-    Stored, Unpublished, Upload, WriteSpec,
+    Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Resumed,
+    Sent, Store, Stored, Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -174,9 +174,22 @@ impl Store for Retrying {
         let key = key.clone();
         Box::pin(async move {
             let inner = self.0.attempt(|| self.0.inner.write(&key, spec.clone())).await?;
-            let conditional = spec.replace != Replace::Anything;
-            Ok(Box::new(RetryingUpload { shared: self.0.clone(), inner, conditional }) as Box<dyn Upload>)
+            Ok(RetryingUpload::around(&self.0, inner, &spec))
         })
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        Box::pin(async move {
+            let resume = || self.0.inner.resume(&key, &token, sent.clone(), spec.clone());
+            let (inner, parts) = self.0.attempt(resume).await?;
+            Ok((RetryingUpload::around(&self.0, inner, &spec), parts))
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        Box::pin(async move { self.0.attempt(|| self.0.inner.discard(&key, &token)).await })
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
@@ -397,6 +410,11 @@ struct RetryingUpload {
 }
 
 impl RetryingUpload {
+    fn around(shared: &Arc<Shared>, inner: Box<dyn Upload>, spec: &WriteSpec) -> Box<dyn Upload> {
+        let conditional = spec.replace != Replace::Anything;
+        Box::new(RetryingUpload { shared: shared.clone(), inner, conditional })
+    }
+
     /// A publish under a condition that may have been done although its answer was lost would now fail by its own
     /// success; only a refusal is sure not to have been done.
     fn may_redo(&self, error: &Error) -> bool {
@@ -405,8 +423,12 @@ impl RetryingUpload {
 }
 
 impl Upload for RetryingUpload {
-    fn token(&self) -> Vec<u8> {
-        self.inner.token()
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(async move { self.shared.attempt(|| self.inner.token()).await })
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        Box::pin(async move { self.shared.attempt(|| self.inner.read_back(range.clone())).await })
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

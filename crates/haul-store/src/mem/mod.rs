@@ -7,8 +7,8 @@ mod space;
 mod upload;
 
 use crate::{
-    Answer, Body, Caps, Changed, CopyBatch, CopyItem, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Store,
-    StoreKind, Stored, Upload, WriteSpec,
+    Answer, Body, Caps, Changed, CopyBatch, CopyItem, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read,
+    Resumed, Sent, Store, StoreKind, Stored, Upload, WriteSpec,
 };
 use futures::{
     StreamExt,
@@ -357,6 +357,14 @@ impl Store for MemStore {
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
         let begin = self.check_file("write", key).map(|()| upload::begin(self.clone(), key.clone(), spec));
         Box::pin(ready(begin))
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        Box::pin(ready(upload::resume(self.clone(), key.clone(), token, &sent, spec)))
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        Box::pin(ready(upload::discard(self, key, token)))
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {

@@ -10,6 +10,9 @@ use std::{
     },
 };
 
+/// Parts of a write, by number: offset and bytes.
+pub(super) type Parts = Mutex<BTreeMap<u64, (u64, Bytes)>>;
+
 /// One bucket.
 #[derive(Default)]
 pub(super) struct Space(Mutex<State>);
@@ -18,6 +21,8 @@ pub(super) struct Space(Mutex<State>);
 pub(super) struct State {
     pub exists: bool,
     pub items: BTreeMap<Vec<u8>, Item>,
+    /// Parts of writes that can be found again, by token.
+    pub writes: BTreeMap<Vec<u8>, Arc<Parts>>,
     changes: u64,
 }
 
@@ -101,6 +106,14 @@ impl State {
         let version = Version::new(item.change.to_be_bytes());
         self.items.insert(full, item);
         version
+    }
+
+    /// Keeps the parts of a write until it ends, and gives their token.
+    pub(super) fn keep(&mut self, full: &[u8], parts: &Arc<Parts>) -> Vec<u8> {
+        self.changes += 1;
+        let token = [full, b"\0", &self.changes.to_be_bytes()].concat();
+        self.writes.insert(token.clone(), parts.clone());
+        token
     }
 
     pub(super) fn make_dir(&mut self, full: Vec<u8>, mtime: Option<Mtime>, meta: Option<Box<Meta>>) {

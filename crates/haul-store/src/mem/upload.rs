@@ -1,32 +1,85 @@
 //! Writing to memory: parts are kept until they are published.
 
-use super::{MemStore, space::Item};
-use crate::{Late, Part, PartLimits, Payload, Stored, Unpublished, Upload, WriteSpec};
+use super::{
+    MemStore,
+    space::{Item, Parts},
+};
+use crate::{Body, Late, Part, PartLimits, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec};
 use bytes::{Bytes, BytesMut};
-use futures::future::{BoxFuture, ready};
-use haul_core::{Error, ErrorKind, Key, Result, hash::hash_bytes};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, ready},
+    stream,
+};
+use haul_core::{Algo, Error, ErrorKind, Key, Result, hash::hash_bytes};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard},
+    ops::Range,
+    sync::{Arc, MutexGuard, OnceLock},
 };
 
 const OP: &str = "write";
 
 pub(super) fn begin(store: MemStore, key: Key, spec: WriteSpec) -> Box<dyn Upload> {
-    Box::new(MemWrite { store, key, spec, parts: Mutex::default() })
+    Box::new(MemWrite { store, key, spec, parts: Arc::default(), token: OnceLock::new() })
+}
+
+/// See [`crate::Store::resume`].
+pub(super) fn resume(store: MemStore, key: Key, token: &[u8], sent: &[Sent], spec: WriteSpec) -> Result<Resumed> {
+    check_token(&store, &key, token)?;
+    let parts = store.space.lock().writes.get(token).cloned();
+    let gone = || Error::new(ErrorKind::NotFound, "resume", "the write is gone").with_key(&key);
+    let parts = parts.ok_or_else(gone)?;
+    let proved = {
+        let there = parts.lock().unwrap_or_else(|e| e.into_inner());
+        let same = |sent: &&Sent| {
+            there.get(&sent.part.index).is_some_and(|(offset, bytes)| {
+                let crc = hash_bytes(&[Algo::Crc64Nvme], bytes);
+                *offset == sent.offset && crc.get(Algo::Crc64Nvme) == Some(&sent.crc64.to_be_bytes()[..])
+            })
+        };
+        sent.iter().filter(same).map(|sent| sent.part.clone()).collect()
+    };
+    let token = OnceLock::from(token.to_vec());
+    Ok((Box::new(MemWrite { store, key, spec, parts, token }), proved))
+}
+
+/// See [`crate::Store::discard`].
+pub(super) fn discard(store: &MemStore, key: &Key, token: &[u8]) -> Result<()> {
+    check_token(store, key, token)?;
+    store.space.lock().writes.remove(token);
+    Ok(())
+}
+
+fn check_token(store: &MemStore, key: &Key, token: &[u8]) -> Result<()> {
+    match token.starts_with(&[&store.full(key)[..], b"\0"].concat()) {
+        true => Ok(()),
+        false => {
+            let message = "this isn't the token of a write to it";
+            Err(Error::new(ErrorKind::Invalid, "resume", message).with_key(key))
+        }
+    }
 }
 
 struct MemWrite {
     store: MemStore,
     key: Key,
     spec: WriteSpec,
-    /// By number: offset and bytes.
-    parts: Mutex<BTreeMap<u64, (u64, Bytes)>>,
+    parts: Arc<Parts>,
+    /// Once it was asked for: the space keeps the parts then.
+    token: OnceLock<Vec<u8>>,
 }
 
 impl MemWrite {
     fn parts(&self) -> MutexGuard<'_, BTreeMap<u64, (u64, Bytes)>> {
         self.parts.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The write has ended: its parts go with it.
+    fn forget(&self) {
+        if let Some(token) = self.token.get() {
+            self.store.space.lock().writes.remove(token);
+        }
     }
 
     fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -91,13 +144,30 @@ impl MemWrite {
         }
         let mtime = late.mtime.or(self.spec.mtime).filter(|_| caps.mtime.is_some());
         let meta = late.meta.or(self.spec.meta.clone()).filter(|_| caps.meta);
-        self.store.put(OP, &self.key, &self.spec, Item::file(bytes, mtime, meta, hashes))
+        let stored = self.store.put(OP, &self.key, &self.spec, Item::file(bytes, mtime, meta, hashes))?;
+        self.forget();
+        Ok(stored)
     }
 }
 
 impl Upload for MemWrite {
-    fn token(&self) -> Vec<u8> {
-        self.key.as_bytes().to_vec()
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        let token = self.token.get_or_init(|| {
+            let full = self.store.full(&self.key);
+            self.store.space.lock().keep(&full, &self.parts)
+        });
+        Box::pin(ready(Ok(Some(token.clone()))))
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let parts = self.parts();
+        let pieces = parts.values().filter_map(|(offset, bytes)| {
+            let (from, to) = (range.start.max(*offset), range.end.min(offset + bytes.len() as u64));
+            (from < to).then(|| (from, bytes.slice((from - offset) as usize..(to - offset) as usize)))
+        });
+        let pieces: BTreeMap<u64, Bytes> = pieces.collect();
+        drop(parts);
+        Box::pin(ready(Ok(Body::Stream(stream::iter(pieces.into_values().map(Ok)).boxed()))))
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
@@ -111,6 +181,7 @@ impl Upload for MemWrite {
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.forget();
         Box::pin(ready(Ok(())))
     }
 }

@@ -16,14 +16,15 @@ mod meta;
 mod options;
 pub mod provider;
 mod read;
+mod resume;
 mod service;
 mod sign;
 mod upload;
 mod xml;
 
 use crate::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read, Store,
-    StoreKind, Stored, Upload, WriteSpec,
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read, Resumed,
+    Sent, Store, StoreKind, Stored, Upload, WriteSpec,
 };
 use address::{Endpoint, Root};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -99,7 +100,7 @@ impl S3 {
     ///
     /// Errors: `NotFound` when the upload is gone.
     pub async fn parts(&self, token: &[u8]) -> Result<Vec<Part>> {
-        upload::parts(&self.0, token).await
+        resume::parts(&self.0, token).await
     }
 }
 
@@ -163,6 +164,16 @@ impl Store for S3 {
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
         let upload = upload::S3Upload::new(self.0.clone(), key, spec);
         async move { upload.map(|u| Box::new(u) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { resume::discard(&self.0, &key, &token).await }.boxed()
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {

@@ -7,16 +7,21 @@ use super::{
     meta,
     provider::Checksum,
     read,
+    resume::{Token, begun_with},
     service::{Call, Service, at},
     xml::{self, Step},
 };
-use crate::{Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
+use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, plan::Replace};
 use http::{HeaderMap, Method};
 use std::{
     fmt::Write as _,
+    ops::Range,
     sync::{Arc, Mutex},
 };
 use tokio::sync::{OnceCell, Semaphore};
@@ -45,8 +50,17 @@ impl S3Upload {
         if place.object.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write", "a bucket can't be a file").with_key(key));
         }
+        Ok(S3Upload::with(service, key, place, spec, OnceCell::new()))
+    }
+
+    /// A write that goes on as the upload in parts `id`.
+    pub fn go_on(service: Arc<Service>, key: &Key, place: Place, id: String, spec: WriteSpec) -> S3Upload {
+        S3Upload::with(service, key, place, spec, OnceCell::new_with(Some(id)))
+    }
+
+    fn with(service: Arc<Service>, key: &Key, place: Place, spec: WriteSpec, id: OnceCell<String>) -> S3Upload {
         let at_once = service.config.upload_concurrency.map(Semaphore::new);
-        Ok(S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id: OnceCell::new(), at_once })
+        S3Upload { service, key: key.clone(), place, spec, held: Mutex::new(None), id, at_once }
     }
 
     /// A first part of this size may turn out to be the only one.
@@ -122,9 +136,18 @@ impl S3Upload {
 }
 
 impl Upload for S3Upload {
-    fn token(&self) -> Vec<u8> {
-        let id = self.id.get().map_or("", String::as_str);
-        token(&self.place, id)
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        let token = async move {
+            let id = self.id().await?.to_owned();
+            let begun = begun_with(&self.service, &self.place, &self.spec)?;
+            Ok(Some(Token { place: self.place.clone(), id, begun }.to_bytes()))
+        };
+        token.boxed()
+    }
+
+    fn read_back(&self, _range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "parts can't be read before they are put together";
+        ready(Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key))).boxed()
     }
 
     fn part(&self, index: u64, _offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
@@ -148,19 +171,6 @@ impl Upload for S3Upload {
     }
 }
 
-/// What finds an upload again: bucket, upload id, key. Only a key can hold a newline, so it comes last.
-pub fn token(place: &Place, id: &str) -> Vec<u8> {
-    [place.bucket.as_bytes(), b"\n", id.as_bytes(), b"\n", &place.object].concat()
-}
-
-/// The reverse of [`token`]; `None` when it isn't one, or no upload in parts had begun.
-pub fn from_token(token: &[u8]) -> Option<(Place, String)> {
-    let mut fields = token.splitn(3, |b| *b == b'\n');
-    let mut text = || fields.next().and_then(|f| String::from_utf8(f.to_vec()).ok()).filter(|t| !t.is_empty());
-    let (bucket, id) = (text()?, text()?);
-    Some((Place { bucket, object: fields.next()?.to_vec() }, id))
-}
-
 fn late_spec(mut spec: WriteSpec, late: Late) -> WriteSpec {
     spec.mtime = late.mtime.or(spec.mtime);
     spec.meta = late.meta.or(spec.meta);
@@ -170,7 +180,8 @@ fn late_spec(mut spec: WriteSpec, late: Late) -> WriteSpec {
     spec
 }
 
-fn kept<'a>(service: &Service, spec: &'a WriteSpec) -> meta::Kept<'a> {
+/// What an upload in parts keeps with it, as far as that is known when it begins.
+pub fn kept<'a>(service: &Service, spec: &'a WriteSpec) -> meta::Kept<'a> {
     let md5 = spec.hashes.get(Algo::Md5).filter(|_| !service.config.disable_checksum);
     meta::Kept { mtime: spec.mtime, meta: spec.meta.as_deref(), md5 }
 }
@@ -486,59 +497,9 @@ pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<()> {
     }
 }
 
-/// The parts that an unfinished upload has, in order.
-pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
-    let Some((place, id)) = from_token(token) else { return Ok(Vec::new()) };
-    let (mut parts, mut marker) = (Vec::new(), String::new());
-    loop {
-        let mut call = Call::object("ListParts", Method::GET, &place).query("uploadId", &id);
-        if !marker.is_empty() {
-            call = call.query("part-number-marker", &marker);
-        }
-        let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
-        let page = parse_parts(&body).ok_or_else(|| Fault::broken("the list of parts can't be read").error("list"))?;
-        parts.extend(page.0);
-        match page.1 {
-            Some(next) if next != marker => marker = next,
-            _ => break,
-        }
-    }
-    parts.sort_by_key(|p: &Part| p.index);
-    Ok(parts)
-}
-
-fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<String>)> {
-    let (mut parts, mut next, mut more) = (Vec::new(), None, false);
-    let (mut number, mut size, mut etag, mut crc) = (0u64, None, String::new(), None);
-    xml::walk(body, |step| match step {
-        Step::Open("Part") => (number, size, etag, crc) = (0, None, String::new(), None),
-        Step::Close("PartNumber", text) => number = text.trim().parse().unwrap_or(0),
-        Step::Close("Size", text) => size = text.trim().parse().ok(),
-        Step::Close("ETag", text) => etag = text.to_owned(),
-        Step::Close("ChecksumCRC64NVME", text) => crc = body::from_base64(Algo::Crc64Nvme, text),
-        Step::Close("Part", _) => {
-            if let (Some(index), Some(size)) = (number.checked_sub(1), size) {
-                parts.push(Part { index, size, tag: receipt(&etag, crc.as_deref()) });
-            }
-        }
-        Step::Close("NextPartNumberMarker", text) => next = Some(text.to_owned()),
-        Step::Close("IsTruncated", text) => more = text.trim() == "true",
-        _ => {}
-    })?;
-    Some((parts, next.filter(|_| more)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_read_back_whatever_the_key() {
-        let place = Place { bucket: "b".into(), object: b"a\nb\xff".to_vec() };
-        assert_eq!(from_token(&token(&place, "id")), Some((place.clone(), "id".into())));
-        assert_eq!(from_token(&token(&place, "")), None);
-        assert_eq!(from_token(b"x"), None);
-    }
 
     #[test]
     fn the_parts_checksums_make_the_whole_one() {
@@ -572,15 +533,5 @@ mod tests {
         let fault = completed(&error).unwrap_err();
         assert_eq!((fault.kind, fault.retry, fault.is_ambiguous()), (ErrorKind::Io, Retry::Backoff, true));
         assert!(completed(&Bytes::from_static(b"<CompleteMultipartUploadResult>")).is_err());
-    }
-
-    #[test]
-    fn a_list_of_parts() {
-        let xml = b"<ListPartsResult><NextPartNumberMarker>2</NextPartNumberMarker><IsTruncated>true</IsTruncated>\
-            <Part><PartNumber>2</PartNumber><ETag>\"e2\"</ETag><Size>5</Size>\
-            <ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part></ListPartsResult>";
-        let (parts, next) = parse_parts(xml).unwrap();
-        assert_eq!(parts, [Part { index: 1, size: 5, tag: b"e2 rosUhgp5mIg=".to_vec() }]);
-        assert_eq!(next.as_deref(), Some("2"));
     }
 }

@@ -6,6 +6,7 @@ mod pump;
 mod read;
 pub(crate) use read::file_range;
 pub mod server;
+mod unfinished;
 
 use crate::{
     Cx,
@@ -26,6 +27,7 @@ use std::{
     },
     time::Duration,
 };
+use unfinished::{Target, Track};
 
 /// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
@@ -94,6 +96,7 @@ pub(crate) struct Count<'a> {
     mover: &'a Mover,
     step: StepId,
     bytes: AtomicI64,
+    skipped: AtomicI64,
 }
 
 impl Count<'_> {
@@ -103,9 +106,19 @@ impl Count<'_> {
         self.mover.count(self.step, bytes as i64);
     }
 
+    /// So many bytes are across already: shown as moved, but no limit counts them.
+    pub fn skip(&self, bytes: u64) {
+        self.skipped.fetch_add(bytes as i64, Ordering::Relaxed);
+        self.mover.cx.sink.emit(&Event::Moved { step: self.step, bytes: bytes as i64 });
+    }
+
     fn take_back(&self) {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
         self.mover.count(self.step, -bytes);
+        let skipped = self.skipped.swap(0, Ordering::Relaxed);
+        if skipped != 0 {
+            self.mover.cx.sink.emit(&Event::Moved { step: self.step, bytes: -skipped });
+        }
     }
 }
 
@@ -200,7 +213,7 @@ impl Mover {
     }
 
     async fn attempt(&self, order: &mut Order, src: &Entry, route: Route, claim: &Claim) -> Result<Arrived> {
-        let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0) };
+        let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0), skipped: AtomicI64::new(0) };
         let result = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => Err(cancelled()),
@@ -225,8 +238,8 @@ impl Mover {
             let message = format!("it was {} bytes when listed and is {} now", src.size, source.facts.size);
             return Err(Error::new(ErrorKind::Changed, "read", message));
         }
-        let upload = self.cx.dst.write(&order.to, self.spec(order, &source.facts)).await?;
-        Ok(Open { source, upload })
+        let target = self.target(order, &source.facts, route).await?;
+        Ok(Open { source, target })
     }
 
     /// How the file is written: what may be there, which times and metadata go along.
@@ -249,7 +262,8 @@ impl Mover {
         }
     }
 
-    /// Moves the bytes, verifies, publishes; whatever goes wrong, the unfinished write is removed.
+    /// Moves the bytes, verifies, publishes; when it goes wrong, the unfinished write is removed, or kept for the next
+    /// attempt or run where it can go on.
     async fn carry(
         &self,
         order: &mut Order,
@@ -258,27 +272,29 @@ impl Mover {
         count: &Count<'_>,
         claim: &Claim,
     ) -> Result<Arrived> {
-        let Open { source, upload } = open;
+        let Open { source, target } = open;
         let facts = source.facts.clone();
         let pumped = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => Err(cancelled()),
-            pumped = pump::pump(self, source, upload.as_ref(), count, claim) => pumped,
+            pumped = pump::pump(self, source, &target, count, claim) => pumped,
         };
+        let Target { upload, track, .. } = target;
         let pumped = match self.check_source(src, &facts, pumped).await {
             Ok(pumped) => pumped,
-            Err(error) => return Err(abort(upload, error).await),
+            Err(error) => return Err(self.give_up(upload, track, error).await),
         };
         if let Err(error) = self.keep_replaced(order).await {
-            return Err(abort(upload, error).await);
+            return Err(self.give_up(upload, track, error).await);
         }
         let (bytes, hashes, memory) = (pumped.bytes, pumped.hashes, pumped.memory);
         let late = Late { hashes: hashes.clone(), ..Late::default() };
         let stored = match upload.publish(pumped.parts, late).await {
             Ok(stored) => stored,
-            Err(failed) => return Err(abort(failed.upload, failed.error).await),
+            Err(failed) => return Err(self.give_up(failed.upload, track, failed.error).await),
         };
         drop(memory);
+        track.iter().for_each(Track::published);
         let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
             Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,
             checked => checked,
@@ -366,7 +382,7 @@ pub(crate) const VERIFY: Algo = Algo::Blake3;
 
 struct Open {
     source: read::Source,
-    upload: Box<dyn Upload>,
+    target: Target,
 }
 
 /// The error of a job that was stopped.

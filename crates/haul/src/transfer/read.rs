@@ -25,8 +25,6 @@ pub enum Bytes {
         store: Arc<dyn Store>,
         /// The key and the version that was opened.
         entry: Entry,
-        /// Bytes of each but the last.
-        size: u64,
     },
     /// One stream from the start.
     Stream {
@@ -48,15 +46,13 @@ impl Source {
         budget: &Budget,
         block: u64,
     ) -> Result<Source> {
-        if let Route::Parts { size } = route
-            && !store.caps().files
-        {
+        if matches!(route, Route::Parts { .. }) && !store.caps().files {
             // A listing may lack what must go along (times, hashes, metadata); one question gets it.
             let known =
                 entry.mtime.is_some() && !entry.hashes.is_empty() && (entry.meta.is_some() || !store.caps().meta);
             let facts = if known { entry.clone() } else { store.stat(&entry.key).await? };
             let of = Entry { version: facts.version.clone().or(entry.version.clone()), ..facts.clone() };
-            return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of, size } });
+            return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of } });
         }
         let memory = match store.caps().files {
             true => None,

@@ -4,7 +4,7 @@
 use super::reader::Piece;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Hasher, Hashes, Result, hash};
-use haul_store::{Payload, disk};
+use haul_store::{Payload, Sent, disk};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -55,6 +55,14 @@ impl Digest {
         self.go_on();
     }
 
+    /// Takes in a chunk that was sent before and isn't read again.
+    pub fn known(&mut self, sent: &Sent) {
+        if matches!(self.whole, Whole::Apart) && !self.algos.is_empty() {
+            let hashes = Hashes::default().with(Algo::Crc64Nvme, sent.crc64.to_be_bytes());
+            self.pieces.insert(sent.part.index, (sent.part.size, hashes));
+        }
+    }
+
     /// True when no hashing is under way.
     pub fn is_idle(&self) -> bool {
         !matches!(self.whole, Whole::Away(_))
@@ -71,7 +79,8 @@ impl Digest {
 
     /// Hashes what is next, as long as it is there.
     fn go_on(&mut self) {
-        while let Some((payload, memory)) = self.waiting.remove(&self.next) {
+        while matches!(self.whole, Whole::Here(_)) {
+            let Some((payload, memory)) = self.waiting.remove(&self.next) else { return };
             let Whole::Here(mut hasher) = std::mem::replace(&mut self.whole, Whole::Apart) else { return };
             self.next += 1;
             let large = payload.len() > INLINE;
@@ -101,5 +110,39 @@ impl Digest {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::hash::hash_bytes;
+    use tokio::sync::Semaphore;
+
+    /// Chunks that are large enough to be hashed on a disk thread come in any order, also while one is being hashed.
+    #[tokio::test]
+    async fn chunks_in_any_order_give_the_hash_of_the_whole() {
+        let chunk = INLINE as usize + 1;
+        let bytes: Vec<u8> = (0..chunk * 5 + 7).map(|i| (i * 31 >> 3) as u8).collect();
+        let memory = Arc::new(Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap());
+        for algos in [vec![Algo::Md5, Algo::Blake3], vec![Algo::Crc64Nvme], vec![Algo::Crc64Nvme, Algo::Md5], vec![]] {
+            let mut digest = Digest::new(algos.clone());
+            for index in [1, 0, 2, 5, 3, 4] {
+                let part = &bytes[index * chunk..bytes.len().min((index + 1) * chunk)];
+                let piece = Piece {
+                    index: index as u64,
+                    offset: (index * chunk) as u64,
+                    payload: Payload::from(bytes::Bytes::copy_from_slice(part)),
+                    hashes: hash_bytes(&digest.by_piece(), part),
+                    memory: memory.clone(),
+                };
+                digest.take(&piece);
+            }
+            while !digest.is_idle() {
+                digest.advance().await.unwrap();
+            }
+            let (ours, want) = (digest.finish(), hash_bytes(&algos, &bytes));
+            assert!(algos.iter().all(|algo| ours.get(*algo) == want.get(*algo)), "{algos:?}: {ours:?}");
+        }
     }
 }

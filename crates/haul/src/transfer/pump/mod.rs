@@ -5,13 +5,13 @@
 mod digest;
 mod reader;
 
-use super::{Count, Mover, VERIFY, read::Source};
+use super::{Count, Mover, VERIFY, read::Source, unfinished::Target};
 use crate::budget::Claim;
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Hashes, Result, policy::Policy};
-use haul_store::{Part, PartLimits, Upload};
-use reader::{Piece, Reader};
+use haul_store::{Body, Part, PartLimits};
+use reader::{Again, Piece, Reader};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -38,20 +38,25 @@ pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>) -> u64
     wanted.max(least).clamp(limits.min, limits.max)
 }
 
-/// Moves all bytes of `source` into `upload`; gives back of `claim` what the last chunks no longer need.
+/// Moves all bytes of `source` that aren't there yet into `target`; gives back of `claim` what the last chunks no longer need.
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up.
-pub async fn pump(
-    mover: &Mover,
-    source: Source,
-    upload: &dyn Upload,
-    count: &Count<'_>,
-    claim: &Claim,
-) -> Result<Pumped> {
-    let mut digest = Digest::new(algos(mover, &source.facts));
-    let mut reader = Reader::new(mover, source, digest.by_piece());
+pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
+    let (again, algos) = again(mover, &source.facts.clone(), target).await;
+    let mut digest = Digest::new(algos);
+    let mut parts: Vec<Part> = target.known.values().map(|sent| sent.part.clone()).collect();
+    let mut bytes = parts.iter().map(|part| part.size).sum();
+    count.skip(bytes);
+    if matches!(again, Again::Never) {
+        target.known.values().for_each(|sent| digest.known(sent));
+    }
+    let mut algos = digest.by_piece();
+    if target.track.is_some() && !algos.contains(&Algo::Crc64Nvme) {
+        algos.push(Algo::Crc64Nvme);
+    }
+    let mut reader = Reader::new(mover, source, target, again, algos);
     let mut writes = FuturesUnordered::new();
-    let (mut bytes, mut parts, mut memory) = (0, Vec::new(), None);
+    let mut memory = None;
     loop {
         let more = reader.start(mover.budget.reads(), mover.budget.writes(), writes.len());
         if !more && writes.is_empty() && digest.is_idle() {
@@ -65,10 +70,12 @@ pub async fn pump(
             }
             piece = reader.next(), if more => {
                 let Some(piece) = piece? else { continue };
-                bytes += piece.payload.len();
                 digest.take(&piece);
                 memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
-                writes.push(write(upload, piece, count));
+                if !target.known.contains_key(&piece.index) {
+                    bytes += piece.payload.len();
+                    writes.push(write(target, piece, count));
+                }
             }
             hashed = digest.advance(), if !digest.is_idle() => hashed?,
         }
@@ -77,12 +84,32 @@ pub async fn pump(
     Ok(Pumped { bytes, parts, hashes: digest.finish(), memory })
 }
 
-async fn write(upload: &dyn Upload, piece: Piece, count: &Count<'_>) -> Result<Part> {
+async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {
     let size = piece.payload.len();
-    let part = upload.part(piece.index, piece.offset, piece.payload).await?;
+    let part = target.upload.part(piece.index, piece.offset, piece.payload).await?;
     drop(piece.memory);
+    if let Some(track) = &target.track {
+        track.sent(part.clone(), piece.offset, &piece.hashes);
+    }
     count.add(size);
     Ok(part)
+}
+
+/// From where to read again the chunks that are there already, and the hashes that can be had of the whole: a hash that
+/// needs every byte in order needs those chunks too.
+async fn again(mover: &Mover, facts: &Entry, target: &Target) -> (Again, Vec<Algo>) {
+    let algos = algos(mover, facts);
+    if target.known.is_empty() || algos.iter().all(|algo| *algo == Algo::Crc64Nvme) {
+        return (Again::Never, algos);
+    }
+    if let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await {
+        return (Again::Back(file), algos);
+    }
+    match mover.policy.verify_read {
+        true => (Again::Source, algos),
+        // The parts' own checksums have to do.
+        false => (Again::Never, Vec::new()),
+    }
 }
 
 /// Which hashes to compute on the way: one that the source knows of the whole, to prove that we read what it holds,

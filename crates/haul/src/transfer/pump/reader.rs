@@ -4,7 +4,10 @@ use super::{
     super::read::{Bytes, Source, file_range, store_range},
     part_size,
 };
-use crate::{budget::Budget, transfer::Mover};
+use crate::{
+    budget::Budget,
+    transfer::{Mover, unfinished::Target},
+};
 use futures::{
     StreamExt, TryFutureExt,
     future::BoxFuture,
@@ -13,7 +16,7 @@ use futures::{
 };
 use haul_core::{Algo, Error, Hasher, Hashes, Result, plan::Route};
 use haul_store::Payload;
-use std::{future::Future, ops::Range, pin::Pin, sync::Arc, task};
+use std::{collections::BTreeSet, fs::File, future::Future, ops::Range, pin::Pin, sync::Arc, task};
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 /// Block of a write that isn't bound to parts, in bytes.
@@ -30,6 +33,16 @@ pub struct Piece {
     pub memory: Arc<OwnedSemaphorePermit>,
 }
 
+/// What to do with chunks that are at the destination already.
+pub enum Again {
+    /// They aren't read.
+    Never,
+    /// They are read from what the destination has of the file.
+    Back(Arc<File>),
+    /// They are read from the source.
+    Source,
+}
+
 /// Gives out the chunks of a source.
 pub enum Reader {
     Ranged(Ranged),
@@ -37,20 +50,28 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// A reader of `source`; each chunk comes with its hashes of `algos`.
-    pub fn new(mover: &Mover, source: Source, algos: Vec<Algo>) -> Self {
+    /// A reader of what `target` lacks of `source`, and, as `again` says, of what it has; each chunk comes with its hashes
+    /// of `algos`. A stream is read from its start in any case.
+    pub fn new(mover: &Mover, source: Source, target: &Target, again: Again, algos: Vec<Algo>) -> Self {
         let size = source.facts.size;
-        let block = block(mover, size);
+        let block = target.block;
         let budget = mover.budget.clone();
-        let ranged = |read: ReadRange, block: u64| {
-            let count = size.div_ceil(block);
+        let buffers = budget.buffers.clone();
+        let ranged = |read: ReadRange| {
+            let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
+            let chunks: Vec<u64> = (0..size.div_ceil(block)).filter(wanted).collect();
+            let back = match again {
+                Again::Back(file) => Some((file, target.known.keys().copied().collect())),
+                Again::Never | Again::Source => None,
+            };
             let reading = FuturesUnordered::new();
             Reader::Ranged(Ranged {
                 read,
                 budget,
                 size,
                 block,
-                count,
+                back,
+                chunks,
                 next: 0,
                 memory: None,
                 reading,
@@ -59,16 +80,13 @@ impl Reader {
         };
         match source.bytes {
             Bytes::File(file) => {
-                let buffers = mover.budget.buffers.clone();
-                ranged(
-                    Box::new(move |range| {
-                        Box::pin(file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from))
-                    }),
-                    block,
-                )
+                let buffers = buffers.clone();
+                ranged(Box::new(move |range| {
+                    Box::pin(file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from))
+                }))
             }
-            Bytes::Ranges { store, entry, size: part } => {
-                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), part)
+            Bytes::Ranges { store, entry } => {
+                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))))
             }
             Bytes::Stream { stream, memory } => Reader::Streamed(Streamed {
                 stream: stream.fuse(),
@@ -108,7 +126,7 @@ impl Reader {
     /// Chunks that are still to come.
     pub fn left(&self) -> u64 {
         match self {
-            Reader::Ranged(ranged) => ranged.count - ranged.next + ranged.reading.len() as u64,
+            Reader::Ranged(ranged) => (ranged.chunks.len() - ranged.next + ranged.reading.len()) as u64,
             Reader::Streamed(streamed) => u64::from(!streamed.ended),
         }
     }
@@ -134,9 +152,12 @@ pub struct Ranged {
     budget: Budget,
     size: u64,
     block: u64,
-    count: u64,
-    /// The next to be begun.
-    next: u64,
+    /// Chunks that the destination's own file has, and that file.
+    back: Option<(Arc<File>, BTreeSet<u64>)>,
+    /// The chunks to read, in order.
+    chunks: Vec<u64>,
+    /// Place in `chunks` of the next to be begun.
+    next: usize,
     /// Waits for the memory of `next`.
     memory: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
     reading: FuturesUnordered<Task<Piece>>,
@@ -146,8 +167,12 @@ pub struct Ranged {
 impl Ranged {
     fn start(&mut self, reads: usize, writes: usize, writing: usize) -> bool {
         let reading = self.reading.len();
-        if self.memory.is_none() && self.next < self.count && reading < reads && reading + writing < reads + writes {
-            let bytes = self.range(self.next).end - self.range(self.next).start;
+        let next = self.chunks.get(self.next).filter(|_| self.memory.is_none());
+        if let Some(next) = next.map(|next| self.range(*next))
+            && reading < reads
+            && reading + writing < reads + writes
+        {
+            let bytes = next.end - next.start;
             let budget = self.budget.clone();
             self.memory = Some(Box::pin(async move { budget.memory(bytes).await }));
         }
@@ -171,9 +196,16 @@ impl Ranged {
     }
 
     fn begin(&mut self, memory: OwnedSemaphorePermit) {
-        let (index, range) = (self.next, self.range(self.next));
+        let index = self.chunks[self.next];
+        let range = self.range(index);
         self.next += 1;
-        let (offset, read, algos) = (range.start, (self.read)(range), self.algos.clone());
+        let (offset, algos) = (range.start, self.algos.clone());
+        let read = match &self.back {
+            Some((file, there)) if there.contains(&index) => {
+                Box::pin(file_range(file.clone(), range, self.budget.buffers.clone()).map_ok(Payload::from))
+            }
+            _ => (self.read)(range),
+        };
         self.reading.push(Task(tokio::spawn(async move {
             let payload = read.await?;
             let hashes = hash(&algos, &payload);

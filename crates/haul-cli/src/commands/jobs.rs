@@ -1,0 +1,136 @@
+//! `jobs`: what was cut short, and cleaning up after it.
+
+use super::{change::allowed, listing::Failures, resume};
+use crate::{
+    context::Context,
+    error::{Outcome, code, one_line, usage},
+    journal, print,
+    show::go_time,
+};
+use anyhow::Result;
+use haul::journal::{Half, Job, JobId, Journal, Unfinished, unfinished};
+use haul_core::units::size_text;
+use haul_store::Store;
+use jiff::tz::TimeZone;
+use std::{path::PathBuf, sync::Arc};
+
+/// List jobs that were cut short
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Remove what unfinished jobs left at their destinations, and forget them
+    ///
+    /// Aborts the uploads that the jobs began, and deletes their hidden partial files; files that arrived stay.
+    Clean {
+        /// Ids, or how they begin; all jobs when none is given
+        #[arg(value_name = "JOB")]
+        jobs: Vec<String>,
+    },
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let folder = ctx.journals();
+    let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
+    let (jobs, unreadable) = unfinished(&folder)?;
+    for error in &unreadable {
+        tracing::error!("{}", error.message());
+    }
+    let outcome = match args.what {
+        None => list(&jobs),
+        Some(What::Clean { jobs: names }) => clean(folder, &jobs, &names, ctx).await,
+    };
+    match outcome? {
+        Outcome::Done if !unreadable.is_empty() => Ok(Outcome::Exit(code::OTHER)),
+        outcome => Ok(outcome),
+    }
+}
+
+/// The job whose id is this, or begins with it.
+pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
+    let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
+    match (found.next(), found.next()) {
+        (Some(job), None) => Ok(job),
+        (Some(_), Some(_)) => Err(usage(format!("more than one job's id begins with {name}: write more of it"))),
+        (None, _) => Err(usage(format!("there is no unfinished job {name}: haul jobs lists those there are"))),
+    }
+}
+
+fn list(jobs: &[Unfinished]) -> Result<Outcome> {
+    if jobs.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    print::line(&format!("{:16}  {:19}  {:7}  {:>5}  {:>11}  {}", "ID", "BEGUN", "STATE", "FILES", "SENT", "COMMAND"))?;
+    let zone = TimeZone::system();
+    for Unfinished { id, job, halves, running, ended } in jobs {
+        let state = match (running, ended) {
+            (true, _) => "running",
+            (_, true) => "stopped",
+            _ => "killed",
+        };
+        let begun = go_time::format(job.begun, go_time::SECONDS, &zone);
+        let sent = size_text(halves.iter().map(Half::bytes).sum());
+        let command = journal::shown(&job.argv);
+        print::line(&format!("{id}  {begun:19}  {state:7}  {:>5}  {sent:>11}  {command}", halves.len()))?;
+    }
+    Ok(Outcome::Done)
+}
+
+async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Context) -> Result<Outcome> {
+    let chosen = match names {
+        [] => jobs.iter().filter(|job| !job.running).collect(),
+        names => names.iter().map(|name| find(jobs, name)).collect::<Result<Vec<_>>>()?,
+    };
+    let mut failed = false;
+    for Unfinished { id, .. } in chosen {
+        let cleaned = match Journal::find(&folder, id) {
+            Ok(Some(journal)) => clean_one(id, journal, ctx).await,
+            // It ended meanwhile.
+            Ok(None) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = cleaned {
+            tracing::error!("{}", one_line(&format!("{error:#}")));
+            failed = true;
+        }
+    }
+    Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+}
+
+async fn clean_one(id: &JobId, journal: Journal, ctx: &Context) -> Result<()> {
+    let halves = journal.take_rest();
+    let mut failures = Failures::default();
+    if !halves.is_empty() {
+        let store = destination(id, journal.job(), ctx)?;
+        for half in halves {
+            failures.keep(remove(&*store, &journal, half, ctx).await);
+        }
+    }
+    if !ctx.flags.config.dry_run {
+        journal.end().await?;
+    }
+    failures.finish()
+}
+
+/// The store of a job's destination, as the job opened it.
+fn destination(id: &JobId, job: &Job, ctx: &Context) -> Result<Arc<dyn Store>> {
+    let given = resume::again(id, job, Vec::new())?;
+    let typed = given.cli.command.destination().unwrap_or_default().to_os_string();
+    let there = ctx.of(given);
+    if job.names_file { Ok(there.open_parent(&typed)?.0) } else { there.open(&typed) }
+}
+
+async fn remove(store: &dyn Store, journal: &Journal, half: Half, ctx: &Context) -> haul_core::Result<()> {
+    let key = &half.opened.to;
+    if allowed(ctx, "removing what was sent", key, Some(half.bytes())) {
+        store.discard(key, &half.opened.token).await?;
+        journal.closed(half.write);
+        tracing::info!("{key}: Removed what was sent");
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `resume`: runs the command of a job that was cut short again.
+
+use super::jobs::find;
+use crate::{
+    app::{Given, Parsed, env, parse},
+    config::paths,
+    error::{Outcome, usage},
+    journal,
+};
+use anyhow::{Context as _, Result, anyhow};
+use haul::journal::{Job, JobId, Unfinished, unfinished};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+};
+
+/// Go on with a job that was cut short
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Its id, or how it begins: haul jobs lists them
+    #[arg(value_name = "JOB")]
+    job: String,
+}
+
+/// The command line of the job, with the flags of this one added; the process is then in the folder in which it was given.
+pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
+    let state = given.cli.flags.config.state_dir.as_ref();
+    let folder = paths::journals(state, &env, paths::home().as_deref());
+    let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
+    let (jobs, _) = unfinished(&folder)?;
+    let Unfinished { id, job, running, .. } = find(&jobs, &args.job)?;
+    if *running {
+        return Err(anyhow!("job {id} is running now"));
+    }
+    let more = given.line.iter().skip(1).take_while(|word| word.as_bytes().starts_with(b"--"));
+    let mut more: Vec<OsString> = more.cloned().collect();
+    // The journal was found here, whatever folder and variables the command has.
+    if let Some(state) = folder.parent() {
+        more.push([OsStr::new("--state-dir="), state.as_os_str()].into_iter().collect());
+    }
+    again(id, job, more)
+}
+
+/// A job's command line, and the process in its folder. `more` are flags that count before its own.
+///
+/// Errors: the line held secrets, so that it isn't whole; the folder is gone; this haul doesn't understand the line.
+pub fn again(id: &JobId, job: &Job, more: Vec<OsString>) -> Result<Given> {
+    if !job.complete {
+        let line = journal::shown(&job.argv);
+        return Err(anyhow!("job {id} was given secrets, which aren't kept: run it again as you did ({line})"));
+    }
+    let folder = OsStr::from_bytes(&job.folder);
+    std::env::set_current_dir(folder).with_context(|| format!("job {id}: {}", folder.display()))?;
+    let own = journal::words(&job.argv).collect::<Vec<_>>();
+    let flags = own.iter().take_while(|word| word.as_bytes().starts_with(b"--")).count();
+    let (own_flags, command) = own.split_at(flags);
+    let line = [&[OsString::from("haul")], own_flags, &more, command].concat();
+    match parse(line) {
+        Ok(Parsed::Run(given)) if given.cli.command.destination().is_some() => Ok(*given),
+        Ok(_) => Err(anyhow!("job {id}: its journal holds no job's command")),
+        Err(e) => Err(anyhow!("job {id}: {}", e.0)),
+    }
+}
+
+/// Never reached by a line that a person typed: it was put in place of it before.
+pub fn run(args: Args) -> Result<Outcome> {
+    Err(anyhow!("job {}: its command is resume itself", args.job))
+}

@@ -1,0 +1,131 @@
+//! A command line as a journal keeps it: without secrets, in the order that `args` gave it, so that it can be run again.
+
+use crate::remote::{Place, Spec};
+use haul_store::{OptionKind, registry};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+};
+
+/// What stands where something was left out.
+const LEFT_OUT: &str = "…";
+
+/// Flags whose values may hold a secret, beside those of stores.
+const SECRET_FLAGS: [&str; 1] = ["password-command"];
+
+/// A command line to keep.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its words, without the program's name.
+    pub words: Vec<Vec<u8>>,
+    /// Nothing was left out.
+    pub complete: bool,
+}
+
+/// A line without its secrets. Its first word is the program's name.
+pub fn keep(line: &[OsString]) -> Kept {
+    let mut complete = true;
+    let word = |word: &OsString| match without_secrets(word) {
+        Some(rest) => {
+            complete = false;
+            rest
+        }
+        None => word.as_bytes().to_vec(),
+    };
+    let words = line.iter().skip(1).map(word).collect();
+    Kept { words, complete }
+}
+
+/// The line as a person would type it.
+pub fn shown(words: &[Vec<u8>]) -> String {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_=./:,+@%".contains(b) || *b >= 0x80;
+    let word = |word: &Vec<u8>| {
+        let text = crate::error::one_line(&String::from_utf8_lossy(word));
+        let quoted = word.is_empty() || !word.iter().all(plain);
+        if quoted { format!("'{}'", text.replace('\'', "'\\''")) } else { text }
+    };
+    std::iter::once("haul".into()).chain(words.iter().map(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// The words of a kept line that can be run.
+pub fn words(words: &[Vec<u8>]) -> impl Iterator<Item = OsString> {
+    words.iter().map(|word| OsString::from_vec(word.clone()))
+}
+
+/// The word without the secret that it holds; `None` when it holds none.
+fn without_secrets(word: &OsStr) -> Option<Vec<u8>> {
+    let bytes = word.as_bytes();
+    let Some(flag) = bytes.strip_prefix(b"--") else { return remote(bytes) };
+    let at = flag.iter().position(|b| *b == b'=')?;
+    let (name, value) = (&flag[..at], &flag[at + 1..]);
+    let head = |rest: &[u8]| [b"--", name, b"=", rest].concat();
+    if value.is_empty() {
+        return None;
+    }
+    if is_secret_flag(name) { Some(head(LEFT_OUT.as_bytes())) } else { remote(value).map(|rest| head(&rest)) }
+}
+
+fn is_secret_flag(name: &[u8]) -> bool {
+    let of_stores = registry::kinds().iter().flat_map(|kind| {
+        kind.options.iter().filter(|o| is_secret(o.kind, o.secret)).map(|option| crate::app::flag_name(kind, option))
+    });
+    of_stores.chain(SECRET_FLAGS.map(String::from)).any(|secret| secret.as_bytes() == name)
+}
+
+fn is_secret(kind: OptionKind, secret: bool) -> bool {
+    secret || kind == OptionKind::Obscured
+}
+
+/// A connection string without its options, when one of them is secret. A remote's name doesn't tell its type here, so an
+/// option counts as secret when it is one in any type.
+fn remote(text: &[u8]) -> Option<Vec<u8>> {
+    let Spec { place, path } = Spec::parse(text).ok()?;
+    let (name, options) = match &place {
+        Place::Local => return None,
+        Place::Remote { name, options } => (name.clone(), options),
+        Place::Backend { kind, options } => (format!(":{kind}"), options),
+    };
+    let secret = |name: &str| {
+        let mut all = registry::kinds().iter().flat_map(|kind| kind.options);
+        all.any(|option| option.name == name && is_secret(option.kind, option.secret))
+    };
+    let held = options.keys().any(|name| secret(name));
+    held.then(|| [name.as_bytes(), b",", LEFT_OUT.as_bytes(), b":", &path].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(line: &[&str]) -> (String, bool) {
+        let line: Vec<OsString> = std::iter::once("haul").chain(line.iter().copied()).map(OsString::from).collect();
+        let Kept { words, complete } = keep(&line);
+        (shown(&words), complete)
+    }
+
+    #[test]
+    fn what_is_no_secret_is_kept_as_it_is() {
+        let line = ["--s3-region=eu", "--exclude=*.tmp", "copy", ":s3,provider=Minio,env_auth:b/x", "/a b/it's"];
+        let shown = r"haul --s3-region=eu '--exclude=*.tmp' copy :s3,provider=Minio,env_auth:b/x '/a b/it'\''s'";
+        assert_eq!(kept(&line), (shown.into(), true));
+    }
+
+    #[test]
+    fn secrets_are_left_out() {
+        for (word, left) in [
+            ("--s3-secret-access-key=hunter2", "--s3-secret-access-key=…"),
+            ("--s3-sse-customer-key=hunter2", "--s3-sse-customer-key=…"),
+            ("--password-command=echo hunter2", "--password-command=…"),
+            (":s3,secret_access_key=hunter2,env_auth:b/x", ":s3,…:b/x"),
+            ("r,session-token=\"hun:ter2\":b", "r,…:b"),
+            ("--backup-dir=:s3,secret_access_key=hunter2:b", "--backup-dir=:s3,…:b"),
+        ] {
+            assert_eq!(kept(&["copy", word, "x:"]), (format!("haul copy {left} x:"), false), "{word}");
+        }
+    }
+
+    #[test]
+    fn nothing_draws_on_the_terminal() {
+        assert_eq!(shown(&[b"a\x1b[2J".to_vec(), Vec::new()]), "haul 'a\u{FFFD}[2J' ''");
+    }
+}

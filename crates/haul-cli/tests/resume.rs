@@ -1,0 +1,359 @@
+//! Killed and stopped in the middle of large files: the same command goes on where it was, moves little again, and what
+//! arrives is the source, whatever happened to source, journal and partial files meanwhile.
+
+#![allow(clippy::disallowed_methods)] // A test makes the files that haul is to copy.
+
+use haul_testkit::{
+    cloudsim::{Cloudsim, Wanted},
+    folder::{noise, write},
+    lab::{Lab, Ran, until},
+    minio::Minio,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: u64 = 1 << 20;
+/// Bytes of a part, the smallest that S3 takes.
+const PART: u64 = 5 * MIB;
+/// Parts of a file in memory at most: so many are read at once, and so many written (`--multi-thread-streams`).
+const IN_FLIGHT: u64 = 2 * 4;
+/// Bytes that may move in all for a file that was killed once: its own, those in flight, a part that arrived while it was
+/// killed, and what requests take beside their bodies.
+const MOST: u64 = SIZE + (IN_FLIGHT + 1) * PART + MIB;
+const TIME: u64 = 1_600_000_000_123_456_789;
+const FLAGS: [&str; 7] = [
+    "--s3-upload-cutoff=5Mi",
+    "--s3-chunk-size=5Mi",
+    "--multi-thread-cutoff=5Mi",
+    "--multi-thread-chunk-size=5Mi",
+    "--multi-thread-streams=4",
+    "--stats=0",
+    "-v",
+];
+
+/// Numbers that look random and are the same in each run (Steele and others, "Fast splittable pseudorandom number
+/// generators", 2014: splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A cloud with the given rate of one connection, and a lab with a remote of it.
+fn cloud(rate: &str) -> (Lab, Cloudsim) {
+    let sim = Cloudsim::with(&[("connection-rate", rate), ("latency", "5ms")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
+    (lab, sim)
+}
+
+fn start(lab: &Lab, args: &[&str]) -> Child {
+    lab.start(&[args, &FLAGS].concat())
+}
+
+fn run(lab: &Lab, args: &[&str]) -> Ran {
+    lab.haul(&[args, &FLAGS].concat())
+}
+
+/// Kills the child as soon as something is so, or lets it end.
+fn kill_when(mut child: Child, so: impl Fn() -> bool) -> bool {
+    until(|| so() || child.try_wait().unwrap().is_some());
+    let killed = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    killed
+}
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+fn jobs(lab: &Lab) -> PathBuf {
+    lab.path("home/.local/state/haul/jobs")
+}
+
+fn journal(lab: &Lab) -> PathBuf {
+    fs::read_dir(jobs(lab)).unwrap().next().expect("a journal").unwrap().path()
+}
+
+/// No journal is left, and no hidden file in `folder`.
+#[track_caller]
+fn assert_clean(lab: &Lab, folder: Option<&Path>) {
+    let left = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    assert_eq!(left(&jobs(lab)), 0, "a journal is left");
+    if let Some(folder) = folder {
+        assert_eq!(left(folder), 1, "a partial file is left in {}", folder.display());
+    }
+}
+
+/// A provider that keeps checksums of its own, or one of which only MD5s are known.
+fn provider(md5: bool) -> &'static str {
+    if md5 { "--s3-provider=Other" } else { "--s3-provider=Minio" }
+}
+
+const SIZE: u64 = 100 * MIB + 12_345;
+
+#[test]
+fn killed_uploads_go_on() {
+    let (lab, sim) = cloud("40M");
+    let bytes = noise(1, SIZE as usize);
+    write(&lab.path("src/big"), &bytes, TIME);
+    let (mut dice, mut killed) = (Dice(1), 0);
+    for round in 0..20 {
+        sim.bucket("b", None);
+        sim.reset();
+        let at = dice.below(SIZE + SIZE / 20);
+        killed += u64::from(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= at));
+        // What is read as a stream, or is to be read back and hashed, goes on too.
+        let how = ["--verify=store", "--verify=read", "--bwlimit=1G"][round % 3];
+        let ran = run(&lab, &["copy", "@src", "c:b", how]).ok();
+        assert!(sim.get("b", b"big").unwrap().bytes == bytes, "round {round}: other bytes arrived");
+        let report = sim.report();
+        assert!(
+            report.bytes_in <= MOST,
+            "round {round}: {} bytes were sent, killed at {at}\n{}",
+            report.bytes_in,
+            ran.err
+        );
+        assert_eq!(report.unfinished_uploads, 0, "round {round}");
+        assert_clean(&lab, None);
+    }
+    assert!(killed >= 10, "only {killed} runs were killed in time");
+}
+
+#[test]
+fn killed_downloads_go_on() {
+    let (lab, sim) = cloud("40M");
+    let (mut dice, mut killed) = (Dice(2), 0);
+    for round in 0..20 {
+        // With a true MD5, which needs all bytes in order, and without: then CRC-64 proves it.
+        let wanted = Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
+        let provider = provider(wanted.md5);
+        sim.make("b", b"big", &wanted);
+        sim.reset();
+        let at = dice.below(SIZE + SIZE / 20);
+        killed +=
+            u64::from(kill_when(start(&lab, &["copy", "c:b", "@dst", provider]), || sim.report().bytes_out >= at));
+        let ran = run(&lab, &["copy", "c:b", "@dst", provider]).ok();
+        let bytes = fs::read(lab.path("dst/big")).unwrap();
+        assert!(bytes == sim.get("b", b"big").unwrap().bytes, "round {round}: other bytes arrived");
+        let report = sim.report();
+        assert!(report.bytes_out <= MOST, "round {round}: {} bytes were sent", report.bytes_out);
+        if ran.err.contains("Copied") {
+            let by = if wanted.md5 { "Proved equal:  1 by md5" } else { "Proved equal:  1 by crc64nvme" };
+            assert!(ran.err.contains(by), "round {round}\n{}", ran.err);
+        }
+        assert_clean(&lab, Some(&lab.path("dst")));
+        fs::remove_dir_all(lab.path("dst")).unwrap();
+    }
+    assert!(killed >= 10, "only {killed} runs were killed in time");
+}
+
+#[test]
+fn killed_copies_between_stores_go_on() {
+    let (lab, from) = cloud("40M");
+    let to = Cloudsim::with(&[("connection-rate", "40M"), ("latency", "5ms")]);
+    lab.remote("d", &to.endpoint());
+    let (mut dice, mut killed) = (Dice(3), 0);
+    for round in 0..20 {
+        let wanted = Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
+        let provider = provider(wanted.md5);
+        from.make("b", b"big", &wanted);
+        to.bucket("b", None);
+        from.reset();
+        to.reset();
+        let at = dice.below(SIZE + SIZE / 20);
+        killed += u64::from(kill_when(start(&lab, &["copy", "c:b", "d:b", provider]), || to.report().bytes_in >= at));
+        run(&lab, &["copy", "c:b", "d:b", provider]).ok();
+        assert!(to.get("b", b"big").unwrap().bytes == from.get("b", b"big").unwrap().bytes, "round {round}");
+        let (read, written) = (from.report().bytes_out, to.report().bytes_in);
+        assert!(read <= MOST, "round {round}: {read} bytes were read");
+        assert!(written <= MOST, "round {round}: {written} bytes were written");
+        assert_eq!(to.report().unfinished_uploads, 0, "round {round}");
+        assert_clean(&lab, None);
+    }
+    assert!(killed >= 10, "only {killed} runs were killed in time");
+}
+
+/// A lab in which an upload of `src/big`, 60 MiB, was killed in its middle, with one whole part there at least.
+fn half_uploaded(rate: &str) -> (Lab, Cloudsim, Vec<u8>) {
+    let (lab, sim) = cloud(rate);
+    let bytes = noise(1, 60 * MIB as usize);
+    write(&lab.path("src/big"), &bytes, TIME);
+    sim.bucket("b", None);
+    assert!(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= 30 * MIB));
+    assert_eq!(sim.report().unfinished_uploads, 1);
+    (lab, sim, bytes)
+}
+
+#[test]
+fn what_was_stopped_is_kept_and_told() {
+    let (lab, sim) = cloud("20M");
+    write(&lab.path("src/big"), &noise(1, 60 * MIB as usize), TIME);
+    sim.bucket("b", None);
+    let child = start(&lab, &["copy", "@src", "c:b"]);
+    assert!(until(|| sim.report().bytes_in >= 40 * MIB));
+    interrupt(&child);
+    let ran = lab.end(child).code(130);
+    let said = "1 large file is half sent: run the same command again to go on, or remove it with haul jobs clean";
+    assert!(ran.err.contains(said), "{}", ran.err);
+    assert_eq!(sim.report().unfinished_uploads, 1);
+    let listed = lab.haul(&["jobs"]).ok().out;
+    assert!(listed.contains("stopped") && listed.contains(" copy "), "{listed}");
+    lab.haul(&["jobs", "clean"]).ok();
+    assert_eq!((sim.report().unfinished_uploads, sim.keys("b").len()), (0, 0));
+    assert_clean(&lab, None);
+}
+
+#[test]
+fn a_source_that_changed_meanwhile_begins_again() {
+    let (lab, sim, _) = half_uploaded("20M");
+    // Of the same size, and with the same modification time.
+    let other = noise(2, 60 * MIB as usize);
+    write(&lab.path("src/big"), &other, TIME);
+    sim.reset();
+    run(&lab, &["copy", "@src", "c:b"]).ok();
+    assert!(sim.get("b", b"big").unwrap().bytes == other);
+    let report = sim.report();
+    assert!(report.bytes_in >= 60 * MIB && report.of("AbortMultipartUpload") == 1);
+    assert_eq!(report.unfinished_uploads, 0);
+    assert_clean(&lab, None);
+}
+
+#[test]
+fn a_source_that_is_gone_or_an_upload_that_is_gone_leaves_nothing() {
+    let (lab, sim, bytes) = half_uploaded("20M");
+    fs::rename(lab.path("src/big"), lab.path("src/other")).unwrap();
+    run(&lab, &["copy", "@src", "c:b"]).ok();
+    assert!(sim.get("b", b"other").unwrap().bytes == bytes);
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+
+    let (lab, sim, bytes) = half_uploaded("20M");
+    sim.bucket("b", None);
+    run(&lab, &["copy", "@src", "c:b"]).ok();
+    assert!(sim.get("b", b"big").unwrap().bytes == bytes);
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+}
+
+/// Wherever a journal is torn or damaged, what arrives is the source. A half-sent upload is used once, so each round begins
+/// with a new one.
+#[test]
+fn a_damaged_journal_costs_bytes_but_not_content() {
+    let (lab, sim, bytes) = half_uploaded("80M");
+    let mut dice = Dice(4);
+    for round in 0..16 {
+        let path = journal(&lab);
+        let mut content = fs::read(&path).unwrap();
+        let at = dice.below(content.len() as u64) as usize;
+        match round % 2 {
+            0 => content.truncate(at),
+            _ => content[at] ^= 1 << dice.below(8),
+        }
+        fs::write(&path, &content).unwrap();
+        run(&lab, &["copy", "@src", "c:b"]).ok();
+        assert!(sim.get("b", b"big").unwrap().bytes == bytes, "round {round}: other bytes arrived");
+        assert_clean(&lab, None);
+        sim.bucket("b", None);
+        sim.reset();
+        assert!(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= 30 * MIB));
+    }
+}
+
+#[test]
+fn a_damaged_partial_file_costs_bytes_but_not_content() {
+    let (lab, sim) = cloud("40M");
+    let wanted = Wanted { size: 60 * MIB, seed: 9, mtime: Some("1600000000".into()), md5: false };
+    sim.make("b", b"big", &wanted);
+    let bytes = sim.get("b", b"big").unwrap().bytes;
+    let mut dice = Dice(5);
+    for round in 0..6 {
+        sim.reset();
+        assert!(kill_when(start(&lab, &["copy", "c:b", "@dst"]), || sim.report().bytes_out >= 45 * MIB));
+        let partial = fs::read_dir(lab.path("dst")).unwrap().next().unwrap().unwrap().path();
+        let mut content = fs::read(&partial).unwrap();
+        match round % 3 {
+            // What a loss of power leaves of bytes that were never written to the disk.
+            0 => content.iter_mut().take(8 * MIB as usize).for_each(|byte| *byte = 0),
+            1 => content.truncate(dice.below(content.len() as u64) as usize),
+            _ => (0..20).for_each(|_| content[dice.below(60 * MIB / 2) as usize] ^= 1),
+        }
+        fs::write(&partial, content).unwrap();
+        run(&lab, &["copy", "c:b", "@dst"]).ok();
+        assert!(fs::read(lab.path("dst/big")).unwrap() == bytes, "round {round}: other bytes arrived");
+        assert_clean(&lab, Some(&lab.path("dst")));
+        fs::remove_dir_all(lab.path("dst")).unwrap();
+    }
+}
+
+#[test]
+fn two_of_one_job_at_once_are_both_right() {
+    let (lab, sim) = cloud("20M");
+    let bytes = noise(1, 40 * MIB as usize);
+    write(&lab.path("src/big"), &bytes, TIME);
+    sim.bucket("b", None);
+    let first = start(&lab, &["copy", "@src", "c:b"]);
+    assert!(until(|| sim.report().bytes_in >= 10 * MIB));
+    let second = start(&lab, &["copy", "@src", "c:b"]);
+    let (first, second) = (lab.end(first).ok(), lab.end(second).ok());
+    let said = "No journal: another haul is doing the same job now. Large files begin again if this run is cut short";
+    assert!(second.err.contains(said) && !first.err.contains("No journal"), "{}", second.err);
+    assert!(sim.get("b", b"big").unwrap().bytes == bytes);
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+}
+
+#[test]
+fn a_state_folder_that_cant_be_written_costs_a_notice() {
+    let (lab, sim) = cloud("200M");
+    for name in ["one", "two"] {
+        write(&lab.path(&format!("src/{name}")), &noise(1, 12 * MIB as usize), TIME);
+    }
+    sim.bucket("b", None);
+    fs::write(lab.path("file"), "").unwrap();
+    let ran = run(&lab, &["copy", "@src", "c:b", "--state-dir=@file/state"]).ok();
+    assert_eq!(ran.err.matches("No journal: ").count(), 1, "{}", ran.err);
+    assert!(ran.err.contains("file/state"), "{}", ran.err);
+    assert_eq!(sim.keys("b").len(), 2);
+    sim.bucket("b", None);
+    let ran = run(&lab, &["copy", "@src", "c:b", "--no-journal"]).ok();
+    assert!(!ran.err.contains("No journal") && !jobs(&lab).exists(), "{}", ran.err);
+}
+
+#[test]
+fn an_upload_to_a_real_server_goes_on() {
+    let Some(minio) = Minio::shared() else { return };
+    let lab = Lab::new(HAUL);
+    lab.remote("m", &minio.endpoint());
+    let bucket = minio.bucket("resume");
+    let (there, bytes) = (format!("m:{bucket}"), noise(1, SIZE as usize));
+    write(&lab.path("src/big"), &bytes, TIME);
+    let size = || fs::metadata(journal(&lab)).map_or(0, |m| m.len());
+    let one_journal = || jobs(&lab).read_dir().is_ok_and(|mut all| all.next().is_some());
+    // Some parts were noted.
+    assert!(kill_when(start(&lab, &["copy", "@src", &there]), || one_journal() && size() > 1_200));
+    let ran = run(&lab, &["copy", "@src", &there]).ok();
+    let parts = SIZE.div_ceil(PART);
+    let sent = ran.err.split("UploadPart ").nth(1).and_then(|rest| rest.split(')').next()?.parse::<u64>().ok());
+    assert!(sent.is_some_and(|sent| sent < parts), "all parts were sent again:\n{}", ran.err);
+    assert!(ran.err.contains("ListParts 1") && !ran.err.contains("CreateMultipartUpload"), "{}", ran.err);
+    assert!(ran.err.contains("Proved equal:  1 by crc64nvme"), "{}", ran.err);
+    lab.haul(&["copy", &there, "@back"]).ok();
+    assert!(fs::read(lab.path("back/big")).unwrap() == bytes);
+    assert_clean(&lab, None);
+}

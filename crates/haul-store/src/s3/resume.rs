@@ -1,0 +1,177 @@
+//! Uploads in parts that an earlier run left: what finds them again, and the parts that they have.
+
+use super::{
+    address::Place,
+    body,
+    error::Fault,
+    meta,
+    service::{Call, Service, at},
+    upload::{self, S3Upload, receipt},
+    xml::{self, Step},
+};
+use crate::{Part, Resumed, Sent, WriteSpec};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
+use http::Method;
+use std::sync::Arc;
+
+/// What finds an upload in parts again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// The key that it will be.
+    pub place: Place,
+    /// The service's name for it.
+    pub id: String,
+    /// See [`begun_with`].
+    pub begun: String,
+}
+
+impl Token {
+    /// Bucket, upload id, what it was begun with, key. Only a key can hold a newline, so it comes last.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Token { place, id, begun } = self;
+        [place.bucket.as_bytes(), b"\n", id.as_bytes(), b"\n", begun.as_bytes(), b"\n", &place.object].concat()
+    }
+
+    /// The reverse; `None` when it isn't one.
+    pub fn read(bytes: &[u8]) -> Option<Token> {
+        let mut fields = bytes.splitn(4, |b| *b == b'\n');
+        let mut text = || fields.next().and_then(|f| String::from_utf8(f.to_vec()).ok()).filter(|t| !t.is_empty());
+        let (bucket, id, begun) = (text()?, text()?, text()?);
+        Some(Token { place: Place { bucket, object: fields.next()?.to_vec() }, id, begun })
+    }
+}
+
+/// A digest of all that goes with the request that begins an upload in parts and can't be changed later: times, metadata,
+/// storage class, encryption. An upload that was begun with something else is not the one that is wanted.
+pub fn begun_with(service: &Service, place: &Place, spec: &WriteSpec) -> Result<String> {
+    let headers = meta::to_headers(&service.config, &place.object, &upload::kept(service, spec))?;
+    // Of an encryption key its MD5, in a header of its own, is enough.
+    let mut lines: Vec<Vec<u8>> = headers
+        .iter()
+        .filter(|(name, _)| !name.as_str().ends_with("-customer-key"))
+        .map(|(name, value)| [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat())
+        .collect();
+    lines.sort();
+    let mut hasher = Hasher::new(&[Algo::Xxh128]);
+    lines.iter().for_each(|line| hasher.update(line));
+    Ok(hasher.finish().hex(Algo::Xxh128).unwrap_or_default())
+}
+
+/// See [`crate::Store::resume`].
+pub async fn resume(
+    service: &Arc<Service>,
+    key: &Key,
+    token: &[u8],
+    sent: Vec<Sent>,
+    spec: WriteSpec,
+) -> Result<Resumed> {
+    let found = of_key(service, key, token)?;
+    if found.begun != begun_with(service, &found.place, &spec)? {
+        let message = "the upload was begun with other metadata or settings";
+        return Err(Error::new(ErrorKind::Changed, "resume", message).with_key(key));
+    }
+    let there = parts(service, token).await.map_err(|e| e.with_key(key))?;
+    let known = sent.into_iter().map(|sent| sent.part);
+    let parts = known.filter(|part| there.iter().any(|other| same(part, other))).collect();
+    let upload = S3Upload::go_on(service.clone(), key, found.place, found.id, spec);
+    Ok((Box::new(upload), parts))
+}
+
+/// True when the service has the part: the receipt that we were given names the same bytes. Not every service repeats
+/// the checksum in its list.
+fn same(ours: &Part, theirs: &Part) -> bool {
+    let (ours_tag, theirs_tag) = (ours.tag.split(|b| *b == b' '), theirs.tag.split(|b| *b == b' '));
+    (ours.index, ours.size) == (theirs.index, theirs.size)
+        && !ours.tag.is_empty()
+        && ours_tag.zip(theirs_tag).all(|(a, b)| a == b)
+}
+
+/// See [`crate::Store::discard`].
+pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<()> {
+    let Token { place, id, .. } = of_key(service, key, token)?;
+    upload::abort(service, &place, &id).await.map_err(at("discard", key))
+}
+
+fn of_key(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
+    let place = service.place(key)?;
+    let found = Token::read(token).filter(|token| token.place == place);
+    found.ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
+}
+
+/// The parts that an unfinished upload has, in order.
+pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
+    let Some(Token { place, id, .. }) = Token::read(token) else { return Ok(Vec::new()) };
+    let (mut parts, mut marker) = (Vec::new(), String::new());
+    loop {
+        let mut call = Call::object("ListParts", Method::GET, &place).query("uploadId", &id);
+        if !marker.is_empty() {
+            call = call.query("part-number-marker", &marker);
+        }
+        let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
+        let page = parse_parts(&body).ok_or_else(|| Fault::broken("the list of parts can't be read").error("list"))?;
+        parts.extend(page.0);
+        match page.1 {
+            Some(next) if next != marker => marker = next,
+            _ => break,
+        }
+    }
+    parts.sort_by_key(|p: &Part| p.index);
+    Ok(parts)
+}
+
+fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<String>)> {
+    let (mut parts, mut next, mut more) = (Vec::new(), None, false);
+    let (mut number, mut size, mut etag, mut crc) = (0u64, None, String::new(), None);
+    xml::walk(body, |step| match step {
+        Step::Open("Part") => (number, size, etag, crc) = (0, None, String::new(), None),
+        Step::Close("PartNumber", text) => number = text.trim().parse().unwrap_or(0),
+        Step::Close("Size", text) => size = text.trim().parse().ok(),
+        Step::Close("ETag", text) => etag = text.to_owned(),
+        Step::Close("ChecksumCRC64NVME", text) => crc = body::from_base64(Algo::Crc64Nvme, text),
+        Step::Close("Part", _) => {
+            if let (Some(index), Some(size)) = (number.checked_sub(1), size) {
+                parts.push(Part { index, size, tag: receipt(&etag, crc.as_deref()) });
+            }
+        }
+        Step::Close("NextPartNumberMarker", text) => next = Some(text.to_owned()),
+        Step::Close("IsTruncated", text) => more = text.trim() == "true",
+        _ => {}
+    })?;
+    Some((parts, next.filter(|_| more)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_read_back_whatever_the_key() {
+        let place = Place { bucket: "b".into(), object: b"a\nb\xff".to_vec() };
+        let token = Token { place, id: "id".into(), begun: "d".into() };
+        assert_eq!(Token::read(&token.to_bytes()), Some(token.clone()));
+        assert_eq!(Token::read(&Token { id: String::new(), ..token }.to_bytes()), None);
+        assert_eq!(Token::read(b"x"), None);
+    }
+
+    #[test]
+    fn a_part_is_the_same_by_number_size_and_receipt() {
+        let part = |index, size, tag: &str| Part { index, size, tag: tag.into() };
+        let ours = part(1, 5, "e2 rosUhgp5mIg=");
+        assert!(same(&ours, &ours));
+        assert!(same(&ours, &part(1, 5, "e2")));
+        for other in [part(0, 5, "e2"), part(1, 4, "e2"), part(1, 5, "e3"), part(1, 5, "e2 AAAAAAAAAAA=")] {
+            assert!(!same(&ours, &other), "{other:?}");
+        }
+        assert!(!same(&part(0, 1, ""), &part(0, 1, "")));
+    }
+
+    #[test]
+    fn a_list_of_parts() {
+        let xml = b"<ListPartsResult><NextPartNumberMarker>2</NextPartNumberMarker><IsTruncated>true</IsTruncated>\
+            <Part><PartNumber>2</PartNumber><ETag>\"e2\"</ETag><Size>5</Size>\
+            <ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part></ListPartsResult>";
+        let (parts, next) = parse_parts(xml).unwrap();
+        assert_eq!(parts, [Part { index: 1, size: 5, tag: b"e2 rosUhgp5mIg=".to_vec() }]);
+        assert_eq!(next.as_deref(), Some("2"));
+    }
+}

@@ -1,0 +1,146 @@
+//! What finding an unfinished write again promises.
+
+use super::{Outcome, collect, files, get, key, put};
+use crate::tree::content;
+use bytes::Bytes;
+use haul_core::{Algo, Entry, ErrorKind, hash::hash_bytes};
+use haul_store::{Late, ListRequest, Payload, Read, Sent, Store, WriteSpec};
+use std::sync::Arc;
+
+/// A write that was left half done, as a journal would remember it.
+struct Half {
+    token: Vec<u8>,
+    sent: Vec<Sent>,
+    bytes: Vec<u8>,
+    /// Bytes of a part.
+    part: u64,
+}
+
+impl Half {
+    fn spec(&self) -> WriteSpec {
+        WriteSpec { size: Some(self.bytes.len() as u64), ..Default::default() }
+    }
+
+    fn payload(&self, index: u64) -> Payload {
+        let (from, to) = (index * self.part, ((index + 1) * self.part).min(self.bytes.len() as u64));
+        Payload::from(Bytes::copy_from_slice(&self.bytes[from as usize..to as usize]))
+    }
+}
+
+/// Begins a write of four parts to `name`, sends those of `which`, and forgets it.
+async fn half(store: &dyn Store, name: &str, which: &[u64]) -> Result<Half, String> {
+    let Some(limits) = store.caps().parts else { return Err("it takes one stream only".into()) };
+    let part = limits.min.max(64 << 10);
+    let bytes = content(5, part * 3 + 17);
+    let mut half = Half { token: Vec::new(), sent: Vec::new(), bytes, part };
+    let upload = store.write(&key(name), half.spec()).await.expect("begun");
+    let Some(token) = upload.token().await.expect("a token") else { return Err("it can't find one again".into()) };
+    assert_eq!(upload.token().await.expect("a token").as_ref(), Some(&token), "it stays the same");
+    half.token = token;
+    for index in which {
+        let payload = half.payload(*index);
+        let crc = hash_bytes(&[Algo::Crc64Nvme], &payload.0.concat());
+        let crc64 = crc.get(Algo::Crc64Nvme).and_then(|c| c.try_into().ok()).map(u64::from_be_bytes).expect("a CRC");
+        let part = upload.part(*index, index * part, payload).await.expect("sent");
+        half.sent.push(Sent { part, offset: index * half.part, crc64 });
+    }
+    Ok(half)
+}
+
+pub(super) async fn a_resumed_write_publishes_the_whole(store: Arc<dyn Store>) -> Outcome {
+    let half = half(&*store, "d/f", &[2, 0]).await?;
+    let resume = store.resume(&key("d/f"), &half.token, half.sent.clone(), half.spec());
+    let (upload, mut parts) = resume.await.expect("found again");
+    parts.sort_by_key(|part| part.index);
+    assert_eq!(parts.iter().map(|p| (p.index, p.size)).collect::<Vec<_>>(), [(0, half.part), (2, half.part)]);
+    assert_eq!(upload.token().await.expect("a token"), Some(half.token.clone()), "it can be found once more");
+    // One that is there already may come again.
+    for index in [3, 0, 1] {
+        let part = upload.part(index, index * half.part, half.payload(index)).await.expect("sent");
+        parts.retain(|p| p.index != index);
+        parts.push(part);
+    }
+    parts.sort_by_key(|part| part.index);
+    let stored = upload.publish(parts, Late::default()).await.expect("published");
+    assert_eq!(stored.size, half.bytes.len() as u64);
+    assert!(get(&*store, "d/f").await == half.bytes, "other bytes came back");
+    assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"]);
+    Ok(())
+}
+
+pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>) -> Outcome {
+    let half = half(&*store, "f", &[0, 1]).await?;
+    let mut told = half.sent.clone();
+    // What a journal says of another content, and of a part that never came.
+    told[1].crc64 ^= 1;
+    told[1].part.tag.extend_from_slice(b"0");
+    let mut never = half.sent[0].clone();
+    (never.part.index, never.offset) = (2, 2 * half.part);
+    told.push(never);
+    let (upload, mut parts) = store.resume(&key("f"), &half.token, told, half.spec()).await.expect("found again");
+    assert_eq!(parts, [half.sent[0].part.clone()]);
+    for index in 1..4 {
+        parts.push(upload.part(index, index * half.part, half.payload(index)).await.expect("sent"));
+    }
+    upload.publish(parts, Late::default()).await.expect("published");
+    assert!(get(&*store, "f").await == half.bytes, "other bytes came back");
+    Ok(())
+}
+
+pub(super) async fn a_write_that_ended_is_gone(store: Arc<dyn Store>) -> Outcome {
+    for publish in [true, false] {
+        let half = half(&*store, "f", &[0, 1, 2, 3]).await?;
+        let resume = || store.resume(&key("f"), &half.token, half.sent.clone(), half.spec());
+        let (upload, parts) = resume().await.expect("found again");
+        match publish {
+            true => drop(upload.publish(parts, Late::default()).await.expect("published")),
+            false => upload.abort().await.expect("aborted"),
+        }
+        let error = resume().await.err().expect("it has ended");
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+        store.discard(&key("f"), &half.token).await.expect("gone already is fine");
+        assert!(get(&*store, "f").await == half.bytes, "what is there stays");
+    }
+    Ok(())
+}
+
+pub(super) async fn a_write_given_up_later_leaves_nothing(store: Arc<dyn Store>) -> Outcome {
+    put(&*store, "d/f", b"old").await;
+    let half = half(&*store, "d/f", &[0, 1]).await?;
+    assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"], "what is half done doesn't show");
+    store.discard(&key("d/f"), &half.token).await.expect("discarded");
+    let error = store.resume(&key("d/f"), &half.token, half.sent.clone(), half.spec()).await.err().expect("gone");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+    assert_eq!(get(&*store, "d/f").await, b"old");
+    Ok(())
+}
+
+pub(super) async fn another_writes_token_is_refused(store: Arc<dyn Store>) -> Outcome {
+    let half = half(&*store, "d/f", &[0]).await?;
+    for (name, token) in [("f", &half.token[..]), ("d/f", b"d/g"), ("d/f", b"../x"), ("d/f", b"")] {
+        let error = store.resume(&key(name), token, Vec::new(), half.spec()).await.err().expect("refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        assert_eq!(store.discard(&key(name), token).await.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    store.discard(&key("d/f"), &half.token).await.expect("discarded");
+    Ok(())
+}
+
+pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> Outcome {
+    let half = half(&*store, "f", &[0, 1]).await?;
+    let resume = store.resume(&key("f"), &half.token, half.sent.clone(), half.spec());
+    let (upload, _) = resume.await.expect("found again");
+    let range = 5..half.part + 7;
+    let body = match upload.read_back(range.clone()).await {
+        Ok(body) => body,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+            upload.abort().await.expect("aborted");
+            return Err("what was sent can't be read before it is published".into());
+        }
+    };
+    let read = Read { entry: Entry::file(key("f"), 0), body };
+    assert!(collect(read).await.expect("read") == half.bytes[range.start as usize..range.end as usize]);
+    upload.abort().await.expect("aborted");
+    Ok(())
+}

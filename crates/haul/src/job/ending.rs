@@ -1,0 +1,24 @@
+//! The end of a job's journal: what no run will go on with is removed, what one may is counted.
+
+use super::Run;
+
+impl Run {
+    /// Ends the journal. After a run in which all went well, what earlier runs left half sent has no use any more: the
+    /// source is gone, or what is at the destination is equal to it.
+    pub(super) async fn end_journal(&self) {
+        let Some(journal) = &self.cx.journal else { return };
+        if !self.cut_short() && self.report().is_ok() {
+            for half in journal.take_rest() {
+                let key = &half.opened.to;
+                match self.cx.dst.discard(key, &half.opened.token).await {
+                    Ok(()) => journal.closed(half.write),
+                    Err(error) => self.notice(Some(key), format!("what an earlier run sent can't be removed: {error}")),
+                }
+            }
+        }
+        self.report().half_sent = journal.half_done();
+        if let Err(error) = journal.end().await {
+            self.notice(None, format!("The journal could not be brought to its end: {}", error.message()));
+        }
+    }
+}

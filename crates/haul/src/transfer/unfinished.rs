@@ -1,0 +1,216 @@
+//! Large files on their way: noted in the job's journal, gone on with when an earlier run or attempt left them half sent,
+//! kept for the next one or removed when a transfer fails.
+
+use super::{ABORT_WITHIN, Mover, Order, abort, pump};
+use crate::journal::{Half, Journal, Opened, WriteNo};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Result, plan::Route};
+use haul_store::{Sent, Upload, WriteSpec};
+use std::collections::BTreeMap;
+
+/// A write that a file's chunks go to.
+pub struct Target {
+    /// The write.
+    pub upload: Box<dyn Upload>,
+    /// Bytes of a chunk.
+    pub block: u64,
+    /// Chunks that are proved to be there already, by index.
+    pub known: BTreeMap<u64, Sent>,
+    /// Where it is noted, if it is.
+    pub track: Option<Track>,
+}
+
+/// A write's place in the journal.
+pub struct Track {
+    journal: Journal,
+    write: WriteNo,
+}
+
+impl Track {
+    /// A chunk has arrived. `hashes` are its own and hold its CRC-64.
+    pub fn sent(&self, part: haul_store::Part, offset: u64, hashes: &Hashes) {
+        let crc = hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map(u64::from_be_bytes);
+        if let Some(crc64) = crc {
+            self.journal.part(self.write, Sent { part, offset, crc64 });
+        }
+    }
+
+    /// It was published.
+    pub fn published(&self) {
+        self.journal.closed(self.write);
+    }
+}
+
+impl Mover {
+    /// The write for a file: one that was begun and left with the same content in mind, else a new one.
+    pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route) -> Result<Target> {
+        let spec = self.spec(order, facts);
+        let parts = matches!(route, Route::Parts { .. });
+        if let Some(target) = self.left(order, facts, parts, &spec).await? {
+            return Ok(target);
+        }
+        let upload = self.cx.dst.write(&order.to, spec).await?;
+        let block = pump::block(self, facts.size);
+        let track = match (&self.cx.journal, &facts.version) {
+            (Some(journal), Some(version)) if parts => {
+                let from = facts.key.clone();
+                let opened = |token| Opened {
+                    from,
+                    version: version.clone(),
+                    size: facts.size,
+                    to: order.to.clone(),
+                    part_size: block,
+                    token,
+                };
+                match upload.token().await {
+                    Ok(Some(token)) => self.note(journal, opened(token)).await,
+                    Ok(None) => None,
+                    Err(error) => return Err(abort(upload, error).await),
+                }
+            }
+            _ => None,
+        };
+        Ok(Target { upload, block, known: BTreeMap::new(), track })
+    }
+
+    /// The first of the writes that earlier runs or attempts left that is what is wanted now.
+    async fn left(&self, order: &Order, facts: &Entry, parts: bool, spec: &WriteSpec) -> Result<Option<Target>> {
+        let Some(journal) = &self.cx.journal else { return Ok(None) };
+        let mut halves = journal.take(&order.to).into_iter();
+        while let Some(half) = halves.next() {
+            let found = self.go_on(journal, half, facts, parts, spec).await;
+            if !matches!(found, Ok(None)) {
+                halves.for_each(|half| journal.kept(half.write));
+                return found;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes that a write begins. A journal that can't be written keeps no file from going.
+    async fn note(&self, journal: &Journal, opened: Opened) -> Option<Track> {
+        match journal.opened(opened).await {
+            Ok(write) => write.map(|write| Track { journal: journal.clone(), write }),
+            Err(error) => {
+                let why = error.message();
+                self.notice(format!("No journal: {why}. Large files begin again if this run is cut short"));
+                None
+            }
+        }
+    }
+
+    fn notice(&self, message: String) {
+        self.cx.sink.emit(&haul_core::event::Event::Notice { key: None, message });
+    }
+
+    /// Goes on with a half-sent write if it is what is wanted now; else removes it.
+    ///
+    /// Errors: the store can't be asked for it now.
+    async fn go_on(
+        &self,
+        journal: &Journal,
+        half: Half,
+        facts: &Entry,
+        parts: bool,
+        spec: &WriteSpec,
+    ) -> Result<Option<Target>> {
+        let Half { write, opened, mut sent } = half;
+        let same = opened.from == facts.key
+            && facts.version.as_ref() == Some(&opened.version)
+            && opened.size == facts.size
+            && opened.part_size > 0
+            && !spec.size_may_differ;
+        if !parts || !same {
+            self.discard(journal, write, &opened).await;
+            return Ok(None);
+        }
+        sent.retain(|sent| is_chunk(sent, &opened));
+        match self.cx.dst.resume(&opened.to, &opened.token, sent.clone(), spec.clone()).await {
+            Ok((upload, there)) => {
+                let found = |sent: &Sent| there.iter().any(|part| *part == sent.part);
+                let known: BTreeMap<u64, Sent> =
+                    sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
+                tracing::debug!(key = %opened.to, chunks = known.len(), "goes on with a half-sent file");
+                let track = Some(Track { journal: journal.clone(), write });
+                Ok(Some(Target { upload, block: opened.part_size, known, track }))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                journal.closed(write);
+                Ok(None)
+            }
+            Err(error) if may_pass(&error) => {
+                journal.kept(write);
+                Err(error)
+            }
+            Err(error) => {
+                tracing::debug!(key = %opened.to, %error, "a half-sent file is removed");
+                self.discard(journal, write, &opened).await;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Removes what was sent. Where that fails the journal still knows of it.
+    async fn discard(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
+        match self.cx.dst.discard(&opened.to, &opened.token).await {
+            Ok(()) => journal.closed(write),
+            Err(error) => tracing::debug!(key = %opened.to, %error, "a half-sent file could not be removed"),
+        }
+    }
+
+    /// Ends a transfer that failed: what the next attempt or run can go on with is kept, all else removed.
+    pub(super) async fn give_up(&self, upload: Box<dyn Upload>, track: Option<Track>, error: Error) -> Error {
+        let Some(Track { journal, write }) = track else { return abort(upload, error).await };
+        if may_pass(&error) && journal.has_parts(write) {
+            journal.kept(write);
+            return error;
+        }
+        match tokio::time::timeout(ABORT_WITHIN, upload.abort()).await {
+            Ok(Ok(())) => journal.closed(write),
+            answer => tracing::debug!(?answer, "an unfinished write could not be removed"),
+        }
+        error
+    }
+}
+
+/// True for errors that say nothing against what was sent so far.
+fn may_pass(error: &Error) -> bool {
+    use ErrorKind::{Busy, Cancelled, Io, Limit, Timeout, Unauthenticated};
+    matches!(error.kind(), Busy | Cancelled | Io | Limit | Timeout | Unauthenticated)
+}
+
+/// True for a part that is exactly the chunk of its number.
+fn is_chunk(sent: &Sent, opened: &Opened) -> bool {
+    let Some(offset) = sent.part.index.checked_mul(opened.part_size) else { return false };
+    let end = offset.saturating_add(opened.part_size).min(opened.size);
+    sent.offset == offset && offset < opened.size && sent.part.size == end - offset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::{Key, Version};
+    use haul_store::Part;
+
+    #[test]
+    fn a_part_must_be_the_chunk_of_its_number() {
+        let opened = Opened {
+            from: Key::new("a"),
+            version: Version::new("v"),
+            size: 25,
+            to: Key::new("a"),
+            part_size: 10,
+            token: Vec::new(),
+        };
+        let sent = |index, offset, size| Sent { part: Part { index, size, tag: Vec::new() }, offset, crc64: 0 };
+        for (chunk, is) in [
+            (sent(0, 0, 10), true),
+            (sent(2, 20, 5), true),
+            (sent(2, 20, 10), false),
+            (sent(1, 0, 10), false),
+            (sent(3, 30, 0), false),
+            (sent(u64::MAX, 0, 10), false),
+        ] {
+            assert_eq!(is_chunk(&chunk, &opened), is, "{chunk:?}");
+        }
+    }
+}
