@@ -75,7 +75,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 
 /// What was measured and where: all that the text, the JSON and the page say.
 struct Findings {
-    /// The remote as typed.
+    /// The remote, without secrets.
     remote: String,
     /// The folder that was made in it and removed.
     folder: String,
@@ -89,10 +89,10 @@ struct Findings {
 }
 
 impl Findings {
-    fn new(args: &Args, folder: &str, measured: Measured) -> Findings {
+    fn new(remote: &str, folder: &str, measured: Measured) -> Findings {
         let cores = cores();
         Findings {
-            remote: crate::error::one_line(&args.path.to_string_lossy()),
+            remote: crate::error::one_line(remote),
             folder: folder.to_owned(),
             findings: judge::findings(&measured.sweeps, cores),
             lone: judge::lone(&measured.sweeps),
@@ -114,7 +114,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let plan = Plan::new(bounds(&args)?, root.caps()).map_err(usage)?;
     let (folder, seed) = fresh_name()?;
-    let cost = words::cost(&plan, &plan.cost(root.caps()), &args.path.to_string_lossy(), &folder);
+    let cost = words::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder);
     ctx.screen.log(&cost);
     if ctx.flags.config.dry_run {
         return Ok(Outcome::Done);
@@ -130,8 +130,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (measured, cleared) = haul::bench::run(&bench, &plan).await;
     ctx.screen.finish();
     if let Err(error) = cleared {
-        let place = place(&args.path, &folder);
-        let place = place.display();
+        let place = bench.root.locator();
         tracing::error!("not all of {place} could be removed: {error} (remove it with haul purge {place})");
         if measured.is_ok() {
             return Ok(Outcome::Exit(code::OTHER));
@@ -140,7 +139,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if ctx.cancel.is_cancelled() {
         return Ok(Outcome::Exit(code::INTERRUPTED));
     }
-    let found = Findings::new(&args, &folder, measured?);
+    let found = Findings::new(root.locator(), &folder, measured?);
     if let Some(mut file) = report {
         let path = args.report.as_deref().unwrap_or(OsStr::new("").as_ref()).display();
         let written = file.set_len(0).and_then(|()| file.write_all(page::html(&found).as_bytes()));

@@ -82,7 +82,7 @@ pub struct Point {
     pub in_parts: bool,
     /// Transfers (or parts) at once; `None` for the engine's own choice.
     pub at_once: Option<usize>,
-    /// Files that count. The first of each lane, which opens its connection, is left out.
+    /// Files that count. The first and the last of each lane don't: one opens a connection, the other leaves it idle.
     pub files: u64,
     /// How long these took.
     pub elapsed: Duration,

@@ -75,12 +75,17 @@ const PART: u64 = 5 << 20;
 /// Fewer files than this say nothing: four levels of concurrency would not fit.
 const FEWEST: u64 = 40;
 /// Of each size's files, this share (one in so many) is kept for the last run, with nothing fixed.
-const FOR_AUTO: u64 = 5;
-/// How often each lane is used in one measurement, the first time uncounted.
+const FOR_AUTO: u64 = 6;
+/// How often each lane is used in one measurement: the first time and the last don't count.
 const WAVES: u64 = 4;
-/// A measurement takes at least one of so many parts of all files of its size, so that a quick store is measured for long
-/// enough.
-const LEAST_SHARE: u64 = 16;
+/// The least of that.
+const FEWEST_WAVES: u64 = 3;
+/// With so many lanes the least is enough: many files count all the same.
+const MANY_LANES: usize = 16;
+/// A measurement lasts about so long where the files reach, in seconds: a shorter one is mostly noise.
+const LONG_ENOUGH: f64 = 1.0;
+/// But to be that long it takes no more than one of so many parts of the files that are left.
+const SHARE: u64 = 6;
 /// A sweep is taken to have as many measurements as this when time is shared out: 1 to 64 at once, and the last run.
 const MEASUREMENTS: u32 = 8;
 
@@ -200,13 +205,18 @@ pub enum Short {
     Time,
 }
 
-/// Files of a measurement at this concurrency, those included that open the lanes' connections: fewer on a slow store,
-/// but always two a lane.
+/// Files of a measurement at this concurrency, those included that don't count: as many for each lane, fewer on a slow
+/// store, but always three a lane.
 pub fn files_at(at_once: usize, left: Left, in_parts: bool) -> Result<u64, Short> {
-    let reserve = left.all / FOR_AUTO;
+    let reserve = if in_parts { 1 } else { left.all / FOR_AUTO };
+    let unreserved = left.files.saturating_sub(reserve);
+    let long = ((left.rate * LONG_ENOUGH) as u64).min(unreserved / SHARE);
     let (least, wanted) = match in_parts {
         true => (1, 1),
-        false => (2 * at_once as u64, (WAVES * at_once as u64).max(left.all / LEAST_SHARE)),
+        false => {
+            let waves = if at_once < MANY_LANES { WAVES } else { FEWEST_WAVES };
+            (FEWEST_WAVES * at_once as u64, (waves * at_once as u64).max(long))
+        }
     };
     // Pessimistic: as if more at once brought nothing.
     let in_time = |time: Duration| (left.rate * time.as_secs_f64()) as u64;
@@ -214,11 +224,12 @@ pub fn files_at(at_once: usize, left: Left, in_parts: bool) -> Result<u64, Short
         return Err(Short::Time);
     }
     let files = wanted.min(in_time(left.time / (2 * MEASUREMENTS))).max(least);
-    let unreserved = left.files.saturating_sub(if in_parts { 1 } else { reserve });
     if unreserved < least {
         return Err(Short::Files);
     }
-    Ok(files.min(unreserved))
+    let files = files.min(unreserved);
+    // A last turn that not all lanes take would look as if they idled.
+    Ok(if in_parts { files } else { files - files % at_once as u64 })
 }
 
 /// Files of the last run, with nothing fixed, when `suits` at once were best; `None` when too few are left.
@@ -227,8 +238,8 @@ pub fn files_of_auto(suits: usize, left: Left, in_parts: bool) -> Option<u64> {
         return (left.files > 0).then_some(1);
     }
     let in_time = (left.rate * left.time.as_secs_f64() / 4.0) as u64;
-    let files = (WAVES * suits as u64).max(left.all / LEAST_SHARE).min(left.files).min(in_time.max(2 * suits as u64));
-    (files > suits as u64).then_some(files)
+    let files = (WAVES * suits as u64).min(left.files).min(in_time.max(FEWEST_WAVES * suits as u64));
+    (files >= suits as u64).then_some(files)
 }
 
 #[cfg(test)]
@@ -245,7 +256,7 @@ mod tests {
 
     #[test]
     fn sizes_fit_into_the_bytes() {
-        assert_eq!(sizes(1 << 30), [(SMALL, 550), (MEDIUM, 272), (40 << 20, 5)]);
+        assert_eq!(sizes(1 << 30), [(SMALL, 551), (MEDIUM, 272), (40 << 20, 5)]);
         // Too little for a large file in parts, then for medium ones, then for any.
         assert_eq!(sizes(200 << 20), [(SMALL, 178), (MEDIUM, 87)]);
         assert_eq!(sizes(60 << 20), [(SMALL, 314)]);
@@ -285,17 +296,18 @@ mod tests {
     fn a_measurement_takes_what_is_left_and_fits_the_time() {
         let left = |files, secs, rate| Left { all: 320, files, time: Duration::from_secs(secs), rate };
         for (at_once, left, files) in [
-            // Quick: a share of all, or four a lane.
-            (1, left(320, 100, 1000.0), Ok(20)),
-            (8, left(300, 100, 1000.0), Ok(32)),
-            (64, left(300, 100, 1000.0), Ok(236)),
-            // Slow: what fits into the time, but two a lane.
-            (1, left(320, 100, 1.0), Ok(6)),
-            (8, left(320, 100, 1.0), Ok(16)),
+            // Quick: a share of what is left, or four a lane.
+            (1, left(320, 100, 1000.0), Ok(44)),
+            (1, left(320, 100, 20.0), Ok(20)),
+            (8, left(300, 100, 1000.0), Ok(40)),
+            (64, left(300, 100, 1000.0), Ok(192)),
+            // Slow: what fits into the time, but three a lane.
+            (1, left(320, 100, 1.0), Ok(4)),
+            (8, left(320, 100, 1.0), Ok(24)),
             (64, left(320, 100, 1.0), Err(Short::Time)),
             // The reserve for the last run stays.
-            (8, left(80, 100, 1000.0), Ok(16)),
-            (8, left(79, 100, 1000.0), Err(Short::Files)),
+            (8, left(77, 100, 1000.0), Ok(24)),
+            (8, left(76, 100, 1000.0), Err(Short::Files)),
         ] {
             assert_eq!(files_at(at_once, left, false), files, "{at_once} {left:?}");
         }

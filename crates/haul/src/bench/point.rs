@@ -14,7 +14,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// What to measure.
@@ -22,8 +22,8 @@ pub struct Order<'a> {
     pub direction: Direction,
     pub class: &'a Class,
     pub at_once: Option<usize>,
-    /// Files that open the lanes' connections and don't count.
-    pub uncounted: usize,
+    /// Lanes whose first and last turn don't count; 0 when everything counts.
+    pub lanes: usize,
     pub keys: Vec<Key>,
     /// Bytes of a part.
     pub part: u64,
@@ -40,13 +40,13 @@ pub enum Ran {
     Refused,
 }
 
-/// Notes when the first transfer began and when each ended.
+/// Notes when each transfer began and when each ended.
 #[derive(Default)]
 struct Stopwatch(Mutex<Times>);
 
 #[derive(Default)]
 struct Times {
-    began: Option<Instant>,
+    began: Vec<Instant>,
     done: Vec<Instant>,
 }
 
@@ -54,9 +54,7 @@ impl Sink for Stopwatch {
     fn emit(&self, event: &Event) {
         let mut times = self.0.lock().unwrap_or_else(|e| e.into_inner());
         match event {
-            Event::Begun { .. } => {
-                times.began.get_or_insert_with(Instant::now);
-            }
+            Event::Begun { .. } => times.began.push(Instant::now()),
             Event::Done { .. } => times.done.push(Instant::now()),
             _ => {}
         }
@@ -100,7 +98,7 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
         return if refused { Ok(Ran::Refused) } else { Err(error.to_report()) };
     }
     let times = watch.0.lock().unwrap_or_else(|e| e.into_inner());
-    let Some((counted, elapsed)) = counted(&times, order.uncounted) else { return Ok(Ran::Late) };
+    let Some((counted, elapsed)) = counted(&times, order.lanes) else { return Ok(Ran::Late) };
     if late && counted < order.at_once.unwrap_or(1) {
         return Ok(Ran::Late);
     }
@@ -119,14 +117,19 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
     Ok(Ran::Measured(point))
 }
 
-/// Files after the uncounted ones, and the time from the end of the last uncounted one to the end of the last.
-fn counted(times: &Times, uncounted: usize) -> Option<(usize, std::time::Duration)> {
-    let from = match uncounted.checked_sub(1) {
-        Some(last) => *times.done.get(last)?,
-        None => times.began?,
+/// Files that count, and how long they took.
+///
+/// From when every lane has ended its first file, which opened its connection, to when the last file begins, after which
+/// lanes run dry: between the two all lanes are busy, so that few files tell what many would. As many are under way at the
+/// one moment as at the other, so those cancel out.
+fn counted(times: &Times, lanes: usize) -> Option<(usize, Duration)> {
+    let (from, to) = match lanes.checked_sub(1) {
+        Some(last) => (*times.done.get(last)?, *times.began.last()?),
+        None => (*times.began.first()?, *times.done.last()?),
     };
-    let files = times.done.len().checked_sub(uncounted).filter(|n| *n > 0)?;
-    Some((files, times.done.last()?.duration_since(from)))
+    // The file whose end made room for the last one to begin ended just before that.
+    let files = times.done.iter().filter(|done| **done <= to).count().checked_sub(lanes).filter(|n| *n > 0)?;
+    Some((files, to.checked_duration_since(from)?))
 }
 
 fn all_requests(bench: &Bench) -> u64 {
@@ -186,16 +189,18 @@ fn surroundings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
-    fn the_first_file_of_each_lane_does_not_count() {
+    fn the_first_and_the_last_turn_of_each_lane_do_not_count() {
         let start = Instant::now();
-        let at = |secs: u64| start + Duration::from_secs(secs);
-        let times = Times { began: Some(at(0)), done: vec![at(5), at(6), at(7), at(9)] };
-        for (uncounted, want) in [(0, Some((4, 9))), (1, Some((3, 4))), (2, Some((2, 3))), (4, None), (5, None)] {
-            let got = counted(&times, uncounted).map(|(files, time)| (files, time.as_secs()));
-            assert_eq!(got, want, "{uncounted}");
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        // Two lanes, four files each: the first takes two seconds, since it connects, each further one takes one.
+        let began = vec![at(0), at(0), at(2000), at(2001), at(3000), at(3001), at(4000), at(4001)];
+        let done = vec![at(2000), at(2001), at(3000), at(3001), at(4000), at(4001), at(5000), at(5001)];
+        let times = Times { began, done };
+        for (lanes, want) in [(0, Some((8, 5001))), (2, Some((4, 2000))), (6, None), (9, None)] {
+            let got = counted(&times, lanes).map(|(files, time)| (files, time.as_millis()));
+            assert_eq!(got, want, "{lanes}");
         }
         assert!(counted(&Times::default(), 0).is_none());
     }

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Files that tell the speed before anything is planned; the first opens the connection.
+/// Files that tell about the speed before anything is planned.
 const PROBE: usize = 2;
 /// More at once that brings less than this factor brings nothing. Wide enough for the noise of a network.
 const GAIN: f64 = 1.10;
@@ -102,7 +102,8 @@ impl Run<'_> {
         let mut at_once = 1;
         while lanes.iter().any(|lane| lane.ended.is_none()) {
             for lane in lanes.iter_mut().filter(|lane| lane.ended.is_none()) {
-                self.level(lane, &mut place, at_once).await?;
+                let left = lane.left(&place);
+                self.level(lane, &mut place, at_once, left).await?;
             }
             let next = (at_once * 2).min(most);
             if next == at_once {
@@ -113,7 +114,9 @@ impl Run<'_> {
         for lane in &mut lanes {
             // Between two measured ones, where the figures say that the knee is.
             if let Some(at_once) = judge::refine(&lane.sweep) {
-                self.level(lane, &mut place, at_once).await?;
+                // What is kept for the last run may be used: that one can do with less.
+                let left = Left { all: 0, ..lane.left(&place) };
+                self.level(lane, &mut place, at_once, left).await?;
                 lane.sweep.points.sort_by_key(|point| point.at_once);
             }
             self.auto(lane, &mut place).await?;
@@ -131,7 +134,7 @@ impl Run<'_> {
             lane.end(Ended::Time);
             return Ok(());
         }
-        match self.measure(lane, place, Some(1), PROBE, 1).await? {
+        match self.measure(lane, place, Some(1), PROBE, 0).await? {
             Ran::Measured(point) => lane.rate = point.files_per_second(),
             Ran::Late => lane.end(Ended::Time),
             Ran::Refused => lane.end(Ended::Refused),
@@ -140,21 +143,21 @@ impl Run<'_> {
     }
 
     /// One measurement, or the reason why there are no more.
-    async fn level(&mut self, lane: &mut Lane, place: &mut Place<'_>, at_once: usize) -> Result<()> {
+    async fn level(&mut self, lane: &mut Lane, place: &mut Place<'_>, at_once: usize, left: Left) -> Result<()> {
         let class = place.class;
         if class.in_parts && at_once as u64 > class.size.div_ceil(self.plan.part) {
             lane.end(Ended::Parts);
             return Ok(());
         }
-        let files = match files_at(at_once, lane.left(place), class.in_parts) {
+        let files = match files_at(at_once, left, class.in_parts) {
             Ok(files) => files as usize,
             Err(short) => {
                 lane.end(if short == Short::Files { Ended::Bytes } else { Ended::Time });
                 return Ok(());
             }
         };
-        let uncounted = if class.in_parts { 0 } else { at_once };
-        match self.measure(lane, place, Some(at_once), files, uncounted).await? {
+        let lanes = if class.in_parts { 0 } else { at_once };
+        match self.measure(lane, place, Some(at_once), files, lanes).await? {
             Ran::Measured(point) => lane.take(point),
             Ran::Late => lane.end(Ended::Time),
             Ran::Refused => lane.end(Ended::Refused),
@@ -168,8 +171,9 @@ impl Run<'_> {
         let chosen = place.store.caps().concurrency;
         let in_parts = place.class.in_parts;
         let Some(files) = files_of_auto(knee.at_once.max(chosen), lane.left(place), in_parts) else { return Ok(()) };
-        let uncounted = if in_parts { 0 } else { chosen.min(files as usize / 2) };
-        if let Ran::Measured(point) = self.measure(lane, place, None, files as usize, uncounted).await? {
+        // With few files for so many lanes hardly any would be left: then all count.
+        let lanes = if in_parts || files < 3 * chosen as u64 { 0 } else { chosen };
+        if let Ran::Measured(point) = self.measure(lane, place, None, files as usize, lanes).await? {
             lane.sweep.auto = Some(point);
         }
         Ok(())
@@ -181,7 +185,7 @@ impl Run<'_> {
         place: &mut Place<'_>,
         at_once: Option<usize>,
         files: usize,
-        uncounted: usize,
+        lanes: usize,
     ) -> Result<Ran> {
         let class = place.class;
         let direction = lane.sweep.direction;
@@ -190,7 +194,7 @@ impl Run<'_> {
             Direction::Down => place.next_files(files),
         };
         // A sweep back may have come further than the way up left files for.
-        if keys.len() <= uncounted {
+        if keys.len() < 3 * lanes || keys.is_empty() {
             return Ok(Ran::Late);
         }
         lane.files = lane.files.saturating_sub(keys.len() as u64);
@@ -198,7 +202,7 @@ impl Run<'_> {
             self.measured.sent += keys.len() as u64 * class.size;
         }
         let (part, deadline) = (self.plan.part, place.deadline);
-        let order = Order { direction, class, at_once, uncounted, keys: keys.clone(), part, deadline };
+        let order = Order { direction, class, at_once, lanes, keys: keys.clone(), part, deadline };
         let ran = measure(self.bench, &self.made, place.store, order).await?;
         if direction == Direction::Up && matches!(ran, Ran::Measured(_)) && Instant::now() < deadline {
             place.there.extend(keys);

@@ -47,7 +47,7 @@ pub fn html(found: &Findings) -> String {
          <ul>\n{sentences}</ul>\n<p class=\"legend\">{}</p>\n<div class=\"plots\">\n{}</div>\n\
          <h2>Measurements</h2>\n<div class=\"scroll\"><table>\n{}</table></div>\n\
          <footer>{}; {} sent, {} came back and compared; {:.0} s; {} processors; haul {}. \
-         The first file of each lane opens its connection and isn't counted.</footer>\n</body>\n</html>\n",
+         The first and the last file of each lane aren't counted: one opens a connection, after the other it idles.</footer>\n</body>\n</html>\n",
         legend(&found.measured.sweeps),
         plots(&found.measured.sweeps),
         rows(&found.measured.sweeps),

@@ -16,12 +16,11 @@ pub fn rows(sweeps: &[Sweep]) -> Vec<[String; 8]> {
 }
 
 fn row(sweep: &Sweep, point: &Point) -> [String; 8] {
-    let parts = if point.in_parts { " parts" } else { "" };
     let number = |value: f64| format!("{value:.*}", if value < 10.0 { 2 } else { 1 });
     [
         format!("{} x {}", point.files, words::size(point.size)),
         words::direction(point.direction).into(),
-        point.at_once.map_or("auto".into(), |n| format!("{n}{parts}")),
+        point.at_once.map_or("auto".into(), |n| if point.in_parts { words::parts(n) } else { n.to_string() }),
         format!("{:.2}", point.elapsed.as_secs_f64()),
         number(point.bytes_per_second() / 1e6),
         number(point.files_per_second()),

@@ -6,7 +6,7 @@ use haul::bench::{
     judge::{Finding, Limit, Lone},
     plan::Class,
 };
-use haul_core::units::duration_text;
+use haul_core::units::{duration_short, duration_text};
 use std::time::Duration;
 
 /// A size of files as people write it: `100 kB`, `1 MB`, `40 MiB`.
@@ -36,6 +36,11 @@ pub fn speed(bytes_per_second: f64) -> String {
     format!("{:.digits$} MB/s", bytes_per_second / 1e6)
 }
 
+/// Parts at once: `1 part`, `8 parts`.
+pub fn parts(count: usize) -> String {
+    format!("{count} part{}", if count == 1 { "" } else { "s" })
+}
+
 /// `up` or `down`.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
@@ -58,7 +63,7 @@ pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
         format!("{} x {}{parts}", class.files, size(class.size))
     };
     let classes = plan.classes.iter().map(class).collect::<Vec<_>>().join(", ");
-    let time = duration_text(plan.bounds.max_time);
+    let time = duration_short(plan.bounds.max_time);
     format!(
         "haul bench makes a folder {folder} in {path}, measures in it for at most {time}, and removes it. At most:\n  \
          up    {:>10}  about {} writes (PUT): {classes}\n  \
@@ -110,7 +115,8 @@ pub fn sentences(found: &Findings) -> Vec<String> {
         lines.push(format!("The store asked to slow down {} times in all.", found.measured.throttled));
     }
     lines.push(format!(
-        "No disk was involved: the files were made in memory, and every byte that came back ({}) was compared there.",
+        "On this side no disk was involved: the files were made in memory, and every byte that came back ({}) was compared \
+         there.",
         amount(found.measured.verified)
     ));
     lines
@@ -118,14 +124,16 @@ pub fn sentences(found: &Findings) -> Vec<String> {
 
 fn finding(f: &Finding) -> String {
     let what = if f.in_parts { "one file of" } else { "files of" };
-    let unit = if f.in_parts { " parts" } else { "" };
+    let at_once = if f.in_parts { parts(f.knee.at_once) } else { f.knee.at_once.to_string() };
+    let times = match f.knee.at_once {
+        1 => String::new(),
+        _ => format!(", {:.1} times as fast as one", f.knee.speed_up),
+    };
     let head = format!(
-        "{}, {what} {}: {}{unit} at once: {}, {:.1} times as fast as one.",
+        "{}, {what} {}: {at_once} at once: {}{times}.",
         if f.direction == Direction::Up { "Up" } else { "Down" },
         size(f.size),
-        f.knee.at_once,
         speed(f.knee.bytes_per_second),
-        f.knee.speed_up,
     );
     format!("{head} {}", limit(f))
 }
