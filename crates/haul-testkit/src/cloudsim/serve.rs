@@ -1,0 +1,351 @@
+//! Connections and requests: what every request goes through, whatever it asks.
+
+use super::{
+    admin,
+    body::{self, How, Pace, Received, Sending},
+    cloud::{Active, Cloud},
+    delay,
+    faults::Fault,
+    limits::Pipe,
+    objects,
+    operation::{Op, Target},
+    report,
+    settings::Keep,
+    space::Piece,
+    xml,
+};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, Request, Response, StatusCode,
+    body::Incoming,
+    header::{CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, RETRY_AFTER},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+use tokio::net::TcpStream;
+
+/// What is read at once, and what is written at once beside content.
+const BUFFER: usize = 512 << 10;
+
+/// A client's connection.
+#[derive(Debug, Default)]
+struct Line {
+    /// 0 until it made a request that counts.
+    number: AtomicU64,
+    /// Closing it is a reset.
+    resets: AtomicBool,
+    pipe_in: Arc<Pipe>,
+    pipe_out: Arc<Pipe>,
+}
+
+/// Serves a connection to its end.
+pub async fn connection(cloud: Arc<Cloud>, socket: TcpStream) {
+    // Without it, small answers wait for others: nothing else is lost.
+    let _ = socket.set_nodelay(true);
+    let line = Arc::new(Line::default());
+    let service = service_fn(|request| answer(cloud.clone(), line.clone(), request));
+    let mut connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_buf_size(BUFFER)
+        .writev(true)
+        .serve_connection(TokioIo::new(socket), service);
+    // A client that hangs up is no concern of the server's.
+    let _ = (&mut connection).await;
+    let socket = connection.into_parts().io.into_inner();
+    if line.resets.load(Relaxed) {
+        // If it can't be set, closing still ends the answer too early.
+        let _ = socket.set_zero_linger();
+    }
+    if line.number.load(Relaxed) > 0 {
+        cloud.counters.disconnected();
+    }
+}
+
+/// A request under way. Its end is when this is dropped: an answer's body has no other sign of having been sent or
+/// given up.
+#[derive(Debug)]
+pub struct Exchange {
+    cloud: Arc<Cloud>,
+    came: Instant,
+    in_flight: u64,
+    connection: u64,
+    op: Op,
+    status: u16,
+    bytes: u64,
+    /// Bucket and key, when there is a log.
+    about: Option<(String, String)>,
+    /// Requests to the admin path don't count.
+    counts: bool,
+}
+
+impl Exchange {
+    fn begin(cloud: Arc<Cloud>, op: Op, target: &Target, connection: u64) -> Exchange {
+        let came = Instant::now();
+        let in_flight = cloud.counters.came(op, came);
+        let about = cloud.counters.logs().then(|| {
+            let listed = matches!(op, Op::ListObjects | Op::ListObjectsV2);
+            let key = if listed { target.bytes("prefix").unwrap_or_default() } else { &target.key };
+            (target.bucket.clone(), String::from_utf8_lossy(key).into_owned())
+        });
+        Exchange { cloud, came, in_flight, connection, op, status: 0, bytes: 0, about, counts: true }
+    }
+
+    /// One that leaves no trace.
+    fn silent(cloud: Arc<Cloud>) -> Exchange {
+        let came = Instant::now();
+        Exchange {
+            cloud,
+            came,
+            in_flight: 0,
+            connection: 0,
+            op: Op::Other,
+            status: 0,
+            bytes: 0,
+            about: None,
+            counts: false,
+        }
+    }
+
+    /// Bytes of the answer's body went.
+    pub fn sent(&mut self, bytes: u64) {
+        if self.counts {
+            self.bytes += bytes;
+            self.cloud.counters.sent(bytes);
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.counts {
+            return;
+        }
+        let now = Instant::now();
+        self.cloud.counters.went(now);
+        if let Some((bucket, key)) = self.about.take() {
+            let line = report::Line {
+                ms: 0.0,
+                op: self.op.name(),
+                bucket,
+                key,
+                status: self.status,
+                bytes: self.bytes,
+                took_ms: (now - self.came).as_secs_f64() * 1e3,
+                in_flight: self.in_flight,
+                connection: self.connection,
+            };
+            self.cloud.counters.log(self.came, line);
+        }
+    }
+}
+
+/// What an operation answers.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub pieces: Vec<Piece>,
+}
+
+impl Answer {
+    /// Without a body.
+    pub fn new(status: StatusCode) -> Answer {
+        Answer { status, headers: HeaderMap::new(), pieces: Vec::new() }
+    }
+
+    /// With a document.
+    pub fn xml(status: StatusCode, text: String) -> Answer {
+        let mut answer = Answer::new(status);
+        answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        answer.pieces.push(Piece::Bytes(Bytes::from(text)));
+        answer
+    }
+
+    /// With a header whose value is known to be legal (dropped otherwise).
+    pub fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Answer {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// S3's code.
+    pub code: &'static str,
+    /// For people.
+    pub message: &'static str,
+}
+
+impl Refusal {
+    /// With a status, S3's code and a message.
+    pub const fn new(status: StatusCode, code: &'static str, message: &'static str) -> Refusal {
+        Refusal { status, code, message }
+    }
+
+    /// As an answer; `HEAD` gets no body.
+    pub fn answer(self, has_body: bool) -> Answer {
+        if !has_body {
+            return Answer::new(self.status);
+        }
+        let text = format!(
+            "{}<Error><Code>{}</Code><Message>{}</Message><RequestId>cloudsim</RequestId></Error>",
+            xml::HEAD,
+            self.code,
+            self.message
+        );
+        Answer::xml(self.status, text)
+    }
+}
+
+const INTERNAL: Refusal =
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "We encountered an internal error.");
+
+type Reply = io::Result<Response<Sending>>;
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "cut on purpose")
+}
+
+fn respond(answer: Answer, pace: Pace, mut exchange: Exchange, spoilt: Option<(Fault, std::time::Duration)>) -> Reply {
+    exchange.status = answer.status.as_u16();
+    let mut body = Sending::new(answer.pieces, pace, exchange);
+    if let Some((fault, stall)) = spoilt {
+        body = body.spoil(fault, stall);
+    }
+    let mut response = Response::new(body);
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    Ok(response)
+}
+
+fn pace(start: Instant, own: (&Arc<Pipe>, Option<u64>), all: (&Arc<Pipe>, Option<u64>)) -> Pace {
+    let limit = |(pipe, rate): (&Arc<Pipe>, Option<u64>)| rate.map(|rate| (pipe.clone(), rate));
+    Pace { start, own: limit(own), all: limit(all) }
+}
+
+async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) -> Reply {
+    let (head, body) = request.into_parts();
+    let free = Pace { start: cloud.start, own: None, all: None };
+    if head.uri.path().starts_with(admin::PATH) {
+        let how = How { keep: Keep::Bytes, md5: false };
+        let received = body::receive(body, &HeaderMap::new(), how, &free, |_| ()).await?;
+        let answer = admin::answer(&cloud, &head, &received.bytes()).await;
+        return respond(answer, free, Exchange::silent(cloud), None);
+    }
+    let op = Op::of(&head.method, &head.uri, &head.headers);
+    let target = Target::of(&head.uri);
+    let active = cloud.active(&target.bucket);
+    let settings = &active.settings;
+    let number = enter(&cloud, &line, settings.max_connections)?;
+    let mut exchange = Exchange::begin(cloud.clone(), op, &target, number);
+    let own = settings.connection_rate;
+    let into = pace(cloud.start, (&line.pipe_in, own), (&active.pipe_in, settings.rate_in));
+    let out = pace(cloud.start, (&line.pipe_out, own), (&active.pipe_out, settings.rate_out));
+    let has_body = head.method != hyper::Method::HEAD;
+
+    if !active.admits(op, cloud.start.elapsed()) {
+        cloud.counters.throttled();
+        let mut answer = rejected(&active).answer(has_body);
+        if let Some(after) = settings.retry_after {
+            answer.headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil() as u64));
+        }
+        // A client that waits to be told to send its body needn't send it; then the connection can't go on.
+        if head.headers.contains_key(EXPECT) {
+            answer.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        } else {
+            let how = How { keep: Keep::Sizes, md5: false };
+            receive(&cloud, &mut exchange, body, &head.headers, how, &into).await?;
+        }
+        delay::until(Instant::now() + settings.latency.draw(&cloud.random)).await;
+        return respond(answer, out, exchange, None);
+    }
+    let fault = settings.faults.draw(op, &cloud.random);
+    if let Some(fault) = fault {
+        cloud.counters.spoilt(fault);
+    }
+    if fault == Some(Fault::Reset) {
+        line.resets.store(true, Relaxed);
+        return Err(cut());
+    }
+    let received =
+        receive(&cloud, &mut exchange, body, &head.headers, objects::how(op, &head.headers, settings), &into);
+    let received = received.await?;
+    let delay = active.delay(op, &cloud.random);
+    if !delay.is_zero() {
+        delay::until(Instant::now() + delay).await;
+    }
+    if fault == Some(Fault::Error500) {
+        return respond(INTERNAL.answer(has_body), out, exchange, None);
+    }
+    if fault == Some(Fault::CompleteError) {
+        let answer = Refusal { status: StatusCode::OK, ..INTERNAL };
+        return respond(answer.answer(true), out, exchange, None);
+    }
+    let asked = objects::Asked { cloud: &cloud, settings, op, target: &target, headers: &head.headers };
+    let mut answer = asked.perform(received).unwrap_or_else(|refusal| refusal.answer(has_body));
+    if fault == Some(Fault::LostAnswer) {
+        line.resets.store(true, Relaxed);
+        return Err(cut());
+    }
+    if fault == Some(Fault::WrongEtag) && answer.status.is_success() {
+        answer.headers.insert(ETAG, HeaderValue::from_static("\"00000000000000000000000000000bad\""));
+    }
+    let spoilt = fault.filter(|f| matches!(f, Fault::Cut | Fault::Stall) && answer.status.is_success());
+    respond(answer, out, exchange, spoilt.map(|fault| (fault, settings.stall_for)))
+}
+
+/// Counts the connection at its first request; gives its number.
+///
+/// Errors: there are too many.
+fn enter(cloud: &Cloud, line: &Line, most: Option<usize>) -> io::Result<u64> {
+    let number = line.number.load(Relaxed);
+    if number > 0 {
+        return Ok(number);
+    }
+    let (number, open) = cloud.counters.connected();
+    line.number.store(number, Relaxed);
+    if most.is_some_and(|most| open > most as u64) {
+        line.resets.store(true, Relaxed);
+        return Err(cut());
+    }
+    Ok(number)
+}
+
+fn rejected(active: &Active) -> Refusal {
+    match active.settings.reject {
+        429 => Refusal::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "Rate limit exceeded."),
+        _ => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "SlowDown", "Please reduce your request rate."),
+    }
+}
+
+async fn receive(
+    cloud: &Cloud,
+    exchange: &mut Exchange,
+    body: Incoming,
+    headers: &HeaderMap,
+    how: How,
+    pace: &Pace,
+) -> io::Result<Received> {
+    let counted = |bytes: u64| {
+        exchange.bytes += bytes;
+        cloud.counters.received(bytes);
+    };
+    body::receive(body, headers, how, pace, counted).await
+}

@@ -1,0 +1,249 @@
+//! Uploads in parts.
+
+use super::{
+    body::{CRC, Received},
+    objects::{ARGUMENT, Asked, Done, MALFORMED, base64, document, quoted, range},
+    pattern,
+    report::now_ms,
+    serve::{Answer, Refusal},
+    space::{self, Kept, Part, Stored, Tag, Unfinished, listed_from},
+    xml,
+};
+use haul_core::{Algo, hash::hash_bytes};
+use hyper::{StatusCode, header::ETAG};
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+const NO_UPLOAD: Refusal =
+    Refusal::new(StatusCode::NOT_FOUND, "NoSuchUpload", "The upload is not there: it was completed or aborted.");
+const NO_PART: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "InvalidPart",
+    "A part was not uploaded, or its ETag is not the one that is named.",
+);
+const ORDER: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "InvalidPartOrder", "The parts are not in order.");
+const SMALL: Refusal =
+    Refusal::new(StatusCode::BAD_REQUEST, "EntityTooSmall", "A part other than the last is smaller than 5 MiB.");
+const WHOLE: Refusal =
+    Refusal::new(StatusCode::BAD_REQUEST, "BadDigest", "The checksum sent is not that of the parts put together.");
+
+/// Smallest part but the last, and highest number: S3's limits.
+const LEAST: u64 = 5 << 20;
+const MOST: u32 = 10_000;
+
+/// Begins an upload.
+pub fn create(asked: &Asked<'_>) -> Done {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let bucket = asked.bucket()?;
+    let id = format!("{:016x}", pattern::splitmix(4, NUMBER.fetch_add(1, Relaxed)));
+    let algorithm = asked.header("x-amz-checksum-algorithm").to_owned();
+    let mut text = format!("<InitiateMultipartUploadResult {}><Bucket>", xml::SPACE);
+    xml::escape(&asked.target.bucket, &mut text);
+    text.push_str("</Bucket><Key>");
+    xml::escape(&String::from_utf8_lossy(&asked.target.key), &mut text);
+    // Writing to a String can't fail.
+    let _ = write!(text, "</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
+    let mut answer = document(text);
+    if !algorithm.is_empty() {
+        answer = answer.with("x-amz-checksum-algorithm", &algorithm);
+        let kind = asked.header("x-amz-checksum-type");
+        answer = if kind.is_empty() { answer } else { answer.with("x-amz-checksum-type", kind) };
+    }
+    let key = asked.target.key.clone();
+    let upload = Unfinished { key, begun: now_ms(), meta: asked.meta(), algorithm, parts: Default::default() };
+    bucket.uploads().insert(id, upload);
+    Ok(answer)
+}
+
+/// The request's upload, for `change`.
+fn upload<T>(asked: &Asked<'_>, change: impl FnOnce(&mut Unfinished) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    let bucket = asked.bucket()?;
+    let mut uploads = bucket.uploads();
+    let upload = uploads.get_mut(asked.target.text("uploadId")).filter(|u| u.key == asked.target.key);
+    change(upload.ok_or(NO_UPLOAD)?)
+}
+
+fn number(asked: &Asked<'_>) -> Result<u32, Refusal> {
+    asked.target.text("partNumber").parse().ok().filter(|n| (1..=MOST).contains(n)).ok_or(ARGUMENT)
+}
+
+/// Takes a part.
+pub fn part(asked: &Asked<'_>, received: Received) -> Done {
+    let number = number(asked)?;
+    let tag = asked.verified(&received)?;
+    let mut answer = Answer::new(StatusCode::OK).with(ETAG.as_str(), quoted(&tag)).with(CRC, base64(received.crc));
+    answer.headers.extend(received.others());
+    let Received { size, crc, pieces, .. } = received;
+    let part = Part { size, crc: Some(crc), tag, modified: now_ms(), pieces };
+    upload(asked, |upload| Ok(upload.parts.insert(number, part)))?;
+    Ok(answer)
+}
+
+/// Takes a part from another key.
+pub fn part_copy(asked: &Asked<'_>) -> Done {
+    let number = number(asked)?;
+    let source = asked.source()?;
+    let range = range(asked.header("x-amz-copy-source-range"), source.size)?.unwrap_or(0..source.size);
+    let size = range.end - range.start;
+    let pieces = space::slice(&source.pieces, range);
+    let crc = if size == source.size { source.crc } else { space::crc(&pieces) };
+    let tag = Tag::cheap(crc.unwrap_or(u64::from(number)), size, 1);
+    let now = now_ms();
+    let text = format!(
+        "<CopyPartResult {}><LastModified>{}</LastModified><ETag>&quot;{}&quot;</ETag></CopyPartResult>",
+        xml::SPACE,
+        xml::iso(now),
+        tag.text()
+    );
+    let part = Part { size, crc, tag, modified: now, pieces };
+    upload(asked, |upload| Ok(upload.parts.insert(number, part)))?;
+    Ok(document(text))
+}
+
+/// Tells the parts that there are.
+pub fn list_parts(asked: &Asked<'_>) -> Done {
+    let after: u32 = asked.target.text("part-number-marker").parse().unwrap_or(0);
+    let most: usize = asked.target.text("max-parts").parse().unwrap_or(1000).min(1000);
+    upload(asked, |upload| {
+        let mut text = format!("<ListPartsResult {}><Bucket>", xml::SPACE);
+        xml::escape(&asked.target.bucket, &mut text);
+        text.push_str("</Bucket><Key>");
+        xml::escape(&String::from_utf8_lossy(&upload.key), &mut text);
+        let mut later = upload.parts.range(after + 1..);
+        let rows: Vec<_> = later.by_ref().take(most).collect();
+        let (more, last) = (later.next().is_some(), rows.last().map_or(0, |(number, _)| **number));
+        let _ = write!(
+            text,
+            "</Key><UploadId>{}</UploadId><StorageClass>STANDARD</StorageClass><PartNumberMarker>{after}\
+             </PartNumberMarker><NextPartNumberMarker>{last}</NextPartNumberMarker><MaxParts>{most}</MaxParts>\
+             <IsTruncated>{more}</IsTruncated>",
+            asked.target.text("uploadId")
+        );
+        if !upload.algorithm.is_empty() {
+            let _ = write!(text, "<ChecksumAlgorithm>{}</ChecksumAlgorithm>", upload.algorithm);
+        }
+        for (number, part) in rows {
+            let _ = write!(
+                text,
+                "<Part><PartNumber>{number}</PartNumber><LastModified>{}</LastModified><ETag>&quot;{}&quot;</ETag>\
+                 <Size>{}</Size>",
+                xml::iso(part.modified),
+                part.tag.text(),
+                part.size
+            );
+            if let Some(crc) = part.crc {
+                let _ = write!(text, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", base64(crc));
+            }
+            text.push_str("</Part>");
+        }
+        text.push_str("</ListPartsResult>");
+        Ok(document(text))
+    })
+}
+
+/// Puts the parts together.
+pub fn complete(asked: &Asked<'_>, received: &Received) -> Done {
+    let bucket = asked.bucket()?;
+    let named = xml::parts(&received.bytes()).filter(|parts| !parts.is_empty()).ok_or(MALFORMED)?;
+    if named.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+        return Err(ORDER);
+    }
+    let id = asked.target.text("uploadId");
+    // Held to the end: of two that complete an upload one finds it, and the other finds that it is gone.
+    let mut uploads = bucket.uploads();
+    let upload = uploads.get(id).filter(|u| u.key == asked.target.key).ok_or(NO_UPLOAD)?;
+    let mut parts = Vec::with_capacity(named.len());
+    for (at, (number, tag)) in named.iter().enumerate() {
+        let part = upload.parts.get(number).filter(|part| part.tag.text() == *tag).ok_or(NO_PART)?;
+        if part.size < LEAST && at + 1 < named.len() {
+            return Err(SMALL);
+        }
+        parts.push(part);
+    }
+    let size = parts.iter().map(|part| part.size).sum();
+    let pieces = space::join(parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect());
+    let crc = parts.iter().try_fold(0, |crc, part| Some(pattern::combine(crc, part.crc?, part.size)));
+    let crc = crc.or_else(|| space::crc(&pieces));
+    let sent = asked.header(CRC);
+    if !sent.is_empty() && crc.is_some_and(|crc| base64(crc) != sent) {
+        return Err(WHOLE);
+    }
+    let count = parts.len() as u32;
+    let md5s: Option<Vec<[u8; 16]>> = parts.iter().map(|part| part.tag.plain()).collect();
+    let tag = match md5s {
+        Some(md5s) => Tag::of_parts(md5(&md5s.concat()), count),
+        None => Tag::cheap(crc.unwrap_or(size), size, count),
+    };
+    let mut text = format!("<CompleteMultipartUploadResult {}><Location>/", xml::SPACE);
+    xml::escape(&asked.target.bucket, &mut text);
+    text.push_str("</Location><Bucket>");
+    xml::escape(&asked.target.bucket, &mut text);
+    text.push_str("</Bucket><Key>");
+    xml::escape(&String::from_utf8_lossy(&asked.target.key), &mut text);
+    let _ = write!(text, "</Key><ETag>&quot;{}&quot;</ETag>", tag.text());
+    if let Some(crc) = crc {
+        let crc = base64(crc);
+        let _ = write!(text, "<ChecksumCRC64NVME>{crc}</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>");
+    }
+    text.push_str("</CompleteMultipartUploadResult>");
+    let now = now_ms();
+    let listed = listed_from(asked.settings, now);
+    let stored =
+        Stored { size, crc, tag, modified: now, listed, meta: upload.meta.clone(), sums: Kept::default(), pieces };
+    asked.store(&bucket, stored)?;
+    uploads.remove(id);
+    Ok(document(text))
+}
+
+fn md5(bytes: &[u8]) -> [u8; 16] {
+    let hashes = hash_bytes(&[Algo::Md5], bytes);
+    hashes.get(Algo::Md5).and_then(|md5| md5.try_into().ok()).unwrap_or_default()
+}
+
+/// Gives an upload up.
+pub fn abort(asked: &Asked<'_>) -> Done {
+    let bucket = asked.bucket()?;
+    let gone = bucket.uploads().remove(asked.target.text("uploadId"));
+    gone.map(|_| Answer::new(StatusCode::NO_CONTENT)).ok_or(NO_UPLOAD)
+}
+
+/// Tells the uploads that are not complete, by key and id.
+pub fn list(asked: &Asked<'_>) -> Done {
+    let bucket = asked.bucket()?;
+    let target = asked.target;
+    let encoded = target.text("encoding-type") == "url";
+    let prefix = target.bytes("prefix").unwrap_or_default();
+    let after = (target.bytes("key-marker").unwrap_or_default(), target.text("upload-id-marker"));
+    let most: usize = target.text("max-uploads").parse().unwrap_or(1000).min(1000);
+    let uploads = bucket.uploads();
+    let mut rows: Vec<_> = uploads.iter().filter(|(_, u)| u.key.starts_with(prefix)).collect();
+    rows.sort_by(|(a, x), (b, y)| (&x.key, a).cmp(&(&y.key, b)));
+    // Without an id, all of the marker's key are passed over.
+    rows.retain(|(id, u)| if after.1.is_empty() { u.key[..] > *after.0 } else { (&u.key[..], &id[..]) > after });
+    let more = rows.len() > most;
+    rows.truncate(most);
+    let mut text = format!("<ListMultipartUploadsResult {}><Bucket>", xml::SPACE);
+    xml::escape(&target.bucket, &mut text);
+    let _ = write!(text, "</Bucket><MaxUploads>{most}</MaxUploads><IsTruncated>{more}</IsTruncated>");
+    if encoded {
+        text.push_str("<EncodingType>url</EncodingType>");
+    }
+    if let Some((id, last)) = rows.last().filter(|_| more) {
+        text.push_str("<NextKeyMarker>");
+        xml::key(&last.key, encoded, &mut text);
+        let _ = write!(text, "</NextKeyMarker><NextUploadIdMarker>{id}</NextUploadIdMarker>");
+    }
+    for (id, upload) in rows {
+        text.push_str("<Upload><Key>");
+        xml::key(&upload.key, encoded, &mut text);
+        let _ = write!(
+            text,
+            "</Key><UploadId>{id}</UploadId><StorageClass>STANDARD</StorageClass><Initiated>{}</Initiated></Upload>",
+            xml::iso(upload.begun)
+        );
+    }
+    text.push_str("</ListMultipartUploadsResult>");
+    Ok(document(text))
+}
