@@ -84,7 +84,7 @@ pub struct Point {
     pub at_once: Option<usize>,
     /// Files that count. The first and the last of each lane don't: one opens a connection, the other leaves it idle.
     pub files: u64,
-    /// How long these took.
+    /// How long these took, as if they had come one upon the other.
     pub elapsed: Duration,
     /// Processors kept busy by this process meanwhile, as a number of them.
     pub cores: f64,

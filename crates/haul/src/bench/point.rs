@@ -4,12 +4,13 @@ use super::{Bench, Direction, Point, Step, made::Made, plan::Class};
 use crate::{Cancel, Cx, job};
 use haul_core::{
     Error, ErrorKind, Key, Result,
-    event::{Event, Sink},
+    event::{Event, Sink, StepId},
     filter::{Filter, FilterSpec},
     policy::{Mode, Policy},
 };
 use haul_store::Store;
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -45,17 +46,20 @@ pub enum Ran {
 struct Stopwatch(Mutex<Times>);
 
 #[derive(Default)]
-struct Times {
-    began: Vec<Instant>,
-    done: Vec<Instant>,
-}
+struct Times(BTreeMap<StepId, (Instant, Option<Instant>)>);
 
 impl Sink for Stopwatch {
     fn emit(&self, event: &Event) {
         let mut times = self.0.lock().unwrap_or_else(|e| e.into_inner());
         match event {
-            Event::Begun { .. } => times.began.push(Instant::now()),
-            Event::Done { .. } => times.done.push(Instant::now()),
+            Event::Begun { step, .. } => {
+                times.0.insert(*step, (Instant::now(), None));
+            }
+            Event::Done { step, .. } => {
+                if let Some((_, done)) = times.0.get_mut(step) {
+                    *done = Some(Instant::now());
+                }
+            }
             _ => {}
         }
     }
@@ -119,17 +123,27 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
 
 /// Files that count, and how long they took.
 ///
-/// From when every lane has ended its first file, which opened its connection, to when the last file begins, after which
-/// lanes run dry: between the two all lanes are busy, so that few files tell what many would. As many are under way at the
-/// one moment as at the other, so those cancel out.
+/// What counts is from when every lane has ended its first file, which opened its connection, to when the last file
+/// begins, after which lanes run dry: between the two all lanes are busy, so that few files tell what many would. A file
+/// that reaches over an edge counts with the share of its time that is inside.
 fn counted(times: &Times, lanes: usize) -> Option<(usize, Duration)> {
-    let (from, to) = match lanes.checked_sub(1) {
-        Some(last) => (*times.done.get(last)?, *times.began.last()?),
-        None => (*times.began.first()?, *times.done.last()?),
+    let files: Vec<(Instant, Instant)> =
+        times.0.values().filter_map(|(began, done)| Some((*began, (*done)?))).collect();
+    let first = files.iter().map(|file| file.0).min()?;
+    let Some(last) = lanes.checked_sub(1) else {
+        return Some((files.len(), files.iter().map(|file| file.1).max()?.duration_since(first)));
     };
-    // The file whose end made room for the last one to begin ended just before that.
-    let files = times.done.iter().filter(|done| **done <= to).count().checked_sub(lanes).filter(|n| *n > 0)?;
-    Some((files, to.checked_duration_since(from)?))
+    let mut ends: Vec<Instant> = files.iter().map(|file| file.1).collect();
+    ends.sort_unstable();
+    let (from, to) = (*ends.get(last)?, files.iter().map(|file| file.0).max()?);
+    let inside = |(began, done): &(Instant, Instant)| {
+        let inside = (*done).min(to).saturating_duration_since((*began).max(from));
+        inside.as_secs_f64() / done.duration_since(*began).as_secs_f64().max(1e-9)
+    };
+    let shares: f64 = files.iter().map(inside).sum();
+    let whole = shares.round();
+    let took = to.checked_duration_since(from)?.as_secs_f64() * whole / shares;
+    (whole >= 1.0).then(|| (whole as usize, Duration::from_secs_f64(took)))
 }
 
 fn all_requests(bench: &Bench) -> u64 {
@@ -194,14 +208,24 @@ mod tests {
     fn the_first_and_the_last_turn_of_each_lane_do_not_count() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
+        let times = |files: &[(u64, u64)]| {
+            Times(files.iter().map(|(began, done)| (at(*began), Some(at(*done)))).enumerate().map(numbered).collect())
+        };
+        let of = |times: &Times, lanes| counted(times, lanes).map(|(files, time)| (files, time.as_millis()));
         // Two lanes, four files each: the first takes two seconds, since it connects, each further one takes one.
-        let began = vec![at(0), at(0), at(2000), at(2001), at(3000), at(3001), at(4000), at(4001)];
-        let done = vec![at(2000), at(2001), at(3000), at(3001), at(4000), at(4001), at(5000), at(5001)];
-        let times = Times { began, done };
-        for (lanes, want) in [(0, Some((8, 5001))), (2, Some((4, 2000))), (6, None), (9, None)] {
-            let got = counted(&times, lanes).map(|(files, time)| (files, time.as_millis()));
-            assert_eq!(got, want, "{lanes}");
+        let even = [(0, 2000), (0, 2000), (2000, 3000), (2000, 3000), (3000, 4000), (3000, 4000), (4000, 5000)];
+        let even = times(&even);
+        for (lanes, want) in [(0, Some((7, 5000))), (2, Some((4, 2000))), (7, None), (9, None)] {
+            assert_eq!(of(&even, lanes), want, "{lanes}");
         }
-        assert!(counted(&Times::default(), 0).is_none());
+        // The second lane is half a file behind: what is cut at both edges makes up whole files.
+        let odd =
+            [(0, 2000), (0, 1500), (2000, 3000), (1500, 2500), (3000, 4000), (2500, 3500), (3500, 4500), (4000, 5000)];
+        assert_eq!(of(&times(&odd), 2), Some((4, 2000)));
+        assert_eq!(of(&Times::default(), 0), None);
+    }
+
+    fn numbered(file: (usize, (Instant, Option<Instant>))) -> (StepId, (Instant, Option<Instant>)) {
+        (file.0 as StepId, file.1)
     }
 }
