@@ -6,6 +6,9 @@ use std::time::Duration;
 
 /// A concurrency this close to the best speed is as good as the best.
 const AS_GOOD: f64 = 0.95;
+/// The same where the store asked to slow down at the best speed: it lets a burst through before it does, which makes a
+/// short measurement look better than a long one would.
+const AS_GOOD_THROTTLED: f64 = 0.80;
 /// More at once that brings less than this factor brings nothing.
 const GAIN: f64 = 1.10;
 /// Two speeds within this factor are taken for the same one: a measurement is short and a network noisy.
@@ -112,8 +115,9 @@ fn best(sweep: &Sweep) -> f64 {
 
 /// The knee of a sweep; `None` when nothing was measured.
 pub fn knee(sweep: &Sweep) -> Option<Knee> {
-    let best = best(sweep);
-    let at = sweep.points.iter().find(|p| p.bytes_per_second() >= best * AS_GOOD)?;
+    let best = sweep.points.iter().max_by(|a, b| a.bytes_per_second().total_cmp(&b.bytes_per_second()))?;
+    let as_good = best.bytes_per_second() * if best.throttled > 0 { AS_GOOD_THROTTLED } else { AS_GOOD };
+    let at = sweep.points.iter().find(|p| p.bytes_per_second() >= as_good)?;
     let (last, before) = sweep.points.split_last()?;
     let before = before.iter().map(Point::bytes_per_second).fold(0.0, f64::max);
     // A single measurement says nothing of more at once.
@@ -158,7 +162,8 @@ pub fn findings(sweeps: &[Sweep], cores: usize) -> Vec<Finding> {
 fn limit(sweep: &Sweep, knee: &Knee, sweeps: &[Sweep], cores: usize) -> Limit {
     let from_knee = || sweep.points.iter().filter(|p| p.at_once >= Some(knee.at_once));
     let throttled: u64 = from_knee().map(|p| p.throttled).sum();
-    let files_per_second = from_knee().map(Point::files_per_second).fold(0.0, f64::max);
+    // The most at once last the longest, so a burst that the store lets through counts least there.
+    let files_per_second = sweep.points.last().map_or(0.0, Point::files_per_second);
     if throttled > 0 {
         return Limit::RequestRate { files_per_second, throttled };
     }
@@ -279,6 +284,15 @@ mod tests {
             assert_eq!((knee.at_once, knee.rising, refine(&sweep)), (at_once, rising, between), "{speeds:?}");
         }
         assert_eq!(knee(&up(MB, &[])), None);
+    }
+
+    #[test]
+    fn a_burst_before_a_store_says_stop_moves_no_knee() {
+        // 20 requests a second, and 4 that come through at once; see the speeds of 4, 8 and 16 at once.
+        let mut sweep = up(MB, &[5.0, 9.9, 19.8, 21.5, 23.6]);
+        assert_eq!(knee(&sweep).unwrap().at_once, 16);
+        sweep.points[4].throttled = 60;
+        assert_eq!(knee(&sweep).unwrap().at_once, 4);
     }
 
     fn limits(sweeps: &[Sweep]) -> Vec<Limit> {

@@ -101,8 +101,8 @@ impl Plan {
             None => usual(each_way, part, bounds.max_at_once),
         };
         if classes.is_empty() {
-            let least = FEWEST * SMALL * 2;
-            return Err(format!("--max-bytes is too little to measure anything: allow at least {}M", least >> 20));
+            let least = (FEWEST * SMALL * 2).div_ceil(1 << 20);
+            return Err(format!("--max-bytes is too little to measure anything: allow at least {least}M"));
         }
         Ok(Plan { bounds, classes, part: part.unwrap_or(PART) })
     }
