@@ -13,6 +13,8 @@ const AS_GOOD_THROTTLED: f64 = 0.80;
 const GAIN: f64 = 1.10;
 /// Two speeds within this factor are taken for the same one: a measurement is short and a network noisy.
 const ALIKE: f64 = 1.5;
+/// A step up that brings this share of what it could has not reached the knee.
+const STILL_RISING: f64 = 0.8;
 /// This share of all processors busy is all of them, as far as one program can tell.
 const BUSY: f64 = 0.85;
 /// One connection is what limits a large file when several carry it so many times as fast.
@@ -118,22 +120,29 @@ pub fn knee(sweep: &Sweep) -> Option<Knee> {
     let best = sweep.points.iter().max_by(|a, b| a.bytes_per_second().total_cmp(&b.bytes_per_second()))?;
     let as_good = best.bytes_per_second() * if best.throttled > 0 { AS_GOOD_THROTTLED } else { AS_GOOD };
     let at = sweep.points.iter().find(|p| p.bytes_per_second() >= as_good)?;
-    let (last, before) = sweep.points.split_last()?;
-    let before = before.iter().map(Point::bytes_per_second).fold(0.0, f64::max);
-    // A single measurement says nothing of more at once.
-    let rising = last.bytes_per_second() >= before * GAIN;
     Some(Knee {
         at_once: at.at_once?,
         bytes_per_second: at.bytes_per_second(),
         speed_up: speed_up(sweep, at).unwrap_or(1.0),
-        rising,
+        rising: rising(sweep),
     })
 }
 
+/// Did the last step up in concurrency bring about as much more as it could? A single measurement says nothing of more at
+/// once.
+fn rising(sweep: &Sweep) -> bool {
+    let Some((last, below)) = sweep.points.split_last() else { return false };
+    let Some(before) = below.last() else { return true };
+    let fastest = below.iter().map(Point::bytes_per_second).fold(0.0, f64::max);
+    let (Some(n), Some(m)) = (last.at_once, before.at_once) else { return false };
+    let ideal = before.bytes_per_second() * n as f64 / m as f64;
+    last.bytes_per_second() >= fastest * GAIN && last.bytes_per_second() >= ideal * STILL_RISING
+}
+
 /// A concurrency between two measured ones, where the knee should be: a straight line up from the lower one meets the best
-/// speed there. `None` when nothing lies between, or the knee wasn't reached.
+/// speed there. `None` when nothing lies between.
 pub fn refine(sweep: &Sweep) -> Option<usize> {
-    let knee = knee(sweep).filter(|knee| !knee.rising)?;
+    let knee = knee(sweep)?;
     let at = sweep.points.iter().position(|p| p.at_once == Some(knee.at_once))?;
     let below = sweep.points.get(at.checked_sub(1)?)?;
     let lower = below.at_once?;
@@ -276,6 +285,8 @@ mod tests {
             (&[25.0, 50.0, 100.0, 200.0, 400.0], 16, true, None),
             (&[100.0, 101.0, 99.0], 1, false, None),
             (&[25.0, 50.0, 51.0, 20.0], 2, false, None),
+            // The knee is between the last two.
+            (&[15.0, 30.0, 60.0, 120.0, 240.0, 264.0], 32, false, Some(18)),
             // Slower and slower.
             (&[25.0, 12.0, 6.0], 1, false, None),
         ] {
