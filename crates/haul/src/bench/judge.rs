@@ -140,9 +140,9 @@ fn rising(sweep: &Sweep) -> bool {
 }
 
 /// A concurrency between two measured ones, where the knee should be: a straight line up from the lower one meets the best
-/// speed there. `None` when nothing lies between.
+/// speed there. `None` when nothing lies between, or the knee wasn't reached.
 pub fn refine(sweep: &Sweep) -> Option<usize> {
-    let knee = knee(sweep)?;
+    let knee = knee(sweep).filter(|knee| !knee.rising)?;
     let at = sweep.points.iter().position(|p| p.at_once == Some(knee.at_once))?;
     let below = sweep.points.get(at.checked_sub(1)?)?;
     let lower = below.at_once?;
@@ -285,6 +285,8 @@ mod tests {
             (&[25.0, 50.0, 100.0, 200.0, 400.0], 16, true, None),
             (&[100.0, 101.0, 99.0], 1, false, None),
             (&[25.0, 50.0, 51.0, 20.0], 2, false, None),
+            // Nearly twice as fast again: 31 is no knee.
+            (&[6.5, 10.6, 27.1, 49.6, 100.3, 192.2], 32, true, None),
             // The knee is between the last two.
             (&[15.0, 30.0, 60.0, 120.0, 240.0, 264.0], 32, false, Some(18)),
             // Slower and slower.
