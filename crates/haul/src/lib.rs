@@ -3,6 +3,7 @@
 //! Knows stores only by their contract; never a terminal, arguments, the environment or a home folder.
 
 mod backup;
+pub mod bench;
 mod budget;
 pub mod check;
 mod cx;

@@ -46,20 +46,29 @@ impl Digest {
     /// Takes a chunk in.
     pub fn take(&mut self, piece: &Piece) {
         if matches!(self.whole, Whole::Apart) {
-            if !self.algos.is_empty() {
-                self.pieces.insert(piece.index, (piece.payload.len(), piece.hashes.clone()));
-            }
-            return;
+            return self.chunk(piece.index, piece.payload.len(), piece.hashes.clone());
         }
         self.waiting.insert(piece.index, (piece.payload.clone(), piece.memory.clone()));
         self.go_on();
     }
 
+    /// True when chunks are hashed one by one, in no order.
+    pub fn is_apart(&self) -> bool {
+        matches!(self.whole, Whole::Apart)
+    }
+
+    /// Takes in what is known of a chunk.
+    pub fn chunk(&mut self, index: u64, size: u64, hashes: Hashes) {
+        if !self.algos.is_empty() {
+            self.pieces.insert(index, (size, hashes));
+        }
+    }
+
     /// Takes in a chunk that was sent before and isn't read again.
     pub fn known(&mut self, sent: &Sent) {
-        if matches!(self.whole, Whole::Apart) && !self.algos.is_empty() {
+        if self.is_apart() {
             let hashes = Hashes::default().with(Algo::Crc64Nvme, sent.crc64.to_be_bytes());
-            self.pieces.insert(sent.part.index, (sent.part.size, hashes));
+            self.chunk(sent.part.index, sent.part.size, hashes);
         }
     }
 
