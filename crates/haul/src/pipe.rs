@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn cuts_pieces_at_the_block() {
         let mut waiting = vec![Bytes::from("abc"), Bytes::from("defg"), Bytes::from("h")];
-        let cut = |w: &mut Vec<Bytes>| cut(w, 5).0.concat();
+        let cut = |w: &mut Vec<Bytes>| cut(w, 5).concat().unwrap();
         assert_eq!(cut(&mut waiting), b"abcde");
         assert_eq!(cut(&mut waiting), b"fgh");
         assert!(waiting.is_empty());

@@ -89,15 +89,17 @@ impl Made {
     /// Are these the bytes of `key` from `offset` on?
     fn agrees(&self, key: &Key, offset: u64, payload: &Payload) -> bool {
         let mut at = offset;
-        payload.0.iter().all(|piece| {
-            let mut rest = &piece[..];
-            let agrees = self.pieces(key, at..at + rest.len() as u64).all(|made| {
-                let (now, later) = rest.split_at(made.len());
-                rest = later;
-                now == made
-            });
-            at += piece.len() as u64;
-            agrees
+        payload.pieces().is_some_and(|pieces| {
+            pieces.iter().all(|piece| {
+                let mut rest = &piece[..];
+                let agrees = self.pieces(key, at..at + rest.len() as u64).all(|made| {
+                    let (now, later) = rest.split_at(made.len());
+                    rest = later;
+                    now == made
+                });
+                at += piece.len() as u64;
+                agrees
+            })
         })
     }
 }

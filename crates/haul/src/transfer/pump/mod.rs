@@ -74,7 +74,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         parts.sort_by_key(|p: &Part| p.index);
         return Ok(Pumped { bytes, parts, hashes: digest.finish(), memory: None });
     }
-    let mut reader = Reader::new(mover, source, target, again, algos);
+    let mut reader = Reader::new(mover, source, target, again, algos, digest.is_apart());
     let mut writes = FuturesUnordered::new();
     let mut memory = None;
     loop {
@@ -90,7 +90,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
             }
             piece = reader.next(), if more => {
                 let Some(piece) = piece? else { continue };
-                digest.take(&piece);
+                digest.take(&piece)?;
                 memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
                 if !target.known.contains_key(&piece.index) {
                     bytes += piece.payload.len();
@@ -106,10 +106,11 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
 
 async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {
     let size = piece.payload.len();
+    let hashes = piece.payload.hashes().clone();
     let part = target.upload.part(piece.index, piece.offset, piece.payload).await?;
     drop(piece.memory);
     if let Some(track) = &target.track {
-        track.sent(part.clone(), piece.offset, &piece.hashes);
+        track.sent(part.clone(), piece.offset, &hashes);
     }
     count.add(size);
     Ok(part)
