@@ -136,7 +136,7 @@ impl Mover {
         sent.retain(|sent| is_chunk(sent, &opened));
         match self.cx.dst.resume(&opened.to, &opened.token, sent.clone(), spec.clone()).await {
             Ok((upload, there)) => {
-                let found = |sent: &Sent| there.iter().any(|part| *part == sent.part);
+                let found = |sent: &Sent| there.contains(&sent.part);
                 let known: BTreeMap<u64, Sent> =
                     sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
                 tracing::debug!(key = %opened.to, chunks = known.len(), "goes on with a half-sent file");
