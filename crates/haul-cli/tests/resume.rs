@@ -189,6 +189,31 @@ fn killed_copies_between_stores_go_on() {
     assert!(killed >= 10, "only {killed} runs were killed in time");
 }
 
+#[test]
+fn a_killed_copy_inside_a_service_goes_on() {
+    let (lab, sim) = cloud("40M");
+    sim.set(None, &[("write-latency", "100ms")]).unwrap();
+    let wanted = Wanted { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false };
+    sim.make("a", b"big", &wanted);
+    sim.bucket("b", None);
+    let copy = ["copy", "c:a", "c:b", "--s3-copy-cutoff=5Mi", "--s3-upload-concurrency=4"];
+    assert!(kill_when(start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12));
+    assert_eq!(sim.report().unfinished_uploads, 1);
+    let ran = run(&lab, &copy).ok();
+    assert!(ran.err.contains("ListParts 1") && !ran.err.contains("CreateMultipartUpload"), "{}", ran.err);
+    assert!(sim.get("b", b"big").unwrap().bytes == sim.get("a", b"big").unwrap().bytes);
+    let copied = sim.report().of("UploadPartCopy");
+    assert!(copied <= SIZE.div_ceil(PART) + 5, "{copied} parts were copied");
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+
+    sim.bucket("b", None);
+    assert!(kill_when(start(&lab, &copy), || sim.report().of("UploadPartCopy") >= copied + 12));
+    lab.haul(&["jobs", "clean"]).ok();
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+}
+
 /// A lab in which an upload of `src/big`, 60 MiB, was killed in its middle, with one whole part there at least.
 fn half_uploaded(rate: &str) -> (Lab, Cloudsim, Vec<u8>) {
     let (lab, sim) = cloud(rate);

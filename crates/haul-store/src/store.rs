@@ -425,6 +425,44 @@ pub struct CopyItem {
     pub spec: WriteSpec,
     /// Rename instead of copying when source and destination allow it; the source is then gone.
     pub rename: bool,
+    /// Remembers the copy, if it is a large one that goes in parts.
+    pub log: Option<CopyLog>,
+}
+
+/// Remembers a large copy while it is on its way.
+#[derive(Clone)]
+pub struct CopyLog(pub Arc<dyn LogCopy>);
+
+impl fmt::Debug for CopyLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CopyLog")
+    }
+}
+
+/// What a store tells of a copy in parts, and asks about an earlier one. A copy that is dropped stays as it was told last.
+pub trait LogCopy: Send + Sync {
+    /// What an earlier run or try began and left; the same until [`LogCopy::ended`].
+    fn left(&self) -> Option<LeftCopy>;
+
+    /// A copy begins, found again by `token` ([`Store::discard`] takes it too). Resolves when that is durable, or can't be.
+    fn begun(&self, token: Vec<u8>, part_size: u64) -> BoxFuture<'_, ()>;
+
+    /// A part is at the destination.
+    fn copied(&self, part: Part);
+
+    /// The copy that was left or begun is whole and visible, or removed.
+    fn ended(&self);
+}
+
+/// A copy that was begun and left.
+#[derive(Clone, Debug)]
+pub struct LeftCopy {
+    /// What finds it.
+    pub token: Vec<u8>,
+    /// Bytes of each part but the last.
+    pub part_size: u64,
+    /// The parts that were copied.
+    pub parts: Vec<Part>,
 }
 
 /// Receives progress of a copy.

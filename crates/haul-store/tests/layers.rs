@@ -166,6 +166,7 @@ async fn a_copy_sent_again_is_counted_once() {
         to: Key::new(format!("to/{name}")),
         spec: WriteSpec::default(),
         rename: false,
+        log: None,
     };
     let from = s.store.caps().domain.clone().unwrap().place;
     let items = ["a", "bb", "ccc"].map(item).into();

@@ -64,7 +64,7 @@ async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
     let (from, to) = (Key::new(from), Key::new(to));
-    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), rename: false }
+    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), rename: false, log: None }
 }
 
 async fn copy(

@@ -456,6 +456,7 @@ async fn copies_inside_the_service() {
         to: Key::new(to),
         spec: WriteSpec::default(),
         rename: false,
+        log: None,
     };
     let mut renamed = item("a b%é", "renamed", 5);
     renamed.spec.mtime = Some(Mtime::new(7, 0));

@@ -47,6 +47,7 @@ impl Backup {
             to: self.kept_name(&old.key),
             spec: WriteSpec { size: Some(old.size), mtime: old.mtime, ..WriteSpec::default() },
             rename: true,
+            log: None,
         };
         let answers = to.copy(CopyBatch { from: from.place, items: vec![item], progress: None }).await;
         match answers.into_iter().find_map(Result::err) {

@@ -3,13 +3,15 @@
 use super::{
     address::{Place, Root},
     meta, read,
+    resume::{self, Token},
     service::{Call, Service, at},
     upload::{self, Receipt},
 };
-use crate::{CopyBatch, CopyItem, Progress, Stored, WriteSpec};
+use crate::{CopyBatch, CopyItem, LogCopy, Part, Progress, Stored, WriteSpec};
 use futures::{StreamExt, TryStreamExt, stream};
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
 use http::{HeaderMap, Method};
+use std::ops::Range;
 
 /// Parts of a copy: large enough that their number is small, small enough that several run at once.
 const PART: u64 = 256 << 20;
@@ -44,7 +46,8 @@ async fn copy_item(
     if from.object.is_empty() || to.object.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "copy", "a bucket can't be copied as a file").with_key(&item.to));
     }
-    let job = Job { service, key: &item.to, from: &from, to: &to, want: item.want.as_ref(), size: item.size };
+    let (want, log) = (item.want.as_ref(), item.log.as_ref().map(|log| &*log.0));
+    let job = Job { service, key: &item.to, from: &from, to: &to, want, size: item.size, log };
     upload::look_first(service, &item.to, &to, &item.spec.replace).await?;
     let moved = |bytes| progress.iter().for_each(|p| (p.0)(index, bytes));
     let stored = job.run(&item.spec, &moved).await?;
@@ -63,6 +66,7 @@ struct Job<'a> {
     to: &'a Place,
     want: Option<&'a Version>,
     size: u64,
+    log: Option<&'a dyn LogCopy>,
 }
 
 impl Job<'_> {
@@ -150,44 +154,116 @@ impl Job<'_> {
             let message = format!("{} can't copy in parts", service.config.provider.name);
             return Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(key));
         }
-        let id = upload::begin(service, key, self.to, kept, false).await?;
-        let parts = self.parts(&id, pinned, moved).await;
+        let begun = resume::begun_with(service, self.to, kept, false)?;
+        let copy = match self.left(&begun).await? {
+            Some(copy) => copy,
+            None => self.begin(kept, begun).await?,
+        };
+        let parts = self.parts(&copy, pinned, moved).await;
         let spec = WriteSpec::default();
         let result = match parts {
-            Ok(receipts) => upload::complete(service, key, self.to, &id, &receipts, &spec).await,
+            Ok(receipts) => upload::complete(service, key, self.to, &copy.id, &receipts, &spec).await,
             Err(error) => Err(error),
         };
-        if result.is_err()
-            && let Err(fault) = upload::abort(service, self.to, &id).await
-        {
-            tracing::debug!(%key, error = fault.message, "an unfinished copy remains");
+        match &result {
+            Ok(_) => self.ended(),
+            // It is gone on with by the next try, or the next run.
+            Err(error) if self.log.is_some() && error.retry() != Retry::Never => {}
+            Err(_) => match upload::abort(service, self.to, &copy.id).await {
+                Ok(()) => self.ended(),
+                Err(fault) => tracing::debug!(%key, error = fault.message, "an unfinished copy remains"),
+            },
         }
         result
     }
 
-    async fn parts(&self, id: &str, pinned: Option<&Version>, moved: &(dyn Fn(u64) + Sync)) -> Result<Vec<Receipt>> {
-        let part = part_size(self.size, self.service.config.copy_cutoff, self.service.config.max_upload_parts);
-        let count = self.size.div_ceil(part);
+    fn ended(&self) {
+        self.log.iter().for_each(|log| log.ended());
+    }
+
+    async fn begin(&self, kept: &meta::Kept<'_>, begun: String) -> Result<Begun> {
+        let (service, key) = (self.service, self.key);
+        let id = upload::begin(service, key, self.to, kept, false).await?;
+        let part_size = part_size(self.size, service.config.copy_cutoff, service.config.max_upload_parts);
+        if let Some(log) = self.log {
+            log.begun(Token { place: self.to.clone(), id: id.clone(), begun }.to_bytes(), part_size).await;
+        }
+        Ok(Begun { id, part_size, there: Vec::new() })
+    }
+
+    /// The copy that was begun earlier as this one would be, with the parts that the service has of it.
+    async fn left(&self, begun: &str) -> Result<Option<Begun>> {
+        let Some(left) = self.log.and_then(LogCopy::left) else { return Ok(None) };
+        let Some(token) = Token::read(&left.token).filter(|token| token.place == *self.to && left.part_size > 0) else {
+            return Ok(None);
+        };
+        if token.begun != begun {
+            upload::abort(self.service, self.to, &token.id).await.map_err(at("copy", self.key))?;
+            self.ended();
+            return Ok(None);
+        }
+        match resume::parts(self.service, &left.token).await {
+            Ok(mut there) => {
+                there.retain(|part| left.parts.iter().any(|known| resume::same(known, part)));
+                Ok(Some(Begun { id: token.id, part_size: left.part_size, there }))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.ended();
+                Ok(None)
+            }
+            Err(error) => Err(error.with_key(self.key)),
+        }
+    }
+
+    async fn parts(
+        &self,
+        copy: &Begun,
+        pinned: Option<&Version>,
+        moved: &(dyn Fn(u64) + Sync),
+    ) -> Result<Vec<Receipt>> {
+        let count = self.size.div_ceil(copy.part_size);
         stream::iter(0..count)
             .map(|index| async move {
-                let (first, end) = (index * part, ((index + 1) * part).min(self.size));
-                let call = Call::object("UploadPartCopy", Method::PUT, self.to)
-                    .query("partNumber", (index + 1).to_string())
-                    .query("uploadId", id)
-                    .header("x-amz-copy-source-range", format!("bytes={first}-{}", end - 1));
-                let mut headers = HeaderMap::new();
-                meta::customer_key(&self.service.config, "x-amz-server-side-encryption-customer-", &mut headers);
-                let call = self.source(call, pinned).headers(headers);
-                let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
-                let etag = upload::completed(&body).map_err(at("copy", self.key))?;
+                let (first, end) = (index * copy.part_size, ((index + 1) * copy.part_size).min(self.size));
+                let known = copy.there.iter().find(|part| part.index == index && part.size == end - first);
+                let tag = match known {
+                    Some(part) => part.tag.clone(),
+                    None => self.part(&copy.id, index, first..end, pinned).await?,
+                };
                 moved(end - first);
-                let etag = etag.trim_matches('"').to_owned();
+                let etag = String::from_utf8_lossy(&tag).split(' ').next().unwrap_or_default().to_owned();
                 Ok(Receipt { number: index + 1, size: end - first, etag, crc: None })
             })
             .buffered(self.service.config.upload_concurrency.unwrap_or(AT_ONCE))
             .try_collect()
             .await
     }
+
+    /// Copies one part and gives its receipt.
+    async fn part(&self, id: &str, index: u64, range: Range<u64>, pinned: Option<&Version>) -> Result<Vec<u8>> {
+        let call = Call::object("UploadPartCopy", Method::PUT, self.to)
+            .query("partNumber", (index + 1).to_string())
+            .query("uploadId", id)
+            .header("x-amz-copy-source-range", format!("bytes={}-{}", range.start, range.end - 1));
+        let mut headers = HeaderMap::new();
+        meta::customer_key(&self.service.config, "x-amz-server-side-encryption-customer-", &mut headers);
+        let call = self.source(call, pinned).headers(headers);
+        let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
+        let etag = upload::completed(&body).map_err(at("copy", self.key))?;
+        let tag = upload::receipt(&etag, None);
+        if let Some(log) = self.log {
+            log.copied(Part { index, size: range.end - range.start, tag: tag.clone() });
+        }
+        Ok(tag)
+    }
+}
+
+/// A copy in parts under way.
+struct Begun {
+    id: String,
+    part_size: u64,
+    /// Parts that an earlier run or try copied.
+    there: Vec<Part>,
 }
 
 /// Metadata to give to a copy: what only this key's storage told stays behind.
@@ -215,7 +291,7 @@ pub async fn touch(
     let now = meta::entry(&service.config, key, &head, length.unwrap_or(0));
     let spec =
         WriteSpec { mtime, meta: meta.cloned().map(Box::new), replace: Replace::Anything, ..WriteSpec::default() };
-    let job = Job { service, key, from: &place, to: &place, want: now.version.as_ref(), size: now.size };
+    let job = Job { service, key, from: &place, to: &place, want: now.version.as_ref(), size: now.size, log: None };
     let mut after = job.run(&spec, &|_| ()).await?;
     if let Some(before) = stored {
         after.hashes.merge(&before.hashes);

@@ -42,9 +42,9 @@ impl Token {
 }
 
 /// A digest of all that goes with the request that begins an upload in parts and can't be changed later: times, metadata,
-/// storage class, encryption. An upload that was begun with something else is not the one that is wanted.
-pub fn begun_with(service: &Service, place: &Place, spec: &WriteSpec) -> Result<String> {
-    let headers = meta::to_headers(&service.config, &place.object, &upload::kept(service, spec))?;
+/// storage class, encryption, and whether its parts come with checksums. An upload that was begun with something else is not the one that is wanted.
+pub fn begun_with(service: &Service, place: &Place, kept: &meta::Kept<'_>, checksums: bool) -> Result<String> {
+    let headers = meta::to_headers(&service.config, &place.object, kept)?;
     // Of an encryption key its MD5, in a header of its own, is enough.
     let mut lines: Vec<Vec<u8>> = headers
         .iter()
@@ -52,6 +52,7 @@ pub fn begun_with(service: &Service, place: &Place, spec: &WriteSpec) -> Result<
         .map(|(name, value)| [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat())
         .collect();
     lines.sort();
+    lines.push(vec![u8::from(checksums)]);
     let mut hasher = Hasher::new(&[Algo::Xxh128]);
     lines.iter().for_each(|line| hasher.update(line));
     Ok(hasher.finish().hex(Algo::Xxh128).unwrap_or_default())
@@ -66,7 +67,7 @@ pub async fn resume(
     spec: WriteSpec,
 ) -> Result<Resumed> {
     let found = of_key(service, key, token)?;
-    if found.begun != begun_with(service, &found.place, &spec)? {
+    if found.begun != begun_with(service, &found.place, &upload::kept(service, &spec), true)? {
         let message = "the upload was begun with other metadata or settings";
         return Err(Error::new(ErrorKind::Changed, "resume", message).with_key(key));
     }
@@ -79,7 +80,7 @@ pub async fn resume(
 
 /// True when the service has the part: the receipt that we were given names the same bytes. Not every service repeats
 /// the checksum in its list.
-fn same(ours: &Part, theirs: &Part) -> bool {
+pub fn same(ours: &Part, theirs: &Part) -> bool {
     let (ours_tag, theirs_tag) = (ours.tag.split(|b| *b == b' '), theirs.tag.split(|b| *b == b' '));
     (ours.index, ours.size) == (theirs.index, theirs.size)
         && !ours.tag.is_empty()

@@ -139,7 +139,7 @@ impl Upload for S3Upload {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         let token = async move {
             let id = self.id().await?.to_owned();
-            let begun = begun_with(&self.service, &self.place, &self.spec)?;
+            let begun = begun_with(&self.service, &self.place, &kept(&self.service, &self.spec), true)?;
             Ok(Some(Token { place: self.place.clone(), id, begun }.to_bytes()))
         };
         token.boxed()

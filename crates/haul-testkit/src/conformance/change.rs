@@ -91,7 +91,7 @@ pub(super) async fn folders_are_made_once(store: Arc<dyn Store>) -> Outcome {
 }
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
-    CopyItem { from: key(from), want: None, size, to: key(to), spec: WriteSpec::default(), rename: false }
+    CopyItem { from: key(from), want: None, size, to: key(to), spec: WriteSpec::default(), rename: false, log: None }
 }
 
 async fn copy(

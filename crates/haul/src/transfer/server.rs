@@ -76,6 +76,7 @@ impl Mover {
             to: order.to.clone(),
             spec,
             rename,
+            log: self.copy_log(order),
         }
     }
 

@@ -3,9 +3,17 @@
 
 use super::{ABORT_WITHIN, Mover, Order, abort, pump};
 use crate::journal::{Half, Journal, Opened, WriteNo};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Result, plan::Route};
-use haul_store::{Sent, Upload, WriteSpec};
-use std::collections::BTreeMap;
+use futures::future::BoxFuture;
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Result,
+    event::{Event, Sink},
+    plan::Route,
+};
+use haul_store::{CopyLog, LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 /// A write that a file's chunks go to.
 pub struct Target {
@@ -27,7 +35,7 @@ pub struct Track {
 
 impl Track {
     /// A chunk has arrived. `hashes` are its own and hold its CRC-64.
-    pub fn sent(&self, part: haul_store::Part, offset: u64, hashes: &Hashes) {
+    pub fn sent(&self, part: Part, offset: u64, hashes: &Hashes) {
         let crc = hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map(u64::from_be_bytes);
         if let Some(crc64) = crc {
             self.journal.part(self.write, Sent { part, offset, crc64 });
@@ -62,7 +70,10 @@ impl Mover {
                     token,
                 };
                 match upload.token().await {
-                    Ok(Some(token)) => self.note(journal, opened(token)).await,
+                    Ok(Some(token)) => {
+                        let write = note(journal, &*self.cx.sink, opened(token)).await;
+                        write.map(|write| Track { journal: journal.clone(), write })
+                    }
                     Ok(None) => None,
                     Err(error) => return Err(abort(upload, error).await),
                 }
@@ -86,20 +97,19 @@ impl Mover {
         Ok(None)
     }
 
-    /// Notes that a write begins. A journal that can't be written keeps no file from going.
-    async fn note(&self, journal: &Journal, opened: Opened) -> Option<Track> {
-        match journal.opened(opened).await {
-            Ok(write) => write.map(|write| Track { journal: journal.clone(), write }),
-            Err(error) => {
-                let why = error.message();
-                self.notice(format!("No journal: {why}. Large files begin again if this run is cut short"));
-                None
-            }
-        }
-    }
-
-    fn notice(&self, message: String) {
-        self.cx.sink.emit(&haul_core::event::Event::Notice { key: None, message });
+    /// What remembers a copy that the store makes by itself.
+    pub(super) fn copy_log(&self, order: &Order) -> Option<CopyLog> {
+        let (journal, version) = (self.cx.journal.clone()?, order.src.version.clone()?);
+        let opened = Opened {
+            from: order.src.key.clone(),
+            version,
+            size: order.src.size,
+            to: order.to.clone(),
+            part_size: 0,
+            token: Vec::new(),
+        };
+        let sink = self.cx.sink.clone();
+        Some(CopyLog(Arc::new(ServerCopy { journal, opened, sink, state: Mutex::default() })))
     }
 
     /// Goes on with a half-sent write if it is what is wanted now; else removes it.
@@ -126,7 +136,7 @@ impl Mover {
         sent.retain(|sent| is_chunk(sent, &opened));
         match self.cx.dst.resume(&opened.to, &opened.token, sent.clone(), spec.clone()).await {
             Ok((upload, there)) => {
-                let found = |sent: &Sent| there.iter().any(|part| *part == sent.part);
+                let found = |sent: &Sent| there.contains(&sent.part);
                 let known: BTreeMap<u64, Sent> =
                     sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
                 tracing::debug!(key = %opened.to, chunks = known.len(), "goes on with a half-sent file");
@@ -172,6 +182,78 @@ impl Mover {
     }
 }
 
+/// A copy inside a domain: the store alone knows whether it goes in parts, and tells.
+struct ServerCopy {
+    journal: Journal,
+    /// How it would begin, but for token and size of parts.
+    opened: Opened,
+    sink: Arc<dyn Sink>,
+    state: Mutex<Option<(WriteNo, LeftCopy)>>,
+}
+
+impl ServerCopy {
+    fn state(&self) -> MutexGuard<'_, Option<(WriteNo, LeftCopy)>> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl LogCopy for ServerCopy {
+    fn left(&self) -> Option<LeftCopy> {
+        let mut state = self.state();
+        if state.is_none() {
+            for half in self.journal.take(&self.opened.to) {
+                let Half { write, opened, sent } = half;
+                let same = (&opened.from, &opened.version, opened.size)
+                    == (&self.opened.from, &self.opened.version, self.opened.size);
+                if !same || state.is_some() {
+                    // Removed when the job has ended well.
+                    self.journal.kept(write);
+                    continue;
+                }
+                let parts = sent.iter().filter(|sent| is_chunk(sent, &opened)).map(|sent| sent.part.clone()).collect();
+                *state = Some((write, LeftCopy { token: opened.token, part_size: opened.part_size, parts }));
+            }
+        }
+        state.as_ref().map(|(_, left)| left.clone())
+    }
+
+    fn begun(&self, token: Vec<u8>, part_size: u64) -> BoxFuture<'_, ()> {
+        let opened = Opened { token: token.clone(), part_size, ..self.opened.clone() };
+        Box::pin(async move {
+            let write = note(&self.journal, &*self.sink, opened).await;
+            *self.state() = write.map(|write| (write, LeftCopy { token, part_size, parts: Vec::new() }));
+        })
+    }
+
+    fn copied(&self, part: Part) {
+        if let Some((write, left)) = &mut *self.state() {
+            left.parts.push(part.clone());
+            // The service holds the bytes and vouches for them: nobody here has seen them.
+            let offset = part.index * left.part_size;
+            self.journal.part(*write, Sent { part, offset, crc64: 0 });
+        }
+    }
+
+    fn ended(&self) {
+        if let Some((write, _)) = self.state().take() {
+            self.journal.closed(write);
+        }
+    }
+}
+
+/// Notes that a write begins. A journal that can't be written keeps no file from going.
+async fn note(journal: &Journal, sink: &dyn Sink, opened: Opened) -> Option<WriteNo> {
+    match journal.opened(opened).await {
+        Ok(write) => write,
+        Err(error) => {
+            let why = error.message();
+            let message = format!("No journal: {why}. Large files begin again if this run is cut short");
+            sink.emit(&Event::Notice { key: None, message });
+            None
+        }
+    }
+}
+
 /// True for errors that say nothing against what was sent so far.
 fn may_pass(error: &Error) -> bool {
     use ErrorKind::{Busy, Cancelled, Io, Limit, Timeout, Unauthenticated};
@@ -189,7 +271,6 @@ fn is_chunk(sent: &Sent, opened: &Opened) -> bool {
 mod tests {
     use super::*;
     use haul_core::{Key, Version};
-    use haul_store::Part;
 
     #[test]
     fn a_part_must_be_the_chunk_of_its_number() {

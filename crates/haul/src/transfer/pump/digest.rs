@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn chunks_in_any_order_give_the_hash_of_the_whole() {
         let chunk = INLINE as usize + 1;
-        let bytes: Vec<u8> = (0..chunk * 5 + 7).map(|i| (i * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..chunk * 5 + 7).map(|i| ((i * 31) >> 3) as u8).collect();
         let memory = Arc::new(Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap());
         for algos in [vec![Algo::Md5, Algo::Blake3], vec![Algo::Crc64Nvme], vec![Algo::Crc64Nvme, Algo::Md5], vec![]] {
             let mut digest = Digest::new(algos.clone());
