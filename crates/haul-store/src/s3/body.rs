@@ -84,7 +84,11 @@ impl http_body::Body for Pieces {
             None => ready!(this.poll_file(cx)),
         };
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(|e| io::Error::other(e.to_string()))?;
+            let frame = frame.map_err(|e| {
+                // Nothing comes after an error.
+                this.left = 0;
+                io::Error::other(e.to_string())
+            })?;
             this.left -= frame.len() as u64;
             Ok(Frame::data(frame))
         }))

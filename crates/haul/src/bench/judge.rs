@@ -74,6 +74,8 @@ pub struct Finding {
     pub limit: Limit,
     /// The speed of the engine's own choice, as a share of the best; `None` when it wasn't measured.
     pub auto_share: Option<f64>,
+    /// Requests at once that the engine came to by itself; `None` where it can't be told.
+    pub auto_found: Option<usize>,
     /// Why the sweep went no further.
     pub ended: Ended,
 }
@@ -162,6 +164,7 @@ pub fn findings(sweeps: &[Sweep], cores: usize) -> Vec<Finding> {
             knee,
             limit: limit(sweep, &knee, sweeps, cores),
             auto_share: sweep.auto.as_ref().map(|point| point.bytes_per_second() / best(sweep)),
+            auto_found: sweep.auto.as_ref().and_then(|point| point.found),
             ended: sweep.ended,
         })
     };

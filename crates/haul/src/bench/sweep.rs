@@ -168,12 +168,13 @@ impl Run<'_> {
     /// Once with nothing fixed.
     async fn auto(&mut self, lane: &mut Lane, place: &mut Place<'_>) -> Result<()> {
         let Some(knee) = judge::knee(&lane.sweep) else { return Ok(()) };
-        // The engine has yet to find what the sweep has found.
-        let chosen = knee.at_once;
+        // As many files as a search from the engine's first guess needs; all lanes count as busy once as many run as the
+        // sweep found to be enough.
+        let (suits, chosen) = (knee.at_once.max(place.store.caps().concurrency), knee.at_once);
         let in_parts = place.class.in_parts;
-        let Some(files) = files_of_auto(chosen, lane.left(place), in_parts) else { return Ok(()) };
+        let Some(files) = files_of_auto(suits, lane.left(place), in_parts) else { return Ok(()) };
         // With few files for so many lanes hardly any would be left: then all count.
-        let lanes = if in_parts || files < 3 * chosen as u64 { 0 } else { chosen };
+        let lanes = if in_parts || files < 3 * suits as u64 { 0 } else { chosen };
         if let Ran::Measured(point) = self.measure(lane, place, None, files as usize, lanes).await? {
             lane.sweep.auto = Some(point);
         }

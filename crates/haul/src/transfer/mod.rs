@@ -214,13 +214,9 @@ impl Mover {
 
     async fn attempt(&self, order: &mut Order, src: &Entry, route: Route, claim: &Claim) -> Result<Arrived> {
         let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0), skipped: AtomicI64::new(0) };
-        let result = tokio::select! {
-            biased;
-            () = self.cx.cancel.cancelled() => Err(cancelled()),
-            opened = self.open(order, src, route) => match opened {
-                Ok(open) => self.carry(order, src, open, &count, claim).await,
-                Err(error) => Err(error),
-            },
+        let result = match self.open(order, src, route).await {
+            Ok(open) => self.carry(order, src, open, &count, claim).await,
+            Err(error) => Err(error),
         };
         if result.is_err() {
             count.take_back();
@@ -231,14 +227,30 @@ impl Mover {
     /// Opens the source first, so that what it says of itself goes along with the write.
     async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
         let block = pump::block(self, src.size);
-        let mut source = read::Source::open(&self.cx.src, src, route, &self.budget, block).await?;
+        let mut source = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => return Err(cancelled()),
+            source = read::Source::open(&self.cx.src, src, route, &self.budget, block) => source?,
+        };
         // A disk's metadata is listed; reading a file doesn't ask for it again.
         source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
         if !self.policy.ignore_size && source.facts.size != src.size {
             let message = format!("it was {} bytes when listed and is {} now", src.size, source.facts.size);
             return Err(Error::new(ErrorKind::Changed, "read", message));
         }
-        let target = self.target(order, &source.facts, route).await?;
+        let facts = source.facts.clone();
+        let mut target = std::pin::pin!(self.target(order, &facts, route));
+        let target = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => {
+                // A write that is being begun would stay behind if nobody took it.
+                return Err(match tokio::time::timeout(ABORT_WITHIN, target).await {
+                    Ok(Ok(Target { upload, track, .. })) => self.give_up(upload, track, cancelled()).await,
+                    _ => cancelled(),
+                });
+            }
+            target = &mut target => target?,
+        };
         Ok(Open { source, target })
     }
 

@@ -20,12 +20,7 @@ fn row(sweep: &Sweep, point: &Point) -> [String; 8] {
     [
         format!("{} x {}", point.files, words::size(point.size)),
         words::direction(point.direction).into(),
-        match (point.at_once, point.found) {
-            (Some(parts), _) if point.in_parts => words::parts(parts),
-            (Some(files), _) => files.to_string(),
-            (None, Some(found)) => format!("auto: {found}"),
-            (None, None) => "auto".into(),
-        },
+        point.at_once.map_or("auto".into(), |n| if point.in_parts { words::parts(n) } else { n.to_string() }),
         format!("{:.2}", point.elapsed.as_secs_f64()),
         number(point.bytes_per_second() / 1e6),
         number(point.files_per_second()),
@@ -60,7 +55,7 @@ pub mod tests {
     /// 1,000 × 1 MB up: the figures of the HPC text.
     pub fn hpc() -> Sweep {
         let point = |at_once: Option<usize>, seconds: u64| Point {
-            found: at_once.is_none().then_some(12),
+            found: None,
             direction: Direction::Up,
             size: 1_000_000,
             in_parts: false,

@@ -185,7 +185,8 @@ fn connection(lone: &Lone) -> Option<String> {
 fn own_choice(findings: &[Finding]) -> Option<String> {
     let share = |f: &Finding| {
         let share = f.auto_share?;
-        Some(format!("{} {} {:.0} %", direction(f.direction), size(f.size), share * 100.0))
+        let found = f.auto_found.map(|n| format!(" with {n} at once")).unwrap_or_default();
+        Some(format!("{} {} {:.0} %{found}", direction(f.direction), size(f.size), share * 100.0))
     };
     let shares: Vec<String> = findings.iter().filter_map(share).collect();
     (!shares.is_empty())
@@ -217,7 +218,16 @@ mod tests {
     fn of(limit: Limit, ended: Ended) -> String {
         let knee = Knee { at_once: 10, bytes_per_second: 250e6, speed_up: 10.0, rising: limit == Limit::NotReached };
         let (direction, size) = (Direction::Up, 1_000_000);
-        finding(&Finding { direction, size, in_parts: false, knee, limit, auto_share: Some(0.97), ended })
+        finding(&Finding {
+            direction,
+            size,
+            in_parts: false,
+            knee,
+            limit,
+            auto_share: Some(0.97),
+            auto_found: Some(12),
+            ended,
+        })
     }
 
     #[test]
