@@ -9,12 +9,12 @@ MINIO := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 test: tools
 	@bash tests/run.sh
 
-# Peers that the tests run against, built from source; without Go the tests that need them are skipped and say so.
+# Peers that the tests run against, built from source; without Go or a network the tests that need them are skipped and say so.
 tools:
 	@mkdir -p $(TOOLS)
 	@if command -v go >/dev/null; then \
-	  [ -x $(TOOLS)/rclone ] || GOBIN=$(TOOLS) go install $(RCLONE); \
-	  [ -x $(TOOLS)/minio ] || GOBIN=$(TOOLS) go install $(MINIO); \
+	  [ -x $(TOOLS)/rclone ] || GOBIN=$(TOOLS) go install $(RCLONE) || echo "rclone could not be installed"; \
+	  [ -x $(TOOLS)/minio ] || GOBIN=$(TOOLS) go install $(MINIO) || echo "MinIO could not be installed"; \
 	else echo "Go is not installed: the tests against rclone and MinIO will be skipped"; fi
 
 lint:
@@ -23,6 +23,8 @@ lint:
 	@if command -v cargo-deny >/dev/null; then cargo deny --all-features check bans licenses sources; \
 	else echo "cargo-deny is not installed: dependencies were not checked"; fi
 
-# ONLY=case[,case] picks cases; QUICK=1 runs each at a reduced size.
-bench: tools
-	@python3 bench/bench.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+# ONLY=case[,case] picks cases by name or beginning; QUICK=1 runs each at a reduced size; LIST=1 names them; DIR=folder holds the
+# data; RUNS=n; PEERS=tool[,tool] leaves the other peers out.
+bench: $(if $(LIST),,tools)
+	@python3 bench/bench.py $(if $(LIST),--list) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(RUNS),--runs $(RUNS)) $(if $(DIR),--dir $(DIR)) $(if $(PEERS),--tools $(PEERS))

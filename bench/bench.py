@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compares haul with its peers in one run: same data, same server, runs interleaved, every result checked.
 
-Prints a Markdown table; writes each run as JSON below bench/results. See docs/benchmarks.md.
+Prints a report in Markdown, and writes it below bench/results with its plots and each run as JSON. See docs/benchmarks.md.
 """
 
 import argparse
 import contextlib
-import fcntl
+import http.client
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,50 +18,61 @@ import time
 from pathlib import Path
 
 import cases
+import cloud
 import peers
 import report
+from lock import Quiet
 from measure import measure
-from server import Minio
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 5
-# Others that share the lock wait no longer than this, unless a single round takes longer.
-HOLD_SECONDS = 170
-WAIT_SECONDS = 30
+# A case that can't go on, such as one whose server died, doesn't end the others.
+BROKEN = (OSError, RuntimeError, subprocess.CalledProcessError, http.client.HTTPException)
 
 
 def main():
-    # So that the server ends, the data goes, and what was measured is shown, as with Ctrl-C.
+    # So that servers end, the data goes, and what was measured is shown, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     args = arguments()
-    size = cases.QUICK if args.quick else cases.FULL
-    chosen = choose(args.only, size)
-    tools = peers.find(ROOT, args.haul)
+    chosen = choose(args.only, cases.all_cases(args.quick))
+    if args.list:
+        print("\n".join(f"{case.name:24} {case.what}" for case in chosen))
+        return
+    runs = args.runs or (1 if args.quick else RUNS)
+    tools = peers.find(ROOT, needed(chosen, args.tools), args.haul, args.cloudsim, heavy=not args.quick or bool(args.only))
     work = Path(tempfile.mkdtemp(prefix="haul-bench-", dir=args.dir))
     interrupted = False
     try:
         refuse_if_full(work, chosen)
+        announce(chosen, runs)
         results = report.Results(ROOT / "bench" / "results", work, tools, args.quick)
         try:
             for case in chosen:
-                run_case(case, work, tools, results, args.runs or (1 if args.quick else RUNS), args.lock)
+                try:
+                    run_case(case, work, tools, results, runs, args)
+                except BROKEN as error:
+                    print(f"bench: {case.name}: {error}", file=sys.stderr)
+                    results.broke(case.name, str(error))
         except KeyboardInterrupt:
             interrupted = True
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if interrupted:
         print("bench: interrupted: fewer runs than asked for", file=sys.stderr)
-    print(results.markdown())
-    print(f"\nEach run: {results.folder}")
-    sys.exit(130 if interrupted else 1 if results.failed else 0)
+    print(results.write())
+    print(f"\nEach run, the report and its plots: {results.folder}")
+    sys.exit(130 if interrupted else 1 if results.failed_itself() else 0)
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="reduced sizes, one measured run: a smoke test, not a benchmark")
-    parser.add_argument("--only", default="", metavar="CASE[,CASE]", help="these cases only: " + ", ".join(cases.NAMES))
+    parser.add_argument("--quick", action="store_true", help="reduced sizes, one run, no warm-up: a smoke test, not a benchmark")
+    parser.add_argument("--only", default="", metavar="CASE[,CASE]", help="these cases only, or all that begin so (hpc, flat-1M)")
+    parser.add_argument("--tools", default="", metavar="TOOL[,TOOL]", help="haul and these peers only")
+    parser.add_argument("--list", action="store_true", help="say what the cases are, run nothing")
     parser.add_argument("--runs", type=int, help=f"measured runs of each command (default {RUNS}, with --quick 1)")
     parser.add_argument("--haul", metavar="PATH", help="this binary instead of building a release")
+    parser.add_argument("--cloudsim", metavar="PATH", help="likewise")
     parser.add_argument("--dir", default=str(ROOT / "target"), help="where data goes, such as /dev/shm (default: target/)")
     parser.add_argument("--lock", metavar="FILE", help="lock this file while measuring, so that jobs that share it wait")
     args = parser.parse_args()
@@ -70,13 +82,27 @@ def arguments():
     return args
 
 
-def choose(only, size):
-    """The cases named, in their own order; an unknown name ends the program."""
-    names = [name for name in only.split(",") if name] or cases.NAMES
-    unknown = [name for name in names if name not in cases.NAMES]
+def choose(only, every):
+    """The cases named, or whose names begin so, in their own order; a word that fits none ends the program."""
+    words = [word for word in only.split(",") if word]
+    unknown = [word for word in words if not any(fits(word, case.name) for case in every)]
     if unknown:
-        sys.exit(f"bench: no such case: {', '.join(unknown)} (there are {', '.join(cases.NAMES)})")
-    return [case for case in cases.all_cases(size) if case.name in names]
+        sys.exit(f"bench: no such case: {', '.join(unknown)} (there are {', '.join(case.name for case in every)})")
+    return [case for case in every if not words or any(fits(word, case.name) for word in words)]
+
+
+def fits(word, name):
+    return name == word or name.startswith(f"{word}-")
+
+
+def needed(chosen, only):
+    """The programs that the cases use: haul first, then peers and servers, each once."""
+    wanted = [word for word in only.split(",") if word]
+    found = ["haul"]
+    for case in chosen:
+        found += case.servers
+        found += [name for name in case.tools if not wanted or name in wanted]
+    return list(dict.fromkeys(found))
 
 
 def refuse_if_full(work, chosen):
@@ -88,85 +114,98 @@ def refuse_if_full(work, chosen):
         sys.exit(f"bench: not enough space in {work.parent}: choose another --dir, or fewer cases with --only")
 
 
-def run_case(case, work, tools, results, runs, lock):
-    """One warm-up round, then `runs` measured rounds; in each round every command runs once, in rotating order."""
+def announce(chosen, runs):
+    """Says beforehand which cases will take long by design."""
+    for case in chosen:
+        # With the warm-up.
+        seconds = (case.seconds or 0) * (min(runs, case.runs or runs) + 1) + case.seconds_once
+        if seconds > 600:
+            print(f"bench: {case.name} will take some {seconds / 3600:.1f} hours by design, and more with slow peers", file=sys.stderr)
+
+
+def run_case(case, work, tools, results, runs, args):
+    """One warm-up round, then `runs` measured rounds; in each round every command runs once, in rotating order.
+
+    A reduced run has no warm-up; its one round is checked whole instead.
+    """
+    lacking = [name for name in case.servers if name not in tools.paths]
+    if lacking or memory_available() < case.memory:
+        why = tools.missing[lacking[0]] if lacking else f"needs {case.memory / 1e9:.1f} GB of free memory"
+        results.skip(case.name, "all", why)
+        return
     folder = work / case.name
     folder.mkdir()
-    with Minio(tools.minio, folder / "server") if case.needs_server else contextlib.nullcontext() as server:
-        if case.needs_server and server is None:
-            results.skip(case.name, "all", "minio not found: `make tools` installs it")
-            return
-        case.prepare(folder, server)
-        commands = []
-        for command in case.commands(tools):
-            if command.argv is None:
-                results.skip(case.name, command.label, command.why)
-            else:
-                commands.append(command)
-        quiet = Quiet(lock)
-        for round_number in range(runs + 1):
-            turn = round_number % len(commands)
-            if round_number:
-                quiet.begin()
-            start = time.monotonic()
-            for command in commands[turn:] + commands[:turn]:
-                run_once(case, command, server, round_number, results)
-            quiet.end(time.monotonic() - start)
-        quiet.release()
-        case.clean_up()
-    shutil.rmtree(folder)
+    runs = min(runs, case.runs or runs)
+    try:
+        with contextlib.ExitStack() as stack:
+            case.prepare(folder, tools, stack)
+            commands = list(runnable(case, tools, results, args.tools))
+            results.begin(case, commands)
+            quiet = Quiet(args.lock)
+            for number in range(1 if args.quick else 0, runs + 1):
+                turn = number % len(commands)
+                if number:
+                    quiet.begin()
+                start = time.monotonic()
+                for command in commands[turn:] + commands[:turn]:
+                    if (number == 1 or not command.once) and not run_once(case, command, tools, number, args.quick, results):
+                        commands.remove(command)
+                quiet.end(time.monotonic() - start)
+            quiet.release()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_once(case, command, server, round_number, results):
-    """Runs a command into a fresh destination and checks what it left. The warm-up is checked whole, not recorded."""
+def runnable(case, tools, results, only):
+    """The case's commands whose tool is there; the others are reported with the reason."""
+    for command in case.commands():
+        if only and command.tool != "haul" and command.tool not in only.split(","):
+            continue
+        if command.words is None or command.tool not in tools.paths:
+            results.skip(case.name, command.label, command.why or tools.missing[command.tool])
+        else:
+            yield command
+
+
+def run_once(case, command, tools, number, quick, results):
+    """Runs a command into a fresh destination and checks what it left. The warm-up is checked whole, not recorded.
+
+    False if the command took so long that it shall not be tried again.
+    """
     case.fresh(command)
     # What earlier runs wrote is not written back during this one.
     subprocess.run(["sync", "-f", results.work], check=True)
-    server_before = server.cpu_seconds() if server else 0.0
+    clouds = [endpoint for endpoint in case.endpoints if isinstance(endpoint, cloud.Cloud)]
+    for one in clouds:
+        one.reset()
+    server_before = sum(endpoint.cpu_seconds() for endpoint in case.endpoints)
     load = os.getloadavg()[0]
-    run = measure(case.argv(command), case.environment(server))
-    run["server_cpu_s"] = server.cpu_seconds() - server_before if server else None
+    out, log = case.output(command)
+    argv = [tools.paths[command.tool], *command.words]
+    run = measure(argv, case.environment(command), case.limit, out, log, case.until(command))
+    run["server_cpu_s"] = sum(endpoint.cpu_seconds() for endpoint in case.endpoints) - server_before if case.endpoints else None
     run["load_before"] = load
-    problem = run.pop("problem") or case.check(command, whole=round_number == 0)
+    if clouds:
+        run |= cloud.add_up([one.report() for one in clouds])
+    try:
+        problem = run.pop("problem") or case.check(command, run, quick or number == 0)
+    except ValueError as error:
+        problem = f"what it printed can't be read: {error}"
     case.discard(command)
-    word = "warm-up" if round_number == 0 else f"run {round_number}"
+    word = "warm-up" if number == 0 else f"run {number}"
     print(
         f"bench: {case.name}: {command.label}: {word}: {run['wall_s']:.2f} s, "
         f"{run['user_s'] + run['sys_s']:.2f} s CPU{': FAILED: ' + problem if problem else ''}",
         file=sys.stderr,
     )
-    results.add(case, command, round_number, run, problem)
+    results.add(case, command, number, run, problem)
+    return not run["over_limit"]
 
 
-class Quiet:
-    """An exclusive lock on a file, if one is given, held for as many rounds as fit into HOLD_SECONDS."""
-
-    def __init__(self, path):
-        self.path, self.file, self.since = path, None, 0.0
-
-    def begin(self):
-        """Takes the lock unless it is held; measures without it when it doesn't come free for WAIT_SECONDS."""
-        if not self.path or self.file:
-            return
-        file = open(self.path, "a", encoding="utf-8")
-        for _ in range(WAIT_SECONDS * 10):
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self.file, self.since = file, time.monotonic()
-                return
-            time.sleep(0.1)
-        file.close()
-        print(f"bench: {self.path} stays locked: measuring without it", file=sys.stderr)
-
-    def end(self, round_seconds):
-        """Gives the lock back if another round of this length would hold it for too long."""
-        if self.file and time.monotonic() - self.since + round_seconds > HOLD_SECONDS:
-            self.release()
-
-    def release(self):
-        if self.file:
-            self.file.close()
-            self.file = None
+def memory_available():
+    """Bytes that programs can have without swapping."""
+    found = re.search(r"MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
+    return int(found.group(1)) * 1024 if found else sys.maxsize
 
 
 if __name__ == "__main__":
@@ -174,5 +213,5 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except (OSError, subprocess.CalledProcessError, RuntimeError) as error:
+    except BROKEN as error:
         sys.exit(f"bench: {error}")

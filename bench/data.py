@@ -6,6 +6,7 @@ import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISLNK
 
 BLOCK = 16 << 20
 # A sampled check hashes so many files, or so many spots of a large file.
@@ -55,11 +56,16 @@ def blocks(seed, size):
 
 def describe(key, number, size):
     """Generates a file's content once, only to learn its hashes."""
+    return read(key, number, size, blocks(key, size))
+
+
+def read(key, number, size, content):
+    """Learns the hashes of a file whose content comes in blocks of 16 MiB."""
     whole, md5, spots = hashlib.sha256(), hashlib.md5(usedforsecurity=False), []
     # A spot at the head of evenly spread blocks, and the file's end.
     count = -(-size // BLOCK)
     step = max(1, count // SAMPLE)
-    for index, block in enumerate(blocks(key, size)):
+    for index, block in enumerate(content):
         whole.update(block)
         if size > BLOCK:
             md5.update(block)
@@ -70,14 +76,41 @@ def describe(key, number, size):
     return File(key, number, size, whole.hexdigest(), md5.digest(), tuple(spots))
 
 
-def tree(count, size, folders):
-    """Files of equal size, spread over `folders` directories of one or two levels, as a project's tree has them."""
-    found = []
+def names(count, folders):
+    """Keys spread over `folders` directories of one or two levels, as a project's tree has them."""
     for number in range(count):
         folder = number % folders
         below = f"group-{folder // 10:02}/part-{folder:03}" if folder % 3 else f"top-{folder:03}"
-        found.append(describe(f"{below}/file {number:05}.dat", number, size))
+        yield f"{below}/file {number:05}.dat"
+
+
+def tree(count, size, folders):
+    """Files of equal size under such keys."""
+    return [describe(key, number, size) for number, key in enumerate(names(count, folders))]
+
+
+def mixed(count, folders, total):
+    """Files of which one in a hundred is large and holds its share of nine tenths of `total` bytes; the rest differ in size."""
+    large = max(1, count // 100)
+    small = total // 10 // (count - large)
+    found = []
+    for number in range(count):
+        folder = number % folders
+        below = f"set-{folder // 12:02}/run-{folder:03}"
+        # Sizes of small files spread evenly from 0 to twice their mean.
+        size = total * 9 // 10 // large if number % 100 == 50 and number // 100 < large else number * 7919 % (2 * small + 1)
+        found.append(describe(f"{below}/part {number:05}.bin", number, size))
     return found
+
+
+def links(files, count):
+    """So many relative links to files, by their key: beside their target, each to another."""
+    return {f"{files[number].key}.link": os.path.basename(files[number].key) for number in range(count)}
+
+
+def make_links(links_by_key, folder):
+    for key, target in links_by_key.items():
+        os.symlink(target, Path(folder, key))
 
 
 def write(files, folder):
@@ -99,13 +132,23 @@ def upload(files, server, bucket):
             server.put(bucket, file.key, b"".join(blocks(file.key, file.size)), file.meta())
 
 
-def check_folder(files, folder, whole):
-    """What is wrong below `folder`, or None."""
-    sizes = {}
-    for parent, _, names in os.walk(folder):
-        for name in names:
+def check_folder(files, folder, whole, links_by_key=None, times=False):
+    """What is wrong below `folder`, or None: names, kinds, sizes, links' targets, content, and modification times if asked."""
+    sizes, found, stamps = {}, {}, {}
+    for parent, folders, names in os.walk(folder):
+        for name in names + folders:
             path = os.path.join(parent, name)
-            sizes[os.path.relpath(path, folder)] = os.lstat(path).st_size
+            stat = os.lstat(path)
+            key = os.path.relpath(path, folder)
+            if S_ISLNK(stat.st_mode):
+                found[key] = os.readlink(path)
+            elif not S_ISDIR(stat.st_mode):
+                sizes[key], stamps[key] = stat.st_size, stat.st_mtime_ns
+    if found != (links_by_key or {}):
+        return f"{len(found)} links instead of {len(links_by_key or {})}, or other targets"
+    late = [file.key for file in files if times and stamps.get(file.key, file.time_ns()) != file.time_ns()]
+    if late:
+        return f"{len(late)} files with another modification time: {late[:3]}"
     return compare(files, sizes, whole, lambda key, first, length: digest(Path(folder, key), first, length))
 
 
@@ -127,6 +170,25 @@ def compare(files, sizes, whole, hashed):
             if hashed(file.key, spot.first, spot.length) != spot.sha256:
                 return f"wrong content: {file.key} from byte {spot.first}"
     return None
+
+
+def crc64nvme(content):
+    """CRC-64/NVME of bytes, slowly: for what is small."""
+    crc = CRC_ONES
+    for byte in content:
+        crc = CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ CRC_ONES
+
+
+def crc_step(byte):
+    for _ in range(8):
+        byte = byte >> 1 ^ (CRC_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+# The reflected polynomial of the NVM Express base specification, section on the 64-bit CRC.
+CRC_POLYNOMIAL, CRC_ONES = 0x9A6C9329AC4BC9B5, 0xFFFFFFFFFFFFFFFF
+CRC_TABLE = [crc_step(byte) for byte in range(256)]
 
 
 def digest(path, first, length):

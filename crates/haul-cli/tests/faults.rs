@@ -4,12 +4,12 @@
 #![allow(clippy::disallowed_methods)] // A test makes the files that haul is to copy.
 
 use haul_testkit::{
+    cloudsim::Cloudsim,
     folder::{self, Tree, assert_same, files, link, noise, write},
     lab::{Lab, Ran, until},
     minio::Minio,
     peers,
     proxy::{Fault, Proxy, When},
-    synthetic::Synthetic,
 };
 use std::{
     collections::BTreeSet,
@@ -362,6 +362,13 @@ fn an_unreadable_folder_in_the_source_deletes_nothing_below_it() {
     fs::set_permissions(lab.path("src/secret"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// A simulated cloud with a bucket `b` of these keys.
+fn holding(keys: &[(&str, &'static str)]) -> Cloudsim {
+    let server = Cloudsim::with(&[]);
+    keys.iter().for_each(|(key, text)| server.put("b", key.as_bytes(), *text, &[]));
+    server
+}
+
 #[test]
 fn a_link_planted_in_the_destination_leads_nowhere() {
     let lab = Lab::new(HAUL);
@@ -370,7 +377,7 @@ fn a_link_planted_in_the_destination_leads_nowhere() {
     fs::create_dir(lab.path("outside")).unwrap();
     fs::create_dir(lab.path("dst")).unwrap();
     link(&lab.path("dst"), "dir", "../outside");
-    let server = Synthetic::keeping(&[("b/dir/file", b"mine"), ("b/ok", b"ok")]).unwrap();
+    let server = holding(&[("dir/file", "mine"), ("ok", "ok")]);
     lab.remote("s", &server.endpoint());
     for from in ["@src", "s:b"] {
         let ran = lab.haul(&["copy", from, "@dst", "--retries=1"]);
@@ -387,15 +394,14 @@ fn a_link_planted_in_the_destination_leads_nowhere() {
 
 #[test]
 fn keys_that_climb_out_of_the_folder_are_refused() {
-    let server = Synthetic::keeping(&[
-        ("b/../evil1", b"evil"),
-        ("b/a/../../evil2", b"evil"),
-        ("b//evil3", b"evil"),
-        ("b/a/./evil4", b"evil"),
-        ("b/x/..", b"evil"),
-        ("b/ok", b"ok"),
-    ])
-    .unwrap();
+    let server = holding(&[
+        ("../evil1", "evil"),
+        ("a/../../evil2", "evil"),
+        ("/evil3", "evil"),
+        ("a/./evil4", "evil"),
+        ("x/..", "evil"),
+        ("ok", "ok"),
+    ]);
     let lab = Lab::new(HAUL);
     lab.remote("s", &server.endpoint());
     let before: BTreeSet<_> = folder::read(&lab.path("")).into_keys().collect();

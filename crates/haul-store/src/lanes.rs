@@ -113,6 +113,14 @@ impl Lanes {
         }
     }
 
+    /// Pins the lanes that carry content, or lets them find out anew. For between two jobs: requests under way are
+    /// no longer counted.
+    pub fn pin(&self, data: Option<usize>) {
+        for lane in [&self.down, &self.up, &self.copy] {
+            *lane.controller() = Controller::new(Settings { pinned: data, start: START, max: MAX_DATA });
+        }
+    }
+
     /// The endpoint, as people know it.
     pub fn label(&self) -> &str {
         &self.label
@@ -255,6 +263,15 @@ mod tests {
         assert!(given_up.is_err());
         first.end(Outcome::Done);
         lane.enter().await.end(Outcome::Done);
+    }
+
+    #[tokio::test]
+    async fn a_pin_can_be_set_between_jobs() {
+        let lanes = pinned(2);
+        lanes.pin(Some(5));
+        assert_eq!(lanes.lane(Direction::Up).limit(), 5);
+        lanes.pin(None);
+        assert_eq!(lanes.lane(Direction::Up).limit(), START);
     }
 
     #[test]

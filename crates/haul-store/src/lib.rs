@@ -3,6 +3,7 @@
 //! Each store is a folder with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
 //! knowing one is knowing all. No store imports another.
 
+mod buffers;
 pub mod disk;
 pub mod fs;
 pub mod gate;
@@ -10,12 +11,15 @@ pub mod lanes;
 pub mod layers;
 pub mod mem;
 pub mod meters;
+mod payload;
 pub mod registry;
 pub mod s3;
 mod store;
 
+pub use buffers::Buffers;
 pub use gate::Gate;
 pub use lanes::{Direction, Lanes, Roads};
 pub use meters::Meters;
+pub use payload::Payload;
 pub use registry::{Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
 pub use store::*;

@@ -1,7 +1,7 @@
 //! The kinds of stores that exist, their options as data, and how to open one. The command line makes flags,
 //! prompts and `config providers` from this table; it knows no store by name.
 
-use crate::{Store, gate::Gate, lanes::Roads, meters::Meters};
+use crate::{Buffers, Store, gate::Gate, lanes::Roads, meters::Meters};
 use haul_core::{Error, ErrorKind, Result};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -101,6 +101,8 @@ pub struct Net {
     pub gate: Arc<Gate>,
     /// How many requests each endpoint takes at once, shared by the whole run.
     pub roads: Arc<Roads>,
+    /// What is read from the network goes into these.
+    pub buffers: Buffers,
     /// Log requests and answers' headers, without secrets (`--dump headers`).
     pub dump_headers: bool,
 }
@@ -116,6 +118,7 @@ impl Default for Net {
             ca_certs: Vec::new(),
             gate: Arc::new(Gate::open()),
             roads: Arc::default(),
+            buffers: Buffers::default(),
             dump_headers: false,
         }
     }

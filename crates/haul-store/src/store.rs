@@ -1,7 +1,7 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::Lanes;
+use crate::{Lanes, Payload};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
@@ -258,33 +258,6 @@ impl fmt::Debug for Body {
             Body::File(_, range) => write!(f, "File({range:?})"),
             Body::Stream(_) => f.write_str("Stream"),
         }
-    }
-}
-
-/// Bytes to send: pieces in order. Cheap to clone and to send again, so that any layer may retry.
-#[derive(Clone, Debug, Default)]
-pub struct Payload(pub Arc<[Bytes]>);
-
-impl Payload {
-    /// The pieces, one after another.
-    pub fn new(pieces: Vec<Bytes>) -> Self {
-        Payload(pieces.into())
-    }
-
-    /// Number of bytes.
-    pub fn len(&self) -> u64 {
-        self.0.iter().map(|b| b.len() as u64).sum()
-    }
-
-    /// True when there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|b| b.is_empty())
-    }
-}
-
-impl From<Bytes> for Payload {
-    fn from(bytes: Bytes) -> Self {
-        Payload(Arc::new([bytes]))
     }
 }
 

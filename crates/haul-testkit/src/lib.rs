@@ -13,5 +13,4 @@ pub mod peers;
 pub mod proxy;
 pub mod s3_server;
 pub mod serve;
-pub mod synthetic;
 pub mod tree;

@@ -1,12 +1,15 @@
 //! A proxy in front of an S3 server: passes everything on as it came (signatures stay valid), counts requests by
 //! operation, and breaks what its rules say.
 
-use crate::serve::{Body, Line, Server};
+use crate::{
+    cloudsim::operation::Op,
+    serve::{Body, Line, Server},
+};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
 use hyper::{
-    Method, Request, Response, StatusCode,
+    Request, Response, StatusCode,
     body::{Frame, Incoming},
     client::conn::http1,
     header::{ETAG, HeaderValue, RETRY_AFTER},
@@ -155,7 +158,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 fn meet(state: &mut State, request: &Request<Incoming>) -> Option<Fault> {
-    let operation = operation(request);
+    let operation = Op::of(request.method(), request.uri(), request.headers()).name();
     let mut fault = None;
     for (about, when, what, met) in &mut state.rules {
         if *about != "*" && *about != operation {
@@ -168,39 +171,6 @@ fn meet(state: &mut State, request: &Request<Incoming>) -> Option<Fault> {
     }
     state.seen.push(Seen { operation, target: request.uri().to_string(), fault });
     fault
-}
-
-/// S3's name for a request in path style.
-pub fn operation<B>(request: &Request<B>) -> &'static str {
-    let query = request.uri().query().unwrap_or_default();
-    let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
-    let path = request.uri().path().trim_start_matches('/');
-    let in_bucket = path.split_once('/').is_some_and(|(_, key)| !key.is_empty());
-    let copies = request.headers().contains_key("x-amz-copy-source");
-    match (request.method(), in_bucket) {
-        (&Method::GET, false) if path.is_empty() => "ListBuckets",
-        (&Method::GET, false) if has("list-type") => "ListObjectsV2",
-        (&Method::GET, false) if has("location") => "GetBucketLocation",
-        (&Method::GET, false) if has("versions") => "ListObjectVersions",
-        (&Method::GET, false) if has("uploads") => "ListMultipartUploads",
-        (&Method::GET, false) => "ListObjects",
-        (&Method::HEAD, false) => "HeadBucket",
-        (&Method::PUT, false) => "CreateBucket",
-        (&Method::DELETE, false) => "DeleteBucket",
-        (&Method::POST, false) if has("delete") => "DeleteObjects",
-        (&Method::GET, true) if has("uploadId") => "ListParts",
-        (&Method::GET, true) => "GetObject",
-        (&Method::HEAD, true) => "HeadObject",
-        (&Method::PUT, true) if has("uploadId") && copies => "UploadPartCopy",
-        (&Method::PUT, true) if has("uploadId") => "UploadPart",
-        (&Method::PUT, true) if copies => "CopyObject",
-        (&Method::PUT, true) => "PutObject",
-        (&Method::POST, true) if has("uploads") => "CreateMultipartUpload",
-        (&Method::POST, true) if has("uploadId") => "CompleteMultipartUpload",
-        (&Method::DELETE, true) if has("uploadId") => "AbortMultipartUpload",
-        (&Method::DELETE, true) => "DeleteObject",
-        _ => "Other",
-    }
 }
 
 async fn answer(
@@ -291,37 +261,6 @@ fn first(body: Body, after: u64, silence: bool) -> Body {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn named(method: &str, target: &str, copies: bool) -> &'static str {
-        let mut request = Request::builder().method(method).uri(target);
-        if copies {
-            request = request.header("x-amz-copy-source", "/b/k");
-        }
-        operation(&request.body(()).unwrap())
-    }
-
-    #[test]
-    fn operations_by_method_and_query() {
-        for (method, target, name) in [
-            ("GET", "/", "ListBuckets"),
-            ("GET", "/b?list-type=2&prefix=uploads", "ListObjectsV2"),
-            ("GET", "/b/?list-type=2", "ListObjectsV2"),
-            ("GET", "/b?uploads", "ListMultipartUploads"),
-            ("POST", "/b?delete", "DeleteObjects"),
-            ("PUT", "/b/k", "PutObject"),
-            ("PUT", "/b/k?partNumber=1&uploadId=x", "UploadPart"),
-            ("POST", "/b/k?uploads=", "CreateMultipartUpload"),
-            ("POST", "/b/k?uploadId=x", "CompleteMultipartUpload"),
-            ("DELETE", "/b/k?uploadId=x", "AbortMultipartUpload"),
-            ("DELETE", "/b/k", "DeleteObject"),
-            ("HEAD", "/b/k", "HeadObject"),
-            ("GET", "/b/d//k", "GetObject"),
-        ] {
-            assert_eq!(named(method, target, false), name, "{method} {target}");
-        }
-        assert_eq!(named("PUT", "/b/k", true), "CopyObject");
-        assert_eq!(named("PUT", "/b/k?partNumber=1&uploadId=x", true), "UploadPartCopy");
-    }
 
     #[test]
     fn a_rate_spoils_about_its_share() {

@@ -1,9 +1,8 @@
 //! What a job may use at once: bytes in memory, chunks under way, files begun. One budget for the whole job, whatever
 //! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
 
-use crate::buffers::Buffers;
 use haul_core::policy::Policy;
-use haul_store::{Caps, Direction, Lanes};
+use haul_store::{Buffers, Caps, Direction, Lanes};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -78,7 +77,7 @@ impl Budget {
             dst: end(dst),
             domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
             claimed: Arc::default(),
-            buffers: Buffers::default(),
+            buffers: Buffers::keeping(usize::try_from(policy.max_memory / 4).unwrap_or(usize::MAX)),
         }
     }
 

@@ -3,8 +3,8 @@
 //! Knows stores only by their contract; never a terminal, arguments, the environment or a home folder.
 
 mod backup;
+pub mod bench;
 mod budget;
-mod buffers;
 pub mod check;
 mod cx;
 mod decide;

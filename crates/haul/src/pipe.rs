@@ -1,10 +1,10 @@
 //! One key from or to a pipe: `cat` and `rcat`.
 
-use crate::{buffers::Buffers, transfer};
+use crate::transfer;
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Key, Result};
-use haul_store::{Body, Late, Payload, Store, Stored, WriteSpec};
+use haul_store::{Body, Buffers, Late, Payload, Store, Stored, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
 /// Bytes read from a file at a time.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn cuts_pieces_at_the_block() {
         let mut waiting = vec![Bytes::from("abc"), Bytes::from("defg"), Bytes::from("h")];
-        let cut = |w: &mut Vec<Bytes>| cut(w, 5).0.concat();
+        let cut = |w: &mut Vec<Bytes>| cut(w, 5).concat().unwrap();
         assert_eq!(cut(&mut waiting), b"abcde");
         assert_eq!(cut(&mut waiting), b"fgh");
         assert!(waiting.is_empty());

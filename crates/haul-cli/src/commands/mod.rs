@@ -1,6 +1,7 @@
 //! The commands: one file each, with `Args` (as typed) and `run`.
 
 pub mod about;
+pub mod bench;
 pub mod cat;
 pub mod check;
 pub mod cleanup;
@@ -53,6 +54,18 @@ pub enum Command {
     ///
     /// For a local path, that of the file system that holds it. S3 has no quota, so there it is an error: see size.
     About(about::Args),
+    /// Measure a remote in both directions and say which settings suit it
+    ///
+    /// Sends files of several sizes, made in memory, at 1, 2, 4, … transfers at once, reads them back, compares every
+    /// byte, and removes them. It asks before it spends anything; --max-bytes and --max-time bound it. Shows speed-up
+    /// and efficiency, where more at once stops to help, and what stops it there. On Ctrl-C it removes what it sent.
+    ///
+    /// Example: haul bench minio:backup
+    ///
+    /// Example: haul bench --yes --max-bytes 200M --max-time 1m --report bench.html minio:backup
+    ///
+    /// Example: haul bench --sizes 6500B,1M,64M --max-concurrency 128 --json --yes minio:backup
+    Bench(bench::Args),
     /// Print the content of files
     ///
     /// All files of a path, one after another, through the filter.
@@ -188,8 +201,8 @@ pub enum Command {
 impl Command {
     /// True for jobs: on Ctrl-C they are told to stop and end in their own order. Other commands are dropped.
     pub fn finishes_itself(&self) -> bool {
-        use Command::{Copy, Copyto, Moveto, Mv, Sync};
-        matches!(self, Copy(_) | Copyto(_) | Moveto(_) | Mv(_) | Sync(_))
+        use Command::{Bench, Copy, Copyto, Moveto, Mv, Sync};
+        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Moveto(_) | Mv(_) | Sync(_))
     }
 
     /// Where a job brings its files, as typed.
@@ -206,6 +219,7 @@ impl Command {
     pub async fn run(self, context: &Context) -> Result<Outcome> {
         match self {
             Command::About(args) => about::run(args, context).await,
+            Command::Bench(args) => bench::run(args, context).await,
             Command::Cat(args) => cat::run(args, context).await,
             Command::Check(args) => check::run(args, context).await,
             Command::Cleanup(args) => cleanup::run(args, context).await,

@@ -3,7 +3,7 @@
 use super::values::{Span, path, span};
 use crate::bwlimit::Timetable;
 use haul_store::{
-    Gate, Net,
+    Buffers, Gate, Net,
     lanes::{Pinned, Roads},
 };
 use std::{path::PathBuf, sync::Arc};
@@ -59,7 +59,7 @@ const FOREVER: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3
 
 /// What all network stores share, as the flags say.
 pub fn net(flags: &super::Flags) -> Net {
-    let (pace, streams) = (&flags.pace, flags.copy.multi_thread_streams);
+    let (pace, copy) = (&flags.pace, &flags.copy);
     let flags = &flags.network;
     let default = Net::default();
     // rclone's 0 means no limit.
@@ -74,9 +74,10 @@ pub fn net(flags: &super::Flags) -> Net {
         gate: Arc::new(Gate::per_second(flags.tpslimit, flags.tpslimit_burst)),
         roads: Arc::new(Roads::new(Pinned {
             // As many requests as the files and their parts that the user asked for; parts alone pin no more than one file.
-            data: pace.transfers.map(|files| files.max(1) * streams.unwrap_or(haul::STREAMS).max(1)),
+            data: pace.transfers.map(|files| files.max(1) * copy.multi_thread_streams.unwrap_or(haul::STREAMS).max(1)),
             meta: pace.checkers.map(|n| n.max(1)),
         })),
+        buffers: Buffers::keeping(usize::try_from(super::transfer::max_memory(copy) / 4).unwrap_or(usize::MAX)),
         dump_headers: flags.dump == Some(Dump::Headers),
     }
 }

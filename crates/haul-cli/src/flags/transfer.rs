@@ -257,11 +257,16 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         streams: copy.multi_thread_streams,
         parts_cutoff: copy.multi_thread_cutoff.map(|size| size.bytes().unwrap_or(u64::MAX)),
         part_size: bytes(copy.multi_thread_chunk_size),
-        max_memory: copy.max_memory.map_or_else(machine::memory, |size| size.bytes().unwrap_or(u64::MAX)),
+        max_memory: max_memory(copy),
         verify_read: copy.verify == Some(Verify::Read),
         max_depth: super::filter::max_depth(&flags.filter)?,
         ..default
     })
+}
+
+/// Bytes that transfers may hold.
+pub fn max_memory(copy: &CopyFlags) -> u64 {
+    copy.max_memory.map_or_else(machine::memory, |size| size.bytes().unwrap_or(u64::MAX))
 }
 
 fn compare(copy: &CopyFlags) -> Result<Compare> {

@@ -18,18 +18,31 @@ const AS_GOOD: f64 = 0.95;
 /// Rounds of the start that are remembered: doubling from 1 reaches 65,536.
 const ROUNDS: usize = 16;
 
+/// Bodies this long are judged by the bytes that flow, before they end …
+const LONG: f64 = 4.0 * FRAME;
+/// … after so many seconds, and so many bytes for each request in flight.
+const STREAMED: f64 = 0.25;
+const FRAME: f64 = 1_048_576.0;
+/// Mean size of a body from which bytes count at the start.
+const SIZED: f64 = 65536.0;
+
 /// A window counts when this part of the limit was in flight on the average: else the caller had no more to do.
 const LIMITED: f64 = 0.85;
-/// Windows last two mean requests, but at least and at most so many seconds (before they are lengthened for noise).
+/// Windows last three mean requests, but at least and at most so many seconds (before they are lengthened for noise).
 const WINDOW: (f64, f64) = (0.02, 4.0);
 /// Answers in a window, unless it grows to four times its length. Found by the simulation.
 const ANSWERS: f64 = 24.0;
 /// Longest wait after a change until its effect is measured, seconds.
 const SETTLED: f64 = 2.0;
 /// Noise above which windows are lengthened, and below which shortened.
-const NOISE: (f64, f64) = (0.03, 0.01);
+const NOISE: (f64, f64) = (0.04, 0.015);
 /// Longest lengthening.
 const LONGEST: f64 = 8.0;
+/// Longest window when lengthened, seconds.
+const LENGTHENED: f64 = 2.5;
+/// Window and wait for an effect where bodies are [`LONG`], seconds.
+const STREAM_WINDOW: f64 = 1.0;
+const STREAM_SETTLED: f64 = 0.4;
 
 /// Steps upwards, the next one as long as the last one paid.
 const UP: [f64; 3] = [1.25, 1.5, 2.0];
@@ -43,6 +56,13 @@ const PAYS_SLOWED: f64 = 0.7;
 const SLOWED: (f64, f64) = (1.5, 2.5);
 /// Part of a step down that may be lost: 2.5 % for 20 %.
 const FREE: f64 = 0.125;
+/// The same when requests are slowed so much: fewer do, whatever one noisy window says, and of two callers who share a
+/// link the one with more gives way.
+const FREE_SLOWED: f64 = 0.4;
+/// The most that noise may excuse: less than what the shortest step costs below the knee.
+const NOISE_FREE: f64 = 0.14;
+/// From and to which slowing it rises.
+const QUEUED: (f64, f64) = (2.5, 4.5);
 /// Most seconds between two tries upwards or downwards, unless four windows are longer.
 const PAUSES: (f64, f64) = (4.0, 20.0);
 /// A window this far off what went before, twice running, is a change of conditions.
@@ -74,6 +94,8 @@ pub(super) struct Climb {
     lid: Option<(usize, Duration)>,
     /// Whether the limit held the caller back in the last round or window.
     limited: bool,
+    /// Whether bodies are [`LONG`].
+    streams: bool,
 }
 
 #[derive(Debug)]
@@ -130,6 +152,7 @@ impl Climb {
             off: 0,
             lid: None,
             limited: true,
+            streams: false,
         }
     }
 
@@ -161,12 +184,14 @@ impl Climb {
             self.limit += 1;
         }
         let span = meter.since(self.mark);
-        if number < *first || span.done < *answers as f64 {
+        let streamed = span.secs >= STREAMED && span.bytes >= limit as f64 * FRAME;
+        if !streamed && (number < *first || span.done < *answers as f64) {
             return;
         }
         let asked = *answers as f64;
         (*first, *answers) = (started, self.limit as u64);
         self.mark = meter.mark();
+        self.streams = span.bytes >= LONG * span.done;
         self.limited = span.in_flight() >= 0.6 * asked;
         if !self.limited {
             return;
@@ -177,9 +202,20 @@ impl Climb {
         if let Some(best) = best
             && span.in_flight() >= MORE * best.in_flight()
         {
-            *strikes = if growth(&best, &span, base) < GROWTH { *strikes + 1 } else { 0 };
+            // In a queue, more of it is only gained from others.
+            let queued = span.area > QUEUED.0 * rounds[0].cost(base).work(&span);
+            let least = if queued { 1.0 + 0.6 * (span.in_flight() / best.in_flight() - 1.0) } else { GROWTH };
+            *strikes = if growth(&best, &span, base) < least { *strikes + 1 } else { 0 };
         }
-        rounds.push(span);
+        match rounds.last_mut() {
+            // About as many as before: not another point, but a better view of this one.
+            Some(last) if span.in_flight() < MORE * last.in_flight() => {
+                if growth(last, &span, base) > 1.0 {
+                    *last = span;
+                }
+            }
+            _ => rounds.push(span),
+        }
         let top = self.limit >= self.max && asked >= self.max as f64;
         if *strikes < STRIKES && !top && rounds.len() < ROUNDS {
             return;
@@ -192,7 +228,9 @@ impl Climb {
             .min();
         let limit = enough.unwrap_or(limit).clamp(1, self.limit);
         self.set(limit, meter);
-        self.up.due = self.mark.at + Duration::from_secs_f64(6.0 * self.window(meter));
+        let window = self.window(meter);
+        self.down.due = self.mark.at + Duration::from_secs_f64(1.5 * window);
+        self.up.due = self.mark.at + Duration::from_secs_f64(6.0 * window);
     }
 
     /// Requests were throttled with the limit in use: half of it is enough for now.
@@ -211,12 +249,15 @@ impl Climb {
     fn set(&mut self, limit: usize, meter: &Meter) {
         self.limit = limit.clamp(1, self.max);
         self.mark = meter.mark();
-        self.phase = Phase::Settle(self.mark.at + Duration::from_secs_f64(meter.mean().clamp(WINDOW.0, SETTLED)));
+        let most = if self.streams { STREAM_SETTLED } else { SETTLED };
+        self.phase = Phase::Settle(self.mark.at + Duration::from_secs_f64(meter.mean().clamp(WINDOW.0, most)));
     }
 
     /// Seconds of a window.
     fn window(&self, meter: &Meter) -> f64 {
-        (2.0 * meter.mean()).clamp(WINDOW.0, WINDOW.1) * self.lengthened
+        let most = if self.streams { STREAM_WINDOW } else { WINDOW.1 };
+        let plain = (3.0 * meter.mean()).clamp(WINDOW.0, most);
+        (plain * self.lengthened).min(LENGTHENED.max(plain))
     }
 
     /// Goes on if a wait or a window is over. `free` is whether nothing but the limit held starts back.
@@ -234,12 +275,12 @@ impl Climb {
             Phase::Measure => {
                 let span = meter.since(self.mark);
                 let window = self.window(meter);
-                let streaming = span.bytes >= (self.limit as f64) * 1_048_576.0;
-                let enough = span.done >= ANSWERS * self.lengthened || streaming;
+                let enough = span.done >= ANSWERS * self.lengthened || self.streams;
                 if span.secs < window || (!enough && span.secs < 4.0 * window) {
                     return;
                 }
                 self.mark = meter.mark();
+                self.streams = span.bytes >= LONG * span.done;
                 self.limited = free && span.in_flight() >= LIMITED * self.limit as f64;
                 if self.limited {
                     self.judge(meter, &span);
@@ -259,24 +300,31 @@ impl Climb {
             (Some(trial), Some(held)) => {
                 let gain = span.over(&held, base) - 1.0;
                 let step = trial.step - 1.0;
-                let keep =
-                    if step > 0.0 { gain >= (pays(slowed) * step).max(1.2 * self.noise) } else { gain >= FREE * step };
-                self.decide(meter, &trial, keep, span);
+                let keep = if step > 0.0 {
+                    gain >= (pays(slowed) * step).max(1.2 * self.noise)
+                } else {
+                    // Requests that take longer than they could wait for something: fewer do, whatever one noisy
+                    // window says.
+                    let noise = if slowed > SLOWED.0 { self.noise.min(NOISE_FREE) } else { 0.0 };
+                    gain >= (free(slowed) * step).min(-noise)
+                };
+                self.decide(meter, &trial, keep, span, &held);
             }
             (_, None) => self.held = Some(*span),
             (None, Some(held)) => {
                 let change = span.over(&held, base) - 1.0;
-                if change.abs() > CHANGED.max(4.0 * self.noise) {
-                    self.off += 1;
+                let known = self.noise;
+                self.noise += (change.abs().min(2.0 * CHANGED) - self.noise) * 0.25;
+                if change.abs() > CHANGED.max(4.0 * known) {
+                    self.off += if change.abs() > 2.0 * CHANGED.max(4.0 * known) { 2 } else { 1 };
                     if self.off >= 2 {
                         self.changed(span);
                     }
                     return;
                 }
                 self.off = 0;
-                self.noise += (change.abs() - self.noise) * 0.2;
                 self.held = Some(held.joined(span, 0.3));
-                self.next(meter, slowed);
+                self.next(meter);
             }
         }
     }
@@ -294,8 +342,15 @@ impl Climb {
         slowed
     }
 
-    fn decide(&mut self, meter: &Meter, trial: &Trial, keep: bool, span: &Span) {
+    fn decide(&mut self, meter: &Meter, trial: &Trial, keep: bool, span: &Span, held: &Span) {
+        let base = meter.base().unwrap_or(0.0);
         let (now, window) = (meter.mark().at, self.window(meter));
+        // Two steps in a row that pay in full show that nothing waits in a queue: this is as fast as it goes now.
+        let gain = span.over(held, base) - 1.0;
+        let in_full = trial.step > 1.0 && gain >= PAYS_SLOWED * (trial.step - 1.0) && gain > 3.0 * self.noise;
+        if in_full && self.streak > 0 {
+            self.fastest = Some(*span);
+        }
         let turn = if trial.step > 1.0 { &mut self.up } else { &mut self.down };
         if keep {
             turn.now();
@@ -314,13 +369,15 @@ impl Climb {
 
     /// Other conditions: what was known counts no more, and both directions are worth a try.
     fn changed(&mut self, span: &Span) {
-        (self.held, self.fastest, self.off) = (Some(*span), None, 0);
+        (self.held, self.off) = (Some(*span), 0);
+        self.lengthened = 1.0;
+        self.noise = self.noise.min(NOISE.0);
         self.up.now();
         self.down.now();
     }
 
     /// After a window of holding: tries a step if it's time.
-    fn next(&mut self, meter: &Meter, slowed: f64) {
+    fn next(&mut self, meter: &Meter) {
         let now = meter.mark().at;
         self.lengthened = if self.noise > NOISE.0 {
             (self.lengthened * 2.0).min(LONGEST)
@@ -329,10 +386,15 @@ impl Climb {
         } else {
             self.lengthened
         };
+        // Whichever has waited longer; upwards first after a change.
+        let up = now >= self.up.due;
+        if up && self.up.due <= self.down.due && self.attempt(meter, UP[0]) {
+            return;
+        }
         if now >= self.down.due && self.attempt(meter, DOWN[0]) {
             return;
         }
-        if now >= self.up.due && slowed < SLOWED.1 {
+        if up {
             self.attempt(meter, UP[0]);
         }
     }
@@ -367,12 +429,23 @@ fn pays(slowed: f64) -> f64 {
     PAYS + part * (PAYS_SLOWED - PAYS)
 }
 
-/// Goodput of `new` over that of `old` while the limit grows: bodies of the next round are already on their way then, so
-/// that answers must have grown as well, if there are enough of them to count.
+/// Part of a step down that may be lost when requests are slowed so much.
+fn free(slowed: f64) -> f64 {
+    let part = ((slowed - QUEUED.0) / (QUEUED.1 - QUEUED.0)).clamp(0.0, 1.0);
+    FREE + part * (FREE_SLOWED - FREE)
+}
+
+/// Goodput of `new` over that of `old` while the limit grows: nothing is settled then. Bodies of the next round are
+/// already on their way, and small requests overtake long ones, so answers and bytes must both have grown, as far as
+/// there are enough of them to count.
 fn growth(old: &Span, new: &Span, base: f64) -> f64 {
     let work = new.over(old, base);
-    if old.done < 8.0 || new.done < 8.0 {
-        return work;
+    let mut least = work;
+    if old.done >= 8.0 && new.done >= 8.0 {
+        least = least.min((new.done / new.secs) / (old.done / old.secs));
     }
-    work.min((new.done / new.secs) / (old.done / old.secs))
+    if new.bytes >= SIZED * new.done && old.bytes > 0.0 {
+        least = least.min((new.bytes / new.secs) / (old.bytes / old.secs));
+    }
+    least
 }

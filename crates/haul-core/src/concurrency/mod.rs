@@ -78,11 +78,11 @@ pub struct Shown {
     pub base: Option<Duration>,
 }
 
-/// Before the first answer, this part of [`Settings::start`] at once …
+/// Before the first answers, this part of [`Settings::start`] at once …
 const FIRST: f64 = 3.0 / 8.0;
 /// … then one each so long …
 const EACH: Duration = Duration::from_millis(6);
-/// … until this part of it is in flight: on a store that takes five a second, all the others would be throttled, and on
+/// … until this part of it is in flight, and no more before so many are answered: on a store that takes five a second, all the others would be throttled, and on
 /// one that answers in 50 ms it costs 1 % of a run of 1.5 s. Found by the simulation.
 const UNANSWERED: f64 = 5.0 / 8.0;
 
@@ -107,11 +107,13 @@ pub struct Ticket {
 pub struct Controller {
     pinned: Option<usize>,
     start: usize,
+    max: usize,
     meter: Meter,
     climb: Climb,
     rate: Rate,
     started: u64,
-    /// Whether any request has ended, and when the first one started.
+    ended: u64,
+    /// Whether as many have ended as may start before, and when the first one started.
     answered: bool,
     began: Option<Duration>,
     /// Nothing starts before this.
@@ -130,10 +132,12 @@ impl Controller {
         Self {
             pinned: settings.pinned.map(|n| n.max(1)),
             start,
+            max,
             meter: Meter::default(),
             climb: Climb::new(start, max),
             rate: Rate::default(),
             started: 0,
+            ended: 0,
             answered: false,
             began: None,
             paused: Duration::ZERO,
@@ -151,13 +155,13 @@ impl Controller {
         if now < self.paused {
             return Err(Wait::For(self.paused - now));
         }
-        let limit = self.limit();
+        let limit = self.limit(now);
         if self.meter.in_flight >= limit {
             return Err(Wait::Finish);
         }
         let began = *self.began.get_or_insert(now);
         if self.pinned.is_none() && !self.answered {
-            self.unanswered(now.saturating_sub(began))?;
+            self.unanswered(now, began)?;
         }
         // Twice the limit in a round trip is what doubling needs; more at once is a burst that may be throttled.
         let opening = self.meter.base().filter(|_| self.pinned.is_none() && self.climb.searching());
@@ -168,18 +172,15 @@ impl Controller {
         Ok(Ticket { at: now, number: self.started - 1 })
     }
 
-    /// Whether one more may start though nothing was answered yet, `since` the first.
-    fn unanswered(&self, since: Duration) -> Result<(), Wait> {
+    /// Whether one more may start though the first ones aren't answered yet.
+    fn unanswered(&self, now: Duration, began: Duration) -> Result<(), Wait> {
         let part = |of: f64| (self.start as f64 * of).ceil() as u64;
         let (first, most) = (part(FIRST), part(UNANSWERED));
-        if self.started < first {
-            return Ok(());
-        }
-        if self.started >= most {
+        if self.meter.in_flight as u64 >= most {
             return Err(Wait::Finish);
         }
-        let due = EACH * u32::try_from(self.started - first + 1).unwrap_or(u32::MAX);
-        if since < due { Err(Wait::For(due - since)) } else { Ok(()) }
+        let due = began + EACH * u32::try_from((self.started + 1).saturating_sub(first)).unwrap_or(u32::MAX);
+        if now < due && self.started < most { Err(Wait::For(due - now)) } else { Ok(()) }
     }
 
     /// `bytes` of bodies moved on this lane since last said. Called for every frame: it only counts.
@@ -191,7 +192,8 @@ impl Controller {
     /// The request of `ticket` ended.
     pub fn finish(&mut self, now: Duration, ticket: Ticket, outcome: Outcome) {
         self.meter.tick(now);
-        self.answered = true;
+        self.ended += 1;
+        self.answered |= self.ended as f64 >= self.start as f64 * UNANSWERED;
         match outcome {
             Outcome::Done => {
                 self.meter.answered(now.saturating_sub(ticket.at).as_secs_f64());
@@ -209,7 +211,7 @@ impl Controller {
             (self.mark, self.last) = (self.meter.mark(), Some(span));
         }
         if self.pinned.is_none() {
-            let free = !self.rate_bound(now);
+            let free = !self.rate_bound(now) && self.floor(now) <= self.climb.limit();
             self.climb.check(&self.meter, free);
         }
     }
@@ -224,6 +226,7 @@ impl Controller {
             number: ticket.number,
             started: self.started,
             in_flight: self.meter.in_flight,
+            base: self.meter.base().unwrap_or(0.0),
             answered: span.done / span.secs,
         });
         // Starts that the rate spaced out were too many a second, not too many at once.
@@ -237,8 +240,17 @@ impl Controller {
         self.rate.bound(now, BOUND.max(Duration::from_secs_f64(2.0 * self.meter.mean())))
     }
 
-    fn limit(&self) -> usize {
-        self.pinned.unwrap_or(self.climb.limit())
+    fn limit(&self, now: Duration) -> usize {
+        self.pinned.unwrap_or_else(|| self.climb.limit().max(self.floor(now)))
+    }
+
+    /// Requests at once without which a learned rate could not be reached: twice the rate's in-flight mean (Little's
+    /// law), at the least time of a request, so that a queue can't raise it.
+    fn floor(&self, now: Duration) -> usize {
+        match (self.rate.per_second(now), self.meter.base()) {
+            (Some(rate), Some(base)) => ((2.0 * rate * base).ceil() as usize + 1).min(self.max),
+            _ => 1,
+        }
     }
 
     /// The last measured interval, or the first one so far.
@@ -256,7 +268,7 @@ impl Controller {
             None => self.climb.by(),
         };
         Shown {
-            limit: self.limit(),
+            limit: self.limit(now),
             in_flight: self.meter.in_flight,
             rate: self.rate.per_second(now),
             by,

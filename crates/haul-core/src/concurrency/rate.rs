@@ -6,18 +6,31 @@ use std::time::Duration;
 /// Part of the rate kept at least when throttled: β of CUBIC (RFC 9438) and of the AWS SDKs' limiter.
 const BETA: f64 = 0.7;
 
+/// Part of the answers that are throttled from which the rate is far above the limit, and the part of it then kept at
+/// least. Found by the simulation.
+const FLOODED: f64 = 0.1;
+const BETA_FLOODED: f64 = 0.5;
+
 /// Part of the accepted rate to go on with: hold a little under the limit. Found by the simulation.
 const UNDER: f64 = 0.97;
 
 /// How far under and above the ceiling the flat middle of the cubic goes. Found by the simulation.
 const SWING: f64 = 0.05;
 
+/// Requests a second more in each second, whatever the rate is: of two who share a limit the slower one gains more by it
+/// (the linear part of CUBIC, RFC 9438 section 4.3). Found by the simulation.
+const LINEAR: f64 = 0.025;
+
+/// Part of the rate kept where the limit was hit before the rate was back at the ceiling: someone else uses it too, or it
+/// was lowered. Found by the simulation.
+const EARLY: f64 = 0.88;
+
 /// Throttled answers in a hundred that are let pass once the lane is known: a server that fails one request in a hundred
 /// by chance has no limit to be found.
-const TOLERATED: f64 = 0.03;
+const TOLERATED: f64 = 0.025;
 
 /// Interval over which throttled answers are compared with all. Found by the simulation.
-const RECENT: Duration = Duration::from_secs(1);
+const RECENT: Duration = Duration::from_secs(4);
 
 /// After this long without a throttled answer a limit that no longer binds is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
@@ -79,8 +92,18 @@ impl Recent {
         self.now.1 += f64::from(u8::from(throttled));
     }
 
+    /// Part of the answers that was throttled, and the others a second.
+    fn throttled_and_answered(&self, now: Duration) -> (f64, f64) {
+        let (all, throttled) = (self.now.0 + self.before.0, self.now.1 + self.before.1);
+        let before = if self.before.0 > 0.0 { RECENT } else { Duration::ZERO };
+        let secs = (now.saturating_sub(self.began) + before).as_secs_f64().max(1.0);
+        (throttled / all.max(1.0), (all - throttled) / secs)
+    }
+
     fn more_than_tolerated(&self) -> bool {
-        self.now.1 + self.before.1 > TOLERATED * (self.now.0 + self.before.0)
+        let (all, throttled) = (self.now.0 + self.before.0, self.now.1 + self.before.1);
+        let by_chance = if all > 100.0 { 2.0 } else { 0.0 };
+        throttled > TOLERATED * all + by_chance
     }
 }
 
@@ -93,6 +116,8 @@ pub(super) struct Throttle {
     /// How many have started by now.
     pub(super) started: u64,
     pub(super) in_flight: usize,
+    /// Least seconds of a request; 0 if none was answered.
+    pub(super) base: f64,
     /// Requests a second answered so far, of late.
     pub(super) answered: f64,
 }
@@ -126,8 +151,9 @@ impl Rate {
     /// Requests a second allowed at `now`, once throttled.
     pub(super) fn per_second(&self, now: Duration) -> Option<f64> {
         let learned = self.learned.as_ref()?;
-        let x = (now.saturating_sub(learned.since).as_secs_f64() - learned.flat) / learned.flat;
-        Some(learned.ceiling * (1.0 + SWING * x * x * x))
+        let secs = now.saturating_sub(learned.since).as_secs_f64();
+        let x = secs / learned.flat - 1.0;
+        Some(learned.ceiling * (1.0 + SWING * x * x * x) + LINEAR * secs)
     }
 
     /// Whether the rate held starts back during the last `within`.
@@ -161,8 +187,8 @@ impl Rate {
             // The first of all: nothing can be computed yet. What was in flight and not throttled was accepted within
             // a second or so, and half of what was answered a second is surely not too little for long.
             None => {
-                let rate = (0.5 * t.in_flight as f64).max(0.5 * t.answered).max(0.5);
-                (rate, rate, 1.0)
+                let rate = (0.5 * t.in_flight as f64 / t.base.max(1.0)).max(0.5 * t.answered).max(0.5);
+                (rate, rate, (3.0 * t.base).max(1.0))
             }
         };
         // Two starts are left out, so that a bucket that is empty now isn't emptied again by chance.
@@ -170,7 +196,9 @@ impl Rate {
         self.at = t.now;
         // So far along the cubic that it goes on with `rate`.
         let behind = ((1.0 - rate / ceiling) / SWING).cbrt();
-        let since = t.now.saturating_sub(Duration::from_secs_f64((flat * (1.0 - behind)).max(0.0)));
+        // What comes of it is not known before a round trip has passed.
+        let known = t.now + Duration::from_secs_f64(t.base);
+        let since = known.saturating_sub(Duration::from_secs_f64((flat * (1.0 - behind)).max(0.0)));
         self.learned = Some(Learned {
             ceiling,
             flat,
@@ -190,12 +218,25 @@ impl Rate {
         let started = here.number.saturating_sub(learned.anchor.number);
         let accepted = started.saturating_sub(here.throttled.saturating_sub(learned.anchor.throttled)) as f64;
         // A token bucket was empty at both moments, so what it gave between them is what flowed in: the limit itself.
-        let limit = if secs >= 1.0 && accepted >= 5.0 { accepted / secs } else { BETA * rate };
-        let limit = limit.clamp(BETA * rate, rate);
+        // (Two more, for what a short time can't tell.)
+        let (share, answered) = self.recent.throttled_and_answered(now);
+        let limit = if share > FLOODED {
+            // The bucket was empty nearly all the time, so what was answered is what flowed in.
+            answered
+        } else if secs >= 1.0 && accepted >= 5.0 {
+            (accepted + 2.0) / secs
+        } else if learned.flat > 1.0 {
+            EARLY * rate
+        } else {
+            BETA * rate
+        };
         let lasted = now.saturating_sub(learned.since).as_secs_f64() / learned.flat;
+        let most = if lasted < 1.0 { EARLY * rate } else { rate };
+        let least = if share > FLOODED { BETA_FLOODED } else { BETA };
+        let limit = limit.clamp(least * rate, most);
         // Long enough that searching costs one request in a hundred or so; short again where the limit has moved.
-        let longest = (100.0 / limit).clamp(10.0, 60.0);
-        let flat = if lasted > 3.0 { 1.0 } else { (learned.flat * 4.0).min(longest) };
+        let longest = (100.0 / limit).clamp(15.0, 30.0);
+        let flat = if lasted > 3.0 { longest / 4.0 } else { (learned.flat * 4.0).min(longest) };
         (limit, limit * UNDER, flat)
     }
 }

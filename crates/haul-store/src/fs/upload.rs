@@ -190,7 +190,13 @@ impl Upload for FileWrite {
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
         let inner = self.0.clone();
         Box::pin(disk::bytes().run(OP, move || {
-            write_at(&inner.place.file, offset, &payload).map_err(|e| fail(OP, &inner.key, e))?;
+            let fail = |e| fail(OP, &inner.key, e);
+            match payload.pieces() {
+                Some(pieces) => {
+                    write_at(&inner.place.file, offset, pieces.iter().map(|p| &p[..])).map_err(fail)?;
+                }
+                None => write_blocks(&inner.place.file, offset, &payload, fail)?,
+            }
             Ok(Part { index, size: payload.len(), tag: Vec::new() })
         }))
     }
@@ -213,8 +219,8 @@ impl Upload for FileWrite {
 }
 
 /// Writes all pieces from `offset` on.
-fn write_at(file: &OwnedFd, mut offset: u64, payload: &Payload) -> rustix::io::Result<()> {
-    let mut pieces: Vec<IoSlice> = payload.0.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)).collect();
+fn write_at<'a>(file: &OwnedFd, mut offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) -> rustix::io::Result<()> {
+    let mut pieces: Vec<IoSlice> = pieces.into_iter().filter(|p| !p.is_empty()).map(IoSlice::new).collect();
     let mut rest = &mut pieces[..];
     while !rest.is_empty() {
         let some = rest.len().min(PIECES);
@@ -227,6 +233,18 @@ fn write_at(file: &OwnedFd, mut offset: u64, payload: &Payload) -> rustix::io::R
         IoSlice::advance_slices(&mut rest, written);
     }
     Ok(())
+}
+
+/// Writes what is still in another file from `offset` on.
+fn write_blocks(file: &OwnedFd, mut offset: u64, payload: &Payload, fail: impl Fn(Errno) -> Error) -> Result<()> {
+    let mut written = Ok(());
+    payload.each(|block| {
+        if written.is_ok() {
+            written = write_at(file, offset, [block]);
+            offset += block.len() as u64;
+        }
+    })?;
+    written.map_err(fail)
 }
 
 /// A symbolic link that arrives as the bytes of its target.
@@ -273,8 +291,10 @@ impl Upload for LinkWrite {
             let message = format!("a symbolic link's target can have at most {TARGET_MAX} bytes");
             Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.0.key))
         } else {
-            self.0.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, payload.0.concat());
-            Ok(Part { index, size, tag: Vec::new() })
+            payload.concat().map(|bytes| {
+                self.0.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, bytes);
+                Part { index, size, tag: Vec::new() }
+            })
         };
         Box::pin(ready(answer))
     }

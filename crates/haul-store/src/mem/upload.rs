@@ -98,7 +98,7 @@ impl MemWrite {
             }
             _ => {}
         }
-        parts.insert(index, (offset, payload.0.concat().into()));
+        parts.insert(index, (offset, payload.concat()?.into()));
         Ok(Part { index, size, tag: index.to_be_bytes().to_vec() })
     }
 

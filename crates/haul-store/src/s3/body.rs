@@ -3,10 +3,11 @@
 use crate::Payload;
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
-use haul_core::{Algo, Hasher, Hashes};
+use futures::{future::BoxFuture, ready};
+use haul_core::{Algo, Result};
 use http_body::{Frame, SizeHint};
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     sync::{
         Arc,
@@ -18,47 +19,75 @@ use std::{
 /// Frames are no larger, so that a slow link still shows progress.
 const FRAME: usize = 1 << 20;
 
-/// A payload as a request's body.
-#[derive(Clone, Debug, Default)]
+/// A payload as a request's body. What is in a file is read as it is sent, one block ahead.
+#[derive(Default)]
 pub struct Pieces {
-    pieces: Payload,
+    payload: Payload,
     piece: usize,
     offset: usize,
+    /// Bytes that are still to come.
     left: u64,
+    /// The block of a file that is being read.
+    reading: Option<BoxFuture<'static, Result<Bytes>>>,
     taken: Arc<AtomicU64>,
 }
 
 impl Pieces {
     /// All of `payload`.
     pub fn new(payload: Payload) -> Pieces {
-        Pieces { left: payload.len(), pieces: payload, ..Pieces::default() }
+        Pieces { left: payload.len(), payload, ..Pieces::default() }
     }
 
     /// Counts the frames that the connection has taken so far.
     pub fn progress(&self) -> Arc<AtomicU64> {
         self.taken.clone()
     }
+
+    /// The next frame of what is in memory.
+    fn next_piece(&mut self) -> Option<Bytes> {
+        let pieces = self.payload.pieces()?;
+        while let Some(piece) = pieces.get(self.piece) {
+            if self.offset == piece.len() {
+                (self.piece, self.offset) = (self.piece + 1, 0);
+                continue;
+            }
+            let end = piece.len().min(self.offset + FRAME);
+            let frame = piece.slice(self.offset..end);
+            self.offset = end;
+            return Some(frame);
+        }
+        None
+    }
+
+    fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let at = self.payload.len() - self.left;
+        if self.reading.is_none() {
+            self.reading = self.payload.read_at(at).map(|read| Box::pin(read) as BoxFuture<'static, Result<Bytes>>);
+        }
+        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+        let block = ready!(reading.as_mut().poll(cx));
+        let next = block.as_ref().ok().and_then(|block| self.payload.read_at(at + block.len() as u64));
+        self.reading = next.map(|read| Box::pin(read) as BoxFuture<'static, Result<Bytes>>);
+        Poll::Ready(Some(block))
+    }
 }
 
 impl http_body::Body for Pieces {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
         this.taken.fetch_add(1, Ordering::Relaxed);
-        while let Some(piece) = this.pieces.0.get(this.piece) {
-            if this.offset == piece.len() {
-                (this.piece, this.offset) = (this.piece + 1, 0);
-                continue;
-            }
-            let end = piece.len().min(this.offset + FRAME);
-            let frame = piece.slice(this.offset..end);
-            this.offset = end;
+        let frame = match this.payload.pieces() {
+            Some(_) => this.next_piece().map(Ok),
+            None => ready!(this.poll_file(cx)),
+        };
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame.map_err(|e| io::Error::other(e.to_string()))?;
             this.left -= frame.len() as u64;
-            return Poll::Ready(Some(Ok(Frame::data(frame))));
-        }
-        Poll::Ready(None)
+            Ok(Frame::data(frame))
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -68,13 +97,6 @@ impl http_body::Body for Pieces {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
     }
-}
-
-/// Hashes of a payload.
-pub fn hash(algos: &[Algo], payload: &Payload) -> Hashes {
-    let mut hasher = Hasher::new(algos);
-    payload.0.iter().for_each(|piece| hasher.update(piece));
-    hasher.finish()
 }
 
 /// One hash of some bytes in base64.
@@ -96,6 +118,21 @@ pub fn from_base64(algo: Algo, text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use futures::StreamExt;
+
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods)] // a test's own file
+    async fn what_is_in_a_file_is_read_as_it_is_sent() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..700_000).map(|i| (i * 7 >> 3) as u8).collect();
+        io::Write::write_all(&mut file, &bytes).unwrap();
+        let file = Arc::new(file);
+        let body = |end| Pieces::new(Payload::of_file(file.clone(), 1..end, Default::default()));
+        assert_eq!(http_body::Body::size_hint(&body(700_000)).exact(), Some(699_999));
+        let frames = http_body_util::BodyStream::new(body(700_000)).map(|f| f.unwrap().into_data().unwrap());
+        assert!(frames.collect::<Vec<Bytes>>().await.concat() == bytes[1..]);
+        let last = http_body_util::BodyStream::new(body(700_001)).collect::<Vec<_>>().await.pop().unwrap();
+        assert!(last.unwrap_err().to_string().contains("the file became shorter"));
+    }
 
     #[tokio::test]
     async fn frames_are_the_pieces_in_order_and_bounded() {

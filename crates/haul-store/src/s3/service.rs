@@ -46,6 +46,13 @@ impl std::fmt::Debug for Config {
     }
 }
 
+/// What of a request the signature covers besides its headers.
+struct Unsigned<'a> {
+    path: &'a str,
+    query: &'a str,
+    payload_hash: &'a str,
+}
+
 /// One request to come.
 pub struct Call<'a> {
     kind: &'static str,
@@ -169,7 +176,8 @@ impl Service {
         self.net.gate.pass().await;
         let pass = self.lanes.lane(direction(call.kind)).enter().await;
         self.meters.request(call.kind);
-        let request = self.request(call, region, credentials.as_deref())?;
+        let payload_hash = self.payload_hash(call).await?;
+        let request = self.request(call, region, credentials.as_deref(), &payload_hash)?;
         let begun = tokio::time::Instant::now();
         let result = self.http.send(request).await;
         let status = result.as_ref().map_or(0, |r| r.status.as_u16());
@@ -214,7 +222,13 @@ impl Service {
         Err(fault)
     }
 
-    fn request(&self, call: &Call<'_>, region: &str, credentials: Option<&Credentials>) -> Tried<Request<Pieces>> {
+    fn request(
+        &self,
+        call: &Call<'_>,
+        region: &str,
+        credentials: Option<&Credentials>,
+        payload_hash: &str,
+    ) -> Tried<Request<Pieces>> {
         let url = self.endpoint.url(region, call.bucket, call.object);
         let query = encoded(&call.query);
         let mut headers = call.headers.clone();
@@ -227,7 +241,8 @@ impl Service {
         let bad = |e: http::Error| Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"));
         headers.insert(http::header::HOST, HeaderValue::from_str(&url.authority).map_err(|e| bad(e.into()))?);
         if let Some(credentials) = credentials {
-            self.sign(call, region, credentials, &url.path, &query, &mut headers).map_err(bad)?;
+            let signed = Unsigned { path: &url.path, query: &query, payload_hash };
+            self.sign(call, region, credentials, &signed, &mut headers).map_err(bad)?;
         }
         if self.net.dump_headers {
             let shown: Vec<_> = headers.iter().filter(|(n, _)| !is_secret(n)).collect();
@@ -253,14 +268,13 @@ impl Service {
         call: &Call<'_>,
         region: &str,
         credentials: &Credentials,
-        path: &str,
-        query: &str,
+        unsigned: &Unsigned<'_>,
         headers: &mut HeaderMap,
     ) -> std::result::Result<(), http::Error> {
         let at = jiff::Timestamp::now();
-        let payload_hash = self.payload_hash(call);
+        let Unsigned { path, query, payload_hash } = *unsigned;
         headers.insert("x-amz-date", HeaderValue::from_str(&sign::amz_date(at))?);
-        headers.insert("x-amz-content-sha256", HeaderValue::from_str(&payload_hash)?);
+        headers.insert("x-amz-content-sha256", HeaderValue::from_str(payload_hash)?);
         if let Some(token) = &credentials.token {
             headers.insert("x-amz-security-token", HeaderValue::from_str(token)?);
         }
@@ -270,32 +284,24 @@ impl Service {
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
         signed.sort_unstable();
-        let what = Signed {
-            method: call.method.as_str(),
-            path,
-            query,
-            headers: &signed,
-            payload_hash: &payload_hash,
-            region,
-            at,
-        };
+        let what = Signed { method: call.method.as_str(), path, query, headers: &signed, payload_hash, region, at };
         let value = self.signer.authorization(credentials, &what);
         headers.insert(http::header::AUTHORIZATION, HeaderValue::from_str(&value)?);
         Ok(())
     }
 
-    fn payload_hash(&self, call: &Call<'_>) -> String {
+    async fn payload_hash(&self, call: &Call<'_>) -> Tried<String> {
         if call.body.is_empty() {
-            return sign::EMPTY_SHA256.into();
+            return Ok(sign::EMPTY_SHA256.into());
         }
         let document = call.headers.get(http::header::CONTENT_TYPE).is_some_and(|t| t == "application/xml");
         let guarded = call.guarded || self.endpoint.tls();
         if !document && self.config.unsigned_payload.unwrap_or(guarded) {
-            return sign::UNSIGNED.into();
+            return Ok(sign::UNSIGNED.into());
         }
-        haul_core::hash::to_hex(
-            body::hash(&[haul_core::Algo::Sha256], &call.body).get(haul_core::Algo::Sha256).unwrap_or_default(),
-        )
+        let hashes = call.body.hash(&[haul_core::Algo::Sha256]).await;
+        let hashes = hashes.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
+        Ok(haul_core::hash::to_hex(hashes.get(haul_core::Algo::Sha256).unwrap_or_default()))
     }
 
     /// A link to `place` that anybody can read for `seconds`.

@@ -193,7 +193,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     let mut headers = meta::to_headers(&service.config, &place.object, &kept)?;
     condition(service, key, place, &spec.replace, &mut headers).await?;
     // What the source says of the content is better than what we would compute of what reached us.
-    let ours = checksums(service, &payload, &spec.hashes);
+    let ours = checksums(service, &payload, &spec.hashes).await.map_err(|e| e.with_key(key))?;
     checksum_headers(&ours, &mut headers);
     let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
     let answer = service.ask_in_bucket(&place.bucket, call).await;
@@ -203,7 +203,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
 }
 
 /// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway.
-fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Hashes {
+async fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Result<Hashes> {
     let algo = match service.config.provider.checksum {
         Checksum::Crc64Nvme => Algo::Crc64Nvme,
         Checksum::Md5 => Algo::Md5,
@@ -214,9 +214,9 @@ fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Hashes {
     }
     match known.get(algo) {
         Some(value) => ours.set(algo, value),
-        None => ours.merge(&body::hash(&[algo], payload)),
+        None => ours.merge(&payload.hash(&[algo]).await?),
     }
-    ours
+    Ok(ours)
 }
 
 fn checksum_headers(hashes: &Hashes, headers: &mut HeaderMap) {
@@ -319,7 +319,8 @@ pub async fn begin(
 
 async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payload: Payload) -> Tried<Vec<u8>> {
     let size = payload.len();
-    let ours = checksums(service, &payload, &Hashes::default());
+    let ours = checksums(service, &payload, &Hashes::default()).await;
+    let ours = ours.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
     let mut headers = HeaderMap::new();
     meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
     checksum_headers(&ours, &mut headers);

@@ -1,6 +1,7 @@
 //! Bodies, both ways: paced, counted, checked, never copied to be sent.
 
 use super::{
+    clock::{Clock, Wait},
     faults::Fault,
     limits::Pipe,
     pattern,
@@ -10,6 +11,7 @@ use super::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use bytes::{Buf as _, Bytes, BytesMut};
+use futures::FutureExt as _;
 use haul_core::{Algo, Hasher};
 use http_body_util::BodyExt as _;
 use hyper::{
@@ -24,22 +26,23 @@ use std::{
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
-use tokio::time::{Sleep, sleep_until};
 
 /// A frame of an answer that isn't paced, at most.
 const FRAME: u64 = 1 << 20;
 /// What is sent at once when it is paced: so much time's worth.
 const SLICE: f64 = 0.010;
-/// Debts below are not slept off: they add up until a timer can.
-const TICK: Duration = Duration::from_millis(1);
+/// Debts below are not slept off: they add up until it is worth it.
+const TICK: Duration = Duration::from_micros(200);
 /// Unused time that counts within a body, and for the pipe that all share: it makes good for late timers.
-const CREDIT: Duration = Duration::from_millis(20);
+const CREDIT: Duration = Duration::from_millis(10);
 
 /// One direction's limits: of the connection and of all together.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// The moment from which pipes count.
     pub start: Instant,
+    /// To wait by.
+    pub clock: Clock,
     /// The connection's pipe and rate.
     pub own: Option<(Arc<Pipe>, u64)>,
     /// The pipe and rate that all share.
@@ -63,11 +66,11 @@ impl Pace {
         }
     }
 
-    /// Takes `bytes`; gives when they have passed, if that is worth a timer.
-    fn take(&self, bytes: u64) -> Option<Instant> {
+    /// Takes `bytes`; gives a wait until they have passed, if it is worth one.
+    fn take(&self, bytes: u64) -> Option<Wait> {
         let now = self.now();
         let taken = self.own.iter().chain(&self.all).map(|(pipe, rate)| pipe.take(*rate, bytes, now, CREDIT));
-        taken.max().filter(|passed| *passed > now + TICK).map(|passed| self.start + passed)
+        taken.max().filter(|passed| *passed > now + TICK).map(|passed| self.clock.until(self.start + passed))
     }
 
     /// Bytes to send at once.
@@ -85,11 +88,11 @@ pub struct Sending {
     left: u64,
     pace: Pace,
     /// A slice that waits until it has passed.
-    held: Option<(Bytes, Pin<Box<Sleep>>)>,
+    held: Option<(Bytes, Wait)>,
     begun: bool,
     /// What happens when so many bytes are left.
     spoilt: Option<(u64, Fault, Duration)>,
-    stalled: Option<Pin<Box<Sleep>>>,
+    stalled: Option<Wait>,
     exchange: Exchange,
 }
 
@@ -149,8 +152,8 @@ impl Body for Sending {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        if let Some((_, sleep)) = &mut this.held {
-            ready!(sleep.as_mut().poll(cx));
+        if let Some((_, wait)) = &mut this.held {
+            ready!(wait.poll_unpin(cx));
         }
         if let Some((bytes, _)) = this.held.take() {
             return this.gone(bytes);
@@ -159,8 +162,8 @@ impl Body for Sending {
             && this.left <= left
         {
             if fault == Fault::Stall {
-                let stalled = this.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
-                ready!(stalled.as_mut().poll(cx));
+                let stalled = this.stalled.get_or_insert_with(|| this.pace.clock.wait(stall));
+                ready!(stalled.poll_unpin(cx));
             }
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "cut on purpose"))));
         }
@@ -170,12 +173,11 @@ impl Body for Sending {
             if !std::mem::replace(&mut this.begun, true) {
                 this.pace.begin();
             }
-            if let Some(passed) = this.pace.take(bytes.len() as u64) {
-                let mut sleep = Box::pin(sleep_until(passed.into()));
-                if sleep.as_mut().poll(cx).is_pending() {
-                    this.held = Some((bytes, sleep));
-                    return Poll::Pending;
-                }
+            if let Some(mut wait) = this.pace.take(bytes.len() as u64)
+                && wait.poll_unpin(cx).is_pending()
+            {
+                this.held = Some((bytes, wait));
+                return Poll::Pending;
             }
         }
         this.gone(bytes)
@@ -269,9 +271,9 @@ pub async fn receive(
         let Ok(mut data) = frame.map_err(io::Error::other)?.into_data() else { continue };
         counted(data.len() as u64);
         if !pace.is_free()
-            && let Some(passed) = pace.take(data.len() as u64)
+            && let Some(wait) = pace.take(data.len() as u64)
         {
-            sleep_until(passed.into()).await;
+            wait.await;
         }
         while !data.is_empty() {
             let content = match &mut chunks {

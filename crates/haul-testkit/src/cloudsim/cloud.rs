@@ -1,6 +1,7 @@
 //! What all threads share: buckets, settings in force, counters.
 
 use super::{
+    clock::Clock,
     delay::Random,
     limits::{Pipe, Requests},
     operation::Op,
@@ -68,6 +69,8 @@ pub type Changes = Vec<(String, String)>;
 pub struct Cloud {
     /// When it was started.
     pub start: Instant,
+    /// To wait by.
+    pub clock: Clock,
     /// The settings of buckets without their own.
     active: RwLock<Arc<Active>>,
     /// What buckets have changed, and what is in force there.
@@ -89,11 +92,12 @@ fn write<T: ?Sized>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 
 impl Cloud {
     /// With the settings' buckets.
-    pub fn new(settings: Settings) -> Cloud {
+    pub fn new(settings: Settings, clock: Clock) -> Cloud {
         let now = report::now_ms();
         let bucket = |(name, made): &(String, Option<Made>)| (name.clone(), Arc::new(Bucket::new(*made, now)));
         Cloud {
             start: Instant::now(),
+            clock,
             buckets: RwLock::new(settings.buckets.iter().map(bucket).collect()),
             own: RwLock::default(),
             counters: Counters::new(settings.log),

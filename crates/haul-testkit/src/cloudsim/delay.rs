@@ -6,7 +6,7 @@ use std::{
     fmt,
     str::FromStr,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// A time to wait, or how to draw one.
@@ -46,6 +46,9 @@ impl FromStr for Delay {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Delay, String> {
+        if matches!(text, "off" | "none") {
+            return Ok(Delay::None);
+        }
         let Some(rest) = text.strip_prefix("lognormal:") else {
             let time = duration(text)?;
             return Ok(if time.is_zero() { Delay::None } else { Delay::Fixed(time) });
@@ -108,17 +111,6 @@ impl Random {
         let n = self.drawn.fetch_add(1, Relaxed);
         // The 53 bits that an f64 holds exactly.
         (splitmix(self.seed.load(Relaxed), n) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-/// What a timer of the runtime adds on average: it fires at the first whole millisecond after its time.
-const LATE: Duration = Duration::from_micros(500);
-
-/// Waits until a moment, half a millisecond early or late.
-pub async fn until(moment: Instant) {
-    let early = moment - LATE.min(moment.saturating_duration_since(Instant::now()));
-    if early > Instant::now() {
-        tokio::time::sleep_until(early.into()).await;
     }
 }
 

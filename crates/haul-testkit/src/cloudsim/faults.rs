@@ -74,8 +74,9 @@ impl Faults {
 impl FromStr for Faults {
     type Err = String;
 
-    /// `KIND=RATE[,…]`; empty for none.
+    /// `KIND=RATE[,…]`; empty or `off` for none.
     fn from_str(text: &str) -> Result<Faults, String> {
+        let text = if matches!(text, "off" | "none") { "" } else { text };
         let mut faults = Faults::default();
         for pair in text.split(',').filter(|p| !p.trim().is_empty()) {
             let (name, rate) = pair.split_once('=').ok_or_else(|| format!("want KIND=RATE, not {pair:?}"))?;
@@ -108,6 +109,7 @@ mod tests {
         let faults: Faults = "error500=0.01,lost-answer=1".parse().unwrap();
         assert_eq!(faults.to_string(), "error500=0.01,lost-answer=1");
         assert_eq!("".parse(), Ok(Faults::default()));
+        assert_eq!("off".parse(), Ok(Faults::default()));
         for bad in ["error500", "error500=2", "error500=-1", "flood=0.1"] {
             assert!(bad.parse::<Faults>().is_err(), "{bad}");
         }

@@ -198,3 +198,102 @@ fn element(name: &str, value: &[u8], encoded: bool, out: &mut String) {
     xml::key(value, encoded, out);
     let _ = write!(out, "</{name}>");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudsim::{
+        make,
+        synthetic::{Made, Shape},
+    };
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// The rows of all pages, keys and common prefixes together.
+    fn listed(space: &Space, prefix: &[u8], delimiter: &[u8], after: Option<&[u8]>, most: usize) -> Vec<Vec<u8>> {
+        let (mut rows, mut resumed) = (Vec::new(), after.map(<[u8]>::to_vec));
+        loop {
+            let wanted = Wanted { prefix, delimiter, after: resumed.as_deref(), most, now: 0 };
+            let before = rows.len();
+            let next = page(space, &wanted, |row| match row {
+                Row::Key(name, _) | Row::Folded(name) => rows.push(name.to_vec()),
+            });
+            assert!(rows.len() - before <= most);
+            match next {
+                None => return rows,
+                Some(next) => {
+                    assert_eq!((rows.len() - before, rows.last()), (most, Some(&next)), "a page with more is full");
+                    resumed = Some(next);
+                }
+            }
+        }
+    }
+
+    /// What a listing has, by its definition: every key looked at.
+    fn defined(keys: &BTreeSet<Vec<u8>>, prefix: &[u8], delimiter: &[u8], after: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let fold = |key: &[u8]| {
+            let rest = key.strip_prefix(prefix)?;
+            let at = rest.windows(delimiter.len().max(1)).position(|window| window == delimiter);
+            Some(at.map_or(key.to_vec(), |at| key[..prefix.len() + at + delimiter.len()].to_vec()))
+        };
+        let later = keys.iter().filter(|key| after.is_none_or(|after| key[..] > *after));
+        let rows: BTreeSet<_> = later.filter_map(|key| fold(key)).collect();
+        // What comes after a common prefix comes after all that it stands for.
+        rows.into_iter().filter(|row| after != Some(row)).collect()
+    }
+
+    fn shape() -> impl Strategy<Value = Shape> {
+        prop_oneof![Just(Shape::Flat), Just(Shape::Tree), Just(Shape::Dvc)]
+    }
+
+    proptest! {
+        #[test]
+        fn pages_together_are_the_listing(
+            (keys, shape, most) in (0u64..400, shape(), 1usize..60),
+            stored in proptest::collection::vec("[a-f/]{1,4}", 0..8),
+            gone in proptest::collection::vec(0u64..400, 0..80),
+            (prefix, after) in (0usize..20, 0usize..20),
+            delimiter in prop_oneof![Just(""), Just("/"), Just("0"), Just("e/")],
+            places in (0u64..400, 0u64..400, any::<bool>()),
+        ) {
+            let made = Made { keys, shape, size: 1 };
+            let mut space = Space::new(Some(made));
+            let mut all: BTreeSet<Vec<u8>> = (0..keys).map(|i| made.key(i).into_bytes()).collect();
+            for i in gone.iter().filter(|i| **i < keys) {
+                space.remove(made.key(*i).as_bytes());
+                all.remove(made.key(*i).as_bytes());
+            }
+            for key in &stored {
+                space.put(key.as_bytes(), make::stored(&make::Wanted::default()));
+                all.insert(key.clone().into_bytes());
+            }
+            // A prefix and a place taken from keys that there are, cut anywhere.
+            let cut = |i: u64, len: usize| made.key(i % keys.max(1)).into_bytes().into_iter().take(len).collect::<Vec<_>>();
+            let (prefix, after) = (cut(places.0, prefix), cut(places.1, after * 2));
+            let after = (places.2 && !after.is_empty()).then_some(&after[..]);
+            let delimiter = delimiter.as_bytes();
+            prop_assert_eq!(
+                listed(&space, &prefix, delimiter, after, most),
+                defined(&all, &prefix, delimiter, after)
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_of_ten_million_keys_is_found_at_once() {
+        // Deleted keys at the front are no burden either.
+        let made = Made { keys: 10_000_000, shape: Shape::Dvc, size: 1 };
+        let mut space = Space::new(Some(made));
+        (0..100_000).for_each(|i| space.remove(made.key(i).as_bytes()));
+        let wanted = Wanted { most: 1000, ..Wanted::default() };
+        let mut rows = Vec::new();
+        page(&space, &wanted, |row| {
+            if let Row::Key(name, _) = row {
+                rows.push(String::from_utf8_lossy(name).into_owned());
+            }
+        });
+        assert_eq!((rows.len(), &rows[0]), (1000, &made.key(100_000)));
+        let folders = listed(&space, b"files/md5/", b"/", None, 1000);
+        assert_eq!(folders.len(), 254, "those of the first keys are gone");
+    }
+}

@@ -11,6 +11,7 @@
 
 mod admin;
 mod body;
+mod clock;
 mod cloud;
 pub mod delay;
 pub mod faults;
@@ -34,6 +35,7 @@ pub use make::Wanted;
 pub use report::Report;
 pub use settings::Settings;
 
+use clock::Clock;
 use cloud::Cloud;
 use hyper::HeaderMap;
 use space::{Piece, Stored};
@@ -79,13 +81,15 @@ impl Cloudsim {
     /// Errors: no thread, or the port is taken.
     pub fn start(settings: Settings) -> io::Result<Cloudsim> {
         let (count, listen) = (settings.threads.max(1), settings.listen);
-        let cloud = Arc::new(Cloud::new(settings));
+        let (clock, ticks) = Clock::new();
+        let cloud = Arc::new(Cloud::new(settings, clock));
         let (ends, ended) = watch::channel(());
         let listener = std::net::TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let mut queues = Vec::with_capacity(count);
-        let mut threads = Vec::with_capacity(count + 1);
+        let mut threads = Vec::with_capacity(count + 2);
+        threads.push(spawn("cloudsim-clock".into(), ticks)?);
         for number in 0..count {
             let (sender, sockets) = mpsc::unbounded_channel();
             queues.push(sender);
@@ -199,8 +203,10 @@ impl Cloudsim {
 
     /// Ends it and waits until no thread of it runs.
     pub fn stop(self) {
-        let Cloudsim { ends, threads, .. } = self;
+        let Cloudsim { ends, threads, cloud, .. } = self;
         drop(ends);
+        // The clock's thread ends when the last of the others, which hold it, has.
+        drop(cloud);
         for thread in threads {
             // One that panicked has said so.
             let _ = thread.join();
@@ -241,7 +247,7 @@ fn serve_all(
     mut sockets: mpsc::UnboundedReceiver<std::net::TcpStream>,
     mut ended: watch::Receiver<()>,
 ) {
-    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+    let Ok(runtime) = Builder::new_current_thread().enable_io().build() else { return };
     runtime.block_on(async {
         loop {
             let socket = tokio::select! {

@@ -61,7 +61,7 @@ impl Op {
             (&Method::GET, false) if has("location") => Op::GetBucketLocation,
             (&Method::GET, false) if has("versions") => Op::ListObjectVersions,
             (&Method::GET, false) if has("uploads") => Op::ListMultipartUploads,
-            (_, _) if ASPECTS.iter().any(|name| has(name)) => Op::Other,
+            _ if ASPECTS.iter().any(|name| has(name)) => Op::Other,
             (&Method::GET, false) => Op::ListObjects,
             (&Method::HEAD, false) => Op::HeadBucket,
             (&Method::PUT, false) => Op::CreateBucket,

@@ -4,7 +4,6 @@ use super::{
     admin,
     body::{self, How, Pace, Received, Sending},
     cloud::{Active, Cloud},
-    delay,
     faults::Fault,
     limits::Pipe,
     objects,
@@ -235,15 +234,15 @@ fn respond(answer: Answer, pace: Pace, mut exchange: Exchange, spoilt: Option<(F
     Ok(response)
 }
 
-fn pace(start: Instant, own: (&Arc<Pipe>, Option<u64>), all: (&Arc<Pipe>, Option<u64>)) -> Pace {
+fn pace(cloud: &Cloud, own: (&Arc<Pipe>, Option<u64>), all: (&Arc<Pipe>, Option<u64>)) -> Pace {
     let limit = |(pipe, rate): (&Arc<Pipe>, Option<u64>)| rate.map(|rate| (pipe.clone(), rate));
-    Pace { start, own: limit(own), all: limit(all) }
+    Pace { start: cloud.start, clock: cloud.clock.clone(), own: limit(own), all: limit(all) }
 }
 
 async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) -> Reply {
     let (head, body) = request.into_parts();
-    let free = Pace { start: cloud.start, own: None, all: None };
     if head.uri.path().starts_with(admin::PATH) {
+        let free = Pace { start: cloud.start, clock: cloud.clock.clone(), own: None, all: None };
         let how = How { keep: Keep::Bytes, md5: false };
         let received = body::receive(body, &HeaderMap::new(), how, &free, |_| ()).await?;
         let answer = admin::answer(&cloud, &head, &received.bytes()).await;
@@ -256,8 +255,8 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
     let number = enter(&cloud, &line, settings.max_connections)?;
     let mut exchange = Exchange::begin(cloud.clone(), op, &target, number);
     let own = settings.connection_rate;
-    let into = pace(cloud.start, (&line.pipe_in, own), (&active.pipe_in, settings.rate_in));
-    let out = pace(cloud.start, (&line.pipe_out, own), (&active.pipe_out, settings.rate_out));
+    let into = pace(&cloud, (&line.pipe_in, own), (&active.pipe_in, settings.rate_in));
+    let out = pace(&cloud, (&line.pipe_out, own), (&active.pipe_out, settings.rate_out));
     let has_body = head.method != hyper::Method::HEAD;
 
     if !active.admits(op, cloud.start.elapsed()) {
@@ -273,7 +272,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
             let how = How { keep: Keep::Sizes, md5: false };
             receive(&cloud, &mut exchange, body, &head.headers, how, &into).await?;
         }
-        delay::until(Instant::now() + settings.latency.draw(&cloud.random)).await;
+        cloud.clock.wait(settings.latency.draw(&cloud.random)).await;
         return respond(answer, out, exchange, None);
     }
     let fault = settings.faults.draw(op, &cloud.random);
@@ -289,7 +288,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
     let received = received.await?;
     let delay = active.delay(op, &cloud.random);
     if !delay.is_zero() {
-        delay::until(Instant::now() + delay).await;
+        cloud.clock.wait(delay).await;
     }
     if fault == Some(Fault::Error500) {
         return respond(INTERNAL.answer(has_body), out, exchange, None);

@@ -1,9 +1,9 @@
 //! The reading end of a transfer: pieces of one source file in order, read one after another or several at once.
 
-use crate::{budget::Budget, buffers::Buffers};
+use crate::budget::Budget;
 use futures::StreamExt;
 use haul_core::{Entry, Error, Result, plan::Route};
-use haul_store::{Body, Payload, Read, Store, disk};
+use haul_store::{Body, Buffers, Payload, Read, Store, disk};
 use std::{ops::Range, os::unix::fs::FileExt, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -44,22 +44,34 @@ impl Digest {
     }
 
     /// Takes a chunk in.
-    pub fn take(&mut self, piece: &Piece) {
-        if matches!(self.whole, Whole::Apart) {
-            if !self.algos.is_empty() {
-                self.pieces.insert(piece.index, (piece.payload.len(), piece.hashes.clone()));
-            }
-            return;
+    ///
+    /// Errors: it can't be read.
+    pub fn take(&mut self, piece: &Piece) -> Result<()> {
+        if self.is_apart() {
+            self.chunk(piece.index, piece.payload.len(), piece.payload.hashes().clone());
+            return Ok(());
         }
         self.waiting.insert(piece.index, (piece.payload.clone(), piece.memory.clone()));
-        self.go_on();
+        self.go_on()
+    }
+
+    /// True when chunks are hashed one by one, in no order.
+    pub fn is_apart(&self) -> bool {
+        matches!(self.whole, Whole::Apart)
+    }
+
+    /// Takes in what is known of a chunk.
+    pub fn chunk(&mut self, index: u64, size: u64, hashes: Hashes) {
+        if !self.algos.is_empty() {
+            self.pieces.insert(index, (size, hashes));
+        }
     }
 
     /// Takes in a chunk that was sent before and isn't read again.
     pub fn known(&mut self, sent: &Sent) {
-        if matches!(self.whole, Whole::Apart) && !self.algos.is_empty() {
+        if self.is_apart() {
             let hashes = Hashes::default().with(Algo::Crc64Nvme, sent.crc64.to_be_bytes());
-            self.pieces.insert(sent.part.index, (sent.part.size, hashes));
+            self.chunk(sent.part.index, sent.part.size, hashes);
         }
     }
 
@@ -72,29 +84,30 @@ impl Digest {
     pub async fn advance(&mut self) -> Result<()> {
         if let Whole::Away(hashing) = &mut self.whole {
             self.whole = Whole::Here(hashing.await?);
-            self.go_on();
+            self.go_on()?;
         }
         Ok(())
     }
 
     /// Hashes what is next, as long as it is there.
-    fn go_on(&mut self) {
+    fn go_on(&mut self) -> Result<()> {
         while matches!(self.whole, Whole::Here(_)) {
-            let Some((payload, memory)) = self.waiting.remove(&self.next) else { return };
-            let Whole::Here(mut hasher) = std::mem::replace(&mut self.whole, Whole::Apart) else { return };
+            let Some((payload, memory)) = self.waiting.remove(&self.next) else { return Ok(()) };
+            let Whole::Here(mut hasher) = std::mem::replace(&mut self.whole, Whole::Apart) else { return Ok(()) };
             self.next += 1;
             let large = payload.len() > INLINE;
             let update = move || {
-                payload.0.iter().for_each(|piece| hasher.update(piece));
+                payload.each(|block| hasher.update(block))?;
                 drop(memory);
-                hasher
+                Ok(hasher)
             };
             if large {
-                self.whole = Whole::Away(Box::pin(disk::run(move || Ok(update()))));
-                return;
+                self.whole = Whole::Away(Box::pin(disk::run(update)));
+                return Ok(());
             }
-            self.whole = Whole::Here(update());
+            self.whole = Whole::Here(update()?);
         }
+        Ok(())
     }
 
     /// The hashes of the whole.
@@ -132,11 +145,11 @@ mod tests {
                 let piece = Piece {
                     index: index as u64,
                     offset: (index * chunk) as u64,
-                    payload: Payload::from(bytes::Bytes::copy_from_slice(part)),
-                    hashes: hash_bytes(&digest.by_piece(), part),
+                    payload: Payload::from(bytes::Bytes::copy_from_slice(part))
+                        .with_hashes(hash_bytes(&digest.by_piece(), part)),
                     memory: memory.clone(),
                 };
-                digest.take(&piece);
+                digest.take(&piece).unwrap();
             }
             while !digest.is_idle() {
                 digest.advance().await.unwrap();

@@ -1,11 +1,16 @@
 //! Bytes through memory: read chunks (several at once where the source allows), write them as they come, out of order,
-//! and hash them on the way. Memory is taken from the job's budget before a chunk is read, and given back when it is
+//! and hash them on the way; or, into a file, piece by piece (`through`). Memory is taken from the job's budget before a chunk is read, and given back when it is
 //! written and hashed.
 
 mod digest;
 mod reader;
+mod through;
 
-use super::{Count, Mover, VERIFY, read::Source, unfinished::Target};
+use super::{
+    Count, Mover, VERIFY,
+    read::{Bytes, Source},
+    unfinished::Target,
+};
 use crate::budget::Claim;
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -45,7 +50,8 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     let (again, algos) = again(mover, &source.facts.clone(), target).await;
     let mut digest = Digest::new(algos);
     let mut parts: Vec<Part> = target.known.values().map(|sent| sent.part.clone()).collect();
-    let mut bytes = parts.iter().map(|part| part.size).sum();
+    let mut bytes: u64 = parts.iter().map(|part| part.size).sum();
+    let size = source.facts.size;
     count.skip(bytes);
     if matches!(again, Again::Never) {
         target.known.values().for_each(|sent| digest.known(sent));
@@ -54,7 +60,21 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     if target.track.is_some() && !algos.contains(&Algo::Crc64Nvme) {
         algos.push(Algo::Crc64Nvme);
     }
-    let mut reader = Reader::new(mover, source, target, again, algos);
+    if let (Bytes::Ranges { store, entry }, Again::Never) = (&source.bytes, &again)
+        && mover.cx.dst.caps().files
+        && digest.is_apart()
+    {
+        let missing = (0..size.div_ceil(target.block)).filter(|index| !target.known.contains_key(index)).collect();
+        let from = through::From { store: store.clone(), entry: entry.clone() };
+        for chunk in through::through(&mover.budget, &from, target, missing, &algos, count, claim).await? {
+            digest.chunk(chunk.part.index, chunk.part.size, chunk.hashes);
+            bytes += chunk.part.size;
+            parts.push(chunk.part);
+        }
+        parts.sort_by_key(|p: &Part| p.index);
+        return Ok(Pumped { bytes, parts, hashes: digest.finish(), memory: None });
+    }
+    let mut reader = Reader::new(mover, source, target, again, algos, digest.is_apart());
     let mut writes = FuturesUnordered::new();
     let mut memory = None;
     loop {
@@ -70,7 +90,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
             }
             piece = reader.next(), if more => {
                 let Some(piece) = piece? else { continue };
-                digest.take(&piece);
+                digest.take(&piece)?;
                 memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
                 if !target.known.contains_key(&piece.index) {
                     bytes += piece.payload.len();
@@ -86,10 +106,11 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
 
 async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {
     let size = piece.payload.len();
+    let hashes = piece.payload.hashes().clone();
     let part = target.upload.part(piece.index, piece.offset, piece.payload).await?;
     drop(piece.memory);
     if let Some(track) = &target.track {
-        track.sent(part.clone(), piece.offset, &piece.hashes);
+        track.sent(part.clone(), piece.offset, &hashes);
     }
     count.add(size);
     Ok(part)

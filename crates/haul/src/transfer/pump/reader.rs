@@ -10,11 +10,11 @@ use crate::{
 };
 use futures::{
     StreamExt, TryFutureExt,
-    future::BoxFuture,
+    future::{BoxFuture, ready},
     stream,
     stream::{BoxStream, FuturesUnordered},
 };
-use haul_core::{Algo, Error, Hasher, Hashes, Result, plan::Route};
+use haul_core::{Algo, Error, Result, plan::Route};
 use haul_store::Payload;
 use std::{collections::BTreeSet, fs::File, future::Future, ops::Range, pin::Pin, sync::Arc, task};
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
@@ -22,13 +22,15 @@ use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 /// Block of a write that isn't bound to parts, in bytes.
 pub const BLOCK: u64 = 4 << 20;
 
-/// One chunk in memory.
+/// Memory of a chunk that is read as it is sent: a block on its way, and one ahead.
+const IN_HAND: u64 = 512 << 10;
+
+/// One chunk.
 pub struct Piece {
     pub index: u64,
     pub offset: u64,
+    /// Its bytes, with their hashes of the algorithms that the reader was asked for.
     pub payload: Payload,
-    /// Its own hashes, of the algorithms that the reader was asked for.
-    pub hashes: Hashes,
     /// The memory that it takes.
     pub memory: Arc<OwnedSemaphorePermit>,
 }
@@ -51,13 +53,14 @@ pub enum Reader {
 
 impl Reader {
     /// A reader of what `target` lacks of `source`, and, as `again` says, of what it has; each chunk comes with its hashes
-    /// of `algos`. A stream is read from its start in any case.
-    pub fn new(mover: &Mover, source: Source, target: &Target, again: Again, algos: Vec<Algo>) -> Self {
+    /// of `algos`. A stream is read from its start in any case. `apart`: nobody needs the chunks in order, so those of a
+    /// file may stay where they are until they are sent.
+    pub fn new(mover: &Mover, source: Source, target: &Target, again: Again, algos: Vec<Algo>, apart: bool) -> Self {
         let size = source.facts.size;
         let block = target.block;
         let budget = mover.budget.clone();
         let buffers = budget.buffers.clone();
-        let ranged = |read: ReadRange| {
+        let ranged = |read: ReadRange, in_hand: u64| {
             let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
             let chunks: Vec<u64> = (0..size.div_ceil(block)).filter(wanted).collect();
             let back = match again {
@@ -70,6 +73,7 @@ impl Reader {
                 budget,
                 size,
                 block,
+                in_hand,
                 back,
                 chunks,
                 next: 0,
@@ -79,14 +83,18 @@ impl Reader {
             })
         };
         match source.bytes {
+            Bytes::File(file) if apart && size > block && !mover.cx.dst.caps().files => {
+                let buffers = buffers.clone();
+                let lazy = move |range| ready(Ok(Payload::of_file(file.clone(), range, buffers.clone())));
+                ranged(Box::new(move |range| Box::pin(lazy(range))), IN_HAND)
+            }
             Bytes::File(file) => {
                 let buffers = buffers.clone();
-                ranged(Box::new(move |range| {
-                    Box::pin(file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from))
-                }))
+                let read = move |range| file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from);
+                ranged(Box::new(move |range| Box::pin(read(range))), block)
             }
             Bytes::Ranges { store, entry } => {
-                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))))
+                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), block)
             }
             Bytes::Stream { stream, memory } => Reader::Streamed(Streamed {
                 stream: stream.fuse(),
@@ -152,6 +160,8 @@ pub struct Ranged {
     budget: Budget,
     size: u64,
     block: u64,
+    /// Memory of a chunk at most.
+    in_hand: u64,
     /// Chunks that the destination's own file has, and that file.
     back: Option<(Arc<File>, BTreeSet<u64>)>,
     /// The chunks to read, in order.
@@ -172,7 +182,7 @@ impl Ranged {
             && reading < reads
             && reading + writing < reads + writes
         {
-            let bytes = next.end - next.start;
+            let bytes = (next.end - next.start).min(self.in_hand);
             let budget = self.budget.clone();
             self.memory = Some(Box::pin(async move { budget.memory(bytes).await }));
         }
@@ -208,19 +218,10 @@ impl Ranged {
         };
         self.reading.push(Task(tokio::spawn(async move {
             let payload = read.await?;
-            let hashes = hash(&algos, &payload);
-            Ok(Piece { index, offset, payload, hashes, memory: Arc::new(memory) })
+            let hashes = payload.hash(&algos).await?;
+            Ok(Piece { index, offset, payload: payload.with_hashes(hashes), memory: Arc::new(memory) })
         })));
     }
-}
-
-fn hash(algos: &[Algo], payload: &Payload) -> Hashes {
-    if algos.is_empty() {
-        return Hashes::default();
-    }
-    let mut hasher = Hasher::new(algos);
-    payload.0.iter().for_each(|piece| hasher.update(piece));
-    hasher.finish()
 }
 
 /// Pieces of one stream, gathered up to `block` bytes each.
@@ -259,8 +260,9 @@ impl Streamed {
             return Ok(None);
         }
         let payload = Payload::new(std::mem::take(&mut self.frames));
-        let hashes = hash(&self.algos, &payload);
-        let piece = Piece { index: self.index, offset: self.offset, payload, hashes, memory: self.memory.clone() };
+        let hashes = payload.hash(&self.algos).await?;
+        let payload = payload.with_hashes(hashes);
+        let piece = Piece { index: self.index, offset: self.offset, payload, memory: self.memory.clone() };
         self.index += 1;
         self.offset += std::mem::take(&mut self.got);
         Ok(Some(piece))

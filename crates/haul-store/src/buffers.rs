@@ -1,5 +1,5 @@
-//! Buffers that are used again. Reading a file into fresh memory costs a page fault for every 4 KiB, which is more than
-//! the read itself costs; and memory freed on another thread than took it comes back late.
+//! Buffers that are used again. Reading into fresh memory costs a page fault for every 4 KiB, which is more than the read
+//! itself costs; and memory freed on another thread than took it comes back late.
 
 use bytes::Bytes;
 use std::{
@@ -10,28 +10,49 @@ use std::{
 /// Smaller buffers come from the allocator, which is good at them.
 const LEAST: usize = 64 << 10;
 
-/// Bytes that are kept for later at most; what is in use doesn't count.
-const IDLE: usize = 64 << 20;
+/// Bytes that are kept for later where nobody says how many.
+const KEPT: usize = 64 << 20;
 
-/// A job's buffers; clones share them.
-#[derive(Clone, Default)]
+/// Buffers of a job, or of a run's network stores; clones share them.
+#[derive(Clone, Debug)]
 pub struct Buffers(Arc<Mutex<Idle>>);
 
-#[derive(Default)]
+#[derive(Debug)]
 struct Idle {
+    /// Bytes that are kept for later at most; what is in use doesn't count.
+    most: usize,
     /// By size.
     buffers: BTreeMap<usize, Vec<Vec<u8>>>,
     bytes: usize,
 }
 
+/// A buffer that is being filled piece by piece.
+#[derive(Debug)]
+pub struct Filling {
+    loan: Loan,
+    room: usize,
+}
+
 /// A buffer on loan; goes back when the last of its bytes is dropped.
+#[derive(Debug)]
 struct Loan {
     buffer: Vec<u8>,
     len: usize,
     home: Buffers,
 }
 
+impl Default for Buffers {
+    fn default() -> Self {
+        Buffers::keeping(KEPT)
+    }
+}
+
 impl Buffers {
+    /// Buffers of which at most so many bytes are kept while nobody uses them.
+    pub fn keeping(bytes: usize) -> Self {
+        Buffers(Arc::new(Mutex::new(Idle { most: bytes, buffers: BTreeMap::new(), bytes: 0 })))
+    }
+
     /// Fills a buffer of `len` bytes with `read`, which says how many of them it filled, and gives those out.
     ///
     /// Errors: those of `read`.
@@ -45,6 +66,12 @@ impl Buffers {
         let mut loan = Loan { buffer: self.take(size(len)), len: 0, home: self.clone() };
         loan.len = read(&mut loan.buffer[..len])?.min(len);
         Ok(Bytes::from_owner(loan))
+    }
+
+    /// A buffer of `len` bytes to be filled piece by piece.
+    pub fn begin(&self, len: usize) -> Filling {
+        let buffer = if len < LEAST { vec![0; len] } else { self.take(size(len)) };
+        Filling { loan: Loan { buffer, len: 0, home: self.clone() }, room: len }
     }
 
     fn take(&self, size: usize) -> Vec<u8> {
@@ -63,7 +90,7 @@ impl Buffers {
 
     fn give_back(&self, buffer: Vec<u8>) {
         let mut idle = self.idle();
-        if idle.bytes + buffer.len() <= IDLE {
+        if buffer.len() >= LEAST && idle.bytes + buffer.len() <= idle.most {
             idle.bytes += buffer.len();
             idle.buffers.entry(buffer.len()).or_default().push(buffer);
         }
@@ -71,6 +98,36 @@ impl Buffers {
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Filling {
+    /// Takes as many bytes off the front of `bytes` as there is room for.
+    pub fn add(&mut self, bytes: &mut Bytes) {
+        let take = bytes.len().min(self.room - self.loan.len);
+        self.loan.buffer[self.loan.len..self.loan.len + take].copy_from_slice(&bytes[..take]);
+        self.loan.len += take;
+        bytes::Buf::advance(bytes, take);
+    }
+
+    /// Bytes that are in it.
+    pub fn len(&self) -> usize {
+        self.loan.len
+    }
+
+    /// True when nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.loan.len == 0
+    }
+
+    /// True when there is no room left.
+    pub fn is_full(&self) -> bool {
+        self.loan.len == self.room
+    }
+
+    /// Gives out what is in it.
+    pub fn done(self) -> Bytes {
+        Bytes::from_owner(self.loan)
     }
 }
 
@@ -123,6 +180,22 @@ mod tests {
     }
 
     #[test]
+    fn pieces_fill_a_buffer_up() {
+        let buffers = Buffers::default();
+        for len in [7, 100_000] {
+            let mut filling = buffers.begin(len);
+            let mut piece = Bytes::from(vec![1; len - 3]);
+            filling.add(&mut piece);
+            assert!(piece.is_empty() && !filling.is_full() && filling.len() == len - 3);
+            let mut piece = Bytes::from(vec![2; 5]);
+            filling.add(&mut piece);
+            assert!(filling.is_full());
+            assert_eq!(piece.len(), 2, "what there is no room for stays");
+            assert_eq!(filling.done()[len - 4..], [1, 2, 2, 2]);
+        }
+    }
+
+    #[test]
     fn what_was_not_filled_is_not_given_out() {
         let buffers = Buffers::default();
         let short = buffers.fill(100_000, |_| Ok::<_, Infallible>(5));
@@ -139,6 +212,6 @@ mod tests {
         let buffers = Buffers::default();
         let held: Vec<Bytes> = (0..10).map(|_| fill(&buffers, 8 << 20, 0)).collect();
         drop(held);
-        assert_eq!(buffers.idle().bytes, IDLE);
+        assert_eq!(buffers.idle().bytes, KEPT);
     }
 }

@@ -1,0 +1,80 @@
+"""The cases hang together: names, labels, points of comparison, and what the command line picks."""
+
+import contextlib
+import tempfile
+import unittest
+from pathlib import Path
+
+import bench
+import cases
+import peers
+from cases import lan, site
+
+FEW = {"files": 40, "changed": 5, "large": 3000, "small": 10}
+
+
+class Cases(unittest.TestCase):
+    def test_names_are_the_same_at_both_sizes_and_all_different(self):
+        names = [[case.name for case in cases.all_cases(quick)] for quick in (False, True)]
+        self.assertEqual(names[0], names[1])
+        self.assertEqual(len(set(names[0])), len(names[0]))
+        for experiment in ("hpc", "backblaze", "dvc", "site", "lan", "flat", "mass"):
+            self.assertTrue(any(name.startswith(f"{experiment}-") for name in names[0]), experiment)
+
+    def test_reduced_cases_are_smaller(self):
+        for full, quick in zip(cases.all_cases(False), cases.all_cases(True)):
+            self.assertLessEqual(quick.need(), 1_000_000_000, quick.name)
+            self.assertLessEqual(quick.need(), full.need(), quick.name)
+            self.assertLessEqual(quick.seconds or 0, 120, quick.name)
+            self.assertTrue(full.what and quick.what)
+
+    def test_one_transfer_at_the_texts_provider_is_announced(self):
+        slow = {case.name: case.seconds for case in cases.all_cases(False) if case.seconds}
+        self.assertEqual(set(slow), {"hpc-gdrive-up-many", "hpc-gdrive-down-many", "mass-delete", "mass-noop"})
+        up = next(case for case in cases.all_cases(False) if case.name == "hpc-gdrive-up-many")
+        self.assertEqual((up.seconds, up.seconds_once), (12 * 199, 2 * 1293))
+
+    def test_words_pick_cases_by_name_or_beginning(self):
+        every = cases.all_cases(True)
+        picked = [case.name for case in bench.choose("mass,flat-1M", every)]
+        self.assertEqual(picked, ["flat-1M-list", "flat-1M-size", "flat-1M-first", "mass-delete", "mass-noop"])
+        self.assertEqual(len(bench.choose("", every)), len(every))
+        with self.assertRaisesRegex(SystemExit, "no such case: flat-1 "):
+            bench.choose("flat-1,mass", every)
+
+    def test_only_what_is_needed_is_looked_for(self):
+        chosen = bench.choose("lan,mass-noop", cases.all_cases(True))
+        self.assertEqual(bench.needed(chosen, ""), ["haul", "rsync", "rclone", "cp", "cloudsim"])
+        self.assertEqual(bench.needed(chosen, "cp"), ["haul", "cp", "cloudsim"])
+
+    def test_commands_of_folder_cases_are_sound(self):
+        tree = site.FolderNoop("x", "y", lambda: [], 0, 0, site.TREE)
+        with tempfile.TemporaryDirectory() as place:
+            for case in (lan.Lan("a", FEW), lan.LanNoop("b", FEW), tree):
+                folder = Path(place, case.name)
+                folder.mkdir()
+                Path(folder, "src").mkdir()
+                with contextlib.ExitStack() as stack:
+                    case.prepare(folder, peers.Tools(), stack)
+                    commands = list(case.commands())
+                labels = [command.label for command in commands]
+                self.assertEqual(labels[0], "haul")
+                self.assertEqual(len(set(labels)), len(labels))
+                self.assertTrue({command.tool for command in commands} <= {"haul", *case.tools})
+                self.assertTrue({command.equal for command in commands} <= {None, *labels})
+
+    def test_a_lan_run_starts_with_old_files_and_is_right_after_a_copy(self):
+        case = lan.Lan("a", FEW)
+        with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
+            case.prepare(Path(place), peers.Tools(), stack)
+            case.fresh(None)
+            self.assertEqual(len(case.changed), 5)
+            self.assertIsNotNone(case.check(None, {}, True))
+            for key in case.changed:
+                Path(case.dst, key).unlink()
+                Path(case.src, key).rename(Path(case.dst, key))
+            self.assertIsNone(case.check(None, {}, True))
+
+
+if __name__ == "__main__":
+    unittest.main()

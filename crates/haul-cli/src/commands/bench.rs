@@ -1,0 +1,313 @@
+//! `bench`: asks, measures a remote by the engine's bench, and shows what came of it as text, JSON and a page with plots.
+
+mod json;
+mod page;
+mod plot;
+mod table;
+mod words;
+
+use crate::{
+    context::Context,
+    error::{Outcome, code, usage},
+    flags,
+    flags::values::{Span, size, span},
+    print,
+};
+use anyhow::{Context as _, Result, bail};
+use aws_lc_rs::rand;
+use futures::StreamExt as _;
+use haul::bench::{Bench, Bounds, Class, Measured, Plan, Step, judge};
+use haul_core::{
+    Listed,
+    filter::Filter,
+    policy::Policy,
+    units::{Size, parse_size},
+};
+use haul_store::{ListRequest, Store};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{BufRead as _, IsTerminal as _, Write as _},
+    num::NonZero,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Arguments of `bench`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Remote or local path; a folder of its own is made in it and removed at the end
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// Send and read at most this much in all
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    max_bytes: Size,
+    /// Measure for at most this long; the removal comes after that
+    #[arg(long, value_name = "DURATION", value_parser = span, default_value = "5m")]
+    max_time: Span,
+    /// Try at most this many transfers at once
+    #[arg(long, value_name = "N", default_value = "64")]
+    max_concurrency: NonZero<usize>,
+    /// Sizes of the files, with commas between; from 16M on they go in parts [default: 100 kB, 1 MB and a large one]
+    #[arg(long, value_name = "SIZE,...", value_parser = sizes)]
+    sizes: Option<Sizes>,
+    /// Don't ask before spending bytes and requests
+    #[arg(long, short = 'y')]
+    yes: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a page with plots here (HTML, needs nothing else)
+    #[arg(long, value_name = "FILE", value_parser = flags::values::path)]
+    report: Option<PathBuf>,
+}
+
+/// `--sizes`, in bytes.
+#[derive(Clone, Debug)]
+struct Sizes(Vec<u64>);
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let one = |text: &str| parse_size(text.trim())?.bytes().ok_or_else(|| "off is no size of a file".to_owned());
+    text.split(',').map(one).collect::<Result<_, _>>().map(Sizes)
+}
+
+/// What was measured and where: all that the text, the JSON and the page say.
+struct Findings {
+    /// The remote, without secrets.
+    remote: String,
+    /// The folder that was made in it and removed.
+    folder: String,
+    measured: Measured,
+    findings: Vec<judge::Finding>,
+    lone: Vec<judge::Lone>,
+    choices: Vec<judge::Choice>,
+    cores: usize,
+    /// When it ended, by the local clock.
+    at: String,
+}
+
+impl Findings {
+    fn new(remote: &str, folder: &str, measured: Measured) -> Findings {
+        let cores = cores();
+        Findings {
+            remote: crate::error::one_line(remote),
+            folder: folder.to_owned(),
+            findings: judge::findings(&measured.sweeps, cores),
+            lone: judge::lone(&measured.sweeps),
+            choices: judge::choices(&measured.sweeps),
+            measured,
+            cores,
+            at: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
+        }
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    refuse_flags(ctx)?;
+    let root = ctx.open(&args.path)?;
+    // The root of a remote with buckets: a bucket made for this would be billed to whoever forgot to name one.
+    if root.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
+        return Err(usage(format!("{} is all buckets of the remote: name the one to measure", root.locator())));
+    }
+    let plan = Plan::new(bounds(&args)?, root.caps()).map_err(usage)?;
+    let (folder, seed) = fresh_name()?;
+    let cost = words::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder);
+    ctx.screen.log(&cost);
+    if ctx.flags.config.dry_run {
+        return Ok(Outcome::Done);
+    }
+    if !args.yes && !consent(ctx).await? {
+        return Ok(Outcome::Done);
+    }
+    check_there(&root).await?;
+    // Before anything is spent: a report that can't be written is no reason to measure twice.
+    let report = args.report.as_deref().map(open_report).transpose()?;
+
+    let bench = bench(&args, ctx, &plan, &folder, seed)?;
+    let (measured, cleared) = haul::bench::run(&bench, &plan).await;
+    ctx.screen.finish();
+    if let Err(error) = cleared {
+        let place = bench.root.locator();
+        tracing::error!("not all of {place} could be removed: {error} (remove it with haul purge {place})");
+        if measured.is_ok() {
+            return Ok(Outcome::Exit(code::OTHER));
+        }
+    }
+    if ctx.cancel.is_cancelled() {
+        return Ok(Outcome::Exit(code::INTERRUPTED));
+    }
+    let found = Findings::new(root.locator(), &folder, measured?);
+    if let Some(mut file) = report {
+        let path = args.report.as_deref().unwrap_or(OsStr::new("").as_ref()).display();
+        let written = file.set_len(0).and_then(|()| file.write_all(page::html(&found).as_bytes()));
+        written.and_then(|()| file.sync_all()).with_context(|| format!("can't write {path}"))?;
+    }
+    print::text(&if args.json { json::text(&found)? } else { text(&found, args.report.is_none()) })?;
+    Ok(Outcome::Done)
+}
+
+/// What a bench sets or has no use for must not be given and then silently ignored.
+fn refuse_flags(ctx: &Context) -> Result<()> {
+    let flags = &ctx.flags;
+    let fixed = [
+        ("--transfers", flags.pace.transfers.is_some()),
+        ("--checkers", flags.pace.checkers.is_some()),
+        ("--multi-thread-streams", flags.copy.multi_thread_streams.is_some()),
+        ("--multi-thread-cutoff", flags.copy.multi_thread_cutoff.is_some()),
+        ("--multi-thread-chunk-size", flags.copy.multi_thread_chunk_size.is_some()),
+    ];
+    if let Some((name, _)) = fixed.iter().find(|(_, given)| *given) {
+        return Err(usage(format!("bench finds out what suits, so it takes no {name}: leave it out")));
+    }
+    if !Filter::new(flags::filter(flags)?).map_err(usage)?.is_all() {
+        return Err(usage("bench makes its own files and takes no filter: leave it out"));
+    }
+    Ok(())
+}
+
+fn bounds(args: &Args) -> Result<Bounds> {
+    let max_bytes =
+        args.max_bytes.bytes().ok_or_else(|| usage("--max-bytes must be a size: bench is always bounded"))?;
+    let max_time = args.max_time.0.ok_or_else(|| usage("--max-time must be a duration: bench is always bounded"))?;
+    let sizes = args.sizes.as_ref().map(|sizes| sizes.0.clone());
+    Ok(Bounds { max_bytes, max_time, max_at_once: args.max_concurrency.get(), sizes })
+}
+
+/// A name that nobody uses, and a seed.
+fn fresh_name() -> Result<(String, u64)> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let (mut name, mut seed) = ([0; 8], [0; 8]);
+    if rand::fill(&mut name).is_err() || rand::fill(&mut seed).is_err() {
+        bail!("the system gives no random numbers");
+    }
+    let name: String = name.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect();
+    Ok((format!("haul-bench-{name}"), u64::from_le_bytes(seed)))
+}
+
+/// Asks on the terminal; only a clear yes is one. Ctrl-C is a no.
+async fn consent(ctx: &Context) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Err(usage("bench spends bytes and requests and there is no terminal to ask on: allow it with --yes"));
+    }
+    eprint!("haul: go on? y/N> ");
+    let ask = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    });
+    tokio::select! {
+        () = ctx.cancel.cancelled() => Ok(false),
+        answer = ask => Ok(answer.unwrap_or(false)),
+    }
+}
+
+/// A mistyped path must not be made, measured and left behind.
+async fn check_there(root: &Arc<dyn Store>) -> Result<()> {
+    let mut steps = root.list(ListRequest { limit: Some(1), ..ListRequest::dir("") });
+    match steps.next().await {
+        Some(Listed::Failed { error, .. }) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn open_report(path: &Path) -> Result<File> {
+    let file = File::options().create(true).write(true).truncate(false).open(path);
+    file.with_context(|| format!("can't write {}", path.display()))
+}
+
+/// The path as typed, with something below it.
+fn place(typed: &OsStr, below: &str) -> OsString {
+    let mut place = typed.as_bytes().to_vec();
+    if !matches!(place.last(), None | Some(b'/' | b':')) {
+        place.push(b'/');
+    }
+    place.extend_from_slice(below.as_bytes());
+    OsString::from_vec(place)
+}
+
+fn bench(args: &Args, ctx: &Context, plan: &Plan, folder: &str, seed: u64) -> Result<Bench> {
+    let below = |class: &Class| ctx.open(&place(&args.path, &format!("{folder}/{}", class.folder())));
+    let given = flags::policy(&ctx.flags)?;
+    let policy = Policy {
+        file_retries: given.file_retries,
+        retries_sleep: given.retries_sleep,
+        max_memory: given.max_memory,
+        ..Policy::default()
+    };
+    let (screen, live) = (ctx.screen.clone(), !args.json);
+    Ok(Bench {
+        root: ctx.open(&place(&args.path, folder))?,
+        folders: plan.classes.iter().map(below).collect::<Result<_>>()?,
+        policy,
+        meters: ctx.meters.clone(),
+        cancel: ctx.cancel.clone(),
+        cpu_time,
+        cores: cores(),
+        seed,
+        watch: Box::new(move |step: &Step| {
+            let line = words::step(step);
+            tracing::info!("{line}");
+            if live {
+                screen.draw(vec![line]);
+            }
+        }),
+    })
+}
+
+/// CPU time of this process, all threads.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+fn text(found: &Findings, mention_report: bool) -> String {
+    let mut text = table::text(&found.measured.sweeps);
+    text.push('\n');
+    for line in words::sentences(found) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    if mention_report {
+        text.push_str("--report FILE.html writes this with plots.\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_below_what_was_typed() {
+        for (typed, want) in [
+            ("r:bucket", "r:bucket/x"),
+            ("r:bucket/", "r:bucket/x"),
+            ("r:", "r:x"),
+            ("/tmp/a", "/tmp/a/x"),
+            ("/", "/x"),
+            (":s3,provider=Minio:b/c", ":s3,provider=Minio:b/c/x"),
+        ] {
+            assert_eq!(place(OsStr::new(typed), "x"), want);
+        }
+    }
+
+    #[test]
+    fn names_are_fresh() {
+        let (a, b) = (fresh_name().unwrap(), fresh_name().unwrap());
+        assert!(a.0 != b.0 && a.1 != b.1);
+        assert_eq!(a.0.len(), "haul-bench-".len() + 8);
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(sizes("100k, 1M,7B").unwrap().0, [102_400, 1 << 20, 7]);
+        assert!(sizes("1M,off").is_err() && sizes("1M,,2M").is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! Bytes to send: in memory, or still in a file. Cheap to clone and to send again, so that any layer may retry. A part of a
+//! large file needn't be in memory at all: it is read as it is sent, a block at a time.
+
+use crate::{Buffers, disk};
+use bytes::Bytes;
+use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+
+/// Bytes that are read from a file at a time: few system calls, and still in the processor's cache when they are sent.
+const BLOCK: u64 = 256 << 10;
+
+/// Bytes to send, in order, and what is known of their hashes.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    content: Content,
+    hashes: Hashes,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Pieces(Arc<[Bytes]>),
+    File(FileRange),
+}
+
+/// A stretch of a file.
+#[derive(Clone, Debug)]
+struct FileRange {
+    file: Arc<File>,
+    range: Range<u64>,
+    buffers: Buffers,
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Payload::new(Vec::new())
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Payload::new(vec![bytes])
+    }
+}
+
+impl Payload {
+    /// The pieces, one after another.
+    pub fn new(pieces: Vec<Bytes>) -> Self {
+        Payload { content: Content::Pieces(pieces.into()), hashes: Hashes::default() }
+    }
+
+    /// Bytes `range` of a file, read into `buffers` whenever they are sent.
+    pub fn of_file(file: Arc<File>, range: Range<u64>, buffers: Buffers) -> Self {
+        Payload { content: Content::File(FileRange { file, range, buffers }), hashes: Hashes::default() }
+    }
+
+    /// With hashes of exactly these bytes, so that nobody computes them again.
+    pub fn with_hashes(self, hashes: Hashes) -> Self {
+        Payload { hashes, ..self }
+    }
+
+    /// The hashes of these bytes that are known.
+    pub fn hashes(&self) -> &Hashes {
+        &self.hashes
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        match &self.content {
+            Content::Pieces(pieces) => pieces.iter().map(|b| b.len() as u64).sum(),
+            Content::File(file) => file.range.end - file.range.start,
+        }
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pieces, when they are in memory.
+    pub fn pieces(&self) -> Option<&[Bytes]> {
+        match &self.content {
+            Content::Pieces(pieces) => Some(pieces),
+            Content::File(_) => None,
+        }
+    }
+
+    /// Gives out all bytes in order, a block at a time. Blocks its thread while a file is read.
+    ///
+    /// Errors: the file's; `Changed` when it ends before the range does.
+    pub fn each(&self, mut take: impl FnMut(&[u8])) -> Result<()> {
+        match &self.content {
+            Content::Pieces(pieces) => pieces.iter().for_each(|piece| take(piece)),
+            Content::File(file) => {
+                for at in file.blocks() {
+                    take(&file.block(at)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All bytes in one buffer. Blocks as [`Payload::each`].
+    ///
+    /// Errors: those of [`Payload::each`].
+    pub fn concat(&self) -> Result<Vec<u8>> {
+        let mut all = Vec::with_capacity(usize::try_from(self.len()).unwrap_or(0));
+        self.each(|block| all.extend_from_slice(block))?;
+        Ok(all)
+    }
+
+    /// The block of a file that begins at `at` of the payload, read on a disk thread; `None` for what is in memory, or past
+    /// the end.
+    pub(crate) fn read_at(&self, at: u64) -> Option<impl Future<Output = Result<Bytes>> + Send + use<>> {
+        let Content::File(file) = &self.content else { return None };
+        let (file, at) = (file.clone(), file.range.start + at);
+        (at < file.range.end).then(|| disk::run(move || file.block(at)))
+    }
+
+    /// Hashes of all bytes: those that are known, the others computed; on a disk thread when they are in a file.
+    ///
+    /// Errors: those of [`Payload::each`].
+    pub async fn hash(&self, algos: &[Algo]) -> Result<Hashes> {
+        let missing: Vec<Algo> = algos.iter().copied().filter(|algo| self.hashes.get(*algo).is_none()).collect();
+        let mut all = self.hashes.clone();
+        if !missing.is_empty() {
+            let computed = match &self.content {
+                Content::Pieces(_) => self.compute(&missing)?,
+                Content::File(_) => {
+                    let payload = self.clone();
+                    disk::run(move || payload.compute(&missing)).await?
+                }
+            };
+            all.merge(&computed);
+        }
+        Ok(all)
+    }
+
+    fn compute(&self, algos: &[Algo]) -> Result<Hashes> {
+        let mut hasher = Hasher::new(algos);
+        self.each(|block| hasher.update(block))?;
+        Ok(hasher.finish())
+    }
+}
+
+impl FileRange {
+    fn blocks(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.range.start..self.range.end).step_by(BLOCK as usize)
+    }
+
+    /// The block that begins at `at` of the file.
+    fn block(&self, at: u64) -> Result<Bytes> {
+        let len = BLOCK.min(self.range.end - at) as usize;
+        self.buffers.fill(len, |space| match self.file.read_exact_at(space, at) {
+            Ok(()) => Ok(len),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(Error::new(ErrorKind::Changed, "read", "the file became shorter while it was sent"))
+            }
+            Err(e) => Err(Error::from_io("read", e)),
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use haul_core::hash::hash_bytes;
+
+    fn file(bytes: &[u8]) -> Arc<File> {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, bytes).unwrap();
+        Arc::new(file)
+    }
+
+    #[tokio::test]
+    async fn a_range_of_a_file_is_sent_as_what_it_holds() {
+        let bytes: Vec<u8> = (0..BLOCK as usize * 2 + 99).map(|i| (i * 7 >> 3) as u8).collect();
+        let payload = Payload::of_file(file(&bytes), 5..bytes.len() as u64 - 4, Buffers::default());
+        let want = &bytes[5..bytes.len() - 4];
+        assert_eq!(payload.len(), want.len() as u64);
+        assert!(payload.concat().unwrap() == want);
+        assert!(payload.pieces().is_none());
+        let algos = [Algo::Md5, Algo::Crc64Nvme];
+        assert_eq!(payload.hash(&algos).await.unwrap(), hash_bytes(&algos, want));
+        let second = payload.read_at(BLOCK).unwrap().await.unwrap();
+        assert!(second == want[BLOCK as usize..2 * BLOCK as usize]);
+        assert!(payload.read_at(payload.len()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_became_shorter_is_an_error() {
+        let payload = Payload::of_file(file(b"short"), 0..10, Buffers::default());
+        let error = payload.concat().unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "the file became shorter while it was sent"));
+        assert!(payload.hash(&[Algo::Md5]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_hash_that_is_known_is_not_computed() {
+        let known = Hashes::default().with(Algo::Md5, [7; 16]);
+        let payload = Payload::from(Bytes::from_static(b"x")).with_hashes(known.clone());
+        assert_eq!(payload.hash(&[Algo::Md5]).await.unwrap(), known);
+    }
+}
