@@ -59,7 +59,8 @@ impl Mover {
         let upload = self.cx.dst.write(&order.to, spec).await?;
         let block = pump::block(self, facts.size);
         let track = match (&self.cx.journal, &facts.version) {
-            (Some(journal), Some(version)) if parts => {
+            // A single chunk may go as one request, and there is nothing in it to go on with.
+            (Some(journal), Some(version)) if parts && facts.size > block => {
                 let from = facts.key.clone();
                 let opened = |token| Opened {
                     from,
