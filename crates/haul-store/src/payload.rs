@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_range_of_a_file_is_sent_as_what_it_holds() {
-        let bytes: Vec<u8> = (0..BLOCK as usize * 2 + 99).map(|i| (i * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..BLOCK as usize * 2 + 99).map(|i| ((i * 7) >> 3) as u8).collect();
         let payload = Payload::of_file(file(&bytes), 5..bytes.len() as u64 - 4, Buffers::default());
         let want = &bytes[5..bytes.len() - 4];
         assert_eq!(payload.len(), want.len() as u64);

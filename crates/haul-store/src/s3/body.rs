@@ -127,7 +127,7 @@ mod tests {
     #[allow(clippy::disallowed_methods)] // a test's own file
     async fn what_is_in_a_file_is_read_as_it_is_sent() {
         let mut file = tempfile::tempfile().unwrap();
-        let bytes: Vec<u8> = (0..700_000).map(|i| (i * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..700_000).map(|i| ((i * 7) >> 3) as u8).collect();
         io::Write::write_all(&mut file, &bytes).unwrap();
         let file = Arc::new(file);
         let body = |end| Pieces::new(Payload::of_file(file.clone(), 1..end, Default::default()));
