@@ -1,38 +1,21 @@
 //! A million keys in one flat prefix, in bounded memory.
 
-#![allow(clippy::disallowed_methods)] // A test writes what a program prints to a file, and reads its memory from /proc.
+#![allow(clippy::disallowed_methods)] // A test writes what a program prints to a file.
 
-use haul_testkit::{cloudsim::Cloudsim, lab::Lab, peers};
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    lab::{Lab, peak},
+    peers,
+};
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
-    process::Command,
-    thread,
-    time::Duration,
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const KEYS: u64 = 1_000_000;
 /// In KiB.
 const MOST_MEMORY: u64 = 200 << 10;
-
-/// Runs a command to its end and gives the most memory that it ever held (KiB), looking often.
-fn peak(mut command: Command) -> (i32, u64) {
-    let mut child = command.spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    loop {
-        // The kernel's own high-water mark, so that what comes and goes between two looks counts too.
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = mark.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
-        peak = peak.max(kib.unwrap_or(0));
-        if let Some(ended) = child.try_wait().unwrap() {
-            return (ended.code().unwrap_or(-1), peak);
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn run(lab: &Lab, args: &[&str]) -> (u64, u64) {
     let mut command = lab.haul_command(args);

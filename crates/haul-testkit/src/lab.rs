@@ -7,6 +7,8 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -47,6 +49,26 @@ impl Ran {
         let mut lines: Vec<_> = self.out.lines().collect();
         lines.sort_unstable();
         lines
+    }
+}
+
+/// Runs a command to its end and gives the most memory that it ever held (KiB), looking often.
+///
+/// Panics if it can't be started.
+pub fn peak(mut command: Command) -> (i32, u64) {
+    let mut child = command.spawn().expect("started");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        // The kernel's own high-water mark, so that what comes and goes between two looks counts too.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = mark.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        if let Some(ended) = child.try_wait().expect("waited for") {
+            return (ended.code().unwrap_or(-1), peak);
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
