@@ -4,4 +4,4 @@ mod options;
 mod spec;
 
 pub use options::{Resolved, Resolver};
-pub use spec::{Spec, is_name};
+pub use spec::{Place, Spec, is_name};
