@@ -94,11 +94,11 @@ impl Context {
         let spec = Spec::parse(typed.as_bytes())?;
         let resolved = self.resolve(&spec)?;
         let store = self.open_resolved(resolved.clone())?;
-        // A bare remote is never a file; nor is a bucket alone.
+        // A bare remote is never a file; nor is a bucket alone. What is made on another remote has no buckets.
         let Some((parent, leaf)) = split(&spec.path).and_then(|_| split(&resolved.path)) else {
             return Ok((store, None));
         };
-        if parent.is_empty() && !store.caps().dirs {
+        if parent.is_empty() && !store.caps().dirs && !resolved.kind.wraps() {
             return Ok((store, None));
         }
         let key = Key::new(leaf);

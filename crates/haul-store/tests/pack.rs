@@ -193,8 +193,8 @@ async fn files_written_together_are_one_pack_that_tar_reads() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pack_is_sent_when_it_is_large_enough() {
     let inner = mem();
-    let slow = Duration::from_secs(3600);
-    let settings = Settings { size: 100_000, files: 50, quiet: slow, stalled: slow, patience: slow, ..quick() };
+    let slow = Duration::from_secs(30);
+    let settings = Settings { size: 110_000, files: 50, quiet: slow, stalled: slow, patience: slow, ..quick() };
     let store: Arc<dyn Store> = Arc::new(PackStore::new(inner.clone(), b"", settings));
     let write = |size: usize, count: usize| {
         let store = &store;
@@ -209,7 +209,7 @@ async fn a_pack_is_sent_when_it_is_large_enough() {
     };
     write(1, 100).await;
     assert_eq!(ending(&inner, ".tar").await.len(), 2, "by number");
-    write(10_000, 18).await;
+    write(10_000, 20).await;
     assert_eq!(ending(&inner, ".tar").await.len(), 4, "by size");
     // Larger than one part of the wrapped store.
     let settings = Settings { size: 20 << 20, ..settings };

@@ -4,6 +4,7 @@
 //! What is where: `index` and `tar` are the formats (pure); `load` holds what the indexes say; `gather` puts publishes
 //! together and writes packs; `upload` is one file's write. Requests are retried by the layers around the wrapped store.
 
+mod ahead;
 mod extra;
 mod gather;
 mod index;
@@ -17,6 +18,7 @@ use crate::{
     Answer, Caps, Changed, CopyBatch, Extra, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Store, StoreKind,
     Stored, Upload, WriteSpec,
 };
+use ahead::Ahead;
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -55,7 +57,7 @@ pub const KIND: StoreKind = StoreKind {
         OptionSpec {
             name: "size",
             help: "A pack is sent when it has grown to this size. At most 1Gi.",
-            default: "32Mi",
+            default: "30Mi",
             kind: OptionKind::Size,
             advanced: true,
             secret: false,
@@ -126,13 +128,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 32 MiB fill a connection of 25 MB/s for a second, so that a request's latency no longer matters, and a pack is
-    /// still one request on S3. The times are those that a person doesn't mind at the end of a run, and long enough
-    /// for the next file to come from a busy disk or over a slow network.
+    /// 30 MiB fill a connection of 25 MB/s for a second, so that a request's latency no longer matters; with one more
+    /// file of 1 MiB that is still one request on S3, by the default of 32 MiB. The times are those that a person doesn't
+    /// mind at the end of a run, and long enough for the next file to come from a busy disk or over a slow network.
     fn default() -> Self {
         Settings {
             small: 1 << 20,
-            size: 32 << 20,
+            size: 30 << 20,
             files: GATHERED / 2,
             quiet: Duration::from_millis(50),
             stalled: Duration::from_millis(500),
@@ -156,6 +158,7 @@ struct Shared {
     settings: Settings,
     view: View,
     gather: Gather,
+    ahead: Ahead,
 }
 
 impl fmt::Debug for PackStore {
@@ -173,8 +176,8 @@ impl PackStore {
         let below = if path.is_empty() { String::new() } else { format!(" {}", String::from_utf8_lossy(path)) };
         let locator = format!("{} (packed){below}", inner.locator());
         let caps = caps(inner.caps(), &settings);
-        let (view, gather) = (View::default(), Gather::default());
-        PackStore(Arc::new(Shared { inner, prefix, locator, caps, settings, view, gather }))
+        let (view, gather, ahead) = Default::default();
+        PackStore(Arc::new(Shared { inner, prefix, locator, caps, settings, view, gather, ahead }))
     }
 }
 

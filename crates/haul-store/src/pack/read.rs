@@ -10,7 +10,7 @@ use crate::{Body, Read};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Result, Version, hash::hash_bytes};
-use std::ops::Range;
+use std::{future::ready, ops::Range, sync::Arc};
 
 /// Where a file that isn't packed is on the wrapped store.
 pub fn plain_key(folder: &str, full: &[u8]) -> Key {
@@ -56,17 +56,30 @@ pub async fn read(shared: &Shared, key: &Key, want: Option<&Version>, range: Opt
     if range.is_empty() {
         return Ok(Read { entry, body: Body::Stream(stream::empty().boxed()) });
     }
-    let whole = range == (0..facts.size);
-    let (from, range) = match &facts.place {
-        Place::Packed { pack, offset } => (tar_key(pack), offset + range.start..offset + range.end),
-        Place::Plain { folder } => (plain_key(folder, &full), range),
-    };
-    let read = shared.inner.read(&from, None, Some(range)).await.map_err(|e| gone(e, key))?;
-    let body = match facts.place {
-        Place::Packed { .. } if whole => stream::once(checked(read.body, facts, key.clone())).boxed(),
-        _ => pieces(read.body),
+    let body = match &facts.place {
+        Place::Packed { pack, offset } => {
+            let whole = range == (0..facts.size);
+            let range = offset + range.start..offset + range.end;
+            let body = packed(shared, pack, range, whole).await.map_err(|e| gone(e, key))?;
+            if whole { stream::once(checked(body, facts, key.clone())).boxed() } else { pieces(body) }
+        }
+        Place::Plain { folder } => {
+            let read = shared.inner.read(&plain_key(folder, &full), None, Some(range)).await;
+            pieces(read.map_err(|e| gone(e, key))?.body)
+        }
     };
     Ok(Read { entry, body: Body::Stream(body) })
+}
+
+/// A range of a pack; of whole files, perhaps what is around it too.
+async fn packed(shared: &Shared, pack: &Arc<str>, range: Range<u64>, whole: bool) -> Result<Body> {
+    if whole && let Some(bytes) = shared.read_ahead(pack, &range).await {
+        let bytes = bytes?;
+        return Ok(Body::Stream(stream::once(ready(Ok(bytes))).boxed()));
+    }
+    let read = shared.inner.read(&tar_key(pack), None, Some(range)).await?;
+    shared.ahead.learn(pack, read.entry.size);
+    Ok(read.body)
 }
 
 /// A pack or file that an index names is never written anew, so if it is gone another run has replaced it.
