@@ -185,9 +185,7 @@ impl Named {
     fn add(&mut self, facts: Option<&Facts>, full: &[u8]) {
         match facts.map(|facts| &facts.place) {
             Some(Place::Packed { pack, .. }) => {
-                if !self.packs.contains(pack) {
-                    self.packs.insert(pack.clone());
-                }
+                self.packs.insert(pack.clone());
             }
             Some(Place::Plain { folder }) => drop(self.files.insert(plain_key(folder, full))),
             None => {}

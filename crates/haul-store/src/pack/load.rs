@@ -217,7 +217,7 @@ impl Shared {
             Ok(index) => Ok(index),
             Err(why) if self.settings.rebuild => {
                 tracing::warn!("{key}: the index is damaged ({why}): doing without it");
-                if folder.tars.contains_key(&id) { self.from_tar(&id).await } else { Ok(empty(&id)) }
+                if folder.tars.contains_key(&id) { self.index_of_tar(&id).await } else { Ok(empty(&id)) }
             }
             Err(why) => {
                 let message = format!(
@@ -234,13 +234,13 @@ impl Shared {
         if self.settings.rebuild {
             for id in folder.tars.keys().filter(|id| !folder.indexes.contains(*id)) {
                 tracing::warn!("{}: the pack has no index: reading it whole", tar_key(id));
-                rebuilt.push(self.from_tar(id).await?);
+                rebuilt.push(self.index_of_tar(id).await?);
             }
         }
         Ok(rebuilt)
     }
 
-    async fn from_tar(&self, id: &str) -> Result<Index> {
+    async fn index_of_tar(&self, id: &str) -> Result<Index> {
         let key = tar_key(id);
         let bytes = whole(self.inner.read(&key, None, None).await?).await?;
         let corrupt =
