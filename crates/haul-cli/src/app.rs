@@ -67,6 +67,7 @@ fn flag(kind: &StoreKind, option: &OptionSpec) -> clap::Arg {
         OptionKind::Int => arg.value_name("N").allow_hyphen_values(true),
         OptionKind::Size => arg.value_name("SIZE").allow_hyphen_values(true),
         OptionKind::Duration => arg.value_name("DURATION").allow_hyphen_values(true),
+        OptionKind::Remote => arg.value_name("REMOTE:PATH").allow_hyphen_values(true),
         OptionKind::Text | OptionKind::Obscured => arg.value_name("TEXT").allow_hyphen_values(true),
     }
 }

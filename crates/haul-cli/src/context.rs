@@ -7,23 +7,27 @@ use crate::{
     error::{Outcome, code},
     flags::{self, Flags},
     progress::Progress,
-    remote::{Resolved, Resolver, Spec},
+    remote::{Place, Resolved, Resolver, Spec},
     screen::Screen,
 };
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use haul::Cancel;
 use haul_core::{Error, ErrorKind, Key, Kind, Listed};
 use haul_store::{
-    ListRequest, Meters, Net, OpenRequest, Store,
+    ListRequest, Meters, Net, OpenRequest, OptionKind, Store,
     layers::{LayerSettings, stack},
 };
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
+
+/// How many remotes may be made on one another, so that a loop ends.
+const MAX_WRAPPED: usize = 8;
 
 /// The surroundings of one command.
 pub struct Context {
@@ -107,11 +111,11 @@ impl Context {
         let spec = Spec::parse(typed.as_bytes())?;
         let resolved = self.resolve(&spec)?;
         let store = self.open_resolved(resolved.clone())?;
-        // A bare remote is never a file; nor is a bucket alone.
+        // A bare remote is never a file; nor is a bucket alone. What is made on another remote has no buckets.
         let Some((parent, leaf)) = split(&spec.path).and_then(|_| split(&resolved.path)) else {
             return Ok((store, None));
         };
-        if parent.is_empty() && !store.caps().dirs {
+        if parent.is_empty() && !store.caps().dirs && !resolved.kind.wraps() {
             return Ok((store, None));
         }
         let key = Key::new(leaf);
@@ -136,7 +140,39 @@ impl Context {
         Resolver { config: &|| self.config(), flags: &self.backends, env: &env }.resolve(spec)
     }
 
+    /// Opens what the user typed as the place of packs: files then go into packs there. A pack remote is that already.
+    pub fn open_packed(&self, typed: &OsStr) -> Result<Arc<dyn Store>> {
+        let resolved = self.resolve(&Spec::parse(typed.as_bytes())?)?;
+        if resolved.kind.wraps() {
+            return self.open_resolved(resolved);
+        }
+        let place = Place::Backend { kind: haul_store::pack::KIND.name.into(), options: BTreeMap::new() };
+        let pack = self.resolve(&Spec { place, path: Vec::new() })?;
+        let wrapped = [("remote".to_string(), self.open_resolved(resolved)?)].into();
+        self.open_on(pack, wrapped)
+    }
+
     fn open_resolved(&self, resolved: Resolved) -> Result<Arc<dyn Store>> {
+        self.open_nested(resolved, MAX_WRAPPED)
+    }
+
+    fn open_nested(&self, resolved: Resolved, left: usize) -> Result<Arc<dyn Store>> {
+        let mut wrapped = BTreeMap::new();
+        for option in resolved.kind.options.iter().filter(|option| option.kind == OptionKind::Remote) {
+            let Some(text) = resolved.options.get(option.name).filter(|text| !text.is_empty()) else { continue };
+            let name = &resolved.remote;
+            if left == 0 {
+                anyhow::bail!("remote {name:?} is made on itself, through {MAX_WRAPPED} others");
+            }
+            let inner = Spec::parse(text.as_bytes()).and_then(|spec| self.resolve(&spec));
+            let inner = inner.with_context(|| format!("remote {name:?}, option {}", option.name))?;
+            wrapped.insert(option.name.to_string(), self.open_nested(inner, left - 1)?);
+        }
+        self.open_on(resolved, wrapped)
+    }
+
+    fn open_on(&self, resolved: Resolved, wrapped: BTreeMap<String, Arc<dyn Store>>) -> Result<Arc<dyn Store>> {
+        let wraps = resolved.kind.wraps();
         let store = (resolved.kind.open)(OpenRequest {
             remote: resolved.remote,
             path: resolved.path,
@@ -144,8 +180,10 @@ impl Context {
             net: self.net.clone(),
             meters: self.meters.clone(),
             links: flags::links(&self.flags),
+            wrapped,
         })?;
-        Ok(stack(store, &self.layers, &self.meters))
+        // The layers are around what it is made on.
+        Ok(if wraps { store } else { stack(store, &self.layers, &self.meters) })
     }
 
     /// Runs a command until it ends or the user stops it. One that `finishes_itself` is told to stop and ends in its own

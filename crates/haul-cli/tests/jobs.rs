@@ -21,6 +21,7 @@ fn store(lab: &Lab, name: &str) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links: Default::default(),
+        wrapped: Default::default(),
     };
     (registry::kind("local").unwrap().open)(request).unwrap()
 }

@@ -38,7 +38,9 @@ fn the_pure_crate_has_no_runtime_and_no_network() {
 #[test]
 fn the_engine_knows_no_store_by_name() {
     for (file, text) in sources("crates/haul/src") {
-        for banned in ["haul_store::fs", "haul_store::s3", "haul_store::mem", "haul_store::registry"] {
+        for banned in
+            ["haul_store::fs", "haul_store::s3", "haul_store::mem", "haul_store::pack", "haul_store::registry"]
+        {
             assert!(!text.contains(banned), "{file} names {banned}");
         }
     }
@@ -46,7 +48,7 @@ fn the_engine_knows_no_store_by_name() {
 
 #[test]
 fn no_store_imports_another() {
-    let stores = ["fs", "mem", "s3"];
+    let stores = ["fs", "mem", "pack", "s3"];
     for store in stores {
         for (file, text) in sources(&format!("crates/haul-store/src/{store}")) {
             for other in stores.into_iter().filter(|o| *o != store) {

@@ -11,6 +11,7 @@ pub mod lanes;
 pub mod layers;
 pub mod mem;
 pub mod meters;
+pub mod pack;
 mod payload;
 pub mod registry;
 pub mod s3;

@@ -51,6 +51,8 @@ pub enum OptionKind {
     Duration,
     /// A password, obscured in the file.
     Obscured,
+    /// Another remote with a path, which the store is made on: it comes opened, in [`OpenRequest::wrapped`].
+    Remote,
 }
 
 /// What a store needs to be opened.
@@ -68,6 +70,8 @@ pub struct OpenRequest {
     pub meters: Arc<Meters>,
     /// How symlinks are treated by stores that have them.
     pub links: Links,
+    /// The stores that options of the kind [`OptionKind::Remote`] name, opened and with the layers around them, by option.
+    pub wrapped: BTreeMap<String, Arc<dyn Store>>,
 }
 
 /// How symlinks are treated.
@@ -124,9 +128,16 @@ impl Default for Net {
     }
 }
 
+impl StoreKind {
+    /// True for a store that is made on another one. The layers are around that one, and must not be here again.
+    pub fn wraps(&self) -> bool {
+        self.options.iter().any(|option| option.kind == OptionKind::Remote)
+    }
+}
+
 /// Every kind of store.
 pub fn kinds() -> &'static [StoreKind] {
-    &[crate::fs::KIND, crate::s3::KIND, crate::mem::KIND]
+    &[crate::fs::KIND, crate::s3::KIND, crate::mem::KIND, crate::pack::KIND]
 }
 
 /// The kind of this name.

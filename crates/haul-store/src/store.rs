@@ -150,6 +150,9 @@ pub struct Caps {
     pub meta: bool,
     /// How many requests at once suit it to begin with, when the user doesn't say.
     pub concurrency: usize,
+    /// Small files whose publishes may wait at once: a store that puts many files into one answers them together, the
+    /// sooner the more there are. 0 where each publish is done by itself.
+    pub gathers: usize,
     /// How many it takes as it turns out; `None` where nothing is to be found out (disks).
     pub lanes: Option<Arc<Lanes>>,
 }

@@ -29,6 +29,7 @@ fn open(path: &Path, links: Links) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links,
+        wrapped: Default::default(),
     };
     (registry::kind("local").unwrap().open)(request).unwrap()
 }

@@ -4,13 +4,14 @@
 use haul_core::policy::Policy;
 use haul_store::{Buffers, Caps, Direction, Lanes};
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Memory is counted in units of this many bytes, so that a semaphore's 32-bit permits reach far enough.
-const UNIT: u64 = 64 << 10;
+/// Memory is counted in units of this many bytes, so that a semaphore's 32-bit permits reach far enough (16 TiB), and
+/// that thousands of tiny files that wait for one publish fit into the least budget.
+const UNIT: u64 = 4 << 10;
 
 /// Parts of one file in flight where `--transfers` pins the files but nothing pins the parts. rclone uses 4; with
 /// 8 MiB parts 8 keep 640 Mbit/s busy over 100 ms.
@@ -33,6 +34,8 @@ pub struct Budget {
     pub checkers: usize,
     src: End,
     dst: End,
+    /// Small files that wait for their publish together, where the destination gathers them.
+    gathered: Option<Arc<Semaphore>>,
     /// Both ends are one copy domain: chunks go inside it.
     domain: bool,
     claimed: Arc<Claimed>,
@@ -59,6 +62,8 @@ struct Claimed {
 pub struct Claim {
     claimed: Arc<Claimed>,
     chunks: AtomicUsize,
+    /// One of `--transfers`.
+    pinned: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Budget {
@@ -75,6 +80,7 @@ impl Budget {
             checkers: policy.checkers.unwrap_or(questions).max(1),
             src: end(src),
             dst: end(dst),
+            gathered: (dst.gathers > 0).then(|| Arc::new(Semaphore::new(dst.gathers))),
             domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
             claimed: Arc::default(),
             buffers: Buffers::keeping(usize::try_from(policy.max_memory / 4).unwrap_or(usize::MAX)),
@@ -131,13 +137,22 @@ impl Budget {
         }
     }
 
-    /// Takes a file of so many chunks in. However many it has, it leaves a quarter of the width to others, so that small
+    /// Called when all bytes of a file are with a destination that gathers files: then it only waits for its publish, and
+    /// others may take its place. Waits until one more may wait; what comes back is for as long as it does.
+    pub async fn gather(&self, claim: &Claim) -> Option<OwnedSemaphorePermit> {
+        let permit = self.gathered.clone()?.acquire_owned().await.ok();
+        claim.left(0);
+        claim.pinned.lock().unwrap_or_else(|e| e.into_inner()).take();
+        permit
+    }
+
+    /// Takes a file of so many chunks in, with its one of `--transfers`. However many it has, it leaves a quarter of the width to others, so that small
     /// files keep flowing beside it; with no others, nothing keeps it from using all.
-    pub fn claim(&self, chunks: u64) -> Claim {
+    pub fn claim(&self, chunks: u64, pinned: Option<OwnedSemaphorePermit>) -> Claim {
         let most = (self.width() * 3 / 4).max(1);
         let chunks = usize::try_from(chunks).unwrap_or(most).clamp(1, most);
         self.claimed.chunks.fetch_add(chunks, Ordering::AcqRel);
-        Claim { claimed: self.claimed.clone(), chunks: AtomicUsize::new(chunks) }
+        Claim { claimed: self.claimed.clone(), chunks: AtomicUsize::new(chunks), pinned: Mutex::new(pinned) }
     }
 }
 
@@ -178,6 +193,7 @@ mod tests {
             transfers: None,
             streams: None,
             checkers: 1,
+            gathered: None,
             src: end.clone(),
             dst: end,
             domain: true,
@@ -193,14 +209,14 @@ mod tests {
         assert_eq!(budget.memory.available_permits(), 0);
         drop(all);
         let _one = budget.memory(1).await;
-        assert_eq!(budget.memory.available_permits(), 15);
+        assert_eq!(budget.memory.available_permits(), 255);
     }
 
     #[tokio::test]
     async fn a_large_file_leaves_room_for_small_ones_and_gives_back_what_it_no_longer_needs() {
         let budget = budget(1 << 20, 8);
-        let large = budget.claim(1000);
-        let small: Vec<Claim> = (0..2).map(|_| budget.claim(1)).collect();
+        let large = budget.claim(1000, None);
+        let small: Vec<Claim> = (0..2).map(|_| budget.claim(1, None)).collect();
         let full = |budget: &Budget| budget.claimed.chunks.load(Ordering::Relaxed) >= 8;
         assert!(full(&budget));
         large.left(900);
@@ -213,9 +229,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_file_that_only_waits_for_its_publish_leaves_its_place_to_others() {
+        let mut budget = budget(1 << 20, 1);
+        assert!(budget.gather(&budget.claim(1, None)).await.is_none(), "nothing is gathered here");
+        budget.gathered = Some(Arc::new(Semaphore::new(2)));
+        let pinned = Arc::new(Semaphore::new(1));
+        let claim = budget.claim(1, pinned.clone().acquire_owned().await.ok());
+        let waiting = budget.gather(&claim).await;
+        budget.room().await;
+        assert_eq!(pinned.available_permits(), 1);
+        let second = budget.gather(&budget.claim(1, None)).await;
+        let claim = budget.claim(1, None);
+        let third = budget.gather(&claim);
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(10), third).await.is_err());
+        assert_eq!(budget.claimed.chunks.load(Ordering::Relaxed), 1, "the one that may not wait yet keeps its place");
+        drop((waiting, second));
+        assert!(budget.gather(&claim).await.is_some());
+    }
+
+    #[tokio::test]
     async fn whoever_waits_for_room_is_woken() {
         let budget = budget(1 << 20, 1);
-        let claim = budget.claim(1);
+        let claim = budget.claim(1, None);
         let waiting = tokio::spawn({
             let budget = budget.clone();
             async move { budget.room().await }

@@ -49,6 +49,7 @@ fn open_with(path: &Path, links: Links) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links,
+        wrapped: Default::default(),
     };
     (registry::kind("local").unwrap().open)(request).unwrap()
 }

@@ -40,6 +40,7 @@ fn open(path: &Path) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links: Links::Skip,
+        wrapped: Default::default(),
     };
     (registry::kind("local").unwrap().open)(request).unwrap()
 }

@@ -37,6 +37,9 @@ pub struct CopyArgs {
     /// Create empty directories of the source too
     #[arg(long)]
     create_empty_src_dirs: bool,
+    /// Put small files into packs at DEST: few large tar archives with indexes
+    #[arg(long)]
+    pack: bool,
 }
 
 /// Arguments of `move` and `moveto`.
@@ -74,7 +77,7 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
     let args = args.into();
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
-    let dst = ctx.open(&ends.dest)?;
+    let dst = if args.copy.pack { ctx.open_packed(&ends.dest)? } else { ctx.open(&ends.dest)? };
     let policy = policy(ctx, &args)?;
     let mut cx = cx(ctx, src, dst, &ends.dest)?;
     let report = match file {
@@ -99,6 +102,10 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let Some(from) = file else { return into_folder(mode, args, ctx).await };
+    if args.copy.pack {
+        let message = "--pack takes a folder as DEST: use copy or move, or name a file of a pack remote";
+        return Err(crate::error::usage(message));
+    }
     let (dst, to) = ctx.open_parent(&ends.dest)?;
     let mut cx = cx(ctx, src, dst, &ends.dest)?;
     cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true);

@@ -164,6 +164,13 @@ fn read(kind: OptionKind, value: &str) -> Result<String> {
     let bad = |want: &str| anyhow!("{value:?} isn't {want}");
     match kind {
         OptionKind::Text => {}
+        // A bare word is more likely the beginning of a remote whose quotes were forgotten than a folder here.
+        OptionKind::Remote if !value.is_empty() && !value.contains([':', '/']) => {
+            bail!(
+                "{value:?} isn't a remote with a path: write it in quotes as \"{value}:PATH\", or ./{value} for a folder here"
+            );
+        }
+        OptionKind::Remote => {}
         OptionKind::Obscured if value.is_empty() => {}
         OptionKind::Obscured => return reveal(value),
         OptionKind::Bool => {
@@ -268,7 +275,7 @@ mod tests {
         let error = resolve("x:b", "[x]\ntype = dropbox\n", &[], &[]).unwrap_err();
         assert_eq!(
             format!("{error:#}"),
-            "remote \"x\": open: there is no store of type \"dropbox\": haul has local, s3, memory"
+            "remote \"x\": open: there is no store of type \"dropbox\": haul has local, s3, memory, pack"
         );
     }
 

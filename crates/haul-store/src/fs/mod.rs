@@ -109,6 +109,7 @@ fn caps(domain: Domain) -> Caps {
         case_insensitive: false,
         meta: true,
         concurrency: disk::threads(),
+        gathers: 0,
         lanes: None,
     }
 }

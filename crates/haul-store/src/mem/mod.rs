@@ -108,6 +108,7 @@ impl MemStore {
             case_insensitive: false,
             meta: true,
             concurrency: 16,
+            gathers: 0,
             lanes: None,
         };
         MemStore { locator, caps, space, prefix }

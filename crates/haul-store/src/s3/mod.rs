@@ -134,6 +134,7 @@ fn caps(config: &Config, domain: Domain, lanes: Arc<Lanes>) -> Caps {
         case_insensitive: false,
         meta: true,
         concurrency: CONCURRENCY,
+        gathers: 0,
         lanes: Some(lanes),
     }
 }
@@ -256,6 +257,7 @@ mod tests {
             net: Default::default(),
             meters: Default::default(),
             links: Default::default(),
+            wrapped: Default::default(),
         }
     }
 }

@@ -158,6 +158,7 @@ impl MadeStore {
             // More than any network store suits, so that the measured one decides.
             concurrency: 4096,
             lanes: None,
+            gathers: 0,
         };
         MadeStore { made, keys, size, caps }
     }

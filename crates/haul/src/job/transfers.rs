@@ -14,17 +14,7 @@ use haul_core::{
     policy::{Cutoff, Mode},
 };
 use std::sync::{Arc, atomic::Ordering};
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    task::{JoinError, JoinSet},
-};
-
-/// What a transfer holds while it is under way.
-struct Leave {
-    claim: Claim,
-    /// One of `--transfers`.
-    _pinned: Option<OwnedSemaphorePermit>,
-}
+use tokio::task::{JoinError, JoinSet};
 
 impl Run {
     /// Starts transfers as permits come free, until the queue is done.
@@ -46,8 +36,8 @@ impl Run {
             }
             batch.retain(|order| self.may_start(order));
             if let Some(first) = batch.first() {
-                let claim = budget.claim(if by_server { 1 } else { self.mover.chunks(first.src.size) });
-                running.spawn(self.clone().transfer(batch, by_server, Leave { claim, _pinned: pinned }));
+                let claim = budget.claim(if by_server { 1 } else { self.mover.chunks(first.src.size) }, pinned);
+                running.spawn(self.clone().transfer(batch, by_server, claim));
             }
             while let Some(ended) = running.try_join_next() {
                 self.joined("transfer", ended);
@@ -88,14 +78,14 @@ impl Run {
         }
     }
 
-    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, leave: Leave) {
+    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, claim: Claim) {
         for order in &batch {
             let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
             self.cx.sink.emit(&Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
         }
         if !by_server {
             for order in &mut batch {
-                let result = self.mover.bring(order, &leave.claim).await;
+                let result = self.mover.bring(order, &claim).await;
                 self.ended(order, result);
             }
         } else {
@@ -105,7 +95,7 @@ impl Run {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
-                        self.mover.bring(order, &leave.claim).await
+                        self.mover.bring(order, &claim).await
                     }
                     other => other,
                 };

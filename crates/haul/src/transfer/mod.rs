@@ -301,11 +301,12 @@ impl Mover {
         }
         let (bytes, hashes, memory) = (pumped.bytes, pumped.hashes, pumped.memory);
         let late = Late { hashes: hashes.clone(), ..Late::default() };
+        let gathered = self.budget.gather(claim).await;
         let stored = match upload.publish(pumped.parts, late).await {
             Ok(stored) => stored,
             Err(failed) => return Err(self.give_up(failed.upload, track, failed.error).await),
         };
-        drop(memory);
+        drop((memory, gathered));
         track.iter().for_each(Track::published);
         let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
             Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,

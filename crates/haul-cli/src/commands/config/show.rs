@@ -156,7 +156,7 @@ pub fn providers() -> Result<()> {
 
 fn provider_option(option: &OptionSpec) -> Value {
     let kind = match option.kind {
-        OptionKind::Text | OptionKind::Obscured => "string",
+        OptionKind::Text | OptionKind::Obscured | OptionKind::Remote => "string",
         OptionKind::Bool => "bool",
         OptionKind::Int => "int",
         OptionKind::Size => "SizeSuffix",

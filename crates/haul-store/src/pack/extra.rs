@@ -1,0 +1,219 @@
+//! Deleting, and keeping house: old indexes are made into one, and what nothing names any more is removed.
+
+use super::{
+    Shared,
+    gather::What,
+    index::{Facts, Head, Place, Record},
+    list::Merge,
+    load::{FILES, PACKS, index_key, tar_key, time_of},
+    read::{holds, plain_key},
+};
+use crate::{Answer, Extra, ListRequest};
+use futures::{StreamExt, future::join_all};
+use haul_core::{Error, ErrorKind, Key, Listed, Mtime, Result, Version, plan::Replace};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+const OP: &str = "delete";
+
+/// Deletes as [`crate::Store::delete`] says: keys of files together, in an index that names them as gone.
+pub async fn delete(shared: &Arc<Shared>, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    join_all(keys.into_iter().map(|(key, version)| async move {
+        if key.is_root() {
+            return delete_root(shared).await;
+        }
+        if key.is_dir() {
+            return empty(shared, &key).await;
+        }
+        let joined = shared.join(key.clone(), Replace::Anything, What::Delete(version)).await;
+        joined.map(|_| ()).map_err(|failed| failed.error)
+    }))
+    .await
+}
+
+/// An error when there is anything in a directory.
+async fn empty(shared: &Shared, key: &Key) -> Result<()> {
+    let full = shared.full(key);
+    match holds(Merge::new(shared.indexes(false).await?, &full), &full) {
+        true => Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key)),
+        false => Ok(()),
+    }
+}
+
+/// The folder of the packs itself, when no file is in them.
+async fn delete_root(shared: &Arc<Shared>) -> Result<()> {
+    let root = Key::new("");
+    if shared.settings.rebuild {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            OP,
+            "a pack remote with the option rebuild is for reading only",
+        ));
+    }
+    match shared.indexes(true).await {
+        Err(error) if error.kind() == ErrorKind::DirNotFound => return Ok(()),
+        loaded => drop(loaded?),
+    }
+    empty(shared, &root).await?;
+    if !shared.prefix.is_empty() {
+        return Ok(());
+    }
+    // One index that says that all others may be missing: whatever is deleted first, nothing deleted comes back.
+    let known = shared.view.now();
+    if !known.is_empty() {
+        let replaces = known.iter().map(|index| index.head.id.clone()).collect();
+        let head = Head { id: shared.view.new_id()?, replaces, ..Head::default() };
+        shared.store_index(head.clone(), &[]).await?;
+        let gone = known.iter().flat_map(|index| [tar_key(&index.head.id), index_key(&index.head.id)]);
+        remove(shared, gone.collect()).await?;
+        remove(shared, vec![index_key(&head.id)]).await?;
+    }
+    if shared.inner.caps().dirs {
+        remove_empty_dirs(shared).await?;
+    }
+    shared.inner.delete(vec![(root, None)]).await.pop().unwrap_or(Ok(()))?;
+    shared.view.forget();
+    Ok(())
+}
+
+async fn remove(shared: &Shared, keys: Vec<Key>) -> Result<()> {
+    let answers = shared.inner.delete(keys.into_iter().map(|key| (key, None)).collect()).await;
+    answers.into_iter().collect()
+}
+
+/// Empty directories of the wrapped store below the two folders, the deepest first.
+async fn remove_empty_dirs(shared: &Shared) -> Result<()> {
+    let mut dirs = Vec::new();
+    let mut listing = shared.inner.list(ListRequest::all());
+    while let Some(step) = listing.next().await {
+        if let Listed::Batch(entries) = step {
+            dirs.extend(entries.into_iter().filter(|e| e.is_dir()).map(|e| e.key));
+        }
+    }
+    dirs.retain(|key| [PACKS, FILES].iter().any(|folder| key.as_bytes().starts_with(folder.as_bytes())));
+    dirs.reverse();
+    for dir in dirs {
+        match shared.inner.delete(vec![(dir, None)]).await.pop() {
+            Some(Err(error)) if error.kind() != ErrorKind::Exists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Answers [`Extra`].
+pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
+    match request {
+        Extra::About => shared.inner.extra(Extra::About).await,
+        Extra::Cleanup { older_than, dry_run } => {
+            let mut found = match shared.inner.extra(Extra::Cleanup { older_than, dry_run }).await {
+                Ok(Answer::Unfinished(found)) => found,
+                Ok(_) => Vec::new(),
+                Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            found.extend(tidy(shared, older_than, dry_run).await?);
+            Ok(Answer::Unfinished(found))
+        }
+        Extra::Link(..) | Extra::Buckets => {
+            Err(Error::new(ErrorKind::Unsupported, "extra", "a pack remote can't do this"))
+        }
+    }
+}
+
+/// Makes one index of all that are older, drops what is deleted, and removes packs and files that no index names.
+///
+/// What is younger stays as it is: it may belong to a run that goes on. As the new index takes the place of the oldest
+/// ones, whatever is written meanwhile still comes after it.
+async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Result<Vec<(Key, Option<Mtime>)>> {
+    if shared.settings.rebuild {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "cleanup",
+            "a pack remote with the option rebuild is for reading only",
+        ));
+    }
+    let before = jiff::Timestamp::now().as_nanosecond() - i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
+    let old = |id: &str| time_of(id).is_some_and(|time| i128::from(time) < before);
+    let indexes = shared.indexes(true).await?;
+    let count = indexes.iter().take_while(|index| old(&index.head.id)).count();
+    let (oldest, newer) = indexes.split_at(count);
+    let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
+        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), facts: Some(facts?) }))
+        .collect();
+    let mut named = Named::default();
+    records.iter().for_each(|record| named.add(record.facts.as_ref(), &record.key));
+    for index in newer {
+        (0..index.len()).for_each(|n| named.add(index.facts(n).as_ref(), index.key(n)));
+    }
+    let folder = shared.folder().await?;
+    let tars = folder
+        .tars
+        .keys()
+        .filter(|id| old(id) && !named.packs.contains(id.as_str()))
+        .map(|id| (id.clone(), tar_key(id)));
+    let mut unneeded: BTreeMap<Key, Option<Mtime>> = BTreeMap::new();
+    let when = |id: &str| time_of(id).map(|time| Mtime(i128::from(time)));
+    unneeded.extend(tars.map(|(id, key)| (key, when(&id))));
+    for entry in shared.list_whole(FILES).await? {
+        let name = entry.key.as_bytes()[FILES.len()..].split(|b| *b == b'/').next().unwrap_or_default();
+        let id = std::str::from_utf8(name).unwrap_or_default();
+        if old(id) && !named.files.contains(&entry.key) {
+            unneeded.insert(entry.key.clone(), when(id));
+        }
+    }
+    if !dry_run {
+        if count > 1 {
+            replace(shared, oldest, newer, &records).await?;
+        }
+        remove(shared, unneeded.keys().cloned().collect()).await?;
+    }
+    Ok(unneeded.into_iter().collect())
+}
+
+/// What some records name.
+#[derive(Default)]
+struct Named {
+    packs: BTreeSet<Arc<str>>,
+    files: BTreeSet<Key>,
+}
+
+impl Named {
+    fn add(&mut self, facts: Option<&Facts>, full: &[u8]) {
+        match facts.map(|facts| &facts.place) {
+            Some(Place::Packed { pack, .. }) => {
+                self.packs.insert(pack.clone());
+            }
+            Some(Place::Plain { folder }) => drop(self.files.insert(plain_key(folder, full))),
+            None => {}
+        }
+    }
+}
+
+/// Stores one index in the place of the oldest ones, then removes those.
+async fn replace(
+    shared: &Shared,
+    oldest: &[Arc<super::index::Index>],
+    newer: &[Arc<super::index::Index>],
+    records: &[Record],
+) -> Result<()> {
+    let Some(id) = oldest.last().and_then(|last| next_id(&last.head.id)) else { return Ok(()) };
+    let known = oldest.iter().flat_map(|index| index.head.replaces.iter().chain([&index.head.id]));
+    let known: BTreeSet<&String> = known.collect();
+    // Only what a newer index still names needs to be remembered, and what is about to go.
+    let mut replaces: BTreeSet<String> = oldest.iter().map(|index| index.head.id.clone()).collect();
+    replaces.extend(newer.iter().map(|index| index.head.previous.clone()).filter(|id| known.contains(id)));
+    let head = Head { id, replaces: replaces.into_iter().collect(), ..Head::default() };
+    shared.store_index(head, records).await?;
+    remove(shared, oldest.iter().map(|index| index_key(&index.head.id)).collect()).await
+}
+
+/// The id right after this one: later than it, and before any other that is made.
+fn next_id(id: &str) -> Option<String> {
+    let (time, chance) = id.split_once('-')?;
+    let chance = u32::from_str_radix(chance, 16).ok()?.checked_add(1)?;
+    Some(format!("{time}-{chance:08x}"))
+}
