@@ -335,7 +335,8 @@ impl Pack {
                     facts.place = Place::Packed { pack: name.clone(), offset };
                     (Some(facts), Some(kept))
                 }
-                Err((error, what)) => {
+                Err(refused) => {
+                    let (error, what) = *refused;
                     let kept = unjoined(error, what);
                     done.push(Done { answer, result: Err(kept.error), kept: kept.payload.map(Kept::Payload) });
                     continue;
@@ -370,13 +371,13 @@ enum Change {
     Pack(Facts, Payload),
 }
 
-fn change(key: &Key, old: Option<&Facts>, replace: &Replace, what: What) -> Result<Change, (Error, What)> {
+fn change(key: &Key, old: Option<&Facts>, replace: &Replace, what: What) -> Result<Change, Box<(Error, What)>> {
     let error = |kind, message: &str| Error::new(kind, OP, message).with_key(key);
     let version = old.map(Facts::version);
     match replace {
-        Replace::Absent if old.is_some() => return Err((error(ErrorKind::Exists, "already exists"), what)),
+        Replace::Absent if old.is_some() => return Err(Box::new((error(ErrorKind::Exists, "already exists"), what))),
         Replace::Exactly(want) if version.as_ref() != Some(want) => {
-            return Err((error(ErrorKind::Changed, "changed since it was listed"), what));
+            return Err(Box::new((error(ErrorKind::Changed, "changed since it was listed"), what)));
         }
         _ => {}
     }
@@ -390,10 +391,10 @@ fn change(key: &Key, old: Option<&Facts>, replace: &Replace, what: What) -> Resu
             let old = old.clone();
             Change::Set(Some(Facts { mtime: mtime.unwrap_or(old.mtime), meta: meta.or(old.meta.clone()), ..old }))
         }
-        (what @ What::Touch { .. }, None) => return Err((error(ErrorKind::NotFound, "no such key"), what)),
+        (what @ What::Touch { .. }, None) => return Err(Box::new((error(ErrorKind::NotFound, "no such key"), what))),
         (What::Delete(_), None) => Change::None,
         (what @ What::Delete(Some(_)), Some(_)) if !same_version(&what, &version) => {
-            return Err((error(ErrorKind::Changed, "changed since it was listed"), what));
+            return Err(Box::new((error(ErrorKind::Changed, "changed since it was listed"), what)));
         }
         (What::Delete(_), Some(_)) => Change::Set(None),
     })
