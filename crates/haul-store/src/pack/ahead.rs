@@ -29,7 +29,7 @@ pub struct Ahead(Mutex<Recent>);
 struct Recent {
     /// The one that was used last is the last.
     stretches: VecDeque<Stretch>,
-    /// Sizes of packs, as answers told them.
+    /// Sizes of packs, as far as they were told.
     sizes: BTreeMap<Arc<str>, u64>,
 }
 
@@ -45,10 +45,10 @@ impl Ahead {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// An answer told how large a pack is.
-    pub fn learn(&self, pack: &Arc<str>, size: u64) {
+    /// So large is a pack, if an index or an answer told it.
+    pub fn learn(&self, pack: &Arc<str>, size: Option<u64>) {
         let mut recent = self.recent();
-        if !recent.sizes.contains_key(pack) {
+        if let Some(size) = size.filter(|_| !recent.sizes.contains_key(pack)) {
             recent.sizes.insert(pack.clone(), size);
         }
     }

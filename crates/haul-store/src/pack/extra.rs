@@ -3,7 +3,7 @@
 use super::{
     Shared,
     gather::What,
-    index::{Facts, Head, Place, Record},
+    index::{Facts, Head, Index, Place, Record},
     list::Merge,
     load::{FILES, PACKS, index_key, tar_key, time_of},
     read::{holds, plain_key},
@@ -18,6 +18,8 @@ use std::{
 };
 
 const OP: &str = "delete";
+/// How long replaced indexes are remembered, in nanoseconds: 90 days, longer than any run lasts.
+const REMEMBERED: u64 = 90 * 24 * 3600 * 1_000_000_000;
 
 /// Deletes as [`crate::Store::delete`] says: keys of files together, in an index that names them as gone.
 pub async fn delete(shared: &Arc<Shared>, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
@@ -167,7 +169,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     }
     if !dry_run {
         if count > 1 {
-            replace(shared, oldest, newer, &records).await?;
+            replace(shared, oldest, &records).await?;
         }
         remove(shared, unneeded.keys().cloned().collect()).await?;
     }
@@ -194,18 +196,13 @@ impl Named {
 }
 
 /// Stores one index in the place of the oldest ones, then removes those.
-async fn replace(
-    shared: &Shared,
-    oldest: &[Arc<super::index::Index>],
-    newer: &[Arc<super::index::Index>],
-    records: &[Record],
-) -> Result<()> {
+async fn replace(shared: &Shared, oldest: &[Arc<Index>], records: &[Record]) -> Result<()> {
     let Some(id) = oldest.last().and_then(|last| next_id(&last.head.id)) else { return Ok(()) };
-    let known = oldest.iter().flat_map(|index| index.head.replaces.iter().chain([&index.head.id]));
-    let known: BTreeSet<&String> = known.collect();
-    // Only what a newer index still names needs to be remembered, and what is about to go.
-    let mut replaces: BTreeSet<String> = oldest.iter().map(|index| index.head.id.clone()).collect();
-    replaces.extend(newer.iter().map(|index| index.head.previous.clone()).filter(|id| known.contains(id)));
+    // A run that began earlier may still name one of those that were replaced before.
+    let since = time_of(&id).unwrap_or(0).saturating_sub(REMEMBERED);
+    let before = oldest.iter().flat_map(|index| &index.head.replaces);
+    let before = before.filter(|id| time_of(id).is_some_and(|time| time >= since)).cloned();
+    let replaces: BTreeSet<String> = oldest.iter().map(|index| index.head.id.clone()).chain(before).collect();
     let head = Head { id, replaces: replaces.into_iter().collect(), ..Head::default() };
     shared.store_index(head, records).await?;
     remove(shared, oldest.iter().map(|index| index_key(&index.head.id)).collect()).await

@@ -2,7 +2,7 @@
 
 use super::{
     Shared,
-    index::{Facts, Place},
+    index::{Facts, Index, Place},
     list::Merge,
     load::{FILES, find, pieces, tar_key},
 };
@@ -46,7 +46,8 @@ pub fn holds(merge: Merge, prefix: &[u8]) -> bool {
 pub async fn read(shared: &Shared, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
     const OP: &str = "read";
     let full = shared.full(key);
-    let facts = find(&shared.indexes(false).await?, &full).ok_or_else(|| shared.not_found(OP, key))?;
+    let indexes = shared.indexes(false).await?;
+    let facts = find(&indexes, &full).ok_or_else(|| shared.not_found(OP, key))?;
     if want.is_some_and(|want| *want != facts.version()) {
         return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
     }
@@ -59,6 +60,7 @@ pub async fn read(shared: &Shared, key: &Key, want: Option<&Version>, range: Opt
     let body = match &facts.place {
         Place::Packed { pack, offset } => {
             let whole = range == (0..facts.size);
+            shared.ahead.learn(pack, size_of(&indexes, pack));
             let range = offset + range.start..offset + range.end;
             let body = packed(shared, pack, range, whole).await.map_err(|e| gone(e, key))?;
             if whole { stream::once(checked(body, facts, key.clone())).boxed() } else { pieces(body) }
@@ -78,8 +80,14 @@ async fn packed(shared: &Shared, pack: &Arc<str>, range: Range<u64>, whole: bool
         return Ok(Body::Stream(stream::once(ready(Ok(bytes))).boxed()));
     }
     let read = shared.inner.read(&tar_key(pack), None, Some(range)).await?;
-    shared.ahead.learn(pack, read.entry.size);
+    shared.ahead.learn(pack, Some(read.entry.size));
     Ok(read.body)
+}
+
+/// The size of a pack, as its own index has it; `None` when that was put together with others.
+fn size_of(indexes: &[Arc<Index>], pack: &str) -> Option<u64> {
+    let at = indexes.binary_search_by(|index| index.head.id.as_str().cmp(pack)).ok()?;
+    Some(indexes[at].head.tar)
 }
 
 /// A pack or file that an index names is never written anew, so if it is gone another run has replaced it.
