@@ -64,7 +64,7 @@ fn each_message_in_full() {
         (
             &["copy", "box:b", "x"],
             1,
-            "remote \"box\": open: there is no store of type \"box\": haul has local, s3, memory",
+            "remote \"box\": open: there is no store of type \"box\": haul has local, s3, memory, pack",
         ),
         (
             &["--config", "bad.conf", "listremotes"],
@@ -79,7 +79,7 @@ fn each_message_in_full() {
         (
             &["config", "create", "q", "nosuch"],
             2,
-            "there is no store of type \"nosuch\": haul has local, s3, memory, alias",
+            "there is no store of type \"nosuch\": haul has local, s3, memory, pack, alias",
         ),
         (&["config", "show", "minoi"], 1, "unknown remote \"minoi\" (did you mean minio?)"),
         (&["config", "update", "minio", "region"], 2, "option \"region\" has no value"),

@@ -194,7 +194,7 @@ fn mistakes_in_the_configuration() {
         ),
         (
             "[r]\ntype = teleport\n",
-            "haul: remote \"r\": open: there is no store of type \"teleport\": haul has local, s3, memory".into(),
+            "haul: remote \"r\": open: there is no store of type \"teleport\": haul has local, s3, memory, pack".into(),
         ),
         (
             "[r]\ntype = s3\nprovider = Minio\nchunk_size = much\n",
