@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // the one place that reads /proc and /sys
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::OnceLock};
 
 /// Most memory that transfers hold when the user doesn't say, in bytes.
 const MOST: u64 = 1 << 30;
@@ -14,8 +14,13 @@ const SHARE: u64 = 8;
 /// Bytes that transfers may hold by default: an eighth of what the machine and the control group that the process runs in
 /// (a container, a Slurm job) let it have, between 64 MiB and 1 GiB.
 pub fn memory() -> u64 {
-    let limits = [total(), group_v2(), group_v1()];
-    share(limits.into_iter().flatten().min())
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    let look = || {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let limits = [total(), group_v2(&groups), group_v1(&groups)];
+        share(limits.into_iter().flatten().min())
+    };
+    *MEMORY.get_or_init(look)
 }
 
 fn share(limit: Option<u64>) -> u64 {
@@ -29,8 +34,7 @@ fn total() -> Option<u64> {
 }
 
 /// The least limit of our group and those above it (cgroup v2); `max` is none.
-fn group_v2() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+fn group_v2(groups: &str) -> Option<u64> {
     let path = groups.lines().find_map(|l| l.strip_prefix("0::/"))?;
     let mut dir = PathBuf::from("/sys/fs/cgroup").join(path);
     let mut least = None;
@@ -45,8 +49,7 @@ fn group_v2() -> Option<u64> {
 }
 
 /// The limit of our group (cgroup v1); without one it is a number beyond any machine.
-fn group_v1() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+fn group_v1(groups: &str) -> Option<u64> {
     let path = groups.lines().find_map(|l| l.split_once(":memory:/"))?.1;
     let file = PathBuf::from("/sys/fs/cgroup/memory").join(path).join("memory.limit_in_bytes");
     fs::read_to_string(file).ok()?.trim().parse().ok()

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods)] // A test makes the files that haul is to copy.
 
 use haul_testkit::{
-    cloudsim::{Cloudsim, Wanted},
+    cloudsim::{Cloudsim, Wanted, pattern::splitmix},
     folder::{noise, write},
     lab::{Lab, Ran, until},
     minio::Minio,
@@ -35,17 +35,20 @@ const FLAGS: [&str; 7] = [
     "-v",
 ];
 
-/// Numbers that look random and are the same in each run (Steele and others, "Fast splittable pseudorandom number
-/// generators", 2014: splitmix64).
-struct Dice(u64);
+/// Numbers that look random and are the same in each run.
+struct Dice {
+    seed: u64,
+    thrown: u64,
+}
 
 impl Dice {
+    fn new(seed: u64) -> Dice {
+        Dice { seed, thrown: 0 }
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.thrown += 1;
+        splitmix(self.seed, self.thrown - 1)
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -112,7 +115,7 @@ fn killed_uploads_go_on() {
     let (lab, sim) = cloud("40M");
     let bytes = noise(1, SIZE as usize);
     write(&lab.path("src/big"), &bytes, TIME);
-    let (mut dice, mut killed) = (Dice(1), 0);
+    let (mut dice, mut killed) = (Dice::new(1), 0);
     for round in 0..20 {
         sim.bucket("b", None);
         sim.reset();
@@ -138,7 +141,7 @@ fn killed_uploads_go_on() {
 #[test]
 fn killed_downloads_go_on() {
     let (lab, sim) = cloud("40M");
-    let (mut dice, mut killed) = (Dice(2), 0);
+    let (mut dice, mut killed) = (Dice::new(2), 0);
     for round in 0..20 {
         // With a true MD5, which needs all bytes in order, and without: then CRC-64 proves it.
         let wanted = Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
@@ -168,7 +171,7 @@ fn killed_copies_between_stores_go_on() {
     let (lab, from) = cloud("40M");
     let to = Cloudsim::with(&[("connection-rate", "40M"), ("latency", "5ms")]);
     lab.remote("d", &to.endpoint());
-    let (mut dice, mut killed) = (Dice(3), 0);
+    let (mut dice, mut killed) = (Dice::new(3), 0);
     for round in 0..20 {
         let wanted = Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: round % 4 == 0 };
         let provider = provider(wanted.md5);
@@ -281,7 +284,7 @@ fn a_source_that_is_gone_or_an_upload_that_is_gone_leaves_nothing() {
 #[test]
 fn a_damaged_journal_costs_bytes_but_not_content() {
     let (lab, sim, bytes) = half_uploaded("80M");
-    let mut dice = Dice(4);
+    let mut dice = Dice::new(4);
     for round in 0..16 {
         let path = journal(&lab);
         let mut content = fs::read(&path).unwrap();
@@ -306,7 +309,7 @@ fn a_damaged_partial_file_costs_bytes_but_not_content() {
     let wanted = Wanted { size: 60 * MIB, seed: 9, mtime: Some("1600000000".into()), md5: false };
     sim.make("b", b"big", &wanted);
     let bytes = sim.get("b", b"big").unwrap().bytes;
-    let mut dice = Dice(5);
+    let mut dice = Dice::new(5);
     for round in 0..6 {
         sim.reset();
         assert!(kill_when(start(&lab, &["copy", "c:b", "@dst"]), || sim.report().bytes_out >= 45 * MIB));

@@ -57,15 +57,9 @@ impl Buffers {
     ///
     /// Errors: those of `read`.
     pub fn fill<E>(&self, len: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<Bytes, E> {
-        if len < LEAST {
-            let mut buffer = vec![0; len];
-            let got = read(&mut buffer)?;
-            buffer.truncate(got);
-            return Ok(buffer.into());
-        }
-        let mut loan = Loan { buffer: self.take(size(len)), len: 0, home: self.clone() };
-        loan.len = read(&mut loan.buffer[..len])?.min(len);
-        Ok(Bytes::from_owner(loan))
+        let mut filling = self.begin(len);
+        filling.loan.len = read(&mut filling.loan.buffer[..len])?.min(len);
+        Ok(filling.done())
     }
 
     /// A buffer of `len` bytes to be filled piece by piece.

@@ -15,6 +15,10 @@ use tokio::sync::oneshot;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Up to this many bytes are hashed where they are; more go to a disk thread, so that no request waits for it. CRCs run at
+/// memory speed and stay where they are.
+pub const HASH_INLINE: u64 = 256 << 10;
+
 /// Runs `job` on a thread that may block, and waits for it.
 ///
 /// Errors: the job's; `Io` when its thread was lost.

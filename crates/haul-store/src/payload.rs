@@ -3,7 +3,7 @@
 
 use crate::{Buffers, disk};
 use bytes::Bytes;
-use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result, hash};
 use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
 
 /// Bytes that are read from a file at a time: few system calls, and still in the processor's cache when they are sent.
@@ -116,19 +116,20 @@ impl Payload {
         (at < file.range.end).then(|| disk::run(move || file.block(at)))
     }
 
-    /// Hashes of all bytes: those that are known, the others computed; on a disk thread when they are in a file.
+    /// Hashes of all bytes: those that are known, the others computed; on a disk thread when the bytes are in a file, or it
+    /// takes long.
     ///
     /// Errors: those of [`Payload::each`].
     pub async fn hash(&self, algos: &[Algo]) -> Result<Hashes> {
         let missing: Vec<Algo> = algos.iter().copied().filter(|algo| self.hashes.get(*algo).is_none()).collect();
         let mut all = self.hashes.clone();
         if !missing.is_empty() {
-            let computed = match &self.content {
-                Content::Pieces(_) => self.compute(&missing)?,
-                Content::File(_) => {
-                    let payload = self.clone();
-                    disk::run(move || payload.compute(&missing)).await?
-                }
+            let slow = self.len() > disk::HASH_INLINE && !missing.iter().all(|algo| hash::combines(*algo));
+            let computed = if slow || matches!(self.content, Content::File(_)) {
+                let payload = self.clone();
+                disk::run(move || payload.compute(&missing)).await?
+            } else {
+                self.compute(&missing)?
             };
             all.merge(&computed);
         }

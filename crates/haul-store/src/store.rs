@@ -185,6 +185,12 @@ pub struct PartLimits {
     pub single: u64,
 }
 
+impl PartLimits {
+    /// A file on a disk: any piece of it may be written at any time. 8 MiB are enough that a request's latency counts little.
+    pub const FILE: PartLimits =
+        PartLimits { min: 1, max: u64::MAX / 2, count: u64::MAX / 2, preferred: 8 << 20, equal: false, single: 0 };
+}
+
 /// A place from which and to which a service copies by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {

@@ -7,10 +7,10 @@ use super::{
     index::Facts,
     read::plain_key,
 };
-use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
+use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result};
+use haul_core::{Algo, Error, ErrorKind, Key, Mtime, Result};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -18,8 +18,6 @@ use std::{
 };
 
 const OP: &str = "write";
-/// Up to this many bytes are hashed where they are, more on a disk thread.
-const INLINE: u64 = 256 << 10;
 
 pub async fn begin(shared: &Arc<Shared>, key: Key, spec: WriteSpec) -> Result<Box<dyn Upload>> {
     if key.is_root() || key.is_dir() || key.as_bytes().contains(&0) {
@@ -99,7 +97,7 @@ impl Small {
     /// Everything that the pack must know.
     async fn ready(&self, parts: &[Part], late: &Late) -> Result<What> {
         let payload = self.whole(parts)?;
-        let hashes = hash(&payload).await?;
+        let hashes = payload.hash(&[Algo::Md5, Algo::Crc64Nvme]).await?;
         for known in [&self.spec.hashes, &late.hashes] {
             if let Some((algo, false)) = known.agree(&hashes) {
                 return Err(self.corrupt(format!("what arrived has another {algo}")));
@@ -109,20 +107,6 @@ impl Small {
         let meta = late.meta.clone().or(self.spec.meta.clone());
         Ok(What::Pack { payload, mtime, meta, hashes })
     }
-}
-
-async fn hash(payload: &Payload) -> Result<Hashes> {
-    let algos = [Algo::Md5, Algo::Crc64Nvme];
-    if payload.len() <= INLINE {
-        return payload.hash(&algos).await;
-    }
-    let payload = payload.clone();
-    disk::run(move || {
-        let mut hasher = Hasher::new(&algos);
-        payload.each(|block| hasher.update(block))?;
-        Ok(hasher.finish())
-    })
-    .await
 }
 
 impl Upload for Small {

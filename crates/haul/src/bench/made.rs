@@ -142,14 +142,7 @@ impl MadeStore {
             cheap_reads: true,
             files: false,
             // A local disk's, since that is what it stands for.
-            parts: Some(PartLimits {
-                min: 1,
-                max: u64::MAX / 2,
-                count: u64::MAX / 2,
-                preferred: 8 << 20,
-                equal: false,
-                single: 0,
-            }),
+            parts: Some(PartLimits::FILE),
             domain: None,
             delete_batch: 1,
             conditional: false,

@@ -54,17 +54,15 @@ impl Source {
             let of = Entry { version: facts.version.clone().or(entry.version.clone()), ..facts.clone() };
             return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of } });
         }
-        let memory = match store.caps().files {
-            true => None,
-            false => Some(budget.memory((2 * block).min(entry.size)).await),
-        };
+        let room = |size: u64| budget.memory((2 * block).min(size));
+        let memory = if store.caps().files { None } else { Some(room(entry.size).await) };
         let Read { entry: facts, body } = store.read(&entry.key, entry.version.as_ref(), None).await?;
         let bytes = match body {
             Body::File(file, _) => Bytes::File(file),
             Body::Stream(stream) => {
                 let memory = match memory {
                     Some(memory) => memory,
-                    None => budget.memory((2 * block).min(facts.size)).await,
+                    None => room(facts.size).await,
                 };
                 Bytes::Stream { stream, memory }
             }

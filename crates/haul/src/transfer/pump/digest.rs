@@ -8,9 +8,6 @@ use haul_store::{Payload, Sent, disk};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Up to this many bytes are hashed where they are; more go to a disk thread, so that no request waits for it.
-const INLINE: u64 = 256 << 10;
-
 /// The hashes of one file as its chunks pass.
 pub struct Digest {
     algos: Vec<Algo>,
@@ -95,7 +92,7 @@ impl Digest {
             let Some((payload, memory)) = self.waiting.remove(&self.next) else { return Ok(()) };
             let Whole::Here(mut hasher) = std::mem::replace(&mut self.whole, Whole::Apart) else { return Ok(()) };
             self.next += 1;
-            let large = payload.len() > INLINE;
+            let large = payload.len() > disk::HASH_INLINE;
             let update = move || {
                 payload.each(|block| hasher.update(block))?;
                 drop(memory);
@@ -135,7 +132,7 @@ mod tests {
     /// Chunks that are large enough to be hashed on a disk thread come in any order, also while one is being hashed.
     #[tokio::test]
     async fn chunks_in_any_order_give_the_hash_of_the_whole() {
-        let chunk = INLINE as usize + 1;
+        let chunk = disk::HASH_INLINE as usize + 1;
         let bytes: Vec<u8> = (0..chunk * 5 + 7).map(|i| ((i * 31) >> 3) as u8).collect();
         let memory = Arc::new(Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap());
         for algos in [vec![Algo::Md5, Algo::Blake3], vec![Algo::Crc64Nvme], vec![Algo::Crc64Nvme, Algo::Md5], vec![]] {

@@ -1,6 +1,6 @@
 //! Bytes through memory: read chunks (several at once where the source allows), write them as they come, out of order,
-//! and hash them on the way; or, into a file, piece by piece (`through`). Memory is taken from the job's budget before a chunk is read, and given back when it is
-//! written and hashed.
+//! and hash them on the way; or, into a file, piece by piece (`through`). Memory is taken from the job's budget before a
+//! chunk is read, and given back when it is written and hashed.
 
 mod digest;
 mod reader;
@@ -47,7 +47,7 @@ pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>) -> u64
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
-    let (again, algos) = again(mover, &source.facts.clone(), target).await;
+    let (again, algos) = again(mover, &source.facts, target).await;
     let mut digest = Digest::new(algos);
     let mut parts: Vec<Part> = target.known.values().map(|sent| sent.part.clone()).collect();
     let mut bytes: u64 = parts.iter().map(|part| part.size).sum();

@@ -84,12 +84,10 @@ impl Reader {
         };
         match source.bytes {
             Bytes::File(file) if apart && size > block && !mover.cx.dst.caps().files => {
-                let buffers = buffers.clone();
                 let lazy = move |range| ready(Ok(Payload::of_file(file.clone(), range, buffers.clone())));
                 ranged(Box::new(move |range| Box::pin(lazy(range))), IN_HAND)
             }
             Bytes::File(file) => {
-                let buffers = buffers.clone();
                 let read = move |range| file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from);
                 ranged(Box::new(move |range| Box::pin(read(range))), block)
             }

@@ -42,7 +42,7 @@ pub async fn through(
     claim: &Claim,
 ) -> Result<Vec<Through>> {
     let mut left = chunks.len() as u64;
-    let mut chunks = chunks.into_iter().peekable();
+    let mut chunks = chunks.into_iter();
     let mut moving = FuturesUnordered::new();
     let mut arrived = Vec::new();
     loop {
