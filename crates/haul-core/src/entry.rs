@@ -59,6 +59,27 @@ impl Version {
 /// `atime`, `btime`, `mtime` (RFC 3339), `content-type`, `tier`, … and the user's own.
 pub type Meta = BTreeMap<String, String>;
 
+/// What a file system says of an inode beside size and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posix {
+    /// Type and permission bits, as in `st_mode`.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Device numbers, major and minor, of a device.
+    pub rdev: (u32, u32),
+    /// Names that the inode has.
+    pub nlink: u32,
+    /// The device that it is on, major and minor.
+    pub dev: (u32, u32),
+    /// Its number there.
+    pub ino: u64,
+    /// Last access.
+    pub atime: Mtime,
+}
+
 /// One listed thing. Facts only: no error, no decision, no handle to its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -79,6 +100,8 @@ pub struct Entry {
     pub hashes: Hashes,
     /// Metadata, when it was asked for.
     pub meta: Option<Box<Meta>>,
+    /// Facts of its inode, when they were asked for and it has one.
+    pub posix: Option<Box<Posix>>,
 }
 
 impl Entry {
@@ -93,6 +116,7 @@ impl Entry {
             version: None,
             hashes: Hashes::default(),
             meta: None,
+            posix: None,
         }
     }
 

@@ -17,7 +17,7 @@ pub mod plan;
 pub mod policy;
 pub mod units;
 
-pub use entry::{Entry, Kind, Meta, Mtime, Version};
+pub use entry::{Entry, Kind, Meta, Mtime, Posix, Version};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use hash::{Algo, Hasher, Hashes};
 pub use key::Key;

@@ -87,6 +87,64 @@ pub struct RenameBy {
     pub leaf: bool,
 }
 
+/// Which attributes of files go along between file systems, beside the modification time (`--archive` and its parts).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Permission bits (`--perms`), with set-uid, set-gid and sticky.
+    pub perms: bool,
+    /// Only whether a file may be executed (`--executability`), where `perms` is off.
+    pub executability: bool,
+    /// The owner (`--owner`); needs root, or a file system that allows it.
+    pub owner: bool,
+    /// The group (`--group`).
+    pub group: bool,
+    /// Access times (`--atimes`).
+    pub atime: bool,
+    /// Extended attributes (`--xattrs`), file capabilities among them.
+    pub xattrs: bool,
+    /// POSIX and NFSv4 access control lists (`--acls`); the permission bits go with them.
+    pub acls: bool,
+    /// Block and character devices (`--devices`); needs root.
+    pub devices: bool,
+    /// FIFOs and sockets (`--specials`).
+    pub specials: bool,
+    /// Names that are one file stay one file (`--hard-links`).
+    pub hard_links: bool,
+    /// Changes to the permission bits of all that is transferred (`--chmod`), in order.
+    pub chmod: Vec<Chmod>,
+    /// Everything belongs to this user id (`--chown`).
+    pub uid: Option<u32>,
+    /// Everything belongs to this group id (`--chown`).
+    pub gid: Option<u32>,
+}
+
+/// One change of permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chmod {
+    /// Applies to directories.
+    pub dirs: bool,
+    /// Applies to all but directories.
+    pub files: bool,
+    /// Bits that are taken away, then
+    pub clear: u32,
+    /// bits that are set.
+    pub set: u32,
+    /// Execute bits (of `0o111`) that are set where the file is a directory or has one of them already (`X`).
+    pub exec_if_any: u32,
+}
+
+/// When what was written is forced to the device (`--fsync`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// When the kernel likes to.
+    #[default]
+    None,
+    /// Each file before it gets its name.
+    File,
+    /// Everything, once, at the end of the job.
+    End,
+}
+
 /// The rules of one job.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -140,6 +198,12 @@ pub struct Policy {
     pub keep_setid: bool,
     /// Metadata to set on everything that is transferred (`--metadata-set`).
     pub metadata_set: Vec<(String, String)>,
+    /// What of a file system's attributes goes along.
+    pub keep: Keep,
+    /// Zeros become holes (`--sparse`); holes of the source stay holes in any case.
+    pub sparse: bool,
+    /// When what was written is forced to the device.
+    pub fsync: Fsync,
     /// Write to the final name directly (`--inplace`).
     pub inplace: bool,
     /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
@@ -211,6 +275,9 @@ impl Default for Policy {
             metadata: false,
             keep_setid: false,
             metadata_set: Vec::new(),
+            keep: Keep::default(),
+            sparse: false,
+            fsync: Fsync::default(),
             inplace: false,
             partial_suffix: ".partial".into(),
             backup_suffix: None,

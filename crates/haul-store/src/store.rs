@@ -216,6 +216,8 @@ pub struct ListRequest {
     pub limit: Option<usize>,
     /// Ask for metadata too, where that costs no request for each key.
     pub meta: bool,
+    /// Ask for facts of inodes too, where there are inodes; costs nothing there.
+    pub posix: bool,
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
     pub descend: Option<Descend>,
@@ -432,10 +434,22 @@ pub struct CopyItem {
     pub to: Key,
     /// How to write it. Without metadata and mtime the source's own are kept where the store can.
     pub spec: WriteSpec,
-    /// Rename instead of copying when source and destination allow it; the source is then gone.
-    pub rename: bool,
+    /// By which means.
+    pub how: CopyHow,
     /// Remembers the copy, if it is a large one that goes in parts.
     pub log: Option<CopyLog>,
+}
+
+/// By which means a copy within a domain is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyHow {
+    /// The bytes are there twice afterwards, as far as a user can tell.
+    #[default]
+    Copy,
+    /// A rename instead where source and destination allow it, else a copy; the source is then gone either way.
+    Rename,
+    /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
+    Link,
 }
 
 /// Remembers a large copy while it is on its way.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed, Result, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyItem, Late, ListRequest, Meters, Payload, Progress, Store, Stored, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Payload, Progress, Store, Stored, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
     mem::MemStore,
 };
@@ -165,7 +165,7 @@ async fn a_copy_sent_again_is_counted_once() {
         size: name.len() as u64,
         to: Key::new(format!("to/{name}")),
         spec: WriteSpec::default(),
-        rename: false,
+        how: CopyHow::Copy,
         log: None,
     };
     let from = s.store.caps().domain.clone().unwrap().place;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyItem, Extra, Late, Links, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent,
-    Store, WriteSpec, registry,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, Links, ListRequest, Meters, Net, OpenRequest, Part,
+    Payload, Sent, Store, WriteSpec, registry,
 };
 use std::{
     fs,
@@ -65,7 +65,7 @@ async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
     let (from, to) = (Key::new(from), Key::new(to));
-    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), rename: false, log: None }
+    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), how: CopyHow::Copy, log: None }
 }
 
 async fn copy(
@@ -298,10 +298,28 @@ async fn a_move_renames_within_a_file_system() {
     let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
     fs::write(a.path().join("f"), "new").unwrap();
     let inode = fs::metadata(a.path().join("f")).unwrap().ino();
-    let moved = CopyItem { rename: true, ..item("f", "d/f", 3) };
+    let moved = CopyItem { how: CopyHow::Rename, ..item("f", "d/f", 3) };
     copy(&from, &to, vec![moved]).await.remove(0).unwrap();
     assert!(!a.path().join("f").exists());
     assert_eq!(fs::metadata(b.path().join("d/f")).unwrap().ino(), inode);
+}
+
+#[tokio::test]
+async fn a_hard_link_is_another_name_of_the_same_file() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "new").unwrap();
+    fs::write(b.path().join("old"), "old").unwrap();
+    let link = |to| CopyItem { how: CopyHow::Link, ..item("f", to, 3) };
+    // A second time, when the two names are one file already, nothing must be left behind either.
+    for to_key in ["d/f", "old", "old"] {
+        copy(&from, &to, vec![link(to_key)]).await.remove(0).unwrap();
+        let inode = |path: std::path::PathBuf| fs::metadata(path).unwrap().ino();
+        assert_eq!(inode(a.path().join("f")), inode(b.path().join(to_key)));
+    }
+    assert_eq!(fs::read_dir(b.path()).unwrap().count(), 2);
+    let other = CopyItem { spec: WriteSpec { replace: Replace::Absent, ..WriteSpec::default() }, ..link("old") };
+    assert_eq!(copy(&from, &to, vec![other]).await.remove(0).unwrap_err().kind(), ErrorKind::Exists);
 }
 
 #[tokio::test]
@@ -315,7 +333,7 @@ async fn a_move_across_file_systems_copies_then_deletes() {
     }
     let (from, to) = (open(a.path(), Links::Skip), open(other.path(), Links::Skip));
     fs::write(a.path().join("f"), vec![7; 300_000]).unwrap();
-    let moved = CopyItem { rename: true, ..item("f", "d/f", 300_000) };
+    let moved = CopyItem { how: CopyHow::Rename, ..item("f", "d/f", 300_000) };
     copy(&from, &to, vec![moved]).await.remove(0).unwrap();
     assert!(!a.path().join("f").exists());
     assert_eq!(fs::read(other.path().join("d/f")).unwrap(), vec![7; 300_000]);

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use haul_core::{Algo, Entry, ErrorKind, Hashes, Key, Kind, Listed, Meta, Mtime, Result, hash, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, OpenRequest, Part, Payload, Store, Stored,
-    WriteSpec, s3::S3,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, OpenRequest, Part, Payload, Store,
+    Stored, WriteSpec, s3::S3,
 };
 use haul_testkit::s3_server::{S3Server, start_s3s};
 use std::{
@@ -456,7 +456,7 @@ async fn copies_inside_the_service() {
         size,
         to: Key::new(to),
         spec: WriteSpec::default(),
-        rename: false,
+        how: CopyHow::Copy,
         log: None,
     };
     let mut renamed = item("a b%é", "renamed", 5);
@@ -488,7 +488,7 @@ async fn copies_inside_the_service() {
     assert_eq!(entry.meta.unwrap()["content-type"], "text/plain");
     assert_eq!(meters.requests()["UploadPartCopy"], 3);
 
-    let moved = CopyItem { rename: true, ..item("a b%é", "moved", 5) };
+    let moved = CopyItem { how: CopyHow::Rename, ..item("a b%é", "moved", 5) };
     let from = store.caps().domain.as_ref().unwrap().place.clone();
     assert!(target.copy(CopyBatch { from, items: vec![moved], progress: None }).await[0].is_ok());
     assert_eq!(store.stat(&Key::new("a b%é")).await.unwrap_err().kind(), ErrorKind::NotFound);

@@ -2,7 +2,7 @@
 
 use crate::Cx;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, policy::Policy};
-use haul_store::{CopyBatch, CopyItem, Store, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::sync::Arc;
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
@@ -46,7 +46,7 @@ impl Backup {
             size: old.size,
             to: self.kept_name(&old.key),
             spec: WriteSpec { size: Some(old.size), mtime: old.mtime, ..WriteSpec::default() },
-            rename: true,
+            how: CopyHow::Rename,
             log: None,
         };
         let answers = to.copy(CopyBatch { from: from.place, items: vec![item], progress: None }).await;

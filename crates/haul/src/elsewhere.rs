@@ -11,7 +11,7 @@ use haul_core::{
     event::Event,
     plan::{Action, Route},
 };
-use haul_store::Store;
+use haul_store::{CopyHow, Store};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Run {
@@ -32,7 +32,7 @@ impl Run {
             let step = self.steps.fetch_add(1, Ordering::Relaxed);
             let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
             let mut order = Order::new(step, found, to.clone(), dst.cloned());
-            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), false).await;
+            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), CopyHow::Copy).await;
             if let Some(Ok(arrived)) = answers.pop() {
                 let (key, size) = (to.clone(), src.size);
                 self.cx.sink.emit(&Event::Decided {

@@ -26,6 +26,7 @@ use haul_core::{
     plan::{self, Action, Step},
     policy::{Cutoff, DeleteWhen, Mode, Policy},
 };
+use haul_store::CopyHow;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -577,7 +578,7 @@ impl Run {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
         let order = Order::new(step, from, src.key.clone(), None);
-        match mover.bring_by_server(&mut [order], true).await.pop() {
+        match mover.bring_by_server(&mut [order], CopyHow::Rename).await.pop() {
             Some(Ok(_)) => {
                 self.report().totals.renames += 1;
                 self.dirs.written(&src.key);

@@ -9,10 +9,10 @@ use super::{
     place::Hidden,
     read::{link_name, open_file, regular, target},
 };
-use crate::{CopyItem, Progress, Stored, disk::Abandoned};
+use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, key::parent, plan::Replace};
 use rustix::{
-    fs::{FileType, SeekFrom, Statx},
+    fs::{AtFlags, FileType, SeekFrom, Statx},
     io::Errno,
 };
 use std::{
@@ -78,9 +78,15 @@ impl Batch<'_> {
             && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
             && meta::file_type(&st) == FileType::Symlink
         {
-            return self.link(number, item, &dir, name, &st);
+            return match item.how {
+                CopyHow::Link => self.hard_link(item, &dir),
+                _ => self.link(number, item, &dir, name, &st),
+            };
         }
-        if item.rename
+        if item.how == CopyHow::Link {
+            return self.hard_link(item, &dir);
+        }
+        if item.how == CopyHow::Rename
             && let Some(stored) = self.rename(number, item, &dir)?
         {
             return Ok(stored);
@@ -96,7 +102,7 @@ impl Batch<'_> {
         } else {
             self.file(number, item, &file, &before)?
         };
-        if item.rename {
+        if item.how == CopyHow::Rename {
             remove_source(item, &dir, item.from.name(), &before)?;
         }
         Ok(stored)
@@ -298,12 +304,45 @@ impl Batch<'_> {
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
         place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?;
-        if item.rename {
+        if item.how == CopyHow::Rename {
             remove_source(item, dir, name, st)?;
         }
         let size = target.len() as u64;
         self.moved(number, size);
         Ok(Stored { size, ..Stored::default() })
+    }
+
+    /// Gives the source, whatever it is but a directory, another name.
+    fn hard_link(&self, item: &CopyItem, from: &Dir) -> Result<Stored> {
+        let name = link_name(self.local.links, &item.from).unwrap_or(item.from.name());
+        let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
+        check_want(item, &st)?;
+        let key = match link_name(self.local.links, &item.to) {
+            Some(to) => Key::new([item.to.parent().as_bytes(), to].concat()),
+            None => item.to.clone(),
+        };
+        let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
+            let temp = place::temp_name(key.name(), &item.spec.partial_suffix);
+            rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
+            Ok(temp)
+        })?;
+        let temp = match made {
+            Ok(temp) => temp,
+            // Another file system, one without hard links, or an inode that has as many names as it can.
+            Err(Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                let message = "a hard link to it can't be made here";
+                return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+            }
+            Err(errno) => return Err(target_error(item)(errno)),
+        };
+        let no_file: Option<&OwnedFd> = None;
+        place::settle(OP, &key, (&dir, &temp, key.name()), &item.spec.replace, no_file)
+            .inspect_err(|_| place::discard(&dir, &temp))?;
+        // Renaming one name of an inode over another does nothing: then the hidden name is still there.
+        if st.stx_nlink > 1 {
+            let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
+        }
+        Ok(Stored { size: st.stx_size, ..Stored::default() })
     }
 
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.

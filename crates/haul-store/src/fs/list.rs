@@ -149,7 +149,11 @@ impl Lister {
     }
 
     fn mask(&self) -> rustix::fs::StatxFlags {
-        if self.request.meta { meta::FACTS_AND_META } else { meta::FACTS }
+        match (self.request.meta, self.request.posix) {
+            (true, _) => meta::FACTS_AND_META,
+            (false, true) => meta::FACTS_AND_POSIX,
+            (false, false) => meta::FACTS,
+        }
     }
 
     /// Reads the directory `key`; runs on the pool.
@@ -267,6 +271,9 @@ impl Lister {
         let mut entry = meta::entry(key, kind, st);
         if self.request.meta && kind != Kind::Special {
             entry.meta = Some(meta::meta_at(fd, name, st));
+        }
+        if self.request.posix {
+            entry.posix = Some(Box::new(meta::posix(st)));
         }
         Seen::Entry(entry)
     }

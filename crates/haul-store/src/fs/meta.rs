@@ -1,7 +1,7 @@
 //! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
 
 use super::error::fail;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Posix, Result, Version};
 use jiff::Timestamp;
 use rustix::{
     fs::{AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid, XattrFlags},
@@ -20,6 +20,9 @@ pub(super) const FACTS: StatxFlags = StatxFlags::TYPE
 
 /// What it asks when metadata is wanted too.
 pub(super) const FACTS_AND_META: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// What it asks when facts of inodes are wanted too.
+pub(super) const FACTS_AND_POSIX: StatxFlags = StatxFlags::BASIC_STATS;
 
 /// Names in [`Meta`] that aren't the user's own.
 const SYSTEM: [&str; 7] = ["mode", "uid", "gid", "rdev", "atime", "btime", "mtime"];
@@ -92,6 +95,20 @@ pub(super) fn entry(key: Key, kind: Kind, st: &Statx) -> Entry {
         changed: Some(time(st.stx_ctime)),
         version: (kind == Kind::File).then(|| version(st)),
         ..Entry::file(key, 0)
+    }
+}
+
+/// Facts of an inode that was asked for with [`FACTS_AND_POSIX`].
+pub(super) fn posix(st: &Statx) -> Posix {
+    Posix {
+        mode: u32::from(st.stx_mode),
+        uid: st.stx_uid,
+        gid: st.stx_gid,
+        rdev: (st.stx_rdev_major, st.stx_rdev_minor),
+        nlink: st.stx_nlink,
+        dev: (st.stx_dev_major, st.stx_dev_minor),
+        ino: st.stx_ino,
+        atime: time(st.stx_atime),
     }
 }
 

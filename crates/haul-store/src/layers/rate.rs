@@ -2,8 +2,8 @@
 
 use super::clock::Clock;
 use crate::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Read, Resumed, Sent, Store, Stored,
-    Unpublished, Upload, WriteSpec,
+    Answer, Body, Caps, CopyBatch, CopyHow, Extra, Late, ListRequest, Part, Payload, Read, Resumed, Sent, Store,
+    Stored, Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
 use futures::{
@@ -212,7 +212,7 @@ impl Store for Limited {
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
-        let copies = batch.items.iter().any(|item| !item.rename);
+        let copies = batch.items.iter().any(|item| item.how == CopyHow::Copy);
         if on_this_machine && copies && self.rate.is_set() {
             // The kernel's copy can't be slowed down; streamed through the engine it can.
             let error = || Error::new(ErrorKind::Unsupported, "copy", "a bandwidth limit is set");

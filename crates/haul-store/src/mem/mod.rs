@@ -7,8 +7,8 @@ mod space;
 mod upload;
 
 use crate::{
-    Answer, Body, Caps, Changed, CopyBatch, CopyItem, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read,
-    Resumed, Sent, Store, StoreKind, Stored, Upload, WriteSpec,
+    Answer, Body, Caps, Changed, CopyBatch, CopyHow, CopyItem, Domain, Extra, ListRequest, OpenRequest, PartLimits,
+    Read, Resumed, Sent, Store, StoreKind, Stored, Upload, WriteSpec,
 };
 use futures::{
     StreamExt,
@@ -234,6 +234,9 @@ impl MemStore {
 
     fn copy_one(&self, from: &[u8], item: &CopyItem) -> Result<Stored> {
         const OP: &str = "copy";
+        if item.how == CopyHow::Link {
+            return Err(Error::new(ErrorKind::Unsupported, OP, "memory has no hard links").with_key(&item.to));
+        }
         let (space, prefix) = space::find(from)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source isn't in memory").with_key(&item.to))?;
         let full = [&prefix, item.from.as_bytes()].concat();
@@ -250,7 +253,7 @@ impl MemStore {
         copy.meta = item.spec.meta.clone().or(found.meta.clone());
         let size = copy.bytes.len() as u64;
         let mut stored = self.put(OP, &item.to, &item.spec, copy)?;
-        if item.rename && (from, &item.from) != (self.place(), &item.to) {
+        if item.how == CopyHow::Rename && (from, &item.from) != (self.place(), &item.to) {
             space.lock().items.remove(&full);
         }
         stored.size = size;

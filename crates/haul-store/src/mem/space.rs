@@ -93,6 +93,7 @@ impl Item {
             version: self.version(),
             hashes: self.hashes.clone(),
             meta: self.meta.clone().filter(|_| with_meta),
+            posix: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     service::{Call, Service, at},
     upload::{self, Receipt},
 };
-use crate::{CopyBatch, CopyItem, LogCopy, Part, Progress, Stored, WriteSpec};
+use crate::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Progress, Stored, WriteSpec};
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
 use http::{HeaderMap, Method};
@@ -41,6 +41,9 @@ async fn copy_item(
     item: &CopyItem,
     progress: Option<&Progress>,
 ) -> Result<Stored> {
+    if item.how == CopyHow::Link {
+        return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links").with_key(&item.to));
+    }
     let from = root.place(item.from.as_bytes())?;
     let to = service.place(&item.to)?;
     if from.object.is_empty() || to.object.is_empty() {
@@ -51,7 +54,7 @@ async fn copy_item(
     upload::look_first(service, &item.to, &to, &item.spec.replace).await?;
     let moved = |bytes| progress.iter().for_each(|p| (p.0)(index, bytes));
     let stored = job.run(&item.spec, &moved).await?;
-    if item.rename && from != to {
+    if item.how == CopyHow::Rename && from != to {
         let call = Call::object("DeleteObject", Method::DELETE, &from);
         service.ask(call).await.map_err(at("move", &item.from))?;
     }

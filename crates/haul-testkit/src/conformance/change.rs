@@ -3,7 +3,7 @@
 use super::{Outcome, files, get, kept, key, keys, put, put_with, skip_unless};
 use crate::tree::content;
 use haul_core::{ErrorKind, Key, Meta, Mtime, Version};
-use haul_store::{CopyBatch, CopyItem, ListRequest, Progress, Store, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, ListRequest, Progress, Store, WriteSpec};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -91,7 +91,15 @@ pub(super) async fn folders_are_made_once(store: Arc<dyn Store>) -> Outcome {
 }
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
-    CopyItem { from: key(from), want: None, size, to: key(to), spec: WriteSpec::default(), rename: false, log: None }
+    CopyItem {
+        from: key(from),
+        want: None,
+        size,
+        to: key(to),
+        spec: WriteSpec::default(),
+        how: CopyHow::Copy,
+        log: None,
+    }
 }
 
 async fn copy(
@@ -150,7 +158,7 @@ pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> Outcome {
 
 pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> Outcome {
     put(&*store, "d/f", b"12345").await;
-    let answers = copy(&*store, vec![CopyItem { rename: true, ..item("d/f", "e/g", 5) }], None).await?;
+    let answers = copy(&*store, vec![CopyItem { how: CopyHow::Rename, ..item("d/f", "e/g", 5) }], None).await?;
     let renamed = match answers.into_iter().next() {
         Some(Err(e)) if e.kind() == ErrorKind::Unsupported => return Err("it doesn't rename".into()),
         Some(answer) => answer,

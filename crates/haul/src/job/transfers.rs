@@ -13,6 +13,7 @@ use haul_core::{
     plan::Route,
     policy::{Cutoff, Mode},
 };
+use haul_store::CopyHow;
 use std::sync::{Arc, atomic::Ordering};
 use tokio::task::{JoinError, JoinSet};
 
@@ -89,8 +90,8 @@ impl Run {
                 self.ended(order, result);
             }
         } else {
-            let rename = self.mode == Mode::Move;
-            let answers = self.mover.bring_by_server(&mut batch, rename).await;
+            let how = if self.mode == Mode::Move { CopyHow::Rename } else { CopyHow::Copy };
+            let answers = self.mover.bring_by_server(&mut batch, how).await;
             for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.

@@ -2,7 +2,7 @@
 
 use super::{Arrived, Mover, Order, cancelled, meta};
 use haul_core::{Entry, Error, ErrorKind, Meta, Result};
-use haul_store::{CopyBatch, CopyItem, Progress, Stored, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -17,7 +17,7 @@ pub const BATCH_BYTES: u64 = 4 << 20;
 impl Mover {
     /// Copies a batch. One answer for each order, in the same order; `Unsupported` in an answer means that the file
     /// must go through memory.
-    pub async fn bring_by_server(&self, orders: &mut [Order], rename: bool) -> Vec<Result<Arrived>> {
+    pub async fn bring_by_server(&self, orders: &mut [Order], how: CopyHow) -> Vec<Result<Arrived>> {
         let Some(place) = self.cx.src.caps().domain.as_ref().map(|d| d.place.clone()) else {
             return orders.iter().map(|_| Err(unsupported())).collect();
         };
@@ -28,7 +28,7 @@ impl Mover {
         let orders = &*orders;
         let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
-        let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, rename)).collect();
+        let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
         let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())) };
         let answers = tokio::select! {
@@ -47,8 +47,7 @@ impl Mover {
                 Some(error) => Err(error),
                 None => answers.next().unwrap_or_else(|| Err(unsupported())),
             };
-            self.arrived(order, stored, rename)
-                .map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
+            self.arrived(order, stored, how).map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
         });
         each.collect()
     }
@@ -66,7 +65,7 @@ impl Mover {
         Some(own)
     }
 
-    fn item(&self, order: &Order, meta: Option<Box<Meta>>, rename: bool) -> CopyItem {
+    fn item(&self, order: &Order, meta: Option<Box<Meta>>, how: CopyHow) -> CopyItem {
         // The source's mtime goes along when it is known.
         let spec = WriteSpec { hashes: Default::default(), meta, ..self.spec(order, &order.src) };
         CopyItem {
@@ -75,7 +74,7 @@ impl Mover {
             size: order.src.size,
             to: order.to.clone(),
             spec,
-            rename,
+            how,
             log: self.copy_log(order),
         }
     }
@@ -92,7 +91,7 @@ impl Mover {
         }))
     }
 
-    fn arrived(&self, order: &Order, stored: Result<Stored>, rename: bool) -> Result<Arrived> {
+    fn arrived(&self, order: &Order, stored: Result<Stored>, how: CopyHow) -> Result<Arrived> {
         let stored = stored?;
         if stored.size != order.src.size && !self.policy.ignore_size {
             let message = format!("it has {} bytes but {} were copied", order.src.size, stored.size);
@@ -106,7 +105,7 @@ impl Mover {
             _ => None,
         };
         let version = order.src.version.clone();
-        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: rename, version })
+        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: how == CopyHow::Rename, version })
     }
 }
 
