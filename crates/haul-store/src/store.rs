@@ -4,7 +4,12 @@
 use crate::{Lanes, Payload};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
+use haul_core::{
+    Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version,
+    attributes::{Differs, Rights, Unkept},
+    plan::Replace,
+    policy::Keep,
+};
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
@@ -148,6 +153,9 @@ pub struct Caps {
     pub case_insensitive: bool,
     /// Metadata can be read and written.
     pub meta: bool,
+    /// Files have inodes, with owners, permission bits and more, and this is what we may do to them; `None` where they
+    /// haven't.
+    pub attributes: Option<Rights>,
     /// How many requests at once suit it to begin with, when the user doesn't say.
     pub concurrency: usize,
     /// Small files whose publishes may wait at once: a store that puts many files into one answers them together, the
@@ -223,6 +231,13 @@ pub struct ListRequest {
     pub descend: Option<Descend>,
 }
 
+impl CopyHow {
+    /// True for those that only stores with inodes know.
+    pub fn needs_inodes(self) -> bool {
+        !matches!(self, CopyHow::Copy | CopyHow::Rename)
+    }
+}
+
 impl ListRequest {
     /// Everything.
     pub fn all() -> Self {
@@ -295,6 +310,10 @@ pub struct WriteSpec {
     pub keep_setid: bool,
     /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
     pub size_may_differ: bool,
+    /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
+    /// [`Store::make_dir`] it tells that directories made from now on get attributes of their own later, and are for
+    /// their owner alone until then.
+    pub keep: Option<Arc<Keep>>,
 }
 
 impl Default for WriteSpec {
@@ -309,6 +328,7 @@ impl Default for WriteSpec {
             partial_suffix: ".partial".into(),
             keep_setid: false,
             size_may_differ: false,
+            keep: None,
         }
     }
 }
@@ -322,6 +342,11 @@ pub struct Stored {
     pub size: u64,
     /// Hashes of the whole content that the store computed itself, or that it checked against ours.
     pub hashes: Hashes,
+    /// What of [`WriteSpec::keep`] could not be kept. Of a device or FIFO that could not be made this is the answer, and
+    /// nothing was changed.
+    pub unkept: Unkept,
+    /// What [`CopyHow::Attributes`] found to differ.
+    pub differs: Differs,
 }
 
 /// One part that the store has.
@@ -450,6 +475,14 @@ pub enum CopyHow {
     Rename,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,
+    /// A device, FIFO or socket is made anew.
+    Special,
+    /// No bytes: the attributes of what is there (a directory too, also the root), and its mtime where the spec gives
+    /// one, become those of the source, as far as they differ; [`Stored::differs`] tells. Without `set`, it only tells.
+    Attributes {
+        /// Change what differs.
+        set: bool,
+    },
 }
 
 /// Remembers a large copy while it is on its way.

@@ -2,7 +2,7 @@
 //! plain reads and writes. A batch is one job on one disk thread.
 
 use super::{
-    Local,
+    Local, attributes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_write},
     meta, place,
@@ -10,7 +10,7 @@ use super::{
     read::{link_name, open_file, regular, target},
 };
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
-use haul_core::{Error, ErrorKind, Key, Mtime, Result, key::parent, plan::Replace};
+use haul_core::{Error, ErrorKind, Key, Mtime, Result, attributes::Unkept, key::parent, plan::Replace};
 use rustix::{
     fs::{AtFlags, FileType, SeekFrom, Statx},
     io::Errno,
@@ -70,12 +70,27 @@ fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
 impl Batch<'_> {
     fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
         self.check_abandoned(&item.to)?;
+        match self.attempt(number, item) {
+            Err(error) if attributes::denied(&error, &item.spec) && attributes::open_up(&self.local.root, &item.to) => {
+                self.attempt(number, item)
+            }
+            answer => answer,
+        }
+    }
+
+    fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        if let CopyHow::Attributes { set } = item.how {
+            return attributes::existing(self.local, self.from, item, set);
+        }
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
+        if item.how == CopyHow::Special {
+            return attributes::special(self.local, item, &dir);
+        }
         if let Some(name) = link_name(self.local.links, &item.from)
-            && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
+            && let Ok(st) = meta::facts_at(&dir, name, false, attributes::FACTS)
             && meta::file_type(&st) == FileType::Symlink
         {
             return match item.how {
@@ -92,7 +107,8 @@ impl Batch<'_> {
             return Ok(stored);
         }
         let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(source_error(item))?;
-        let before = meta::facts(&file, meta::FACTS).map_err(source_error(item))?;
+        let mask = if item.spec.keep.is_some() { attributes::FACTS } else { meta::FACTS };
+        let before = meta::facts(&file, mask).map_err(source_error(item))?;
         regular(OP, &item.from, &before)?;
         check_want(item, &before)?;
         let stored = if item.spec.inplace {
@@ -128,7 +144,8 @@ impl Batch<'_> {
     }
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
-        let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix)?;
+        let private = item.spec.keep.as_ref().is_some_and(|keep| keep.private());
+        let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix, private)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
     }
 
@@ -150,13 +167,20 @@ impl Batch<'_> {
         let spec = &item.spec;
         let meta = spec.meta.as_deref();
         let mtime = spec.mtime.or_else(|| meta::meta_time(meta, "mtime")).unwrap_or(meta::mtime(before));
-        match meta {
-            Some(meta) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
-            None => set_times(item, target, mtime)?,
+        let mut stored = Stored { version: None, size: before.stx_size, ..Stored::default() };
+        let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
+        match (attributes::keeper(self.local, spec), meta) {
+            (Some(keeper), _) => {
+                let replaced = keeper.replaced(&hidden.dir, item.to.name());
+                stored.unkept = keeper.new_file(item, (source, before), target, replaced.as_ref(), mtime)?;
+                own_mode = keeper.keep.private() || replaced.is_some();
+            }
+            (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
+            (None, None) => set_times(item, target, mtime)?,
         }
-        let keep_mode = meta::meta_mode(meta, spec.keep_setid).is_none().then_some(target);
+        let keep_mode = (!own_mode).then_some(target);
         place::settle(OP, &item.to, (&hidden.dir, &hidden.temp, item.to.name()), &spec.replace, keep_mode)?;
-        Ok(Stored { version: None, size: before.stx_size, ..Stored::default() })
+        Ok(stored)
     }
 
     /// Brings the bytes over, exactly as many as the source had at first.
@@ -303,13 +327,19 @@ impl Batch<'_> {
         let target = target(dir, name).map_err(source_error(item))?;
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
-        place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?;
+        let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
+        match attributes::keeper(self.local, &item.spec) {
+            Some(keeper) => {
+                let (source, made) = ((dir, name, st), (&key, &target[..]));
+                stored.unkept = attributes::link(self.local, item, keeper, source, made, mtime)?;
+            }
+            None => place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?,
+        }
         if item.how == CopyHow::Rename {
             remove_source(item, dir, name, st)?;
         }
-        let size = target.len() as u64;
-        self.moved(number, size);
-        Ok(Stored { size, ..Stored::default() })
+        self.moved(number, stored.size);
+        Ok(stored)
     }
 
     /// Gives the source, whatever it is but a directory, another name.
@@ -373,13 +403,17 @@ impl Batch<'_> {
         };
         if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
             let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
-            match item.spec.meta.as_deref() {
+            match item.spec.meta.as_deref().filter(|_| item.spec.keep.is_none()) {
                 Some(meta) => meta::apply(OP, &item.to, &file, meta, item.spec.mtime, item.spec.keep_setid)?,
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
             }
         }
         self.moved(number, st.stx_size);
-        Ok(Some(Stored { size: st.stx_size, ..Stored::default() }))
+        let unkept = match attributes::keeper(self.local, &item.spec) {
+            Some(keeper) => attributes::renamed(item, keeper, &dir)?,
+            None => Unkept::default(),
+        };
+        Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
     }
 }
 
