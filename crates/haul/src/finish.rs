@@ -117,6 +117,13 @@ impl Dirs {
         self.state().src.insert(key, dir);
     }
 
+    /// A directory of the source that turns out to be at the destination.
+    fn found(&self, key: &Key, dst: Entry) {
+        if let Some(dir) = self.state().src.get_mut(key) {
+            (dir.there, dir.there_mtime, dir.there_posix) = (true, dst.mtime, dst.posix);
+        }
+    }
+
     /// A directory that only the destination has.
     pub fn extra(&self, dst: Entry) {
         self.state().extra.push(dst.key);
@@ -260,7 +267,8 @@ impl Run {
         }
         let missing: Vec<Key> = {
             let state = self.dirs.state();
-            state.src.iter().filter(|(k, d)| !d.there && !state.written.contains(*k)).map(|(k, _)| k.clone()).collect()
+            let missing = |k: &Key, d: &SrcDir| !d.there && !k.is_root() && !state.written.contains(k);
+            state.src.iter().filter(|(k, d)| missing(k, d)).map(|(k, _)| k.clone()).collect()
         };
         for key in missing {
             match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
@@ -326,9 +334,9 @@ impl Run {
     /// once it has its own permissions.
     async fn set_dir_attributes(&self) {
         let top = Key::new("");
-        match futures::join!(self.cx.src.stat(&top), self.cx.dst.stat(&top)) {
-            (Ok(src), Ok(dst)) => self.dirs.both(src, dst),
-            (Err(error), _) | (_, Err(error)) => self.error(error.with_key(&top)),
+        match self.cx.dst.stat(&top).await {
+            Ok(dst) => self.dirs.found(&top, dst),
+            Err(error) => self.error(error.with_key(&top)),
         }
         let mut levels: BTreeMap<usize, Vec<(Key, Option<Mtime>)>> = BTreeMap::new();
         {

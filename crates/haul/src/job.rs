@@ -235,7 +235,11 @@ impl Run {
         }
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
         if self.cx.src.caps().dirs {
-            self.cx.src.stat(&Key::new("")).await?;
+            let top = self.cx.src.stat(&Key::new("")).await?;
+            if self.attributes.keep.is_some() {
+                // As it is now: a move changes its time.
+                self.dirs.src_only(top);
+            }
         }
         let spec =
             WriteSpec { keep: self.attributes.keep.clone().filter(|_| !self.asks_each()), ..WriteSpec::default() };
