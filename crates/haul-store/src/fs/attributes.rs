@@ -229,7 +229,7 @@ impl Keeper<'_> {
             {
                 let mut set = target.set(name, value);
                 if set == Err(Errno::ACCESS) && mode & 0o200 == 0 {
-                    target.chmod(Mode::from_raw_mode(mode & 0o7777 | 0o200)).map_err(|e| fail(OP, &item.to, e))?;
+                    target.chmod(Mode::from_raw_mode((mode & 0o7777) | 0o200)).map_err(|e| fail(OP, &item.to, e))?;
                     set = target.set(name, value);
                 }
                 match set {
