@@ -242,6 +242,8 @@ pub struct Policy {
     pub max_memory: u64,
     /// Read back and hash what was written (`--verify=read`).
     pub verify_read: bool,
+    /// Read a file once more before it goes in parts, so that its MD5 is kept with it (`--store-md5`).
+    pub store_md5: bool,
     /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
     pub max_depth: Option<usize>,
 }
@@ -297,6 +299,7 @@ impl Default for Policy {
             part_size: None,
             max_memory: 512 << 20,
             verify_read: false,
+            store_md5: false,
             max_depth: None,
         }
     }

@@ -91,6 +91,9 @@ pub struct CopyFlags {
     /// Compare sizes only
     #[arg(long)]
     pub size_only: bool,
+    /// Keep the MD5 of large uploads as rclone does, which reads each of them once more before
+    #[arg(long)]
+    pub store_md5: bool,
     /// Skip files that are newer at the destination
     #[arg(long, short = 'u')]
     pub update: bool,
@@ -259,6 +262,7 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         part_size: bytes(copy.multi_thread_chunk_size),
         max_memory: max_memory(copy),
         verify_read: copy.verify == Some(Verify::Read),
+        store_md5: copy.store_md5,
         max_depth: super::filter::max_depth(&flags.filter)?,
         ..default
     })

@@ -138,13 +138,13 @@ impl Reader {
     }
 }
 
-/// Bytes of a chunk of a file of `size` bytes.
-pub fn block(mover: &Mover, size: u64) -> u64 {
-    match (mover.route_through_memory(size), mover.cx.dst.caps().parts) {
+/// Bytes of a chunk of a file of `size` bytes that takes this route.
+pub fn block(mover: &Mover, route: Route, size: u64) -> u64 {
+    match (route, mover.cx.dst.caps().parts) {
         (Route::Parts { size }, _) => size,
         // What fits into one request must come as one piece.
         (_, Some(limits)) if size <= limits.single => size.max(1),
-        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size)),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size), None),
         _ => BLOCK,
     }
 }
