@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, fs::File, future::Future, ops::Range, pin::Pin,
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 /// Block of a write that isn't bound to parts, in bytes.
-pub const BLOCK: u64 = 4 << 20;
+pub const BLOCK: u64 = 512 << 10;
 
 /// Memory of a chunk that is read as it is sent: a block on its way, and one ahead.
 const IN_HAND: u64 = 512 << 10;
@@ -83,7 +83,7 @@ impl Reader {
             })
         };
         match source.bytes {
-            Bytes::File(file) if apart && size > block && !mover.cx.dst.caps().files => {
+            Bytes::File(file) if apart && size > IN_HAND && !mover.cx.dst.caps().files => {
                 let lazy = move |range| ready(Ok(Payload::of_file(file.clone(), range, buffers.clone())));
                 ranged(Box::new(move |range| Box::pin(lazy(range))), IN_HAND)
             }
