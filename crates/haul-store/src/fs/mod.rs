@@ -1,6 +1,7 @@
 //! The local disk store (`local`): everything relative to directory descriptors, on its own threads; nothing that a
 //! name or a planted link says leads out of the root.
 
+mod content;
 mod copy;
 mod dir;
 mod error;
@@ -9,6 +10,7 @@ mod meta;
 mod place;
 mod read;
 mod resume;
+mod sync;
 mod tree;
 mod upload;
 
@@ -225,6 +227,7 @@ impl Store for LocalStore {
             Extra::Cleanup { older_than, dry_run } => {
                 self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
             }
+            Extra::Sync => self.run("sync", |local| sync::sync(local)),
             Extra::Link(..) => refuse("link", "a local disk has no public links"),
             Extra::Buckets => refuse("list", "a local disk has no buckets"),
         }
