@@ -204,6 +204,9 @@ pub struct Domain {
     pub name: String,
     /// Where in it this store's root is: a folder, or `bucket/prefix`; opaque to all but the store's own kind.
     pub place: Arc<[u8]>,
+    /// Where that is on its device, where this is known: one folder that is mounted at two places has two places in the
+    /// domain and one on its device. Comparable between stores of one domain, good for nothing else.
+    pub on_device: Option<Arc<[u8]>>,
 }
 
 /// Says whether a directory (its key, ending in `/`) need be opened.

@@ -7,6 +7,7 @@ mod dir;
 mod error;
 mod list;
 mod meta;
+mod mounts;
 mod place;
 mod read;
 mod resume;
@@ -57,7 +58,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
     let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
-    let domain = Domain { name: "local".into(), place: place.clone() };
+    let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
     let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
     Ok(Arc::new(LocalStore {
         locator,
