@@ -77,9 +77,10 @@ fn a_limited_number_of_connections_is_found_and_kept() {
     }
     let ran = lab.haul(&["copy", "@src", "c:b/up", "-v"]).ok();
     assert_eq!(cloud.keys("b").len(), 600);
-    let tries: u64 = ran.err.split("Retries:").nth(1).map_or(0, |row| {
-        row.trim_start().split(',').next().and_then(|n| n.parse().ok()).expect("a number of retries")
-    });
+    let tries: u64 =
+        ran.err.split("Retries:").nth(1).map_or(0, |row| {
+            row.trim_start().split(',').next().and_then(|n| n.parse().ok()).expect("a number of retries")
+        });
     assert!(tries < 200, "{}", ran.err);
 }
 

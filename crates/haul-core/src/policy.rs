@@ -204,6 +204,8 @@ pub struct Policy {
     pub sparse: bool,
     /// When what was written is forced to the device.
     pub fsync: Fsync,
+    /// What passed is taken out of the page cache again (`--drop-cache`).
+    pub drop_cache: bool,
     /// Write to the final name directly (`--inplace`).
     pub inplace: bool,
     /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
@@ -280,6 +282,7 @@ impl Default for Policy {
             keep: Keep::default(),
             sparse: false,
             fsync: Fsync::default(),
+            drop_cache: false,
             inplace: false,
             partial_suffix: ".partial".into(),
             backup_suffix: None,

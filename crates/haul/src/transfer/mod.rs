@@ -18,7 +18,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
     event::{Event, StepId},
     plan::{Replace, Route},
-    policy::{Mode, Policy},
+    policy::{Fsync, Mode, Policy},
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -272,6 +272,9 @@ impl Mover {
             partial_suffix: self.policy.partial_suffix.clone(),
             keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.policy.ignore_size,
+            sparse: self.policy.sparse,
+            fsync: self.policy.fsync == Fsync::File,
+            drop_cache: self.policy.drop_cache,
         }
     }
 
