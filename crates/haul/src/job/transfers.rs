@@ -123,18 +123,13 @@ impl Run {
                     // Its directory may have been opened for it.
                     self.dirs.written(&order.to);
                 }
+                // Every further file would fail the same way, after filling what little is left: said once, at the end.
+                let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
                 let kind = error.kind();
                 let error = Arc::new(error);
                 self.cx.sink.emit(&Event::Failed { step: order.step, error: error.clone() });
-                if kind == ErrorKind::Cancelled {
-                    return;
-                }
-                let mut report = self.report();
-                report.error(error);
-                if kind == ErrorKind::NoSpace {
-                    // Every further file would fail the same way, after filling what little is left.
-                    report.stopped.get_or_insert(kind);
-                    self.wind_down.store(true, Ordering::Relaxed);
+                if kind != ErrorKind::Cancelled {
+                    self.report().error(error);
                 }
             }
         }
@@ -154,6 +149,7 @@ impl Run {
         }
         self.count_unkept(arrived.unkept);
         self.links.there(&order.src, None);
+        self.full.arrived(order.src.size);
         self.dirs.written(&order.to);
         self.cx.sink.emit(&Event::Done {
             step: order.step,

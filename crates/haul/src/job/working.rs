@@ -4,7 +4,7 @@
 use super::Run;
 use crate::{
     attributes::{self, Due},
-    schedule::{BACKLOG, Queue},
+    schedule::{COMING, Queue},
     transfer::Order,
 };
 use haul_core::{
@@ -39,7 +39,7 @@ pub(super) fn is_there(why: Reason) -> bool {
 impl Run {
     /// Starts what does the work that is decided: transfers, and setting attributes.
     pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
-        let (transfers, coming) = mpsc::channel(BACKLOG);
+        let (transfers, coming) = mpsc::channel(COMING);
         let (attributes, due) = mpsc::channel(attributes::BACKLOG);
         let queue = Queue::new(coming, self.policy.order_by, check_first);
         let scheduler = tokio::spawn(self.clone().schedule(queue));
