@@ -2,7 +2,7 @@
 //!
 //! The one place that may say "same". The engine asks the stores what a [`Need`] names and calls again.
 
-use crate::{Algo, Entry, Mtime, policy::Compare, policy::Policy};
+use crate::{Algo, Entry, Mtime, attributes::Differs, policy::Compare, policy::Policy};
 
 /// Why a verdict is what it is; shown with `-v`, in dry runs and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,10 @@ pub enum Reason {
     Forced,
     /// The other side's listing did not reach this key.
     NotSeen,
+    /// The bytes are the same, these attributes differ.
+    Attributes(Differs),
+    /// It is one file with another name at the source, and not (or with the wrong one) at the destination.
+    Linked,
 }
 
 /// What a comparison says.
@@ -43,6 +47,8 @@ pub enum Verdict {
     Differ(Reason),
     /// Same bytes, other modification time: set the time.
     Touch,
+    /// Same bytes and time, other attributes: set those. Said by [`crate::attributes::refine`] alone.
+    Attributes(Differs),
     /// Can't tell before this is known.
     Ask(Need),
 }
