@@ -306,6 +306,17 @@ fn metadata_goes_along_and_is_not_lost_on_the_way() {
     lab.haul(&["copy", &there, "@back", "-M"]).ok();
     lab.haul(&["copy", &there, "@all", "-M", "--metadata-setid"]).ok();
     assert_eq!((mode("back"), mode("all")), (0o750, 0o4750));
+
+    // What only file systems can keep is said once.
+    let said = |flags: &str, what: &str| {
+        let ran = lab.haul(&["copy", flags, "@src", &format!("{there}/again")]).ok();
+        assert_eq!(ran.err.matches(what).count(), 1, "{}", ran.err);
+    };
+    said(
+        "-aHAX",
+        "attributes of files are kept between local file systems only; --metadata keeps what a store can hold",
+    );
+    said("-aHM", "hard links are kept between local file systems only: each name becomes a file");
 }
 
 #[test]

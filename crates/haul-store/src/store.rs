@@ -320,8 +320,8 @@ pub struct WriteSpec {
     /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
     pub size_may_differ: bool,
     /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
-    /// [`Store::make_dir`] it tells that directories made from now on get attributes of their own later, and are for
-    /// their owner alone until then.
+    /// [`Store::make_dir`] it tells that directories get attributes of their own later: those made from now on are
+    /// for their owner alone until then, and those of ours that forbid a change are opened for it.
     pub keep: Option<Arc<Keep>>,
     /// Blocks of zeros become holes, where there are holes.
     pub sparse: bool,

@@ -33,8 +33,8 @@ pub struct Attributes {
     pub rights: Rights,
     /// What the user gives to everything as metadata.
     given: Option<Box<haul_core::Meta>>,
-    /// Attributes were asked for and one end has none.
-    lacking: bool,
+    /// What was asked for and has no effect, as an end has no such thing.
+    lacking: Option<&'static str>,
 }
 
 impl Attributes {
@@ -45,7 +45,7 @@ impl Attributes {
         let domains = src.domain.as_ref().zip(dst.domain.as_ref()).is_some_and(|(a, b)| a.name == b.name);
         let rights = match (&src.attributes, &dst.attributes) {
             (Some(_), Some(rights)) if domains => rights.clone(),
-            _ => return Attributes { lacking: policy.keep.any() && !policy.metadata, ..Attributes::default() },
+            _ => return Attributes { lacking: lacking(policy), ..Attributes::default() },
         };
         let mut keep = policy.keep.clone();
         if std::mem::take(&mut policy.metadata) {
@@ -57,7 +57,7 @@ impl Attributes {
         policy.metadata_set.retain(|(name, value)| !give(&mut keep, name, value));
         let given = policy.metadata_set.iter().cloned().collect::<haul_core::Meta>();
         let given = (!given.is_empty()).then(|| Box::new(given));
-        Attributes { keep: Some(Arc::new(keep)), rights, given, lacking: false }
+        Attributes { keep: Some(Arc::new(keep)), rights, given, lacking: None }
     }
 
     /// What is kept of names that are one file.
@@ -95,6 +95,17 @@ impl Attributes {
             (Some(src), Some(dst)) => self.looks_inside() || attributes::differs(src, dst, keep, &self.rights).0.any(),
             _ => false,
         }
+    }
+}
+
+/// What to say where an end is no file system of this machine.
+fn lacking(policy: &Policy) -> Option<&'static str> {
+    match (policy.metadata, policy.keep.hard_links) {
+        (true, true) => Some("hard links are kept between local file systems only: each name becomes a file"),
+        (false, _) if policy.keep.any() => Some(
+            "attributes of files are kept between local file systems only; --metadata keeps what a store can hold of them",
+        ),
+        _ => None,
     }
 }
 
@@ -265,11 +276,8 @@ impl Run {
 
     /// Says what could not be kept: once for each kind.
     pub fn say_unkept(&self) {
-        if self.attributes.lacking {
-            self.notice(
-                None,
-                "attributes of files are kept between local file systems only; --metadata keeps what a store can hold of them",
-            );
+        if let Some(lacking) = self.attributes.lacking {
+            self.notice(None, lacking);
         }
         let counts: UnkeptCounts = self.report().totals.unkept.clone();
         for ((what, why), count) in counts {

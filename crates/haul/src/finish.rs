@@ -218,7 +218,13 @@ impl Run {
         for (gone, answer) in going.into_iter().zip(answers) {
             match answer {
                 Ok(()) => self.deleted(gone.key, gone.size),
-                Err(error) => self.error(error.with_key(&gone.key)),
+                Err(error) => {
+                    if self.attributes.keep.is_some() {
+                        // Its directory may have been opened for it.
+                        self.dirs.written(&gone.key);
+                    }
+                    self.error(error.with_key(&gone.key));
+                }
             }
         }
     }

@@ -20,14 +20,14 @@ use haul_core::{
     policy::Keep,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp},
+    fs::{FileType, Mode, Statx, StatxFlags, StatxTimestamp},
     io::Errno,
     thread::CapabilitySet,
 };
 use std::{
     io::Read as _,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::{Arc, OnceLock},
+    sync::OnceLock,
 };
 
 const OP: &str = "set attributes";
@@ -39,6 +39,12 @@ pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS;
 pub(super) fn rights() -> Rights {
     static RIGHTS: OnceLock<Rights> = OnceLock::new();
     RIGHTS.get_or_init(ask_rights).clone()
+}
+
+/// Whose files the new ones are; asked once.
+fn our_uid() -> u32 {
+    static UID: OnceLock<u32> = OnceLock::new();
+    *UID.get_or_init(|| rustix::process::geteuid().as_raw())
 }
 
 fn ask_rights() -> Rights {
@@ -63,7 +69,7 @@ pub(super) fn keeper<'a>(local: &'a Local, spec: &'a WriteSpec) -> Option<Keeper
     spec.keep.as_deref().map(|keep| Keeper { keep, rights: &local.rights })
 }
 
-/// What a file that was just made gets beside attributes.
+/// Times to be set; `None` leaves what is there.
 pub(super) struct Times {
     pub mtime: Option<Mtime>,
     pub atime: Option<Mtime>,
@@ -75,7 +81,7 @@ fn owned(st: &Statx) -> Owned {
 
 /// What a new file of ours is before anything is set. The group may be that of the directory: no group, to be sure.
 fn fresh(mode: u32, rights: &Rights) -> Owned {
-    Owned { mode: mode & !rights.umask, uid: rustix::process::geteuid().as_raw(), gid: u32::MAX }
+    Owned { mode: mode & !rights.umask, uid: our_uid(), gid: u32::MAX }
 }
 
 impl Keeper<'_> {
@@ -493,7 +499,7 @@ pub(super) fn open_up(root: &Root, key: &Key) -> bool {
         let Ok(dir) = root.dir_beneath(&folder[..end]) else { return opened };
         let Ok(st) = meta::facts(&dir, FACTS) else { return opened };
         let mode = u32::from(st.stx_mode) & 0o7777;
-        let ours = st.stx_uid == rustix::process::geteuid().as_raw();
+        let ours = st.stx_uid == our_uid();
         // By path, as the kernel takes no change of mode on a descriptor that is only a place; it leads to that place.
         let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
         if ours && mode & 0o700 != 0o700 && rustix::fs::chmod(path, Mode::from_raw_mode(mode | 0o700)).is_ok() {
@@ -503,9 +509,9 @@ pub(super) fn open_up(root: &Root, key: &Key) -> bool {
     opened
 }
 
-/// What an error of one item leaves to be tried: its directories may only have been closed to us.
+/// True for an error that may only be due to directories that are closed to us, where they may be opened.
 pub(super) fn denied(error: &Error, spec: &WriteSpec) -> bool {
-    error.kind() == ErrorKind::Denied && spec.keep.as_ref().is_some_and(|keep: &Arc<Keep>| keep.private())
+    error.kind() == ErrorKind::Denied && spec.keep.as_ref().is_some_and(|keep| keep.private())
 }
 
 /// Permission bits that new files don't get. Read, since asking the kernel for it changes it for a moment.
@@ -515,9 +521,3 @@ pub(super) fn read_umask() -> u32 {
     let line = read.ok().and_then(|_| status.lines().find_map(|line| line.strip_prefix("Umask:")));
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
 }
-
-/// The mask of a chmod: flags for the path-based calls that only take names.
-pub(super) const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
-
-/// How something is opened as a mere place.
-pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);

@@ -99,6 +99,11 @@ impl Root {
         self.root()
     }
 
+    /// True when directories get permissions of their own at the end of what is under way.
+    pub(super) fn is_private(&self) -> bool {
+        self.private.load(Ordering::Relaxed)
+    }
+
     /// Makes directories for their owner alone from now on.
     pub(super) fn make_private(&self) {
         self.private.store(true, Ordering::Relaxed);
@@ -148,7 +153,7 @@ impl Root {
             dir = match self.dir_beneath(level) {
                 Err(Errno::NOENT) => {
                     let name = &level[parent(level).len()..at];
-                    let mode = if self.private.load(Ordering::Relaxed) { 0o700 } else { 0o777 };
+                    let mode = if self.is_private() { 0o700 } else { 0o777 };
                     match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(mode)) {
                         Ok(()) | Err(Errno::EXIST) => self.dir_beneath(level)?,
                         Err(errno) => return Err(errno),

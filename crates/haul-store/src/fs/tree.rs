@@ -1,7 +1,7 @@
 //! Directories, metadata and deletion.
 
 use super::{
-    Local,
+    Local, attributes,
     dir::{Dir, Root},
     error::{changed, check_key, fail, fail_write},
     list::root_error,
@@ -144,7 +144,10 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
             Err(errno) => return Ok(Err(errno)),
         }
     }
-    let answer = unlink(&dir, name, key.is_dir());
+    let mut answer = unlink(&dir, name, key.is_dir());
+    if answer == Err(Errno::ACCESS) && local.root.is_private() && attributes::open_up(&local.root, key) {
+        answer = unlink(&dir, name, key.is_dir());
+    }
     if answer.is_ok() && key.is_dir() {
         // A directory made again under this name must not be mistaken for the one that is gone.
         local.root.forget();

@@ -1,10 +1,6 @@
 //! Extended attributes, ACLs among them, and the calls that set attributes on what is named, open, or only reached.
 
-use super::{
-    attributes::{NOFOLLOW, PLACE},
-    dir::Dir,
-    meta,
-};
+use super::{dir::Dir, meta};
 use rustix::{
     fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timestamps, Uid, XattrFlags},
     io::{Errno, Result},
@@ -17,6 +13,12 @@ use std::{
 
 /// Names of ACLs.
 const ACLS: [&[u8]; 3] = [b"system.posix_acl_access", b"system.posix_acl_default", b"system.nfs4_acl"];
+
+/// A link itself.
+const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
+
+/// How something is opened as a mere place.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// The kernel's own limit of a list of names, and of a value (XATTR_LIST_MAX, XATTR_SIZE_MAX).
 const MOST: usize = 64 << 10;
