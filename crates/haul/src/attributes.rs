@@ -75,6 +75,11 @@ impl Attributes {
         self.given.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
     }
 
+    /// True when listed facts alone can't tell that nothing is to be done about a file.
+    pub fn look_deeper(&self) -> bool {
+        self.looks_inside() || self.hard_links()
+    }
+
     /// True when a directory's attributes may have to be set.
     pub fn dir_differs(&self, src: Option<&Posix>, dst: Option<&Posix>) -> bool {
         let Some(keep) = &self.keep else { return false };

@@ -28,7 +28,7 @@ use haul_core::{
     filter::Filter,
     join::Pair,
     plan::{self, Action, Step},
-    policy::{Cutoff, DeleteWhen, Keep, Mode, Policy},
+    policy::{Cutoff, DeleteWhen, Mode, Policy},
 };
 use haul_store::{CopyHow, WriteSpec};
 use std::{
@@ -365,7 +365,7 @@ impl Run {
     /// end, but moves each entry some ten times on its way.
     fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
         // Each of these asks more of a file than whether its listed facts agree.
-        let more = self.mode == Mode::Move || self.policy.use_server_mtime || self.policy.keep != Keep::default();
+        let more = self.mode == Mode::Move || self.policy.use_server_mtime || self.attributes.look_deeper();
         if more || pass != Pass::Transfers {
             return 0;
         }
@@ -374,7 +374,8 @@ impl Run {
             if src.kind != Kind::File || !self.cx.filter.within_limits(src) {
                 return false;
             }
-            let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
+            let quick = compare(src, dst, &self.rules, false, HashAnswer::NotAsked);
+            let Verdict::Same(why) = self.with_attributes(quick, src, dst) else { return false };
             let (key, dry_run) = (src.key.clone(), self.policy.dry_run);
             self.cx.sink.emit(&Event::Decided { key, action: Action::Keep, why, size: src.size, dry_run });
             count += 1;
