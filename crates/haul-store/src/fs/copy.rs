@@ -90,7 +90,9 @@ impl Batch<'_> {
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
         if item.how == CopyHow::Special {
-            return attributes::special(self.local, item, &dir);
+            let (made_in, stored) = attributes::special(self.local, item, &dir)?;
+            self.settled(item, &made_in);
+            return Ok(stored);
         }
         if let Some(name) = link_name(self.local.links, &item.from)
             && let Ok(st) = meta::facts_at(&dir, name, false, attributes::FACTS)
@@ -110,9 +112,12 @@ impl Batch<'_> {
             return Ok(stored);
         }
         let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(source_error(item))?;
+        let keeper = attributes::keeper(self.local, &item.spec);
+        let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;
-        let mask = if item.spec.keep.is_some() { attributes::FACTS } else { meta::FACTS };
-        let before = meta::facts(&file, mask).map_err(source_error(item))?;
+        let mask = if keeper.is_some() { attributes::FACTS } else { meta::FACTS };
+        let mut before = meta::facts(&file, mask).map_err(source_error(item))?;
+        before.stx_atime = accessed.unwrap_or(before.stx_atime);
         regular(OP, &item.from, &before)?;
         check_want(item, &before)?;
         let stored = if item.spec.inplace {
@@ -219,9 +224,9 @@ impl Batch<'_> {
         let dir_of_link = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => {
                 let (source, made) = ((dir, name, st), (&key, &target[..]));
-                let (dir, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
+                let (dir_of_link, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
                 stored.unkept = unkept;
-                dir
+                dir_of_link
             }
             None => place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?,
         };
@@ -300,12 +305,12 @@ impl Batch<'_> {
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
             }
         }
-        self.settled(item, &dir);
-        self.bytes.moved(number, st.stx_size);
         let unkept = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => attributes::renamed(item, keeper, &dir)?,
             None => Unkept::default(),
         };
+        self.settled(item, &dir);
+        self.bytes.moved(number, st.stx_size);
         Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
     }
 }
