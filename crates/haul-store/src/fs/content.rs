@@ -72,12 +72,18 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
+    /// True when the whole of the next file was read ahead.
+    pub(super) fn is_ahead(&self, st: &Statx) -> bool {
+        // A file with holes is worth asking where they are.
+        self.ahead.is_some_and(|read| read as u64 == st.stx_size) && !has_holes(st)
+    }
+
     /// Writes what was read ahead; false when there is nothing to write in this way.
     pub(super) fn write_ahead(&mut self, number: usize, item: &CopyItem, st: &Statx, target: &OwnedFd) -> Result<bool> {
-        match self.ahead.take() {
-            // A file with holes is worth asking where they are.
-            Some(read) if read as u64 == st.stx_size && !has_holes(st) => {}
-            _ => return Ok(false),
+        let whole = self.is_ahead(st);
+        self.ahead = None;
+        if !whole {
+            return Ok(false);
         }
         self.write(item, target, 0, st.stx_size as usize)?;
         if item.spec.sparse {
