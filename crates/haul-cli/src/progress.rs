@@ -282,7 +282,7 @@ impl Sink for Progress {
 /// copied.
 fn tell(event: &Event, running: Option<(&Key, bool)>) {
     match event {
-        Event::Decided { key, action, why, size, dry_run: true } => {
+        Event::Decided { key, action, why, size, dry_run: true, .. } => {
             if let Some(what) = would(*action) {
                 tracing::warn!(%key, "Skipped {what} as --dry-run is set{}", sized(*action, *size));
             } else {

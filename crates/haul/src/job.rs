@@ -2,6 +2,7 @@
 //! entry in ARCHITECTURE.md; each step's work is in a module of its own.
 
 mod ending;
+mod rsync;
 mod transfers;
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
-    compare::{HashAnswer, Reason, Rules, Verdict, compare},
+    compare::{Differs, HashAnswer, Reason, Rules, Verdict, What, compare},
     event::Event,
     filter::Filter,
     join::Pair,
@@ -66,7 +67,7 @@ pub(crate) struct Run {
     pub mode: Mode,
     pub policy: Arc<Policy>,
     pub cx: Cx,
-    rules: Rules,
+    pub rules: Rules,
     pub mover: Mover,
     report: Mutex<Report>,
     pub steps: AtomicU64,
@@ -78,6 +79,8 @@ pub(crate) struct Run {
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
     moved_away: Mutex<Vec<(Key, Option<Version>)>>,
+    /// The last directory at the destination that rules protect with all that it holds.
+    kept_below: Mutex<Option<Key>>,
 }
 
 impl Run {
@@ -112,6 +115,7 @@ impl Run {
                 dirs: Dirs::default(),
                 renames: policy.track_renames.filter(|_| mode == Mode::Sync).map(Renames::new),
                 moved_away: Mutex::default(),
+                kept_below: Mutex::default(),
                 policy,
                 cx,
             }
@@ -193,6 +197,7 @@ impl Run {
         if let Err(error) = overlap::check(&self.cx, self.mode).and_then(|()| self.check_backup()) {
             return self.error(error);
         }
+        self.see_top_dir().await;
         if let Err(error) = self.prepare_root().await {
             return self.error(error);
         }
@@ -234,6 +239,7 @@ impl Run {
             max_depth: self.policy.max_depth,
             dirs: true,
             meta: self.policy.metadata,
+            posix: self.policy.rsync.is_some(),
             for_join: !self.policy.delete_excluded,
             checkers: self.mover.budget.checkers,
             ask_each: self.policy.no_traverse && self.cx.filter.files_from().is_some(),
@@ -250,16 +256,19 @@ impl Run {
             // A listing that stops at once: every key is unknown, so each is asked for.
             return futures::stream::empty().boxed();
         }
-        let all = Arc::new(Filter::default());
-        let filter = if self.policy.delete_excluded { &all } else { &self.cx.filter };
+        let filter = match self.policy.delete_excluded {
+            true => Filter::default(),
+            false => self.cx.filter.for_destination(),
+        };
         let options = ListOptions {
             max_depth: self.policy.max_depth,
             dirs: true,
+            posix: self.policy.rsync.is_some(),
             for_join: true,
             checkers: self.mover.budget.checkers,
             ..ListOptions::default()
         };
-        absent_is_empty(list(&self.cx.dst, filter, options))
+        absent_is_empty(list(&self.cx.dst, &Arc::new(filter), options))
     }
 
     /// One walk over both sides.
@@ -310,10 +319,12 @@ impl Run {
     fn beyond_limits(&self, pair: &Pair) -> bool {
         let entry = match pair {
             Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) => e,
-            Pair::DstOnly(e) if !self.policy.delete_excluded => e,
+            Pair::DstOnly(e) if !self.policy.delete_excluded && self.policy.rsync.is_none() => e,
             Pair::DstOnly(_) | Pair::DstUnknown(_) => return false,
         };
-        !entry.is_dir() && !self.cx.filter.within_limits(entry)
+        // rsync's limits are of regular files.
+        let spared = self.policy.rsync.is_some() && entry.is_link();
+        !entry.is_dir() && !spared && !self.cx.filter.within_limits(entry)
     }
 
     /// Counts what could not be listed. A store that doesn't know us, or that can't make sense of the root that we ask
@@ -334,9 +345,22 @@ impl Run {
 
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
         match pair {
-            Pair::Both(src, dst) if src.is_dir() => self.dirs.both(src, &dst),
-            Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => self.dirs.src_only(src),
-            Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
+            Pair::Both(src, dst) if src.is_dir() => {
+                if pass == Pass::Transfers {
+                    self.dir_seen(&src, Some(&dst)).await;
+                }
+                self.dirs.both(src, &dst);
+            }
+            Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => {
+                if pass == Pass::Transfers {
+                    self.new_dir(src).await;
+                }
+            }
+            Pair::DstOnly(dst) if dst.is_dir() => {
+                if self.may_lose(&dst) && !self.is_replaced(&dst).await {
+                    self.dirs.extra(dst);
+                }
+            }
             Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
             Pair::DstUnknown(dst) => {
@@ -413,7 +437,7 @@ impl Run {
 
     /// A file that the source provably lacks.
     async fn extra(&self, dst: Entry, src_files: u64) {
-        if self.mode != Mode::Sync {
+        if self.mode != Mode::Sync || !self.may_lose(&dst) || self.is_replaced(&dst).await {
             return;
         }
         if let Some(renames) = &self.renames {
@@ -438,7 +462,8 @@ impl Run {
         let Some(entry) = step.src.as_ref().or(step.dst.as_ref()) else { return };
         let key = step.dst.as_ref().unwrap_or(entry).key.clone();
         let (action, why, dry_run) = (step.action, step.why, self.policy.dry_run);
-        self.cx.sink.emit(&Event::Decided { key, action, why, size: entry.size, dry_run });
+        let differs = Differs { what: What::of(entry), ..Differs::default() };
+        self.cx.sink.emit(&Event::Decided { key, action, why, size: entry.size, differs, dry_run });
     }
 
     /// Does what was decided about a file, or hands it to the scheduler.
@@ -461,7 +486,8 @@ impl Run {
             return;
         }
         let dry_run = self.policy.dry_run;
-        self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
+        let differs = Differs::between(&src, dst.as_ref(), &self.rules);
+        self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),
             Action::Copy if dry_run => {
@@ -476,7 +502,7 @@ impl Run {
                 let message = "it exists and differs, and --immutable forbids to change it";
                 self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(&to));
             }
-            Action::MakeDir | Action::Delete => {}
+            Action::MakeDir | Action::Delete | Action::Reuse => {}
         }
     }
 

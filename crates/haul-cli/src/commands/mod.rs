@@ -32,6 +32,7 @@ pub mod rcat;
 pub mod resume;
 pub mod rmdir;
 pub mod rmdirs;
+pub mod rsync;
 pub mod sha1sum;
 pub mod size;
 pub mod sync;
@@ -177,6 +178,13 @@ pub enum Command {
     Rmdir(rmdir::Args),
     /// Delete empty directories below a path
     Rmdirs(rmdirs::Args),
+    /// Copy and synchronise with rsync's options and rules
+    ///
+    /// Takes rsync's own options, its rule of the slash at the end, its filter rules and exit codes.
+    ///
+    /// Example: haul rsync -a --delete ~/photos/ /mnt/backup/photos/
+    #[command(disable_help_flag = true)]
+    Rsync(rsync::Args),
     /// Print SHA-1 hashes of files
     Sha1sum(sha1sum::Args),
     /// Show the number of files in a path and their total size
@@ -201,8 +209,8 @@ pub enum Command {
 impl Command {
     /// True for jobs: on Ctrl-C they are told to stop and end in their own order. Other commands are dropped.
     pub fn finishes_itself(&self) -> bool {
-        use Command::{Bench, Copy, Copyto, Moveto, Mv, Sync};
-        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Moveto(_) | Mv(_) | Sync(_))
+        use Command::{Bench, Copy, Copyto, Moveto, Mv, Rsync, Sync};
+        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
     }
 
     /// Where a job brings its files, as typed.
@@ -249,6 +257,7 @@ impl Command {
             Command::Resume(args) => resume::run(args),
             Command::Rmdir(args) => rmdir::run(args, context).await,
             Command::Rmdirs(args) => rmdirs::run(args, context).await,
+            Command::Rsync(args) => rsync::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,
             Command::Size(args) => size::run(args, context).await,
             Command::Sync(args) => sync::run(args, context).await,

@@ -98,6 +98,12 @@ impl Run {
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
                         self.mover.bring(order, &claim).await
                     }
+                    Err(e) if e.kind() == ErrorKind::Exists && self.policy.rsync.is_some() => {
+                        match self.make_way(order).await {
+                            Ok(()) => self.mover.bring(order, &claim).await,
+                            Err(error) => Err(error),
+                        }
+                    }
                     other => other,
                 };
                 self.ended(order, result);

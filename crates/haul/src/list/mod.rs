@@ -20,6 +20,8 @@ pub struct ListOptions {
     pub dirs: bool,
     /// Metadata too, where it costs no request for each key.
     pub meta: bool,
+    /// Facts of inodes too, where there are inodes.
+    pub posix: bool,
     /// Ask for the stored mtime of each file whose listing gave none (one request a file where the store needs it).
     pub mtimes: bool,
     /// How many such questions at once; 0 is taken as 1.
@@ -55,7 +57,7 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 }
 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let mut request = ListRequest { meta: options.meta, ..ListRequest::all() };
+    let mut request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::all() };
     if !filter.is_all() {
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
