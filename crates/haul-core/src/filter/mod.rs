@@ -95,6 +95,11 @@ impl Filter {
         Filter { destination: true, ..self.clone() }
     }
 
+    /// Is the root itself wanted? Only rsync's rules can leave it out: by the name that it has in its own folder.
+    pub fn wants_root(&self) -> bool {
+        self.rsync.as_ref().is_none_or(|selection| selection.shows(b"", false))
+    }
+
     /// What is wrong with rules that directories brought (rsync's `dir-merge`), in one line each.
     pub fn broken_rules(&self) -> Vec<String> {
         self.rsync.as_ref().map(|selection| selection.rules().broken()).unwrap_or_default()

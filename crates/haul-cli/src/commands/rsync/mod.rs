@@ -178,7 +178,7 @@ async fn job(
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
     let (from, to) = (open(&src)?, open(&dst)?);
-    if one.is_none() && !into.is_empty() && !filter.descend(b"") {
+    if one.is_none() && !into.is_empty() && !filter.wants_root() {
         return Ok(Report::default());
     }
     let (incomplete, deleted) = before;

@@ -100,8 +100,9 @@ impl Selection {
         if !at.is_empty() && self.only.as_ref().is_some_and(|only| !only.wants(below, is_dir)) {
             return false;
         }
-        let out = |side| self.rules.leaves_out(&name, is_dir, side, false);
-        !out(Side::Hide) || (destination && !out(Side::Protect))
+        let out = |side, dying| self.rules.leaves_out(&name, is_dir, side, dying);
+        // What a directory may lose only when it goes itself must be seen too.
+        !out(Side::Hide, false) || (destination && !out(Side::Protect, true))
     }
 
     /// May the destination lose this key, which the source doesn't show? `dying`: with the directory that holds it.
