@@ -13,6 +13,7 @@ mod stats;
 mod table;
 
 pub use options::Options;
+pub use stats::Stats;
 
 use crate::{
     context::Context,
@@ -29,7 +30,6 @@ use haul_core::{
 };
 use sink::{Lines, Place};
 use sources::{Job, Planner, Refusal, beside, folder_here, is_here};
-use stats::Stats;
 use std::{
     ffi::{OsStr, OsString},
     sync::Arc,
@@ -136,6 +136,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false };
     let jobs = planner.plan(sources, dest).await?;
     let incomplete = planner.incomplete;
+    let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
     let mut trouble = Trouble::default();
     let (mut deleted, mut stopped) = (0, false);
     for job in jobs {
@@ -147,6 +148,9 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         trouble.take(&report);
         stopped = trouble.signal || trouble.io;
     }
+    if let Some(reporter) = reporter {
+        reporter.abort();
+    }
     lines.trouble(|noted| {
         noted.signal |= trouble.signal;
         noted.io |= trouble.io;
@@ -154,6 +158,17 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     });
     let (stats, trouble, took) = lines.end();
     Ok(Ended { stats, trouble, took })
+}
+
+/// A line of progress every so many seconds.
+async fn report_on(lines: Arc<Lines>, secs: u64) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(secs.max(1)));
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let (stats, took) = lines.so_far();
+        lines.say(&super::dcp::progress(&stats, took));
+    }
 }
 
 /// Runs one job. `before`: whether some source is missing, and how much was deleted by jobs before it.
@@ -237,6 +252,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         top_dir: false,
         link: !options.link_dest.is_empty(),
     };
+    let named = options.files_from.is_some() || options.names.is_some();
     let default = Policy::default();
     Policy {
         compare: options.compare(),
@@ -259,7 +275,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         backup_suffix: options.backup_suffix(),
         dry_run: options.dry_run,
         max_memory: flags::transfer::max_memory(&ctx.flags.copy),
-        max_depth: (!options.recursive && options.files_from.is_none() && !options.relative()).then_some(1),
+        max_depth: (!options.recursive && !named && !options.relative()).then_some(1),
         rsync: Some(habits),
         ..default
     }

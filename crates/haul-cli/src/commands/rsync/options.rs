@@ -24,7 +24,7 @@ pub enum RuleArg {
 pub struct Options {
     pub recursive: bool,
     /// By `-r` itself, not by `-a`.
-    recursive_named: bool,
+    pub recursive_named: bool,
     pub dirs: Option<bool>,
     pub links: bool,
     pub copy_links: bool,
@@ -83,6 +83,12 @@ pub struct Options {
     pub per_dir: u8,
     pub cvs: bool,
     pub files_from: Option<Vec<u8>>,
+    /// These names instead of a file of them.
+    pub names: Option<Vec<Vec<u8>>>,
+    /// Progress on a line of its own this often, in seconds.
+    pub report_every: Option<u64>,
+    /// Whose errors are told.
+    pub program: &'static str,
     pub from0: bool,
     pub bwlimit: Option<u64>,
     pub timeout: Option<u64>,
@@ -98,7 +104,7 @@ impl Options {
     ///
     /// Errors: one line that names the option.
     pub fn parse(words: Vec<OsString>) -> Result<Options, String> {
-        let mut options = Options::default();
+        let mut options = Options { program: "haul rsync", ..Options::default() };
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             match word.as_bytes() {

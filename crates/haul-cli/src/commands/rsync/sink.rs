@@ -59,6 +59,7 @@ struct Look {
     time_transfers: bool,
     /// Bytes go to a remote.
     sends: bool,
+    program: &'static str,
 }
 
 struct State {
@@ -94,6 +95,7 @@ impl Lines {
             progress2: options.progress2 && !options.quiet,
             time_transfers: options.compare() == Compare::SizeAndTime,
             sends,
+            program: options.program,
         };
         let state = State {
             out: BufWriter::with_capacity(64 << 10, stdout()),
@@ -114,21 +116,25 @@ impl Lines {
 
     /// A line on standard output.
     pub fn say(&self, line: &str) {
-        let mut state = self.lock();
-        // A reader that went away is noticed when the rest is flushed.
-        let _ = writeln!(state.out, "{line}");
+        self.line(&mut self.lock(), line.as_bytes());
     }
 
     /// A line about something that went wrong.
     pub fn complain(&self, line: &str) {
         let mut state = self.lock();
         let _ = state.out.flush();
-        self.screen.log(&format!("haul rsync: {}", crate::error::one_line(line)));
+        self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(line)));
     }
 
     /// Notes something that went wrong for the exit code.
     pub fn trouble(&self, note: impl FnOnce(&mut Trouble)) {
         note(&mut self.lock().trouble);
+    }
+
+    /// What was counted so far.
+    pub fn so_far(&self) -> (Stats, Duration) {
+        let state = self.lock();
+        (state.stats.clone(), state.began.elapsed())
     }
 
     /// What was counted, and what went wrong; everything is written out.
@@ -147,6 +153,7 @@ impl Lines {
     }
 
     fn line(&self, state: &mut State, bytes: &[u8]) {
+        // A reader that went away isn't told.
         let _ = state.out.write_all(bytes).and_then(|()| state.out.write_all(b"\n"));
         if self.screen.is_live() {
             let _ = state.out.flush();
@@ -234,7 +241,7 @@ impl Lines {
             (Some(name), _, op) => format!("{op} {name:?} failed: {}", error.message()),
             (None, _, op) => format!("{op} failed: {}", error.message()),
         };
-        self.screen.log(&format!("haul rsync: {}", crate::error::one_line(&line)));
+        self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(&line)));
     }
 
     fn arrived(&self, state: &mut State, key: &Key, size: u64, took: Duration) {
@@ -337,7 +344,7 @@ impl Sink for Lines {
             }
             Event::Notice { message, .. } => {
                 let _ = state.out.flush();
-                self.screen.log(&format!("haul rsync: {}", crate::error::one_line(message)));
+                self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(message)));
             }
             _ => {}
         }

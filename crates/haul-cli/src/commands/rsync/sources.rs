@@ -151,7 +151,7 @@ impl Planner<'_> {
         let to = Typed::parse(dest)?;
         let there = self.dest(&to).await?;
         let mut jobs = Vec::new();
-        if self.options.files_from.is_some() || self.options.relative() {
+        if self.options.files_from.is_some() || self.options.names.is_some() || self.options.relative() {
             self.relative(sources, &to, &mut jobs)?;
         } else {
             self.plain(sources, &to, there, &mut jobs).await?;
@@ -233,7 +233,9 @@ impl Planner<'_> {
     /// Sources with the paths that they were typed with.
     fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Job>) -> Result<(), Refusal> {
         let mut groups: Vec<(Typed, Vec<Vec<u8>>)> = Vec::new();
-        if let Some(list) = &self.options.files_from {
+        if let (Some(names), [source]) = (&self.options.names, sources) {
+            groups.push((Typed::parse(source)?, names.iter().map(|name| clean(name)).collect()));
+        } else if let Some(list) = &self.options.files_from {
             let [source] = sources else {
                 return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
             };
