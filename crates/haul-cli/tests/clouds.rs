@@ -68,6 +68,35 @@ fn a_rate_limit_is_found_and_kept() {
     assert!(ran.err.contains(" a second (the other side throttles)"), "{}", ran.err);
 }
 
+/// A store that closes all but eight connections: as many are used as it takes, and few more are tried.
+#[test]
+fn a_limited_number_of_connections_is_found_and_kept() {
+    let (cloud, lab) = cloud(&[("latency", "20ms"), ("max-connections", "8")]);
+    for n in 0..600u64 {
+        write(&lab.path(&format!("src/{n}")), &noise(n, 1_000), TIME + n);
+    }
+    let ran = lab.haul(&["copy", "@src", "c:b/up", "-v"]).ok();
+    assert_eq!(cloud.keys("b").len(), 600);
+    let tries: u64 =
+        ran.err.split("Retries:").nth(1).map_or(0, |row| {
+            row.trim_start().split(',').next().and_then(|n| n.parse().ok()).expect("a number of retries")
+        });
+    assert!(tries < 200, "{}", ran.err);
+}
+
+/// The parts of a pipe go several at once.
+#[test]
+fn a_pipe_is_sent_in_parts_at_once() {
+    let (cloud, lab) = cloud(&[("latency", "100ms")]);
+    let bytes = noise(3, 47 * MIB as usize + 5);
+    lab.haul_reading(&["rcat", "c:b/pipe"], &bytes).ok();
+    let report = cloud.report();
+    assert_eq!((report.of("UploadPart"), report.of("CompleteMultipartUpload")), (6, 1));
+    assert!(report.peak_in_flight > 3, "{} at once", report.peak_in_flight);
+    lab.haul(&["copyto", "c:b/pipe", "@back"]).ok();
+    assert!(fs::read(lab.path("back")).unwrap() == bytes);
+}
+
 /// However many parts are in flight, none of them is whole in memory: on the way up it is read as it is sent, on the way
 /// down it is written as it comes.
 #[test]

@@ -202,6 +202,22 @@ fn a_big_file_goes_in_parts_and_stays_whole() {
 }
 
 #[test]
+fn rclone_can_check_large_uploads_whose_md5_was_asked_for() {
+    let Some((lab, _, bucket)) = with_minio("md5") else { return };
+    write(&lab.path("src/large"), &noise(11, 9 * MIB), 1_700_000_000 * SECOND);
+    for (flag, known) in [(&[][..], false), (&["--store-md5"][..], true)] {
+        let there = format!("r:{bucket}/{known}");
+        let line = ["copy", "@src", &there, "--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi"];
+        lab.haul(&[&line[..], flag].concat()).ok();
+        assert_eq!(lab.rclone(&["md5sum", &there]).ok().out.contains(char::is_numeric), known);
+        lab.rclone(&["check", "@src", &there]).ok();
+        // A download proves it by that too.
+        lab.haul(&["copy", &there, "@back"]).ok();
+    }
+    assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("back")), "there and back");
+}
+
+#[test]
 fn the_lines_of_the_posts() {
     let Some((lab, minio, bucket)) = with_minio("lines") else { return };
     lab.remote("R1", &minio.endpoint());

@@ -264,6 +264,100 @@ pub fn combine<'a>(algo: Algo, pieces: impl IntoIterator<Item = (Option<&'a [u8]
     Some(whole.to_be_bytes()[8 - algo.size()..].to_vec())
 }
 
+/// True when the value of a large file follows from those of its pieces, which may then be hashed by several threads: the
+/// CRCs and BLAKE3.
+pub fn splits(algo: Algo) -> bool {
+    combines(algo) || algo == Algo::Blake3
+}
+
+/// Bytes of each piece of a large file but the last, see [`PieceHasher`]. A power of two, as BLAKE3's tree has it; hashing one
+/// takes a millisecond, so that handing it to a thread costs nothing beside.
+pub const PIECE: u64 = 4 << 20;
+
+/// Hashes one piece of a file of more than one.
+pub struct PieceHasher {
+    crcs: Hasher,
+    blake3: Option<Box<blake3::Hasher>>,
+    len: u64,
+}
+
+/// What is known of one piece.
+pub struct PieceHash {
+    crcs: Hashes,
+    blake3: Option<blake3::hazmat::ChainingValue>,
+    len: u64,
+}
+
+impl PieceHasher {
+    /// For the piece with this number, from 0; all of `algos` must be such that [split](splits).
+    pub fn new(algos: &[Algo], number: u64) -> Self {
+        use blake3::hazmat::HasherExt;
+        let crcs: Vec<Algo> = algos.iter().copied().filter(|algo| combines(*algo)).collect();
+        let blake3 = algos.contains(&Algo::Blake3).then(|| {
+            let mut hasher = Box::<blake3::Hasher>::default();
+            hasher.set_input_offset(number * PIECE);
+            hasher
+        });
+        PieceHasher { crcs: Hasher::new(&crcs), blake3, len: 0 }
+    }
+
+    /// Takes in the piece's next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        self.crcs.update(bytes);
+        if let Some(hasher) = &mut self.blake3 {
+            hasher.update(bytes);
+        }
+    }
+
+    /// The value of the piece, of which all bytes were taken in.
+    pub fn finish(self) -> PieceHash {
+        use blake3::hazmat::HasherExt;
+        PieceHash {
+            crcs: self.crcs.finish(),
+            blake3: self.blake3.map(|hasher| hasher.finalize_non_root()),
+            len: self.len,
+        }
+    }
+}
+
+/// The values of a file from those of all its pieces, in order; `None` unless there are two or more, each but the last of
+/// [`PIECE`] bytes.
+pub fn join_pieces(algos: &[Algo], pieces: &[PieceHash]) -> Option<Hashes> {
+    let (last, full) = pieces.split_last()?;
+    if full.is_empty() || last.len == 0 || last.len > PIECE || full.iter().any(|piece| piece.len != PIECE) {
+        return None;
+    }
+    let mut hashes = Hashes::default();
+    for algo in algos {
+        if *algo == Algo::Blake3 {
+            let values: Vec<_> = pieces.iter().map(|piece| piece.blake3).collect::<Option<_>>()?;
+            let (left, right) = halves(&values);
+            let root = blake3::hazmat::merge_subtrees_root(&left, &right, blake3::hazmat::Mode::Hash);
+            hashes.set(*algo, root.as_bytes());
+        } else {
+            hashes.set(*algo, combine(*algo, pieces.iter().map(|piece| (piece.crcs.get(*algo), piece.len)))?);
+        }
+    }
+    Some(hashes)
+}
+
+/// The two children of the node above two values or more: on the left the most pieces that are a power of two.
+fn halves(values: &[blake3::hazmat::ChainingValue]) -> (blake3::hazmat::ChainingValue, blake3::hazmat::ChainingValue) {
+    let left = values.len().next_power_of_two() / 2;
+    (subtree(&values[..left]), subtree(&values[left..]))
+}
+
+fn subtree(values: &[blake3::hazmat::ChainingValue]) -> blake3::hazmat::ChainingValue {
+    match values {
+        [one] => *one,
+        more => {
+            let (left, right) = halves(more);
+            blake3::hazmat::merge_subtrees_non_root(&left, &right, blake3::hazmat::Mode::Hash)
+        }
+    }
+}
+
 /// Hashes one buffer.
 pub fn hash_bytes(algos: &[Algo], bytes: &[u8]) -> Hashes {
     let mut hasher = Hasher::new(algos);
@@ -287,6 +381,26 @@ mod tests {
             assert_eq!(none.as_deref(), hash_bytes(&[algo], b"").get(algo), "{algo}");
         }
         assert_eq!(combine(Algo::Md5, []), None);
+    }
+
+    #[test]
+    fn large_files_hash_in_pieces_like_as_a_whole() {
+        let algos = [Algo::Blake3, Algo::Crc32c, Algo::Crc64Nvme];
+        let data: Vec<u8> =
+            (0..7 * PIECE as usize + 77).map(|i| ((i as u32).wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for len in [PIECE + 1, 2 * PIECE, 2 * PIECE + 1023, 3 * PIECE, 5 * PIECE + 1, 7 * PIECE + 77] {
+            let data = &data[..len as usize];
+            let pieces = data.chunks(PIECE as usize).enumerate().map(|(number, bytes)| {
+                let mut hasher = PieceHasher::new(&algos, number as u64);
+                bytes.chunks(100_000).for_each(|block| hasher.update(block));
+                hasher.finish()
+            });
+            let pieces: Vec<_> = pieces.collect();
+            assert_eq!(join_pieces(&algos, &pieces), Some(hash_bytes(&algos, data)), "{len}");
+            assert!(join_pieces(&algos, &pieces[..1]).is_none(), "one piece is no tree");
+        }
+        assert!(join_pieces(&algos, &[]).is_none());
+        assert!(!splits(Algo::Md5) && !splits(Algo::Sha256) && splits(Algo::Blake3) && splits(Algo::Crc32));
     }
 
     // Check values of "123456789" as published: RFC 1321-style MD5, FIPS 180-4, the CRC catalogue, and the

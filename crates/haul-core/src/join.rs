@@ -58,6 +58,32 @@ impl Seen {
         self.waiting.is_empty() && !self.ended && !self.stopped
     }
 
+    /// Takes a batch in; a key that comes too late, with the one before it, when the batch is out of order. Entries are large
+    /// and many, so they stay where they are as long as nothing is wrong with them.
+    fn take(&mut self, mut entries: Vec<Entry>) -> Result<(), (Key, Key)> {
+        if let (Some(last), Some(first)) = (&self.last, entries.first())
+            && first.key < *last
+        {
+            return Err((last.clone(), first.key.clone()));
+        }
+        if let Some(pair) = entries.windows(2).find(|pair| pair[1].key < pair[0].key) {
+            return Err((pair[0].key.clone(), pair[1].key.clone()));
+        }
+        if let Some(last) = &self.last {
+            let doubled = entries.iter().take_while(|entry| entry.key == *last).count();
+            entries.drain(..doubled);
+        }
+        entries.dedup_by(|now, before| now.key == before.key);
+        if let Some(last) = entries.last() {
+            self.last = Some(last.key.clone());
+        }
+        match self.waiting.is_empty() {
+            true => self.waiting = entries.into(),
+            false => self.waiting.extend(entries),
+        }
+        Ok(())
+    }
+
     /// True when this side lists `key` if it has it. Only asked when this side's next entry is past `key` or
     /// there is no more.
     fn passed(&self, key: &Key) -> bool {
@@ -83,16 +109,7 @@ impl Join {
         let seen = self.side(side);
         match listed {
             Listed::Batch(entries) => {
-                for entry in entries {
-                    match &seen.last {
-                        Some(last) if entry.key < *last => {
-                            return Err(OutOfOrder { side, before: last.clone(), now: entry.key });
-                        }
-                        Some(last) if entry.key == *last => continue,
-                        _ => seen.last = Some(entry.key.clone()),
-                    }
-                    seen.waiting.push_back(entry);
-                }
+                return seen.take(entries).map_err(|(before, now)| OutOfOrder { side, before, now });
             }
             Listed::Failed { lost, .. } => seen.lost.push(lost),
             Listed::End => seen.ended = true,
@@ -120,6 +137,18 @@ impl Join {
     /// True when every range of the source was seen.
     pub fn src_complete(&self) -> bool {
         self.src.ended && self.src.lost.is_empty()
+    }
+
+    /// Drops pairs from the front for as long as both sides have the key and `same` agrees: most of what an unchanged tree
+    /// holds, without moving the entries.
+    pub fn drop_while(&mut self, mut same: impl FnMut(&Entry, &Entry) -> bool) {
+        while let (Some(a), Some(b)) = (self.src.waiting.front(), self.dst.waiting.front())
+            && a.key == b.key
+            && same(a, b)
+        {
+            self.src.waiting.pop_front();
+            self.dst.waiting.pop_front();
+        }
     }
 
     /// The next pair, in key order; `None` while a side is starved, and at the end.
@@ -206,6 +235,42 @@ mod tests {
         let want =
             [Pair::Both(e("a"), e("a")), Pair::DstOnly(e("b")), Pair::Both(e("c"), e("c")), Pair::DstUnknown(e("d"))];
         assert_eq!(pairs, want);
+    }
+
+    #[test]
+    fn dropping_stops_at_the_first_pair_that_is_not_the_same() {
+        let mut join = Join::new();
+        let sized = |k: &str, size| Entry::file(Key::new(k), size);
+        join.push(Side::Src, Listed::Batch(vec![e("a"), e("b"), sized("c", 2), e("d")])).unwrap();
+        join.push(Side::Dst, Listed::Batch(vec![e("a"), e("b"), e("c"), e("d")])).unwrap();
+        join.drop_while(|a, b| a.size == b.size);
+        assert_eq!(join.next_pair(), Some(Pair::Both(sized("c", 2), e("c"))));
+        join.drop_while(|_, _| true);
+        assert_eq!(join.next_pair(), None);
+        // What only one side has is never dropped.
+        join.push(Side::Src, Listed::Batch(vec![e("e")])).unwrap();
+        join.push(Side::Dst, Listed::Batch(vec![e("f")])).unwrap();
+        join.drop_while(|_, _| true);
+        assert_eq!(join.next_pair(), Some(Pair::SrcOnly(e("e"))));
+    }
+
+    #[test]
+    fn doubled_keys_count_once_and_keys_out_of_order_end_the_join() {
+        let mut join = Join::new();
+        join.push(Side::Src, Listed::Batch(vec![e("a"), e("a"), e("b")])).unwrap();
+        join.push(Side::Src, Listed::Batch(vec![e("b"), e("b"), e("c")])).unwrap();
+        join.push(Side::Src, Listed::End).unwrap();
+        join.push(Side::Dst, Listed::End).unwrap();
+        let keys: Vec<Pair> = std::iter::from_fn(|| join.next_pair()).collect();
+        assert_eq!(keys, ["a", "b", "c"].map(|k| Pair::SrcOnly(e(k))));
+        for batches in [&[&["b", "a"][..]][..], &[&["b"], &["a"]]] {
+            let mut join = Join::new();
+            let broken = batches
+                .iter()
+                .find_map(|batch| join.push(Side::Dst, Listed::Batch(batch.iter().map(|k| e(k)).collect())).err());
+            let want = OutOfOrder { side: Side::Dst, before: Key::new("b"), now: Key::new("a") };
+            assert_eq!(broken, Some(want));
+        }
     }
 
     #[test]

@@ -227,6 +227,8 @@ pub struct Policy {
     pub sparse: bool,
     /// When what was written is forced to the device.
     pub fsync: Fsync,
+    /// What passed is taken out of the page cache again (`--drop-cache`).
+    pub drop_cache: bool,
     /// Write to the final name directly (`--inplace`).
     pub inplace: bool,
     /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
@@ -265,6 +267,8 @@ pub struct Policy {
     pub max_memory: u64,
     /// Read back and hash what was written (`--verify=read`).
     pub verify_read: bool,
+    /// Read a file once more before it goes in parts, so that its MD5 is kept with it (`--store-md5`).
+    pub store_md5: bool,
     /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
     pub max_depth: Option<usize>,
     /// rsync's habits; `None` means rclone's.
@@ -303,6 +307,7 @@ impl Default for Policy {
             keep: Keep::default(),
             sparse: false,
             fsync: Fsync::default(),
+            drop_cache: false,
             inplace: false,
             partial_suffix: ".partial".into(),
             backup_suffix: None,
@@ -322,6 +327,7 @@ impl Default for Policy {
             part_size: None,
             max_memory: 512 << 20,
             verify_read: false,
+            store_md5: false,
             max_depth: None,
             rsync: None,
         }

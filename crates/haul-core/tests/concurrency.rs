@@ -273,6 +273,29 @@ fn a_limited_number_of_connections_is_kept() {
 }
 
 #[test]
+fn dropped_connections_are_too_many_connections() {
+    for (takes, seed) in [(10, 1), (10, 2), (20, 1), (100, 1)] {
+        let store = Store { takes, drops: true, sigma: 0.1, connection: 25.0 * MB, refusal: 0.001, ..Store::default() };
+        let world = run(&store, found(), part, 40.0, seed);
+        let log = &world.callers[0].log;
+        let (dropped, of) = log.throttled(2.0, 40.0);
+        let part = log.bytes(2.0, 40.0) / (takes as f64 * 25.0 * MB * 0.33 / 0.385);
+        println!("{takes} seed {seed}: {part:.2} of what they can, {dropped} of {of} dropped");
+        assert!(part >= 0.85 && (dropped as f64) < 0.08 * of as f64);
+    }
+}
+
+#[test]
+fn a_fault_now_and_then_costs_no_concurrency() {
+    for seed in SEEDS {
+        let store = Store { chance: 0.03, drops: true, sigma: 0.1, total: 700.0 * MB, ..Store::default() };
+        let got = run(&store, found(), megabyte, 20.0, seed).callers[0].log.bytes(2.0, 20.0) / (700.0 * MB);
+        println!("seed {seed}: {got:.2}");
+        assert!(got >= 0.9);
+    }
+}
+
+#[test]
 fn throttling_halves_once_a_round_trip() {
     let at = Duration::from_millis;
     let mut lane = Controller::new(Settings { pinned: None, start: 32, max: 64 });

@@ -58,7 +58,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>>;
 
     /// Copies within a copy domain (see [`Caps::domain`]): the bytes don't pass through the engine. One answer for
-    /// each item, in the same order; `Unsupported` means "do it another way".
+    /// each item, in the same order; `Unsupported` means "do it another way". After a `NoSpace` those that weren't begun may be
+    /// answered with `Cancelled`.
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>>;
 
     /// Changes mtime and metadata (`None`: leave as it is) without sending the bytes again.
@@ -88,6 +89,9 @@ pub enum Extra {
         /// Only find them.
         dry_run: bool,
     },
+    /// Force everything that was written so far to the device (`--fsync end`). `Unsupported` where a publish is durable by
+    /// itself.
+    Sync,
     /// The store as a whole: names of buckets or top folders with their times (`lsd remote:`), for a store opened
     /// without a bucket.
     Buckets,
@@ -111,6 +115,8 @@ pub enum Answer {
     Unfinished(Vec<(Key, Option<Mtime>)>),
     /// The buckets as directories.
     Buckets(Vec<Entry>),
+    /// It is done.
+    Done,
 }
 
 /// What a store can do and within which limits. Data, so that tests and the planner can read it.
@@ -198,6 +204,9 @@ pub struct Domain {
     pub name: String,
     /// Where in it this store's root is: a folder, or `bucket/prefix`; opaque to all but the store's own kind.
     pub place: Arc<[u8]>,
+    /// Where that is on its device, where this is known: one folder that is mounted at two places has two places in the
+    /// domain and one on its device. Comparable between stores of one domain, good for nothing else.
+    pub on_device: Option<Arc<[u8]>>,
 }
 
 /// Says whether a directory (its key, ending in `/`) need be opened.
@@ -295,6 +304,13 @@ pub struct WriteSpec {
     pub keep_setid: bool,
     /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
     pub size_may_differ: bool,
+    /// Blocks of zeros become holes, where there are holes.
+    pub sparse: bool,
+    /// The bytes, then the name, are on the device before the publish or copy is answered. Stores whose publish is durable by
+    /// itself ignore it.
+    pub fsync: bool,
+    /// What passed is taken out of the page cache again, where the store has one.
+    pub drop_cache: bool,
 }
 
 impl Default for WriteSpec {
@@ -309,6 +325,9 @@ impl Default for WriteSpec {
             partial_suffix: ".partial".into(),
             keep_setid: false,
             size_may_differ: false,
+            sparse: false,
+            fsync: false,
+            drop_cache: false,
         }
     }
 }

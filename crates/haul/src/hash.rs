@@ -1,12 +1,19 @@
 //! Hashes of what a store holds: known ones where the store has them, computed where reading is cheap or asked for.
 
-use futures::StreamExt;
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result, compare::HashAnswer};
+use futures::{StreamExt, TryStreamExt};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result,
+    compare::HashAnswer,
+    hash::{self, PIECE, PieceHasher},
+};
 use haul_store::{Body, Store, disk};
-use std::{os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
-/// Bytes read at a time when a file is hashed.
-const BLOCK: usize = 1 << 20;
+/// Bytes read at a time when a file is hashed: little enough that they are still in the core's cache when they are hashed.
+const BLOCK: usize = 256 << 10;
+
+/// Files of this many pieces and more are hashed by several threads, where the algorithm allows it.
+const SPLIT_FROM: u64 = 4 * PIECE;
 
 /// Reads the whole content of `entry` and hashes it.
 ///
@@ -17,23 +24,18 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
     let mut hasher = Hasher::new(algos);
     match read.body {
         Body::File(file, range) => {
-            let key = entry.key.clone();
-            disk::run(move || {
-                let mut buffer = vec![0; BLOCK.min((range.end - range.start) as usize).max(1)];
-                let mut at = range.start;
-                while at < range.end {
-                    let want = buffer.len().min((range.end - at) as usize);
-                    let got =
-                        file.read_at(&mut buffer[..want], at).map_err(|e| Error::from_io("read", e).with_key(&key))?;
-                    if got == 0 {
-                        return Err(ended_early(at - range.start, range.end - range.start).with_key(&key));
-                    }
-                    hasher.update(&buffer[..got]);
-                    at += got as u64;
+            let split = range.end - range.start >= SPLIT_FROM && algos.iter().all(|algo| hash::splits(*algo));
+            let hashed = match split {
+                true => in_pieces(file, range, algos, store.caps().concurrency).await,
+                false => {
+                    disk::run(move || {
+                        read_blocks(&file, range, |block| hasher.update(block))?;
+                        Ok(hasher.finish())
+                    })
+                    .await
                 }
-                Ok(hasher.finish())
-            })
-            .await
+            };
+            hashed.map_err(|e| e.with_key(&entry.key))
         }
         Body::Stream(mut pieces) => {
             let mut got = 0;
@@ -48,6 +50,41 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
             Ok(hasher.finish())
         }
     }
+}
+
+/// Hashes a large file on so many threads at once.
+async fn in_pieces(file: Arc<File>, range: Range<u64>, algos: &[Algo], threads: usize) -> Result<Hashes> {
+    let count = (range.end - range.start).div_ceil(PIECE);
+    let algos: Arc<[Algo]> = algos.into();
+    let pieces = futures::stream::iter(0..count).map(|number| {
+        let (file, algos) = (file.clone(), algos.clone());
+        let start = range.start + number * PIECE;
+        let piece = start..(start + PIECE).min(range.end);
+        disk::run(move || {
+            let mut hasher = PieceHasher::new(&algos, number);
+            read_blocks(&file, piece, |block| hasher.update(block))?;
+            Ok(hasher.finish())
+        })
+    });
+    let pieces: Vec<_> = pieces.buffered(threads.max(1)).try_collect().await?;
+    hash::join_pieces(&algos, &pieces).ok_or_else(|| ended_early(0, range.end - range.start))
+}
+
+/// Gives the bytes of a range to `take`, in order.
+fn read_blocks(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
+    let mut buffer = vec![0; BLOCK.min((range.end - range.start) as usize).max(1)];
+    let mut at = range.start;
+    while at < range.end {
+        let want = buffer.len().min((range.end - at) as usize);
+        match file.read_at(&mut buffer[..want], at).map_err(|e| Error::from_io("read", e))? {
+            0 => return Err(ended_early(at - range.start, range.end - range.start)),
+            got => {
+                take(&buffer[..got]);
+                at += got as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The error of a body that is shorter than promised.

@@ -14,19 +14,20 @@ use std::sync::Arc;
 ///
 /// Errors: `Invalid`, saying which two of them it is and what to do.
 pub fn check(cx: &Cx, mode: Mode) -> Result<()> {
-    let Some((src, dst)) = places(&cx.src, &cx.dst) else { return Ok(()) };
     let (s, d) = (cx.src.locator(), cx.dst.locator());
-    if src == dst {
-        return invalid(format!("source and destination are the same: {s}"));
-    }
-    if holds(&src, &dst, &cx.filter) {
-        return invalid(format!(
-            "the destination {d} is inside the source {s}: exclude it with a filter, or choose another"
-        ));
-    }
-    // A copy only adds below; a sync would delete the source, and a move put files over others that are yet to move.
-    if mode != Mode::Copy && holds(&dst, &src, &cx.filter) {
-        return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
+    for (src, dst) in places(&cx.src, &cx.dst) {
+        if src == dst {
+            return invalid(format!("source and destination are the same: {s}"));
+        }
+        if holds(&src, &dst, &cx.filter) {
+            return invalid(format!(
+                "the destination {d} is inside the source {s}: exclude it with a filter, or choose another"
+            ));
+        }
+        // A copy only adds below; a sync would delete the source, and a move put files over others that are yet to move.
+        if mode != Mode::Copy && holds(&dst, &src, &cx.filter) {
+            return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
+        }
     }
     Ok(())
 }
@@ -37,10 +38,13 @@ pub fn check(cx: &Cx, mode: Mode) -> Result<()> {
 pub fn check_backup(cx: &Cx, policy: &Policy) -> Result<()> {
     let Some(backup) = &cx.backup else { return Ok(()) };
     for (store, what) in [(&cx.dst, "destination"), (&cx.src, "source")] {
-        let Some((kept, place)) = places(backup, store) else { continue };
+        let places = places(backup, store);
         // With a suffix, files can be kept beside their successors.
-        let beside = what == "destination" && kept == place && policy.backup_suffix.is_some();
-        if !beside && (holds(&place, &kept, &cx.filter) || holds(&kept, &place, &cx.filter)) {
+        let beside = what == "destination" && policy.backup_suffix.is_some();
+        let overlap = |(kept, place): &(Vec<u8>, Vec<u8>)| {
+            !(beside && kept == place) && (holds(place, kept, &cx.filter) || holds(kept, place, &cx.filter))
+        };
+        if places.iter().any(overlap) {
             let (b, s) = (backup.locator(), store.locator());
             return invalid(format!(
                 "--backup-dir {b} overlaps with the {what} {s}: choose one outside of it, or leave it out with a filter"
@@ -54,10 +58,15 @@ fn invalid(message: String) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, "start", message))
 }
 
-/// Where two stores of one domain are in it, as directories.
-fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (a, b) = (a.caps().domain.as_ref()?, b.caps().domain.as_ref()?);
-    (a.name == b.name).then(|| (as_dir(&a.place), as_dir(&b.place)))
+/// Where two stores of one domain are, as directories: in it, and on their devices, where a folder that is mounted twice is
+/// one.
+fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (Some(a), Some(b)) = (&a.caps().domain, &b.caps().domain) else { return Vec::new() };
+    if a.name != b.name {
+        return Vec::new();
+    }
+    let on_devices = a.on_device.iter().zip(&b.on_device).map(|(a, b)| (as_dir(a), as_dir(b)));
+    std::iter::once((as_dir(&a.place), as_dir(&b.place))).chain(on_devices).collect()
 }
 
 /// True when `inner` is `outer` or in it, where the filter lets a job come.

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
-    Error, ErrorKind, Listed, Side,
+    Entry, Error, ErrorKind, Listed, Side,
     event::{Event, Sink},
     join::{Join, Pair},
 };
@@ -29,6 +29,11 @@ impl Pairs {
         let (src, a) = read_ahead(src);
         let (dst, b) = read_ahead(dst);
         Pairs { join: Join::new(), src, dst, sink, errors: Vec::new(), readers: vec![a, b] }
+    }
+
+    /// Drops pairs that are here already for as long as `same` agrees, see [`Join::drop_while`].
+    pub fn drop_while(&mut self, same: impl FnMut(&Entry, &Entry) -> bool) {
+        self.join.drop_while(same);
     }
 
     /// The next pair in key order; `None` at the end. An error means that the join can't go on: what came before

@@ -2,9 +2,12 @@
 
 use crate::transfer;
 use bytes::Bytes;
-use futures::{StreamExt, stream::BoxStream};
+use futures::{
+    StreamExt,
+    stream::{BoxStream, FuturesUnordered},
+};
 use haul_core::{Entry, Key, Result};
-use haul_store::{Body, Buffers, Late, Payload, Store, Stored, WriteSpec};
+use haul_store::{Body, Buffers, Direction, Late, Part, PartLimits, Payload, Store, Stored, Upload, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
 /// Bytes read from a file at a time.
@@ -31,55 +34,83 @@ pub async fn read(
     })
 }
 
-/// Writes all of `stream`, of unknown length unless the spec tells, to `key`. Nothing shows at `key` before the
-/// stream has ended well; a stream that ends in an error leaves what was there. Can't be resumed: a pipe can't be
-/// read twice.
+/// Bytes of a pipe that are held while they are sent, unless a single part is larger: enough for 25 MB/s on each of eight
+/// connections.
+const HELD: u64 = 64 << 20;
+
+/// After so many parts the next ones are twice as large, where the store takes parts of several sizes: 10,000 parts then
+/// reach beyond the 5 TiB that S3 allows, and a short pipe takes little memory.
+const DOUBLE: u64 = 1000;
+
+/// Writes all of `stream`, of unknown length unless the spec tells, to `key`, several parts at once. Nothing shows at
+/// `key` before the stream has ended well; a stream that ends in an error leaves what was there. Can't be resumed: a
+/// pipe can't be read twice.
 ///
 /// Errors: the stream's, or those of the write.
 pub async fn write(
     store: &Arc<dyn Store>,
     key: &Key,
     spec: WriteSpec,
-    mut stream: BoxStream<'static, Result<Bytes>>,
+    stream: BoxStream<'static, Result<Bytes>>,
 ) -> Result<Stored> {
-    let limits = store.caps().parts;
-    let block = limits.map_or(BLOCK, |l| l.preferred.max(l.min));
     let upload = store.write(key, spec).await?;
-    let (mut parts, mut index, mut offset) = (Vec::new(), 0, 0);
-    let (mut waiting, mut held) = (Vec::new(), 0);
-    let failed = loop {
-        let next = stream.next().await;
-        let ended = next.is_none();
-        match next {
-            Some(Ok(piece)) => {
-                held += piece.len() as u64;
-                waiting.push(piece);
-            }
-            Some(Err(error)) => break Some(error),
-            None => {}
-        }
-        while held >= block || (ended && held > 0) {
-            let payload = cut(&mut waiting, block);
-            let size = payload.len();
-            match upload.part(index, offset, payload).await {
-                Ok(part) => parts.push(part),
-                Err(error) => return Err(transfer::abort(upload, error).await),
-            }
-            held -= size;
-            index += 1;
-            offset += size;
-        }
-        if ended {
-            break None;
-        }
+    let parts = match send(store, &*upload, stream).await {
+        Ok(parts) => parts,
+        Err(error) => return Err(transfer::abort(upload, error).await),
     };
-    if let Some(error) = failed {
-        return Err(transfer::abort(upload, error).await);
-    }
     match upload.publish(parts, Late::default()).await {
         Ok(stored) => Ok(stored),
         Err(failed) => Err(transfer::abort(failed.upload, failed.error).await),
     }
+}
+
+async fn send(
+    store: &Arc<dyn Store>,
+    upload: &dyn Upload,
+    mut stream: BoxStream<'static, Result<Bytes>>,
+) -> Result<Vec<Part>> {
+    let limits = store.caps().parts;
+    let lanes = store.caps().lanes.as_ref();
+    let mut sending = FuturesUnordered::new();
+    let (mut parts, mut index, mut offset) = (Vec::new(), 0, 0);
+    let (mut waiting, mut held) = (Vec::new(), 0);
+    let mut ended = false;
+    loop {
+        let block = limits.map_or(BLOCK, |limits| block(&limits, index));
+        let room = (HELD / block).max(1) as usize;
+        let most = lanes.map_or(room, |lanes| lanes.lane(Direction::Up).limit().min(room));
+        let whole = held >= block || (ended && held > 0);
+        if whole && sending.len() < most {
+            let payload = cut(&mut waiting, block);
+            let size = payload.len();
+            sending.push(upload.part(index, offset, payload));
+            held -= size;
+            index += 1;
+            offset += size;
+            continue;
+        }
+        if ended && !whole && sending.is_empty() {
+            return Ok(parts);
+        }
+        tokio::select! {
+            Some(part) = sending.next(), if !sending.is_empty() => parts.push(part?),
+            piece = stream.next(), if !ended && !whole => match piece {
+                Some(piece) => {
+                    let piece = piece?;
+                    held += piece.len() as u64;
+                    waiting.push(piece);
+                }
+                None => ended = true,
+            },
+        }
+    }
+}
+
+/// The size of the part of this number.
+fn block(limits: &PartLimits, index: u64) -> u64 {
+    let first = limits.preferred.max(limits.min);
+    let doubled = if limits.equal { 0 } else { (index / DOUBLE).min(20) };
+    (first << doubled).min(limits.max)
 }
 
 /// Takes up to `block` bytes off the front.
@@ -106,6 +137,14 @@ fn cut(waiting: &mut Vec<Bytes>, block: u64) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_pipe_reach_five_tebibytes() {
+        let limits = PartLimits { min: 5 << 20, max: 5 << 30, count: 10_000, ..PartLimits::FILE };
+        let sum = (0..limits.count).map(|index| block(&limits, index)).sum::<u64>();
+        assert!(sum > 5 << 40 && block(&limits, 999) == 8 << 20 && block(&limits, 1000) == 16 << 20);
+        assert_eq!(block(&PartLimits { equal: true, ..limits }, 9_999), 8 << 20);
+    }
 
     #[test]
     fn cuts_pieces_at_the_block() {

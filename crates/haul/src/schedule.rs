@@ -5,12 +5,25 @@ use crate::transfer::{
     Order,
     server::{BATCH_BYTES, BATCH_FILES},
 };
-use haul_core::policy::{Order as Field, OrderBy};
+use haul_core::{
+    key::parent,
+    policy::{Order as Field, OrderBy},
+};
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 
-/// Decided transfers that may wait. rclone's `--max-backlog` has the same value; at some 300 bytes each this is 3 MB.
-pub const BACKLOG: usize = 10_000;
+/// Decided transfers that may wait where their order matters. rclone's `--max-backlog` has the same value; at some 300 bytes
+/// each this is 3 MB.
+const BACKLOG: usize = 10_000;
+
+/// Those that may wait where they start as they come: two of the batches that a disk takes, for each of its threads.
+const AHEAD: usize = 2_000;
+
+/// Those that may be on their way here.
+pub const COMING: usize = 500;
+
+/// From so many files on, a batch ends with the directory: two threads in one directory wait for each other's locks.
+const WORTH_A_THREAD: usize = 32;
 
 /// Orders waiting to start.
 pub struct Queue {
@@ -65,7 +78,8 @@ impl Queue {
         while batch.len() < BATCH_FILES && bytes < BATCH_BYTES {
             self.take_in();
             let Some(order) = self.waiting.pop() else { return };
-            if bytes + order.src.size > BATCH_BYTES {
+            let elsewhere = batch.last().is_some_and(|last| parent(last.to.as_bytes()) != parent(order.to.as_bytes()));
+            if bytes + order.src.size > BATCH_BYTES || elsewhere && batch.len() >= WORTH_A_THREAD {
                 self.waiting.put_back(order);
                 return;
             }
@@ -75,7 +89,8 @@ impl Queue {
     }
 
     fn take_in(&mut self) {
-        while self.waiting.len() < BACKLOG {
+        let most = if matches!(self.waiting, Waiting::Fifo(_)) { AHEAD } else { BACKLOG };
+        while self.waiting.len() < most {
             match self.coming.try_recv() {
                 Ok(order) => self.waiting.push(order),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
@@ -161,6 +176,22 @@ mod tests {
         assert_eq!(sizes(by(Field::Size, true, None), false).await, [4, 3, 2, 1]);
         assert_eq!(sizes(by(Field::Name, false, None), true).await, [1, 3, 2, 4]);
         assert_eq!(sizes(by(Field::Size, true, Some(50)), false).await, [4, 1, 3, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_worth_a_thread_ends_with_its_directory() {
+        let (send, receive) = tokio::sync::mpsc::channel(200);
+        let small = WORTH_A_THREAD / 2;
+        for dir in ["a", "b", "c", "d"] {
+            for number in 0..small {
+                send.send(order(&format!("{dir}/{number}"), 1)).await.unwrap();
+            }
+        }
+        let mut queue = Queue::new(receive, None, false);
+        let mut batch = vec![queue.next().await.unwrap()];
+        queue.fill(&mut batch);
+        assert_eq!(batch.len(), 2 * small);
+        assert_eq!(queue.next().await.unwrap().to, Key::new("c/0"));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use crate::{error::usage, machine};
 use anyhow::Result;
 use clap::ValueEnum;
 use haul_core::{
-    policy::{Compare, Cutoff, DeleteWhen, Order, OrderBy, Policy, RenameBy},
+    policy::{Compare, Cutoff, DeleteWhen, Fsync, Order, OrderBy, Policy, RenameBy},
     units::Size,
 };
 
@@ -28,9 +28,15 @@ pub struct CopyFlags {
     /// How to stop when --max-transfer is reached
     #[arg(long, value_name = "MODE", ignore_case = true, default_value = "hard")]
     pub cutoff_mode: CutoffMode,
+    /// Take what was copied out of the page cache again, so that a large copy leaves other programs theirs
+    #[arg(long)]
+    pub drop_cache: bool,
     /// Never create what isn't at the destination yet
     #[arg(long)]
     pub existing: bool,
+    /// When what was written to a disk is forced to the device
+    #[arg(long, value_name = "WHEN", default_value = "none")]
+    pub fsync: FsyncWhen,
     /// Don't compare checksums after a transfer
     #[arg(long)]
     pub ignore_checksum: bool,
@@ -91,6 +97,12 @@ pub struct CopyFlags {
     /// Compare sizes only
     #[arg(long)]
     pub size_only: bool,
+    /// Make holes of blocks of zeros; holes of the source are kept in any case
+    #[arg(long, short = 'S')]
+    pub sparse: bool,
+    /// Keep the MD5 of large uploads as rclone does, which reads each of them once more before
+    #[arg(long)]
+    pub store_md5: bool,
     /// Skip files that are newer at the destination
     #[arg(long, short = 'u')]
     pub update: bool,
@@ -197,6 +209,17 @@ pub enum CutoffMode {
     Cautious,
 }
 
+/// `--fsync`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsyncWhen {
+    /// When the kernel likes to
+    None,
+    /// Each file before it gets its name, then its directory
+    File,
+    /// Everything, once, at the end
+    End,
+}
+
 /// `--verify`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -235,6 +258,13 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         metadata: meta.metadata,
         keep_setid: meta.metadata_setid,
         metadata_set: meta.metadata_set.clone(),
+        sparse: copy.sparse,
+        fsync: match copy.fsync {
+            FsyncWhen::None => Fsync::None,
+            FsyncWhen::File => Fsync::File,
+            FsyncWhen::End => Fsync::End,
+        },
+        drop_cache: copy.drop_cache,
         inplace: copy.inplace,
         partial_suffix: partial_suffix(&copy.partial_suffix)?,
         backup_suffix: backup_suffix(sync)?,
@@ -259,6 +289,7 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         part_size: bytes(copy.multi_thread_chunk_size),
         max_memory: max_memory(copy),
         verify_read: copy.verify == Some(Verify::Read),
+        store_md5: copy.store_md5,
         max_depth: super::filter::max_depth(&flags.filter)?,
         ..default
     })

@@ -61,6 +61,8 @@ const FREE: f64 = 0.125;
 const FREE_SLOWED: f64 = 0.4;
 /// The most that noise may excuse: less than what the shortest step costs below the knee.
 const NOISE_FREE: f64 = 0.14;
+/// After this part of a window a step down is given up that loses this much more than any may.
+const EARLY: (f64, f64) = (0.3, 1.5);
 /// From and to which slowing it rises.
 const QUEUED: (f64, f64) = (2.5, 4.5);
 /// Most seconds between two tries upwards or downwards, unless four windows are longer.
@@ -245,6 +247,17 @@ impl Climb {
         self.down.lost(now, window, PAUSES.1);
     }
 
+    /// No more than `most` are taken: that many are enough for now.
+    pub(super) fn keep_to(&mut self, meter: &Meter, most: usize) {
+        if most >= self.limit {
+            return;
+        }
+        // One was perhaps between two requests.
+        self.lid = Some((most + 1, meter.mark().at + Duration::from_secs(10)));
+        (self.trial, self.held, self.streak) = (None, None, 0);
+        self.set(most, meter);
+    }
+
     /// Changes the limit and waits for the effect.
     fn set(&mut self, limit: usize, meter: &Meter) {
         self.limit = limit.clamp(1, self.max);
@@ -277,7 +290,7 @@ impl Climb {
                 let window = self.window(meter);
                 let enough = span.done >= ANSWERS * self.lengthened || self.streams;
                 if span.secs < window || (!enough && span.secs < 4.0 * window) {
-                    return;
+                    return self.give_up_early(meter, &span, window);
                 }
                 self.mark = meter.mark();
                 self.streams = span.bytes >= LONG * span.done;
@@ -289,6 +302,21 @@ impl Climb {
                     self.set(trial.from, meter);
                 }
             }
+        }
+    }
+
+    /// Ends a step down before its window is over where bodies stream and it costs far too much: that is plain early.
+    fn give_up_early(&mut self, meter: &Meter, span: &Span, window: f64) {
+        let (Some(trial), Some(held)) = (self.trial, self.held) else { return };
+        if trial.step > 1.0 || !self.streams || span.secs < EARLY.0 * window {
+            return;
+        }
+        let allowed = FREE_SLOWED * (trial.step - 1.0);
+        let loss = span.over(&held, meter.base().unwrap_or(0.0)) - 1.0;
+        if loss < (EARLY.1 * allowed).min(-4.0 * self.noise) {
+            self.trial = None;
+            self.mark = meter.mark();
+            self.decide(meter, &trial, false, span, &held);
         }
     }
 

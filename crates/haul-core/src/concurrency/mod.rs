@@ -29,6 +29,8 @@ pub enum Outcome {
     Done,
     /// The other side asked us to slow down (503 SlowDown, 429, connection refused); `Retry-After` if it named a time.
     Throttled(Option<Duration>),
+    /// The connection was closed before an answer began. Now and then that is a fault; often, too many connections.
+    Dropped,
     /// It failed or was given up in a way that says nothing of load.
     Failed,
 }
@@ -89,6 +91,11 @@ const UNANSWERED: f64 = 5.0 / 8.0;
 /// A lane counts as held back by its rate for so long at least after it was.
 const BOUND: Duration = Duration::from_secs(1);
 
+/// More connections than the other side takes: when this part of the last requests was dropped, …
+const DROPPED: f64 = 0.12;
+/// … which are about as many as the limit, but at least so many.
+const DROPPED_OF: usize = 32;
+
 /// Length of the intervals that are measured for [`Shown`], at least.
 const SHOWN: f64 = 1.0;
 
@@ -113,6 +120,8 @@ pub struct Controller {
     rate: Rate,
     started: u64,
     ended: u64,
+    /// Part of the last requests that were dropped.
+    dropped: f64,
     /// Whether as many have ended as may start before, and when the first one started.
     answered: bool,
     began: Option<Duration>,
@@ -138,6 +147,7 @@ impl Controller {
             rate: Rate::default(),
             started: 0,
             ended: 0,
+            dropped: 0.0,
             answered: false,
             began: None,
             paused: Duration::ZERO,
@@ -193,6 +203,8 @@ impl Controller {
     pub fn finish(&mut self, now: Duration, ticket: Ticket, outcome: Outcome) {
         self.meter.tick(now);
         self.ended += 1;
+        let dropped = if outcome == Outcome::Dropped { 1.0 } else { 0.0 };
+        self.dropped += (dropped - self.dropped) / self.limit(now).max(DROPPED_OF) as f64;
         self.answered |= self.ended as f64 >= self.start as f64 * UNANSWERED;
         match outcome {
             Outcome::Done => {
@@ -203,9 +215,13 @@ impl Controller {
                 }
             }
             Outcome::Throttled(after) => self.throttled(now, &ticket, after),
-            Outcome::Failed => {}
+            Outcome::Failed | Outcome::Dropped => {}
         }
         self.meter.in_flight = self.meter.in_flight.saturating_sub(1);
+        if outcome == Outcome::Dropped && self.dropped > DROPPED && self.pinned.is_none() {
+            // What is still under way is what it takes, unless it is going down altogether.
+            self.climb.keep_to(&self.meter, self.meter.in_flight.max(self.start / 8));
+        }
         let span = self.meter.since(self.mark);
         if span.secs >= SHOWN {
             (self.mark, self.last) = (self.meter.mark(), Some(span));

@@ -47,6 +47,8 @@ pub struct Store {
     pub retry_after: Option<f64>,
     /// Requests in flight that it takes.
     pub takes: usize,
+    /// Those beyond are dropped, not refused.
+    pub drops: bool,
     /// Part of the requests throttled by chance.
     pub chance: f64,
     /// Bytes of a body that sockets take at once.
@@ -66,6 +68,7 @@ impl Default for Store {
             refusal: 0.05,
             retry_after: None,
             takes: usize::MAX,
+            drops: false,
             chance: 0.0,
             absorbs: 0.0,
         }
@@ -381,9 +384,12 @@ impl World {
             }
         }
         if refused {
-            let after = s.retry_after.map(Duration::from_secs_f64);
+            let outcome = match s.drops {
+                true => Outcome::Dropped,
+                false => Outcome::Throttled(s.retry_after.map(Duration::from_secs_f64)),
+            };
             let due = self.now + s.refusal;
-            return self.add(due, false, Event::Ends(r, Outcome::Throttled(after)));
+            return self.add(due, false, Event::Ends(r, outcome));
         }
         let latency = s.latency * self.random.noise(s.sigma);
         r.work = r.size * self.random.noise(s.sigma);

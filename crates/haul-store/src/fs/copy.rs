@@ -1,8 +1,9 @@
-//! Copying on this machine without passing the bytes through the engine: reflink, else the kernel's own copy, else
-//! plain reads and writes. A batch is one job on one disk thread.
+//! Copying on this machine without passing the bytes through the engine: which file, under which name, with which facts. How
+//! the bytes come over is in `content`. A batch is one job on one disk thread.
 
 use super::{
     Local,
+    content::Bytes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_write},
     meta, place,
@@ -12,35 +13,27 @@ use super::{
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, key::parent, plan::Replace};
 use rustix::{
-    fs::{AtFlags, FileType, SeekFrom, Statx},
+    fs::{AtFlags, FileType, Statx},
     io::Errno,
 };
 use std::{
-    ops::Range,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
 
 const OP: &str = "copy";
 
-/// Up to here one read and one write are cheaper than setting up an in-kernel copy.
-const SMALL: u64 = 64 << 10;
-/// Bytes for one call of the kernel's copy: large enough to cost nothing, small enough to show progress and to stop.
-const STEP: u64 = 64 << 20;
-/// Bytes for one plain read and write.
-const BUFFER: usize = 1 << 20;
-
-/// What was learned in this batch about what the pair of file systems can do, and the buffer.
+/// One batch under way.
 struct Batch<'a> {
     local: &'a Local,
     from: &'a Root,
-    progress: Option<&'a Progress>,
-    abandoned: &'a Abandoned,
-    can_clone: bool,
-    can_copy_range: bool,
-    buffer: Vec<u8>,
+    bytes: Bytes<'a>,
     /// The directory of the last source.
     last: Option<(Vec<u8>, Dir)>,
+    /// A file found no room: those after it would each fail the same way.
+    full: bool,
+    /// Directories in which files appeared that are to be on the device before this batch is answered.
+    settled: Vec<(Vec<u8>, Dir)>,
 }
 
 /// See [`crate::Store::copy`]; runs on the pool.
@@ -51,25 +44,35 @@ pub(super) fn copy(
     progress: Option<&Progress>,
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
-    let (can_clone, can_copy_range) = (true, true);
-    let mut batch =
-        Batch { local, from, progress, abandoned, can_clone, can_copy_range, buffer: Vec::new(), last: None };
-    items.iter().enumerate().map(|(number, item)| batch.one(number, item)).collect()
+    let bytes = Bytes::new(progress, abandoned);
+    let mut batch = Batch { local, from, bytes, last: None, full: false, settled: Vec::new() };
+    let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
+    batch.sync_dirs(items, &mut answers);
+    answers
 }
 
 /// Ends up in an error with the key at the source.
-fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
+pub(super) fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
     |errno| fail(OP, &item.from, errno)
 }
 
 /// The same with the key at the destination.
-fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
+pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
     |errno| fail_write(OP, &item.to, errno)
 }
 
 impl Batch<'_> {
+    fn next(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        if self.full {
+            return Err(Error::new(ErrorKind::Cancelled, OP, "no space is left").with_key(&item.to));
+        }
+        let answer = self.one(number, item);
+        self.full = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        answer
+    }
+
     fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
-        self.check_abandoned(&item.to)?;
+        self.bytes.check_abandoned(&item.to)?;
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
@@ -92,6 +95,7 @@ impl Batch<'_> {
             return Ok(stored);
         }
         let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(source_error(item))?;
+        self.bytes.read_ahead(item, &file)?;
         let before = meta::facts(&file, meta::FACTS).map_err(source_error(item))?;
         regular(OP, &item.from, &before)?;
         check_want(item, &before)?;
@@ -106,13 +110,6 @@ impl Batch<'_> {
             remove_source(item, &dir, item.from.name(), &before)?;
         }
         Ok(stored)
-    }
-
-    fn check_abandoned(&self, key: &Key) -> Result<()> {
-        match self.abandoned.get() {
-            true => Err(Error::new(ErrorKind::Cancelled, OP, "stopped").with_key(key)),
-            false => Ok(()),
-        }
     }
 
     fn source_dir(&mut self, item: &CopyItem) -> Result<Dir> {
@@ -141,11 +138,13 @@ impl Batch<'_> {
         hidden: &Hidden,
     ) -> Result<Stored> {
         let target = &hidden.file;
-        self.content(number, item, source, before, target)?;
-        let after = meta::facts(source, meta::FACTS).map_err(source_error(item))?;
-        if meta::version(&after) != meta::version(before) {
-            let message = "changed while it was copied";
-            return Err(Error::new(ErrorKind::Changed, OP, message).with_key(&item.from));
+        if !self.bytes.write_ahead(number, item, before, target)? {
+            self.bytes.bring(number, item, source, before, target)?;
+            let after = meta::facts(source, meta::FACTS).map_err(source_error(item))?;
+            if meta::version(&after) != meta::version(before) {
+                let message = "changed while it was copied";
+                return Err(Error::new(ErrorKind::Changed, OP, message).with_key(&item.from));
+            }
         }
         let spec = &item.spec;
         let meta = spec.meta.as_deref();
@@ -155,141 +154,30 @@ impl Batch<'_> {
             None => set_times(item, target, mtime)?,
         }
         let keep_mode = meta::meta_mode(meta, spec.keep_setid).is_none().then_some(target);
+        if spec.fsync {
+            rustix::fs::fsync(target).map_err(target_error(item))?;
+        }
         place::settle(OP, &item.to, (&hidden.dir, &hidden.temp, item.to.name()), &spec.replace, keep_mode)?;
+        self.settled(item, &hidden.dir);
         Ok(Stored { version: None, size: before.stx_size, ..Stored::default() })
     }
 
-    /// Brings the bytes over, exactly as many as the source had at first.
-    fn content(
-        &mut self,
-        number: usize,
-        item: &CopyItem,
-        source: &OwnedFd,
-        st: &Statx,
-        target: &OwnedFd,
-    ) -> Result<()> {
-        let size = st.stx_size;
-        if size == 0 {
-            return Ok(());
-        }
-        if size > SMALL && self.clone_file(item, source, target, size)? {
-            self.moved(number, size);
-            return Ok(());
-        }
-        if size > SMALL && st.stx_blocks * 512 < size {
-            return self.sparse(number, item, source, target, size);
-        }
-        self.range(number, item, source, target, 0..size)
-    }
-
-    fn clone_file(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<bool> {
-        if !self.can_clone {
-            return Ok(false);
-        }
-        match rustix::fs::ioctl_ficlone(target, source) {
-            // The clone is of what the file is now; the caller finds out if it grew or shrank.
-            Ok(()) => meta::facts(target, meta::FACTS).map(|st| st.stx_size == size).map_err(target_error(item)),
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(target_error(item)(errno)),
-            Err(_) => {
-                self.can_clone = false;
-                Ok(false)
-            }
+    /// Remembers a directory that got a name, where names are to be on the device too.
+    fn settled(&mut self, item: &CopyItem, dir: &Dir) {
+        let key = parent(item.to.as_bytes());
+        if item.spec.fsync && self.settled.last().is_none_or(|(last, _)| last != key) {
+            self.settled.push((key.to_vec(), dir.clone()));
         }
     }
 
-    /// Copies the parts that hold data; what lies between stays a hole.
-    fn sparse(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<()> {
-        rustix::fs::ftruncate(target, size).map_err(target_error(item))?;
-        let mut at = 0;
-        while at < size {
-            let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
-                Ok(data) => data.min(size),
-                // Only a hole is left.
-                Err(Errno::NXIO) => size,
-                // This file system doesn't tell its holes.
-                Err(_) => return self.range(number, item, source, target, at..size),
-            };
-            self.moved(number, data - at);
-            if data == size {
-                break;
-            }
-            let hole = rustix::fs::seek(source, SeekFrom::Hole(data)).map_err(source_error(item))?.min(size);
-            self.range(number, item, source, target, data..hole)?;
-            at = hole;
-        }
-        Ok(())
-    }
-
-    fn range(
-        &mut self,
-        number: usize,
-        item: &CopyItem,
-        source: &OwnedFd,
-        target: &OwnedFd,
-        range: Range<u64>,
-    ) -> Result<()> {
-        let mut at = range.start;
-        let small = range.end - range.start <= SMALL;
-        while at < range.end {
-            let step = (range.end - at).min(STEP);
-            let copied = match self.can_copy_range && !small {
-                true => self.kernel_step(item, source, target, at, step)?,
-                false => self.plain_step(item, source, target, at, step)?,
-            };
-            at += copied;
-            self.moved(number, copied);
-            self.check_abandoned(&item.to)?;
-        }
-        Ok(())
-    }
-
-    /// One in-kernel copy; may be short. Falls back to plain reads for good where the kernel can't.
-    fn kernel_step(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, at: u64, step: u64) -> Result<u64> {
-        let (mut from, mut to) = (at, at);
-        let step_size = usize::try_from(step).unwrap_or(usize::MAX);
-        match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), step_size) {
-            // Some file systems answer 0 in the middle of a file: a plain read tells whether it has really ended.
-            Ok(0) => self.plain_step(item, source, target, at, step),
-            Ok(copied) => Ok(copied as u64),
-            Err(Errno::INTR) => Ok(0),
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::FBIG)) => Err(target_error(item)(errno)),
-            Err(_) => {
-                self.can_copy_range = false;
-                self.plain_step(item, source, target, at, step)
-            }
-        }
-    }
-
-    /// One read and the writes it takes.
-    fn plain_step(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, at: u64, step: u64) -> Result<u64> {
-        let want = usize::try_from(step).unwrap_or(BUFFER).min(BUFFER);
-        if self.buffer.len() < want {
-            self.buffer.resize(want.max(SMALL as usize), 0);
-        }
-        let read = match rustix::io::pread(source, &mut self.buffer[..want], at) {
-            Err(Errno::INTR) => return Ok(0),
-            answer => answer.map_err(source_error(item))?,
-        };
-        if read == 0 {
-            let message = "became shorter while it was copied";
-            return Err(Error::new(ErrorKind::Changed, OP, message).with_key(&item.from));
-        }
-        let mut done = 0;
-        while done < read {
-            done += match rustix::io::pwrite(target, &self.buffer[done..read], at + done as u64) {
-                Err(Errno::INTR) => continue,
-                Ok(0) => return Err(target_error(item)(Errno::IO)),
-                answer => answer.map_err(target_error(item))?,
-            };
-        }
-        Ok(read as u64)
-    }
-
-    fn moved(&self, number: usize, bytes: u64) {
-        if let Some(progress) = self.progress
-            && bytes > 0
-        {
-            (progress.0)(number, bytes);
+    /// Forces the names that appeared in this batch to the device, once for each directory. Where that fails, the files in it
+    /// count as not copied.
+    fn sync_dirs(&self, items: &[CopyItem], answers: &mut [Result<Stored>]) {
+        for (key, dir) in &self.settled {
+            let Err(errno) = place::sync_dir(dir) else { continue };
+            let here = items.iter().zip(&mut *answers).filter(|(item, _)| parent(item.to.as_bytes()) == key);
+            here.filter(|(_, answer)| answer.is_ok())
+                .for_each(|(item, answer)| *answer = Err(target_error(item)(errno)));
         }
     }
 
@@ -303,17 +191,18 @@ impl Batch<'_> {
         let target = target(dir, name).map_err(source_error(item))?;
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
-        place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?;
+        let dir_of_link = place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?;
+        self.settled(item, &dir_of_link);
         if item.how == CopyHow::Rename {
             remove_source(item, dir, name, st)?;
         }
         let size = target.len() as u64;
-        self.moved(number, size);
+        self.bytes.moved(number, size);
         Ok(Stored { size, ..Stored::default() })
     }
 
     /// Gives the source, whatever it is but a directory, another name.
-    fn hard_link(&self, item: &CopyItem, from: &Dir) -> Result<Stored> {
+    fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
         let name = link_name(self.local.links, &item.from).unwrap_or(item.from.name());
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
         check_want(item, &st)?;
@@ -342,11 +231,12 @@ impl Batch<'_> {
         if st.stx_nlink > 1 {
             let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
         }
+        self.settled(item, &dir);
         Ok(Stored { size: st.stx_size, ..Stored::default() })
     }
 
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
-    fn rename(&self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
+    fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
         let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
         if meta::file_type(&st) == FileType::Symlink && self.from.follow() {
             return Ok(None);
@@ -378,7 +268,8 @@ impl Batch<'_> {
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
             }
         }
-        self.moved(number, st.stx_size);
+        self.settled(item, &dir);
+        self.bytes.moved(number, st.stx_size);
         Ok(Some(Stored { size: st.stx_size, ..Stored::default() }))
     }
 }

@@ -14,6 +14,7 @@ pub(super) fn fail(op: &'static str, key: &Key, errno: Errno) -> Error {
         Errno::NOTDIR => new(ErrorKind::NotFound, "a part of the path is not a directory"),
         Errno::NAMETOOLONG => new(ErrorKind::Invalid, "name can't be stored on a local disk: it is too long"),
         Errno::ILSEQ => new(ErrorKind::Invalid, "name can't be stored on this file system: it isn't valid text"),
+        Errno::FBIG => new(ErrorKind::Invalid, "is larger than a file can be on this file system"),
         Errno::MFILE | Errno::NFILE => new(ErrorKind::Busy, "too many open files: raise the limit (ulimit -n)"),
         Errno::STALE | Errno::INTR | Errno::AGAIN => Error::from_io(op, errno.into()).with_retry(Retry::Backoff),
         _ => Error::from_io(op, errno.into()),

@@ -1,14 +1,17 @@
 //! The local disk store (`local`): everything relative to directory descriptors, on its own threads; nothing that a
 //! name or a planted link says leads out of the root.
 
+mod content;
 mod copy;
 mod dir;
 mod error;
 mod list;
 mod meta;
+mod mounts;
 mod place;
 mod read;
 mod resume;
+mod sync;
 mod tree;
 mod upload;
 
@@ -55,7 +58,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
     let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
-    let domain = Domain { name: "local".into(), place: place.clone() };
+    let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
     let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
     Ok(Arc::new(LocalStore {
         locator,
@@ -225,6 +228,7 @@ impl Store for LocalStore {
             Extra::Cleanup { older_than, dry_run } => {
                 self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
             }
+            Extra::Sync => self.run("sync", |local| sync::sync(local)),
             Extra::Link(..) => refuse("link", "a local disk has no public links"),
             Extra::Buckets => refuse("list", "a local disk has no buckets"),
         }

@@ -184,7 +184,7 @@ pub(super) fn rename_new((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8])) -
     }
 }
 
-/// Creates a symbolic link at `key` that holds `target`, visible at once.
+/// Creates a symbolic link at `key` that holds `target`, visible at once. Returns the directory that it is in.
 pub(super) fn link(
     root: &Root,
     op: &'static str,
@@ -192,7 +192,7 @@ pub(super) fn link(
     target: &[u8],
     spec: &crate::WriteSpec,
     mtime: Option<haul_core::Mtime>,
-) -> Result<()> {
+) -> Result<Dir> {
     let name = key.name();
     let (dir, temp) = in_dir(root, op, key, |dir| {
         let temp = temp_name(name, &spec.partial_suffix);
@@ -206,7 +206,18 @@ pub(super) fn link(
     };
     let no_file: Option<&OwnedFd> = None;
     set.and_then(|()| settle(op, key, (&dir, &temp, name), &spec.replace, no_file))
-        .inspect_err(|_| discard(&dir, &temp))
+        .inspect_err(|_| discard(&dir, &temp))?;
+    Ok(dir)
+}
+
+/// Forces the names in a directory to the device.
+pub(super) fn sync_dir(dir: &Dir) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, c".", flags, Mode::empty()).and_then(rustix::fs::fsync) {
+        // This file system has nothing to force for a directory.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+        answer => answer,
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{
     Local,
+    content::data_runs,
     dir::Dir,
     error::{changed, check_file, fail, fail_write},
     meta, place,
@@ -11,13 +12,14 @@ use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, d
 use futures::future::{BoxFuture, ready};
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
-    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags},
+    fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags},
     io::Errno,
 };
 use std::{
     collections::BTreeMap,
     fs::File,
     io::IoSlice,
+    num::NonZeroU64,
     ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex},
@@ -28,6 +30,9 @@ const OP: &str = "write";
 /// Space for files of this size and more is reserved first: a full disk is then known before the bytes move. Smaller
 /// ones aren't worth the call.
 const RESERVE_FROM: u64 = 1 << 20;
+
+/// `TMPFS_MAGIC` of statfs(2).
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// Longest target of a symbolic link (PATH_MAX less its zero byte).
 const TARGET_MAX: usize = 4095;
@@ -101,7 +106,17 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
 }
 
 fn reserve(write: &Inner) -> Result<()> {
-    let Some(size) = write.spec.size.filter(|size| *size >= RESERVE_FROM) else { return Ok(()) };
+    let Some(size) = write.spec.size.filter(|size| *size >= RESERVE_FROM && !write.spec.sparse) else { return Ok(()) };
+    if let Ok(space) = rustix::fs::fstatfs(&write.place.file)
+        && space.f_type == TMPFS
+    {
+        // Reserving memory means clearing it, which costs as much as filling it; so only look whether it is there.
+        let free = space.f_bavail.saturating_mul(u64::try_from(space.f_bsize).unwrap_or(1));
+        let held = meta::facts(&write.place.file, meta::FACTS).map_or(0, |st| st.stx_blocks * 512);
+        // Without a limit (`size=0`) it says that there are no blocks at all.
+        let full = space.f_blocks > 0 && size > free.saturating_add(held);
+        return if full { Err(fail(OP, &write.key, Errno::NOSPC)) } else { Ok(()) };
+    }
     match rustix::fs::fallocate(&write.place.file, FallocateFlags::KEEP_SIZE, 0, size) {
         Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(fail(OP, &write.key, errno)),
         // Not every file system can reserve; then writing tells.
@@ -135,12 +150,13 @@ impl Inner {
         if meta::file_type(&st) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
         }
-        if st.stx_size < size {
+        // The last blocks may have been zeros, which nobody wrote.
+        if st.stx_size < size && !self.spec.sparse {
             let message = format!("{} bytes arrived, but the file holds {}", size, st.stx_size);
             return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&self.key));
         }
         // Longer when a part was sent again shorter, when written in place, or when more space was reserved.
-        if st.stx_size > size || self.spec.size.is_some_and(|reserved| reserved >= RESERVE_FROM && reserved > size) {
+        if st.stx_size != size || self.spec.size.is_some_and(|reserved| reserved >= RESERVE_FROM && reserved > size) {
             rustix::fs::ftruncate(file, size).map_err(error)?;
         }
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
@@ -151,10 +167,19 @@ impl Inner {
         } else if mtime.is_some() {
             rustix::fs::futimens(file, &meta::times(None, mtime)).map_err(error)?;
         }
+        if self.spec.fsync {
+            rustix::fs::fsync(file).map_err(error)?;
+        }
+        if self.spec.drop_cache {
+            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+        }
         if let Some(temp) = &self.place.temp {
             let keep_mode = meta::meta_mode(meta, self.spec.keep_setid).is_none().then_some(file);
             let names = (&self.place.dir, &temp[..], self.key.name());
             place::settle(OP, &self.key, names, &self.spec.replace, keep_mode)?;
+        }
+        if self.spec.fsync {
+            place::sync_dir(&self.place.dir).map_err(error)?;
         }
         // After the rename, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
@@ -192,10 +217,22 @@ impl Upload for FileWrite {
         Box::pin(disk::bytes().run(OP, move || {
             let fail = |e| fail(OP, &inner.key, e);
             match payload.pieces() {
-                Some(pieces) => {
+                Some(pieces) if !inner.spec.sparse => {
                     write_at(&inner.place.file, offset, pieces.iter().map(|p| &p[..])).map_err(fail)?;
                 }
-                None => write_blocks(&inner.place.file, offset, &payload, fail)?,
+                Some(pieces) => {
+                    let mut at = offset;
+                    for piece in pieces {
+                        write_data(&inner.place.file, at, piece).map_err(fail)?;
+                        at += piece.len() as u64;
+                    }
+                }
+                None => write_blocks(&inner.place.file, offset, &payload, inner.spec.sparse, fail)?,
+            }
+            if inner.spec.drop_cache {
+                // Makes the kernel begin to write the part out; its pages go as the file is published.
+                let _ =
+                    rustix::fs::fadvise(&inner.place.file, offset, NonZeroU64::new(payload.len()), Advice::DontNeed);
             }
             Ok(Part { index, size: payload.len(), tag: Vec::new() })
         }))
@@ -235,12 +272,42 @@ fn write_at<'a>(file: &OwnedFd, mut offset: u64, pieces: impl IntoIterator<Item 
     Ok(())
 }
 
+/// Writes what isn't blocks of zeros; for those a hole is made, as other bytes may be there: of a part that was sent before, or
+/// of a file that is written in place.
+fn write_data(file: &OwnedFd, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
+    let mut at = 0;
+    for data in data_runs(bytes, offset) {
+        make_hole(file, offset + at as u64, &bytes[at..data.start])?;
+        write_at(file, offset + data.start as u64, [&bytes[data.clone()]])?;
+        at = data.end;
+    }
+    make_hole(file, offset + at as u64, &bytes[at..])
+}
+
+/// Makes a range that holds `zeros` read as zeros.
+fn make_hole(file: &OwnedFd, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if zeros.is_empty() || meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, flags, offset, zeros.len() as u64) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_at(file, offset, [zeros]),
+        answer => answer,
+    }
+}
+
 /// Writes what is still in another file from `offset` on.
-fn write_blocks(file: &OwnedFd, mut offset: u64, payload: &Payload, fail: impl Fn(Errno) -> Error) -> Result<()> {
+fn write_blocks(
+    file: &OwnedFd,
+    mut offset: u64,
+    payload: &Payload,
+    sparse: bool,
+    fail: impl Fn(Errno) -> Error,
+) -> Result<()> {
     let mut written = Ok(());
     payload.each(|block| {
         if written.is_ok() {
-            written = write_at(file, offset, [block]);
+            written = if sparse { write_data(file, offset, block) } else { write_at(file, offset, [block]) };
             offset += block.len() as u64;
         }
     })?;
@@ -270,7 +337,10 @@ impl Link {
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime).or_else(|| meta::meta_time(meta, "mtime"));
         meta::check_time(OP, &self.key, mtime)?;
-        place::link(&self.local.root, OP, &self.key, &target, &self.spec, mtime)?;
+        let dir = place::link(&self.local.root, OP, &self.key, &target, &self.spec, mtime)?;
+        if self.spec.fsync {
+            place::sync_dir(&dir).map_err(|e| fail_write(OP, &self.key, e))?;
+        }
         Ok(Stored { size, ..Stored::default() })
     }
 }

@@ -102,7 +102,7 @@ impl MemStore {
                 equal: false,
                 single: 8 << 20,
             }),
-            domain: Some(Domain { name: "memory".into(), place: place.into() }),
+            domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
             delete_batch: 1000,
             conditional: true,
             case_insensitive: false,

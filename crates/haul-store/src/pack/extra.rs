@@ -109,7 +109,7 @@ async fn remove_empty_dirs(shared: &Shared) -> Result<()> {
 /// Answers [`Extra`].
 pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
     match request {
-        Extra::About => shared.inner.extra(Extra::About).await,
+        Extra::About | Extra::Sync => shared.inner.extra(request).await,
         Extra::Cleanup { older_than, dry_run } => {
             let mut found = match shared.inner.extra(Extra::Cleanup { older_than, dry_run }).await {
                 Ok(Answer::Unfinished(found)) => found,

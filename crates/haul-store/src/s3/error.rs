@@ -19,6 +19,8 @@ pub struct Fault {
     pub region: Option<String>,
     /// The connection was refused.
     pub refused: bool,
+    /// The connection was closed before an answer began.
+    pub dropped: bool,
 }
 
 /// A result of a request.
@@ -35,6 +37,7 @@ impl Fault {
             message: message.into(),
             region: None,
             refused: false,
+            dropped: false,
         })
     }
 
@@ -86,7 +89,16 @@ impl Fault {
             }
             _ => told(status, code, &said),
         };
-        Box::new(Fault { kind, retry, status, code: code.to_owned(), message, region: None, refused: false })
+        Box::new(Fault {
+            kind,
+            retry,
+            status,
+            code: code.to_owned(),
+            message,
+            region: None,
+            refused: false,
+            dropped: false,
+        })
     }
 
     /// What it says of the load that the service takes. An answer that refuses one request for its own sake is an
@@ -96,6 +108,7 @@ impl Fault {
             (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
             (ErrorKind::Busy, _) => Outcome::Throttled(None),
             _ if self.refused => Outcome::Throttled(None),
+            _ if self.dropped => Outcome::Dropped,
             _ if (400..500).contains(&self.status) => Outcome::Done,
             _ => Outcome::Failed,
         }

@@ -24,6 +24,7 @@ pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
         }
         Extra::Link(key, life) => link(service, &key, life).await,
         Extra::Cleanup { older_than, dry_run } => cleanup(service, older_than, dry_run).await,
+        Extra::Sync => Err(Error::new(ErrorKind::Unsupported, "sync", "S3 keeps what it has answered")),
         Extra::Buckets => Ok(Answer::Buckets(list::buckets(service).await?)),
     }
 }

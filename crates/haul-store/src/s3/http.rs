@@ -247,7 +247,9 @@ fn broken(error: hyper_util::client::legacy::Error, host: Option<&Authority>) ->
         fault.refused = text.contains("refused");
         return fault;
     }
-    Fault::broken(format!("the connection broke: {text}"))
+    let mut fault = Fault::broken(format!("the connection broke: {text}"));
+    fault.dropped = true;
+    fault
 }
 
 fn certificate_error(error: &dyn std::error::Error) -> Option<String> {

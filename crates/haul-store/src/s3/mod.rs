@@ -75,7 +75,7 @@ impl S3 {
         let region: Arc<str> = region.into_iter().flatten().next().unwrap_or_default().into();
         let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
         let lanes = request.net.roads.to(&name, &endpoint.authority(&region));
-        let caps = caps(&config, Domain { name, place: root.to_bytes().into() }, lanes.clone());
+        let caps = caps(&config, Domain { name, place: root.to_bytes().into(), on_device: None }, lanes.clone());
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
         Ok(S3(Arc::new(Service {
             config,

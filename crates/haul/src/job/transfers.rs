@@ -116,18 +116,13 @@ impl Run {
         match result {
             Ok(arrived) => self.arrived(order, arrived),
             Err(error) => {
+                // Every further file would fail the same way, after filling what little is left: said once, at the end.
+                let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
                 let kind = error.kind();
                 let error = Arc::new(error);
                 self.cx.sink.emit(&Event::Failed { step: order.step, error: error.clone() });
-                if kind == ErrorKind::Cancelled {
-                    return;
-                }
-                let mut report = self.report();
-                report.error(error);
-                if kind == ErrorKind::NoSpace {
-                    // Every further file would fail the same way, after filling what little is left.
-                    report.stopped.get_or_insert(kind);
-                    self.wind_down.store(true, Ordering::Relaxed);
+                if kind != ErrorKind::Cancelled {
+                    self.report().error(error);
                 }
             }
         }
@@ -145,6 +140,7 @@ impl Run {
                 *totals.proved.entry(algo).or_default() += 1;
             }
         }
+        self.full.arrived(order.src.size);
         self.dirs.written(&order.to);
         self.cx.sink.emit(&Event::Done {
             step: order.step,

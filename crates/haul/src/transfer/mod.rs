@@ -4,6 +4,7 @@
 
 mod pump;
 mod read;
+pub(crate) use pump::Road;
 pub(crate) use read::file_range;
 pub mod server;
 mod unfinished;
@@ -17,7 +18,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
     event::{Event, StepId},
     plan::{Replace, Route},
-    policy::{Mode, Policy},
+    policy::{Fsync, Mode, Policy},
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -156,12 +157,12 @@ impl Mover {
         if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
         }
-        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size)) }
+        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), self.budget.road()) }
     }
 
     /// Chunks that a file of this size takes.
     pub fn chunks(&self, size: u64) -> u64 {
-        size.div_ceil(pump::block(self, size)).max(1)
+        size.div_ceil(pump::block(self, self.route_through_memory(size), size)).max(1)
     }
 
     /// Brings one file over by parts or stream, trying again from the start where that can help.
@@ -226,7 +227,7 @@ impl Mover {
 
     /// Opens the source first, so that what it says of itself goes along with the write.
     async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
-        let block = pump::block(self, src.size);
+        let block = pump::block(self, route, src.size);
         let mut source = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => return Err(cancelled()),
@@ -271,6 +272,9 @@ impl Mover {
             partial_suffix: self.policy.partial_suffix.clone(),
             keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.policy.ignore_size,
+            sparse: self.policy.sparse,
+            fsync: self.policy.fsync == Fsync::File,
+            drop_cache: self.policy.drop_cache,
         }
     }
 

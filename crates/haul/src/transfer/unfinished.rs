@@ -51,13 +51,16 @@ impl Track {
 impl Mover {
     /// The write for a file: one that was begun and left with the same content in mind, else a new one.
     pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route) -> Result<Target> {
-        let spec = self.spec(order, facts);
+        let mut spec = self.spec(order, facts);
         let parts = matches!(route, Route::Parts { .. });
+        if parts && self.policy.store_md5 {
+            self.learn_md5(facts, &mut spec).await?;
+        }
         if let Some(target) = self.left(order, facts, parts, &spec).await? {
             return Ok(target);
         }
         let upload = self.cx.dst.write(&order.to, spec).await?;
-        let block = pump::block(self, facts.size);
+        let block = pump::block(self, route, facts.size);
         let track = match (&self.cx.journal, &facts.version) {
             // A single chunk may go as one request, and there is nothing in it to go on with.
             (Some(journal), Some(version)) if parts && facts.size > block => {
@@ -82,6 +85,15 @@ impl Mover {
             _ => None,
         };
         Ok(Target { upload, block, known: BTreeMap::new(), track })
+    }
+
+    /// The MD5 of a file on a disk, for a store that keeps it: with an upload in parts it must be known before the first.
+    async fn learn_md5(&self, facts: &Entry, spec: &mut WriteSpec) -> Result<()> {
+        let wanted = self.cx.src.caps().cheap_reads && !self.cx.dst.caps().files;
+        if wanted && spec.hashes.get(Algo::Md5).is_none() {
+            spec.hashes.merge(&crate::hash::read_and_hash(&self.cx.src, facts, &[Algo::Md5]).await?);
+        }
+        Ok(())
     }
 
     /// The first of the writes that earlier runs or attempts left that is what is wanted now.

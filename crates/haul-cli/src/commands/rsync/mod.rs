@@ -26,7 +26,7 @@ use exit::Trouble;
 use haul::{Cx, Report};
 use haul_core::{
     Mtime,
-    policy::{DeleteWhen, Keep, Mode, Policy, RsyncHabits},
+    policy::{DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
 use sink::{Lines, Place};
 use sources::{Job, Planner, Refusal, beside, folder_here, is_here};
@@ -271,6 +271,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         allow_empty_source: true,
         keep: keep(options),
         sparse: options.sparse,
+        fsync: if options.fsync { Fsync::File } else { Fsync::None },
         inplace: options.inplace,
         backup_suffix: options.backup_suffix(),
         dry_run: options.dry_run,

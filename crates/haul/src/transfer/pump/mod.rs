@@ -34,10 +34,33 @@ pub struct Pumped {
     pub memory: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, but never so small
-/// that the file needs more parts than the store allows.
-pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>) -> u64 {
-    let wanted = policy.part_size.unwrap_or(limits.preferred);
+/// Largest part that is chosen without being asked for, in bytes: what is lost when a part must be sent again.
+const MOST: u64 = 64 << 20;
+
+/// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
+const TURNS: u64 = 4;
+
+/// What the road to a store suggests for the size of parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Road {
+    /// Bytes of a part that takes so long that the wait for its answer counts little.
+    pub reach: u64,
+    /// Parts under way at once.
+    pub width: u64,
+}
+
+/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled as far as the
+/// road suggests while there are still parts for everyone; but never so small that the file needs more parts than the
+/// store allows.
+pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: Option<Road>) -> u64 {
+    let mut suited = limits.preferred;
+    if let (Some(road), Some(size)) = (road, size) {
+        let enough = size / (TURNS * road.width.max(1));
+        while suited < road.reach && 2 * suited <= enough.min(MOST) {
+            suited *= 2;
+        }
+    }
+    let wanted = policy.part_size.unwrap_or(suited);
     // An unknown size could be anything up to the 5 TiB that S3 allows; rclone stops at 48 GiB with its default.
     let least = size.unwrap_or(0).div_ceil(limits.count.max(1)).next_multiple_of(1 << 20);
     wanted.max(least).clamp(limits.min, limits.max)
@@ -146,4 +169,28 @@ fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
         algos.push(VERIFY);
     }
     algos
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MI: u64 = 1 << 20;
+
+    fn size(size: u64, road: Option<Road>) -> u64 {
+        part_size(&Policy::default(), &PartLimits { min: 5 * MI, count: 10_000, ..PartLimits::FILE }, Some(size), road)
+    }
+
+    #[test]
+    fn parts_grow_with_the_road_while_there_are_enough_of_them() {
+        let road = |reach, width| Some(Road { reach: reach * MI, width });
+        assert_eq!(size(1 << 30, None), 8 * MI);
+        assert_eq!(size(1 << 30, road(16, 32)), 8 * MI, "64 parts would be two turns");
+        assert_eq!(size(5 << 30, road(16, 32)), 16 * MI);
+        assert_eq!(size(5 << 30, road(3, 32)), 8 * MI);
+        assert_eq!(size(5 << 30, road(1000, 10)), 64 * MI);
+        assert_eq!(size(500 << 30, road(16, 32)), 52 * MI, "at most 10,000 parts");
+        let asked = Policy { part_size: Some(6 * MI), ..Policy::default() };
+        assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), road(16, 32)), 6 * MI);
+    }
 }

@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, fs::File, future::Future, ops::Range, pin::Pin,
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 /// Block of a write that isn't bound to parts, in bytes.
-pub const BLOCK: u64 = 4 << 20;
+pub const BLOCK: u64 = 512 << 10;
 
 /// Memory of a chunk that is read as it is sent: a block on its way, and one ahead.
 const IN_HAND: u64 = 512 << 10;
@@ -83,7 +83,7 @@ impl Reader {
             })
         };
         match source.bytes {
-            Bytes::File(file) if apart && size > block && !mover.cx.dst.caps().files => {
+            Bytes::File(file) if apart && size > IN_HAND && !mover.cx.dst.caps().files => {
                 let lazy = move |range| ready(Ok(Payload::of_file(file.clone(), range, buffers.clone())));
                 ranged(Box::new(move |range| Box::pin(lazy(range))), IN_HAND)
             }
@@ -138,13 +138,13 @@ impl Reader {
     }
 }
 
-/// Bytes of a chunk of a file of `size` bytes.
-pub fn block(mover: &Mover, size: u64) -> u64 {
-    match (mover.route_through_memory(size), mover.cx.dst.caps().parts) {
+/// Bytes of a chunk of a file of `size` bytes that takes this route.
+pub fn block(mover: &Mover, route: Route, size: u64) -> u64 {
+    match (route, mover.cx.dst.caps().parts) {
         (Route::Parts { size }, _) => size,
         // What fits into one request must come as one piece.
         (_, Some(limits)) if size <= limits.single => size.max(1),
-        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size)),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size), None),
         _ => BLOCK,
     }
 }

@@ -1,0 +1,211 @@
+//! The same tree on each kind of file system that can be mounted here, by loop device: into it, within it and out of it again,
+//! with holes kept, and without copying bytes where the file system shares them.
+
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
+use haul_testkit::{
+    folder::{self, Tree, assert_same, link, noise, raw_name, write},
+    lab::Lab,
+    peers,
+};
+use std::{
+    fs,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: u64 = 1 << 20;
+const TIME: u64 = 1_600_000_000_123_456_789;
+/// Bytes of an image, which takes up what is written to it. xfs wants 300 MB at least.
+const IMAGE: u64 = 500 * MIB;
+
+/// A file system in a file; unmounted when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Makes and mounts one, or says why that can't be.
+    fn new(lab: &Lab, kind: &str, options: &[&str]) -> Option<Disk> {
+        let (image, at) = (lab.path(&format!("{kind}.img")), lab.path(kind));
+        fs::create_dir(&at).unwrap();
+        fs::File::create(&image).unwrap().set_len(IMAGE).unwrap();
+        let mkfs = format!("mkfs.{kind}");
+        let ran = |program: &str, args: &[&str]| {
+            let output = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
+            let said = String::from_utf8_lossy(&output.stderr).trim().lines().next().unwrap_or_default().to_owned();
+            if output.status.success() { Ok(()) } else { Err(format!("{program}: {said}")) }
+        };
+        let (image, place) = (image.to_str().unwrap(), at.to_str().unwrap());
+        let made = ran(&mkfs, &[options, &[image]].concat()).and_then(|()| ran("mount", &["-o", "loop", image, place]));
+        match made {
+            Ok(()) => Some(Disk(at)),
+            Err(why) => {
+                peers::skip(&format!("{kind} can't be tried here: {why}"));
+                None
+            }
+        }
+    }
+
+    /// Bytes that are in use, with all that is still in memory written out.
+    fn used(&self) -> u64 {
+        let dir = fs::File::open(&self.0).unwrap();
+        rustix::fs::syncfs(&dir).unwrap();
+        let st = rustix::fs::fstatvfs(&dir).unwrap();
+        (st.f_blocks - st.f_bfree) * st.f_frsize
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The loop device goes with its mount.
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        }
+    }
+}
+
+/// Small and large files, one with holes, one that is a hole, odd names, links.
+fn make(root: &Path) {
+    for number in 0..100 {
+        write(
+            &root.join(format!("many/{}/f{number}", number % 7)),
+            &noise(number, 37 * number as usize),
+            TIME + number,
+        );
+    }
+    write(&root.join("large"), &noise(7, 16 * MIB as usize + 13), TIME);
+    write(&root.join("middle"), &noise(8, 70_001), TIME);
+    for name in ["a b", "-dash", "line\nbreak", "ümläut", "*?[x]", "\u{1F980}", " lead", ".dot", "trail "] {
+        write(&root.join("odd").join(name), name.as_bytes(), TIME);
+    }
+    write(&root.join("odd").join(raw_name()), b"not text", TIME);
+    fs::create_dir_all(root.join("empty/in")).unwrap();
+    link(root, "link", "middle");
+    link(root, "dangling", "nowhere");
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(64 * MIB).unwrap();
+    sparse.write_all_at(&noise(9, 100_000), 5 * MIB).unwrap();
+    sparse.write_all_at(&noise(10, 5_000), 50 * MIB + 3).unwrap();
+    fs::File::create(root.join("hole")).unwrap().set_len(16 * MIB).unwrap();
+}
+
+/// What is at the destination, by inode and time: a file that was written again has another.
+fn written(root: &Path, tree: &Tree) -> Vec<(PathBuf, u64, i64)> {
+    let facts = |path: &PathBuf| {
+        let st = fs::symlink_metadata(root.join(path)).unwrap();
+        (path.clone(), st.ino(), st.ctime())
+    };
+    tree.keys().map(facts).collect()
+}
+
+fn allocated(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+/// Everything about one kind of file system.
+fn try_out(kind: &str, options: &[&str], shares: bool) {
+    let lab = Lab::new(HAUL);
+    let Some(disk) = Disk::new(&lab, kind, options) else { return };
+    let src = lab.path("src");
+    make(&src);
+    let want = folder::read(&src);
+    let copy = |from: &str, to: &str, more: &[&str]| {
+        lab.haul(&[&["copy", "--links", "--create-empty-src-dirs", from, to], more].concat()).ok();
+        assert_same(&want, &folder::read(&lab.path(&to[1..])), &format!("{kind}: {from} to {to} {more:?}"));
+    };
+    let inside = format!("@{kind}/in");
+    for (more, to) in [(&[][..], "in"), (&["--fsync=file"], "in-file"), (&["--fsync=end", "--drop-cache"], "in-end")] {
+        copy("@src", &format!("@{kind}/{to}"), more);
+        for name in ["sparse", "hole"] {
+            let size = allocated(&disk.0.join(to).join(name));
+            assert!(size < MIB, "{kind}: {name} takes {size} bytes");
+        }
+        if to != "in" {
+            fs::remove_dir_all(disk.0.join(to)).unwrap();
+        }
+    }
+    let before = written(&disk.0.join("in"), &want);
+    copy("@src", &inside, &[]);
+    assert_eq!(written(&disk.0.join("in"), &want), before, "{kind}: the second run changed something");
+
+    let used = disk.used();
+    copy(&inside, &format!("@{kind}/again"), &[]);
+    let grown = disk.used().saturating_sub(used);
+    // A copy is 17 MB; what is shared costs names and inodes.
+    assert_eq!(grown < 8 * MIB, shares, "{kind}: copying within it took {grown} bytes");
+    assert!(allocated(&disk.0.join("again/sparse")) < MIB, "{kind}: the hole was filled");
+
+    copy(&inside, "@back", &[]);
+    assert!(allocated(&lab.path("back/sparse")) < MIB, "{kind}: the hole was filled on the way back");
+    lab.haul(&["check", "--links", &inside, "@back"]).ok();
+}
+
+#[test]
+fn ext4() {
+    try_out("ext4", &["-q", "-F"], false);
+}
+
+#[test]
+fn xfs() {
+    try_out("xfs", &["-q", "-m", "reflink=1"], true);
+}
+
+#[test]
+fn btrfs() {
+    try_out("btrfs", &["-q"], true);
+}
+
+/// `--sparse` makes holes of zeros, also within small files and at the end, and leaves the content as it is.
+#[test]
+fn zeros_become_holes() {
+    let lab = Lab::new(HAUL);
+    let mut bytes = vec![0; 4 * MIB as usize];
+    bytes[100..200].copy_from_slice(&noise(1, 100));
+    bytes[2_000_000..2_100_000].copy_from_slice(&noise(2, 100_000));
+    write(&lab.path("src/large"), &bytes, TIME);
+    write(&lab.path("src/small"), &bytes[..60_000], TIME);
+    write(&lab.path("src/zeros"), &bytes[3_000_000..3_900_000], TIME);
+    write(&lab.path("src/odd"), &bytes[..1_234_567], TIME);
+    lab.haul(&["copy", "@src", "@dense"]).ok();
+    lab.haul(&["copy", "--sparse", "@src", "@dst"]).ok();
+    let want = folder::read(&lab.path("src"));
+    assert_same(&want, &folder::read(&lab.path("dst")), "--sparse");
+    assert_same(&want, &folder::read(&lab.path("dense")), "without");
+    for (name, most) in [("large", 200_000), ("small", 8192), ("zeros", 0), ("odd", 8192)] {
+        let (dense, sparse) = (allocated(&lab.path("dense").join(name)), allocated(&lab.path("dst").join(name)));
+        assert!(sparse <= most && sparse < dense, "{name}: {sparse} bytes, {dense} without");
+    }
+    // The way through memory, as from a cloud: a source that is no copy domain of the destination.
+    lab.haul(&["copyto", "--sparse", "--inplace", "@src/large", "@dst/small"]).ok();
+    assert_eq!(fs::read(lab.path("dst/small")).unwrap(), bytes);
+    write(&lab.path("full"), &noise(3, 4 * MIB as usize), TIME + 5);
+    lab.haul(&["copyto", "--sparse", "--inplace", "@src/large", "@full", "--ignore-times"]).ok();
+    assert_eq!(fs::read(lab.path("full")).unwrap(), bytes, "what was there before shows through");
+    assert!(allocated(&lab.path("full")) < 300_000);
+}
+
+/// A folder of the source that is mounted elsewhere too is still in the source.
+#[test]
+fn a_destination_in_the_source_is_found_through_links_and_bind_mounts() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/in/f"), b"x", TIME);
+    fs::create_dir(lab.path("bound")).unwrap();
+    link(&lab.path(""), "way", "src/in");
+    let refused = |dst: &str| {
+        let ran = lab.haul(&["copy", "@src", dst]);
+        assert!(ran.code != 0 && ran.err.contains(" is inside the source "), "{dst}: {}", ran.err);
+        assert!(!lab.path("src/in/new").exists());
+    };
+    refused("@way");
+    refused("@way/new");
+    let bound = lab.path("bound");
+    let mounted = Command::new("mount").arg("--bind").arg(lab.path("src/in")).arg(&bound).output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        return peers::skip("no right to mount a folder elsewhere");
+    }
+    let _unmounted = Disk(bound);
+    refused("@bound");
+    refused("@bound/new");
+}

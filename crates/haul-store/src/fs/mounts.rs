@@ -1,0 +1,113 @@
+//! What is mounted where, as the kernel tells it: which file systems are below a folder, and whether two paths are one folder.
+
+use rustix::{
+    fs::{CWD, Mode, OFlags},
+    io::Errno,
+};
+use std::sync::Arc;
+
+/// One line of the table (proc_pid_mountinfo(5)).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// Major and minor number, as text.
+    pub device: Vec<u8>,
+    /// The folder of the device's file system that is mounted.
+    pub root: Vec<u8>,
+    /// Where.
+    pub place: Vec<u8>,
+    /// The kind of file system.
+    pub kind: Vec<u8>,
+}
+
+/// Everything that is mounted, in the order in which it was; nothing where the kernel doesn't say.
+pub(super) fn mounts() -> Vec<Mount> {
+    parse(&table().unwrap_or_default())
+}
+
+/// A path without links, as a place on its device; `None` where that isn't known.
+pub(super) fn on_device(path: &[u8]) -> Option<Arc<[u8]>> {
+    place_on_device(&mounts(), path).map(Into::into)
+}
+
+fn table() -> rustix::io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(CWD, c"/proc/self/mountinfo", flags, Mode::empty())?;
+    let (mut table, mut block) = (Vec::new(), vec![0; 16 << 10]);
+    loop {
+        match rustix::io::read(&fd, &mut block) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Ok(table),
+            answer => table.extend_from_slice(&block[..answer?]),
+        }
+    }
+}
+
+fn parse(table: &[u8]) -> Vec<Mount> {
+    let lines = table.split(|b| *b == b'\n').filter_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|b| *b == b' ').collect();
+        let kind = fields.iter().position(|f| *f == b"-").and_then(|at| fields.get(at + 1))?;
+        let [_, _, device, root, place, ..] = fields[..] else { return None };
+        Some(Mount { device: device.to_vec(), root: unescaped(root), place: unescaped(place), kind: kind.to_vec() })
+    });
+    lines.collect()
+}
+
+/// A field as it is: space, tab, line break and backslash are written as three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
+        let code = digits.and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| u8::from_str_radix(d, 8).ok());
+        plain.push(code.unwrap_or(field[at]));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    plain
+}
+
+fn place_on_device(mounts: &[Mount], path: &[u8]) -> Option<Vec<u8>> {
+    let below = |mount: &Mount| {
+        let rest = path.strip_prefix(mount.place.strip_suffix(b"/").unwrap_or(&mount.place))?;
+        (rest.is_empty() || rest.starts_with(b"/")).then(|| rest.to_vec())
+    };
+    // The deepest holds the path; of two at one place the one that was mounted last.
+    let (mount, rest) =
+        mounts.iter().filter_map(|m| Some((m, below(m)?))).max_by_key(|(mount, _)| mount.place.len())?;
+    let root = mount.root.strip_suffix(b"/").unwrap_or(&mount.root);
+    Some([&mount.device[..], root, &rest[..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"1 0 8:1 / / rw - ext4 /dev/a rw\n\
+        2 1 8:2 / /data rw shared:7 - ext4 /dev/b rw\n\
+        3 1 8:2 /in\\040here /mnt/bound rw - ext4 /dev/b rw\n\
+        4 1 0:9 / /auto rw - autofs systemd-1 rw\n";
+
+    #[test]
+    fn a_line_is_read_with_its_escapes() {
+        let mounts = parse(TABLE);
+        assert_eq!(mounts.len(), 4);
+        let bound = Mount {
+            device: b"8:2".to_vec(),
+            root: b"/in here".to_vec(),
+            place: b"/mnt/bound".to_vec(),
+            kind: b"ext4".to_vec(),
+        };
+        assert_eq!(mounts[2], bound);
+        assert_eq!(mounts[3].kind, b"autofs");
+        assert_eq!(unescaped(b"a\\134b\\"), b"a\\b\\");
+    }
+
+    #[test]
+    fn two_ways_to_one_folder_are_one_place_on_the_device() {
+        let on = |path: &str| place_on_device(&parse(TABLE), path.as_bytes()).map(|p| String::from_utf8(p).unwrap());
+        assert_eq!(on("/data/in here/x").as_deref(), Some("8:2/in here/x"));
+        assert_eq!(on("/mnt/bound/x").as_deref(), Some("8:2/in here/x"));
+        assert_eq!(on("/mnt/boundless").as_deref(), Some("8:1/mnt/boundless"));
+        assert_eq!(on("/data").as_deref(), Some("8:2"));
+        assert_eq!(place_on_device(&[], b"/data"), None);
+    }
+}
