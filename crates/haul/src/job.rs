@@ -344,7 +344,9 @@ impl Run {
             }
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
             let (key, dry_run) = (src.key.clone(), self.policy.dry_run);
-            self.cx.sink.emit(&Event::Decided { key, action: Action::Keep, why, size: src.size, dry_run });
+            let (action, size) = (Action::Keep, src.size);
+            let differs = Differs::between(src, Some(dst), &self.rules);
+            self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
             count += 1;
             true
         });
