@@ -281,7 +281,7 @@ fn times_apart(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits) -> bool 
 
 /// What an entry is, as file systems tell kinds apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum What {
+pub enum FileType {
     /// A regular file.
     #[default]
     File,
@@ -295,27 +295,27 @@ pub enum What {
     Special,
 }
 
-impl What {
+impl FileType {
     /// What `entry` is.
-    pub fn of(entry: &Entry) -> What {
+    pub fn of(entry: &Entry) -> FileType {
         // File types of `st_mode`, see inode(7).
         let kind = entry.posix.as_ref().map(|posix| posix.mode & 0o170_000);
         match (entry.kind, kind) {
-            (Kind::Dir, _) => What::Dir,
-            (_, Some(0o120_000)) => What::Link,
-            (_, Some(0o060_000 | 0o020_000)) => What::Device,
-            (_, Some(0o010_000 | 0o140_000)) | (Kind::Special, None) => What::Special,
-            _ if entry.is_link() => What::Link,
-            _ => What::File,
+            (Kind::Dir, _) => FileType::Dir,
+            (_, Some(0o120_000)) => FileType::Link,
+            (_, Some(0o060_000 | 0o020_000)) => FileType::Device,
+            (_, Some(0o010_000 | 0o140_000)) | (Kind::Special, None) => FileType::Special,
+            _ if entry.is_link() => FileType::Link,
+            _ => FileType::File,
         }
     }
 }
 
 /// In which facts two entries of one name differ, for who must tell: rsync's `--itemize-changes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Differs {
+pub struct Difference {
     /// What the source has, or the destination where the source has nothing.
-    pub what: What,
+    pub what: FileType,
     /// The destination lacks it, or has something of another kind.
     pub new: bool,
     /// Sizes of regular files.
@@ -334,19 +334,19 @@ pub struct Differs {
     pub atime: bool,
 }
 
-impl Differs {
+impl Difference {
     /// What differs between a source and what a destination has of its name.
-    pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Differs {
+    pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
         let Some(dst) = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link()) else {
-            return Differs { what: What::of(src), new: true, ..Differs::default() };
+            return Difference { what: FileType::of(src), new: true, ..Difference::default() };
         };
         let seconds = Habits { seconds: true, time_decides: false, append: false };
         let mtime = times_apart(src, dst, rules, rules.rsync.unwrap_or(seconds));
         let size = src.size != dst.size && !src.is_dir();
-        let differs = Differs { what: What::of(src), size, mtime, ..Differs::default() };
+        let differs = Difference { what: FileType::of(src), size, mtime, ..Difference::default() };
         let (Some(a), Some(b)) = (&src.posix, &dst.posix) else { return differs };
         let executable = |mode: u32| mode & 0o111 != 0;
-        Differs {
+        Difference {
             perms: a.mode & 0o7777 != b.mode & 0o7777,
             executable: executable(a.mode) != executable(b.mode),
             owner: a.uid != b.uid,

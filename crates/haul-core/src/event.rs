@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Key,
-    compare::{Differs, Reason},
+    compare::{Difference, Reason},
     listing::Side,
     plan::{Action, Route},
 };
@@ -42,7 +42,7 @@ pub enum Event {
         /// Bytes.
         size: u64,
         /// In what the two sides differ; nothing, for what is deleted.
-        differs: Differs,
+        differs: Difference,
         /// Nothing will be done: this is a dry run.
         dry_run: bool,
     },
@@ -51,7 +51,7 @@ pub enum Event {
         /// Its key; the empty one is the root.
         key: Key,
         /// In what the two sides differ.
-        differs: Differs,
+        differs: Difference,
         /// The destination has none, and what it is compared with is another place's.
         elsewhere: bool,
     },

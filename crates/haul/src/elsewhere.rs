@@ -7,7 +7,7 @@ use crate::{
 };
 use haul_core::{
     Entry, Key,
-    compare::{Differs, Reason, Verdict, What},
+    compare::{Difference, Reason, Verdict, FileType},
     event::Event,
     plan::{Action, Route},
 };
@@ -26,7 +26,7 @@ impl Run {
                 self.report().totals.unchanged += 1;
                 if self.policy.rsync.is_some() {
                     let (key, action, dry_run) = (to.clone(), Action::Keep, self.policy.dry_run);
-                    let (size, differs) = (src.size, Differs { what: What::of(src), ..Differs::default() });
+                    let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
                     self.cx.sink.emit(&Event::Decided { key, action, why: Reason::Size, size, differs, dry_run });
                 }
                 return true;
@@ -36,7 +36,7 @@ impl Run {
             let Some(found) = self.same_in(store, src, to).await else { continue };
             let rsync = self.policy.rsync.as_ref();
             let how = if rsync.is_some_and(|habits| habits.link) { CopyHow::Link } else { CopyHow::Copy };
-            let differs = Differs::between(src, Some(&found), &self.rules);
+            let differs = Difference::between(src, Some(&found), &self.rules);
             let action = if rsync.is_some() { Action::Reuse } else { Action::Copy };
             if how == CopyHow::Link && !self.keeps_all(differs) {
                 continue;
@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// True when another name of a file would do: nothing that is to be kept differs.
-    fn keeps_all(&self, differs: Differs) -> bool {
+    fn keeps_all(&self, differs: Difference) -> bool {
         let keep = &self.policy.keep;
         let perms = (keep.perms || keep.acls) && differs.perms || keep.executability && differs.executable;
         !(perms || keep.owner && differs.owner || keep.group && differs.group)

@@ -21,7 +21,7 @@ use crate::{
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
-    compare::{Differs, HashAnswer, Reason, Rules, Verdict, What, compare},
+    compare::{Difference, HashAnswer, Reason, Rules, Verdict, FileType, compare},
     event::Event,
     filter::Filter,
     join::Pair,
@@ -345,7 +345,7 @@ impl Run {
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
             let (key, dry_run) = (src.key.clone(), self.policy.dry_run);
             let (action, size) = (Action::Keep, src.size);
-            let differs = Differs::between(src, Some(dst), &self.rules);
+            let differs = Difference::between(src, Some(dst), &self.rules);
             self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
             count += 1;
             true
@@ -506,7 +506,7 @@ impl Run {
         let Some(entry) = step.src.as_ref().or(step.dst.as_ref()) else { return };
         let key = step.dst.as_ref().unwrap_or(entry).key.clone();
         let (action, why, dry_run) = (step.action, step.why, self.policy.dry_run);
-        let differs = Differs { what: What::of(entry), ..Differs::default() };
+        let differs = Difference { what: FileType::of(entry), ..Difference::default() };
         self.cx.sink.emit(&Event::Decided { key, action, why, size: entry.size, differs, dry_run });
     }
 
@@ -530,7 +530,7 @@ impl Run {
             return;
         }
         let dry_run = self.policy.dry_run;
-        let differs = Differs::between(&src, dst.as_ref(), &self.rules);
+        let differs = Difference::between(&src, dst.as_ref(), &self.rules);
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),

@@ -5,7 +5,7 @@ use super::Run;
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, compare::Differs, event::Event, policy::Mode,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, compare::Difference, event::Event, policy::Mode,
 };
 use haul_store::ListRequest;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ impl Run {
         if self.policy.rsync.is_none() {
             return;
         }
-        let mut differs = Differs::between(src, dst, &self.rules);
+        let mut differs = Difference::between(src, dst, &self.rules);
         let mut elsewhere = false;
         if differs.new
             && let Some(found) = self.dir_elsewhere(&src.key).await
         {
-            (differs, elsewhere) = (Differs::between(src, Some(&found), &self.rules), true);
+            (differs, elsewhere) = (Difference::between(src, Some(&found), &self.rules), true);
         }
         self.cx.sink.emit(&Event::DirSeen { key: src.key.clone(), differs, elsewhere });
     }

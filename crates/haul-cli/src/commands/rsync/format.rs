@@ -2,7 +2,7 @@
 //! shows names. Pure: takes facts, gives text.
 
 use super::options::Options;
-use haul_core::compare::{Differs, What};
+use haul_core::compare::{Difference, FileType};
 
 /// What of a file's attributes is kept, and so shown when it differs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +49,7 @@ pub enum Update {
 }
 
 /// The eleven letters of `-i`.
-pub fn letters(update: Update, differs: &Differs, kept: &Kept) -> String {
+pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
     let what = differs.what;
     let first = match update {
         Update::Received => '>',
@@ -59,29 +59,29 @@ pub fn letters(update: Update, differs: &Differs, kept: &Kept) -> String {
         Update::None => '.',
     };
     let second = match what {
-        What::File => 'f',
-        What::Dir => 'd',
-        What::Link => 'L',
-        What::Device => 'D',
-        What::Special => 'S',
+        FileType::File => 'f',
+        FileType::Dir => 'd',
+        FileType::Link => 'L',
+        FileType::Device => 'D',
+        FileType::Special => 'S',
     };
     if differs.new {
         return format!("{first}{second}+++++++++");
     }
     let moves = matches!(update, Update::Received | Update::Sent);
-    let changed = (moves && kept.checksum) || (update == Update::Local && matches!(what, What::Link | What::Device));
+    let changed = (moves && kept.checksum) || (update == Update::Local && matches!(what, FileType::Link | FileType::Device));
     let flag = |on: bool, letter: char| if on { letter } else { '.' };
-    let keeps_time = if what == What::Dir { kept.dir_times } else { kept.times };
-    let time = if keeps_time { differs.mtime } else { moves || (update == Update::Local && what != What::Dir) };
-    let perms = (kept.perms && differs.perms || kept.executability && differs.executable) && what != What::Link;
+    let keeps_time = if what == FileType::Dir { kept.dir_times } else { kept.times };
+    let time = if keeps_time { differs.mtime } else { moves || (update == Update::Local && what != FileType::Dir) };
+    let perms = (kept.perms && differs.perms || kept.executability && differs.executable) && what != FileType::Link;
     let rest: String = [
         flag(changed, 'c'),
-        flag(differs.size && what == What::File, 's'),
+        flag(differs.size && what == FileType::File, 's'),
         flag(time, if kept.times { 't' } else { 'T' }),
         flag(perms, 'p'),
         flag(kept.owner && differs.owner, 'o'),
         flag(kept.group && differs.group, 'g'),
-        flag(kept.atimes && differs.atime && what == What::File, 'u'),
+        flag(kept.atimes && differs.atime && what == FileType::File, 'u'),
         '.',
         '.',
     ]
@@ -225,18 +225,18 @@ mod tests {
     #[test]
     fn letters_are_those_of_rsync() {
         let all = Kept { times: true, dir_times: true, perms: true, owner: true, group: true, ..Kept::default() };
-        let same = Differs::default();
+        let same = Difference::default();
         let is = |update, differs, kept: &Kept| letters(update, &differs, kept);
-        assert_eq!(is(Update::Received, Differs { new: true, ..same }, &all), ">f+++++++++");
-        assert_eq!(is(Update::Received, Differs { size: true, mtime: true, ..same }, &all), ">f.st......");
-        assert_eq!(is(Update::Received, Differs { size: true, ..same }, &Kept::default()), ">f.sT......");
-        assert_eq!(is(Update::None, Differs { perms: true, ..same }, &all), ".f...p.....");
+        assert_eq!(is(Update::Received, Difference { new: true, ..same }, &all), ">f+++++++++");
+        assert_eq!(is(Update::Received, Difference { size: true, mtime: true, ..same }, &all), ">f.st......");
+        assert_eq!(is(Update::Received, Difference { size: true, ..same }, &Kept::default()), ">f.sT......");
+        assert_eq!(is(Update::None, Difference { perms: true, ..same }, &all), ".f...p.....");
         assert_eq!(is(Update::None, same, &all), ".f         ");
-        assert_eq!(is(Update::None, Differs { what: What::Dir, mtime: true, ..same }, &all), ".d..t......");
-        assert_eq!(is(Update::Local, Differs { what: What::Link, mtime: true, ..same }, &all), "cLc.t......");
-        assert_eq!(is(Update::Local, Differs { what: What::Dir, new: true, ..same }, &all), "cd+++++++++");
+        assert_eq!(is(Update::None, Difference { what: FileType::Dir, mtime: true, ..same }, &all), ".d..t......");
+        assert_eq!(is(Update::Local, Difference { what: FileType::Link, mtime: true, ..same }, &all), "cLc.t......");
+        assert_eq!(is(Update::Local, Difference { what: FileType::Dir, new: true, ..same }, &all), "cd+++++++++");
         let checksum = Kept { checksum: true, ..all };
-        assert_eq!(is(Update::Received, Differs { mtime: true, ..same }, &checksum), ">fc.t......");
+        assert_eq!(is(Update::Received, Difference { mtime: true, ..same }, &checksum), ">fc.t......");
         assert!(tells(">f         ") && tells(".f...p.....") && !tells(".f         "));
     }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{context::Context, show::out::Out};
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Kind, Listed, compare::What};
+use haul_core::{Entry, Kind, Listed, compare::FileType};
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
 const LINK: &[u8] = b".rclonelink";
@@ -80,13 +80,13 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
 }
 
 fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow::Result<()> {
-    let what = What::of(entry);
+    let what = FileType::of(entry);
     let kind = match what {
-        What::File => '-',
-        What::Dir => 'd',
-        What::Link => 'l',
-        What::Device => 'b',
-        What::Special => 'p',
+        FileType::File => '-',
+        FileType::Dir => 'd',
+        FileType::Link => 'l',
+        FileType::Device => 'b',
+        FileType::Special => 'p',
     };
     // Where there are no permissions, those that a new file would have.
     let usual = if entry.kind == Kind::Dir { 0o755 } else { 0o644 };

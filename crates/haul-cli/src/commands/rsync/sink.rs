@@ -10,7 +10,7 @@ use super::{
 use crate::screen::Screen;
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Side,
-    compare::{Differs, Reason, What},
+    compare::{Difference, Reason, FileType},
     event::{Event, Sink},
     plan::Action,
     policy::Compare,
@@ -161,11 +161,11 @@ impl Lines {
     }
 
     /// Prints a name with what happens to it, if that is to be told.
-    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Differs) {
+    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
         let letters = letters(update, differs, &self.look.kept);
         let told = tells(&letters);
         let shown = told || self.look.itemize > 1;
-        if !told && self.look.verbose > 1 && self.look.itemize == 0 && differs.what != What::Dir {
+        if !told && self.look.verbose > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
             let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
             return self.line(state, &line);
         }
@@ -176,9 +176,9 @@ impl Lines {
     }
 
     /// A name as it is shown.
-    fn name(&self, state: &State, key: &Key, what: What) -> Vec<u8> {
+    fn name(&self, state: &State, key: &Key, what: FileType) -> Vec<u8> {
         let mut name = plain(state, key);
-        if what == What::Dir {
+        if what == FileType::Dir {
             name = if name.is_empty() {
                 b"./".to_vec()
             } else {
@@ -188,7 +188,7 @@ impl Lines {
         shown(&name, self.look.raw_bytes)
     }
 
-    fn deleting(&self, state: &mut State, key: &Key, what: What) {
+    fn deleting(&self, state: &mut State, key: &Key, what: FileType) {
         state.stats.deleted.add(what);
         let name = self.name(state, key, what);
         let line = match (&self.look.format, self.look.itemize) {
@@ -202,22 +202,22 @@ impl Lines {
         self.line(state, &line);
     }
 
-    fn decided(&self, state: &mut State, key: &Key, action: Action, why: Reason, size: u64, differs: &Differs) {
+    fn decided(&self, state: &mut State, key: &Key, action: Action, why: Reason, size: u64, differs: &Difference) {
         state.stats.seen(differs.what, size);
         let bytes = if self.look.sends { Update::Sent } else { Update::Received };
-        let carried = if differs.what == What::File { bytes } else { Update::Local };
+        let carried = if differs.what == FileType::File { bytes } else { Update::Local };
         match action {
             Action::Copy => {
                 state.stats.transferred(differs, size);
                 self.item(state, carried, key, size, differs);
             }
-            Action::Touch if differs.mtime && differs.what == What::File && self.look.time_transfers => {
+            Action::Touch if differs.mtime && differs.what == FileType::File && self.look.time_transfers => {
                 state.stats.transferred(differs, 0);
                 self.item(state, carried, key, size, differs);
             }
             Action::Reuse => {
                 state.stats.created.add(differs.what);
-                let quiet = Differs { mtime: differs.mtime && self.look.kept.times, ..*differs };
+                let quiet = Difference { mtime: differs.mtime && self.look.kept.times, ..*differs };
                 let update =
                     if tells(&letters(Update::None, &quiet, &self.look.kept)) { Update::Local } else { Update::Linked };
                 self.item(state, update, key, size, &quiet);
@@ -306,18 +306,18 @@ impl Sink for Lines {
                 self.decided(state, key, *action, *why, *size, differs);
             }
             Event::DirSeen { key, differs, elsewhere } => {
-                state.stats.seen(What::Dir, 0);
+                state.stats.seen(FileType::Dir, 0);
                 if differs.new || *elsewhere {
-                    state.stats.created.add(What::Dir);
+                    state.stats.created.add(FileType::Dir);
                 }
                 let update = if differs.new || *elsewhere { Update::Local } else { Update::None };
                 self.item(state, update, key, 0, differs);
             }
             Event::Deleted { side: Side::Dst, key, .. } => {
-                let what = if key.as_bytes().ends_with(LINK) { What::Link } else { What::File };
+                let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
                 self.deleting(state, key, what);
             }
-            Event::DirExtra { key, deleted: true, .. } => self.deleting(state, key, What::Dir),
+            Event::DirExtra { key, deleted: true, .. } => self.deleting(state, key, FileType::Dir),
             Event::DirExtra { key, deleted: false, .. } => {
                 let name = plain(state, key);
                 let name = shown(name.strip_suffix(b"/").unwrap_or(&name), self.look.raw_bytes);
@@ -356,7 +356,7 @@ struct Item<'a> {
     lines: &'a Lines,
     state: &'a State,
     key: &'a Key,
-    what: What,
+    what: FileType,
     letters: String,
     size: u64,
 }
@@ -374,7 +374,7 @@ impl Item<'_> {
 
     /// Where a symlink here points.
     fn target(&self) -> Option<Vec<u8>> {
-        if self.what != What::Link || self.letters.starts_with('*') {
+        if self.what != FileType::Link || self.letters.starts_with('*') {
             return None;
         }
         Some(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes())
@@ -430,13 +430,13 @@ fn clock(time: Duration) -> String {
 
 impl Count {
     /// One more of this.
-    pub fn add(&mut self, what: What) {
+    pub fn add(&mut self, what: FileType) {
         match what {
-            What::File => self.files += 1,
-            What::Dir => self.dirs += 1,
-            What::Link => self.links += 1,
-            What::Device => self.devices += 1,
-            What::Special => self.specials += 1,
+            FileType::File => self.files += 1,
+            FileType::Dir => self.dirs += 1,
+            FileType::Link => self.links += 1,
+            FileType::Device => self.devices += 1,
+            FileType::Special => self.specials += 1,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Counts, and the words in which `--stats` and `-v` close. Pure.
 
 use super::format::{decimal, number};
-use haul_core::compare::{Differs, What};
+use haul_core::compare::{Difference, FileType};
 use std::time::Duration;
 
 /// How many of each kind.
@@ -60,17 +60,17 @@ pub struct Stats {
 
 impl Stats {
     /// Something of the source.
-    pub fn seen(&mut self, what: What, size: u64) {
+    pub fn seen(&mut self, what: FileType, size: u64) {
         self.files.add(what);
         self.bytes += size;
     }
 
     /// Something that is transferred.
-    pub fn transferred(&mut self, differs: &Differs, size: u64) {
+    pub fn transferred(&mut self, differs: &Difference, size: u64) {
         if differs.new {
             self.created.add(differs.what);
         }
-        if differs.what == What::File {
+        if differs.what == FileType::File {
             self.transferred += 1;
             self.transferred_bytes += size;
         }
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn the_words_are_rsyncs() {
         let mut stats = Stats::default();
-        stats.seen(What::Dir, 0);
-        stats.seen(What::File, 1234);
-        stats.transferred(&Differs { new: true, ..Differs::default() }, 1234);
+        stats.seen(FileType::Dir, 0);
+        stats.seen(FileType::File, 1234);
+        stats.transferred(&Difference { new: true, ..Difference::default() }, 1234);
         let text = stats.lines(0);
         assert!(
             text.starts_with("\nNumber of files: 2 (reg: 1, dir: 1)\nNumber of created files: 1 (reg: 1)\n"),
