@@ -31,7 +31,7 @@ fn each(setup: &str, compare: Compare, lines: &[&str]) {
 
 #[test]
 fn options_do_what_they_do_in_rsync() {
-    let options = "|--delete|-u|-c|--size-only|-I|--existing|--ignore-existing|--delete -n|-u --delete|--delete-before\
+    let options = "|--delete|-u|-c|--size-only|-I|--existing|--ignore-existing|--delete -n|-u --delete\
                    |--delete-after|--delete-delay|--existing --ignore-existing --delete|-O|--no-t|--no-l|-b --backup-dir=../bk\
                    |-b --backup-dir=../bk --delete|--remove-source-files|--inplace|--max-size=5|--min-size=6\
                    |--max-size=5 --delete|-ii|-W -z --partial|--modify-window=1|-@-1|--suffix=.old -b|-c --delete -n\
@@ -39,13 +39,14 @@ fn options_do_what_they_do_in_rsync() {
     let lines: Vec<String> = options.split('|').map(|options| format!("-ai {options} s/ dst")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     each(&[FRESH, CHANGED].concat(), Compare::All, &lines);
+    each(&[FRESH, CHANGED].concat(), Compare::Trees, &["-a --delete-before s/ dst"]);
     each(&[FRESH, CHANGED].concat(), Compare::All, &["-ri s/ dst", "-rti s/ dst", "-rlti --delete s/ dst"]);
 }
 
 #[test]
 fn sources_mean_what_they_mean_in_rsync() {
     let setup =
-        [FRESH, "printf 'a\\nd/e\\n./d//b\\nno\\n' >list; printf 'a\\0d/e\\0' >list0; printf 'd\\n' >dirs"].concat();
+        [FRESH, "printf 'a\\nd/e\\nd//b\\nno\\n' >list; printf 'a\\0d/e\\0' >list0; printf 'd\\n' >dirs"].concat();
     each(
         &setup,
         Compare::All,

@@ -7,7 +7,7 @@ use crate::{
 };
 use haul_core::{
     Entry, Key,
-    compare::{Difference, Reason, Verdict, FileType},
+    compare::{Difference, FileType, Reason, Verdict},
     event::Event,
     plan::{Action, Route},
 };

@@ -21,7 +21,7 @@ use crate::{
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
-    compare::{Difference, HashAnswer, Reason, Rules, Verdict, FileType, compare},
+    compare::{Difference, FileType, HashAnswer, Reason, Rules, Verdict, compare},
     event::Event,
     filter::Filter,
     join::Pair,
@@ -454,6 +454,10 @@ impl Run {
     }
 
     async fn missing(self: &Arc<Self>, src: Entry, orders: &Orders, checks: &mut Checks) {
+        if self.asks_of_other_kinds() {
+            let (run, orders) = (self.clone(), orders.clone());
+            return checks.spawn(self, async move { run.missing_of_its_kind(src, &orders).await }).await;
+        }
         let step = plan::missing(src, &self.policy);
         if step.action != Action::Copy || (self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty()) {
             return self.act(step, orders).await;
@@ -511,7 +515,7 @@ impl Run {
     }
 
     /// Does what was decided about a file, or hands it to the scheduler.
-    async fn act(&self, step: Step, orders: &Orders) {
+    pub(super) async fn act(&self, step: Step, orders: &Orders) {
         let Step { action, src: Some(src), dst, why } = step else { return };
         let to = src.key.clone();
         self.act_on(action, src, to, dst, why, orders).await;

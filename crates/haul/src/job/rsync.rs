@@ -1,11 +1,15 @@
 //! What a job does otherwise under rsync's habits: tells of directories, keeps what rules protect, takes the root along,
 //! and makes way for what is of another kind.
 
-use super::Run;
+use super::{Orders, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, compare::Difference, event::Event, policy::Mode,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side,
+    compare::{Difference, Reason},
+    event::Event,
+    plan::{Action, Step},
+    policy::Mode,
 };
 use haul_store::ListRequest;
 use std::sync::Arc;
@@ -43,7 +47,7 @@ impl Run {
         if self.policy.rsync.is_none() {
             return self.dirs.src_only(src);
         }
-        if self.policy.existing_only {
+        if self.policy.existing_only && !self.other_kind_there(&src.key).await {
             return;
         }
         self.dir_seen(&src, None).await;
@@ -71,6 +75,35 @@ impl Run {
             // What is there, if anything is, will say so itself when it is written to.
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    /// True when it counts whether the destination has something of another kind under a name that it lacks.
+    pub(super) fn asks_of_other_kinds(&self) -> bool {
+        let policy = &self.policy;
+        policy.rsync.is_some() && (policy.existing_only || policy.ignore_existing) && self.cx.dst.caps().dirs
+    }
+
+    /// A file that the destination lacks as such: it may have something else of that name.
+    pub(super) async fn missing_of_its_kind(&self, src: Entry, orders: &Orders) {
+        let there = self.other_kind_there(&src.key).await;
+        let (action, why) = match there {
+            true if self.policy.ignore_existing => (Action::Keep, Reason::Existing),
+            true => (Action::Copy, Reason::Kind),
+            false if self.policy.existing_only => (Action::Keep, Reason::NotExisting),
+            false => (Action::Copy, Reason::Missing),
+        };
+        self.act(Step { action, src: Some(src), dst: None, why }, orders).await;
+    }
+
+    /// True when the destination has something else under this name.
+    async fn other_kind_there(&self, key: &Key) -> bool {
+        let bare = bare(key.as_bytes());
+        for (other, dir) in [(bare.to_vec(), false), ([bare, LINK].concat(), false), ([bare, b"/"].concat(), true)] {
+            if other != key.as_bytes() && self.cx.dst.stat(&Key::new(other)).await.is_ok_and(|e| e.is_dir() == dir) {
+                return true;
+            }
+        }
+        false
     }
 
     /// What only the destination has, but the source shows under the same name as something of another kind: it is not

@@ -69,7 +69,8 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
         return format!("{first}{second}+++++++++");
     }
     let moves = matches!(update, Update::Received | Update::Sent);
-    let changed = (moves && kept.checksum) || (update == Update::Local && matches!(what, FileType::Link | FileType::Device));
+    let changed =
+        (moves && kept.checksum) || (update == Update::Local && matches!(what, FileType::Link | FileType::Device));
     let flag = |on: bool, letter: char| if on { letter } else { '.' };
     let keeps_time = if what == FileType::Dir { kept.dir_times } else { kept.times };
     let time = if keeps_time { differs.mtime } else { moves || (update == Update::Local && what != FileType::Dir) };

@@ -54,7 +54,8 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         if !options.recursive && !prefix.is_empty() {
             continue;
         }
-        let filter = Arc::new(filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?);
+        let seen = Options { links: !options.copy_links, ..options.clone() };
+        let filter = Arc::new(filters::filter(&seen, scope).map_err(|line| (exit::USAGE, line))?);
         let depth = (!options.recursive).then_some(1);
         let request = ListOptions { dirs: true, posix: true, max_depth: depth, ..ListOptions::default() };
         let mut listing = haul::list(&store, &filter, request);

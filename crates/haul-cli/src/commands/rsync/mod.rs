@@ -72,7 +72,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
     }
     if options.list_only || options.paths.len() == 1 {
-        return Ok(match listing::list(&options, &surroundings(&options, ctx)).await {
+        // A symlink is listed as what it is, and copied only with -l.
+        let seen = Options { links: true, ..options.clone() };
+        return Ok(match listing::list(&options, &surroundings(&seen, ctx)).await {
             Ok(code) => Outcome::Exit(code),
             Err(refusal) => refuse(ctx, refusal),
         });

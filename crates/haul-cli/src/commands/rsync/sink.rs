@@ -10,7 +10,7 @@ use super::{
 use crate::screen::Screen;
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Side,
-    compare::{Difference, Reason, FileType},
+    compare::{Difference, FileType, Reason},
     event::{Event, Sink},
     plan::Action,
     policy::Compare,

@@ -228,7 +228,7 @@ pub fn help() -> String {
             text.push_str(&format!("  {:<34}  {}\n", spelt(entry), entry.help));
         }
         if here == Here::Works {
-            text.push_str(&format!("  {:<34}  {}\n", "--no-OPTION", "take an option back: --no-perms, --no-p"));
+            text.push_str(&format!("  {:<34}  {}\n", "--no-OPTION", "take an option back, by its name or letter"));
         }
     }
     text.push_str(
