@@ -132,7 +132,10 @@ pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
     let parsed = command().try_get_matches_from(&line);
     let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, backend_flags(&matches))));
     match cli {
-        Ok((cli, backends)) => Ok(Parsed::Run(Box::new(Given { cli, backends, line }))),
+        Ok((mut cli, backends)) => {
+            cli.flags.meta.links |= cli.command.keeps_links() && !cli.flags.meta.copy_links;
+            Ok(Parsed::Run(Box::new(Given { cli, backends, line })))
+        }
         Err(e) if e.use_stderr() && e.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Err(Usage(first_paragraph(&e.render().to_string())))
         }

@@ -9,6 +9,7 @@ use crate::{
 use haul::Report;
 use haul_core::{
     Algo, ErrorKind, Key,
+    attributes::Differs,
     compare::Reason,
     event::{Event, Sink, StepId},
     listing::Side,
@@ -259,6 +260,10 @@ impl State {
                 counts.errors += u64::from(error.kind() != ErrorKind::Cancelled);
                 return self.moving.remove(step);
             }
+            Event::Skipped { step } => {
+                counts.total_transfers = counts.total_transfers.saturating_sub(1);
+                return self.moving.remove(step);
+            }
             Event::Deleted { size, .. } => {
                 counts.deletes += 1;
                 counts.deleted_bytes += size;
@@ -283,7 +288,8 @@ impl Sink for Progress {
 fn tell(event: &Event, running: Option<(&Key, bool)>) {
     match event {
         Event::Decided { key, action, why, size, dry_run: true, .. } => {
-            if let Some(what) = would(*action) {
+            let attributes = matches!(why, Reason::Attributes(_)).then_some("set attributes");
+            if let Some(what) = attributes.or(would(*action)) {
                 tracing::warn!(%key, "Skipped {what} as --dry-run is set{}", sized(*action, *size));
             } else {
                 tracing::debug!(%key, "{}", unchanged(*why));
@@ -320,7 +326,11 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
         Event::Error(error) => failed(error, None),
         Event::Deleted { key, .. } => tracing::info!(%key, "Deleted"),
         Event::DirMade { key } => tracing::info!(%key, "Made directory"),
-        Event::Touched { key } => tracing::info!(%key, "Updated modification time in destination"),
+        Event::Touched { key, differs } if *differs == (Differs { mtime: true, ..Differs::default() }) => {
+            tracing::info!(%key, "Updated modification time in destination");
+        }
+        Event::Touched { key, .. } => tracing::info!(%key, "Set attributes in destination"),
+        Event::Linked { key, to } => tracing::info!(%key, "Linked to {to}"),
         Event::Renamed { from, to } => tracing::info!(key = %from, "Renamed to {to}"),
         Event::Notice { key: Some(key), message } => tracing::warn!(%key, "{message}"),
         Event::Notice { key: None, message } => tracing::warn!("{message}"),
@@ -339,6 +349,7 @@ fn would(action: Action) -> Option<&'static str> {
     match action {
         Action::Copy => Some("copy"),
         Action::Touch => Some("update modification time"),
+        Action::Link => Some("link"),
         Action::MakeDir => Some("make directory"),
         Action::Delete => Some("delete"),
         _ => None,

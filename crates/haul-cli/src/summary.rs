@@ -275,7 +275,10 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
         row("Server-side:", format!("{} copied inside the store", totals.server_copies));
     }
     if totals.touched > 0 {
-        row("Times set:", totals.touched.to_string());
+        row("Attributes:", format!("{} set on unchanged files, times included", totals.touched));
+    }
+    if totals.links > 0 {
+        row("Hard links:", totals.links.to_string());
     }
     if totals.protected > 0 {
         row("Protected:", format!("{} not deleted: the source's listing did not prove them gone", totals.protected));

@@ -4,6 +4,7 @@
 
 use crate::{
     Algo, Entry, Kind, Mtime,
+    attributes::Differs,
     policy::{Compare, Policy, RsyncHabits},
 };
 
@@ -35,6 +36,10 @@ pub enum Reason {
     Forced,
     /// The other side's listing did not reach this key.
     NotSeen,
+    /// The bytes are the same, these attributes differ.
+    Attributes(Differs),
+    /// It is one file with another name at the source, and not (or with the wrong one) at the destination.
+    Linked,
 }
 
 /// What a comparison says.
@@ -46,6 +51,8 @@ pub enum Verdict {
     Differ(Reason),
     /// Same bytes, other modification time: set the time.
     Touch,
+    /// Same bytes and time, other attributes: set those. Said by [`crate::attributes::refine`] alone.
+    Attributes(Differs),
     /// Can't tell before this is known.
     Ask(Need),
 }
@@ -332,9 +339,20 @@ pub struct Difference {
     pub group: bool,
     /// Access times.
     pub atime: bool,
+    /// Extended attributes, where they were looked at.
+    pub xattrs: bool,
+    /// Access control lists, where they were looked at.
+    pub acls: bool,
 }
 
 impl Difference {
+    /// What was found to differ in what is the same otherwise.
+    pub fn of(src: &Entry, found: Differs) -> Difference {
+        let Differs { mode, owner, group, mtime, xattrs, acls } = found;
+        let what = FileType::of(src);
+        Difference { what, perms: mode, owner, group, mtime, xattrs, acls, ..Difference::default() }
+    }
+
     /// What differs between a source and what a destination has of its name.
     pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
         let Some(dst) = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link()) else {

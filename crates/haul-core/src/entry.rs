@@ -12,7 +12,7 @@ pub enum Kind {
     /// A directory, or a directory marker of a bucket; its key ends in `/`.
     Dir,
     /// A device, FIFO, socket, or a symlink that is neither followed nor translated: listed so that it can be
-    /// counted, never copied.
+    /// counted. Devices, FIFOs and sockets are made anew where a policy keeps them.
     Special,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     Error, Key,
+    attributes::Differs,
     compare::{Difference, Reason},
     listing::Side,
     plan::{Action, Route},
@@ -125,10 +126,24 @@ pub enum Event {
         /// Its key.
         key: Key,
     },
-    /// A time or other metadata was set on unchanged content.
+    /// A time, attributes or other metadata were set on unchanged content.
     Touched {
         /// Its key.
         key: Key,
+        /// What was set.
+        differs: Differs,
+    },
+    /// A name became another name of a file that is at the destination.
+    Linked {
+        /// The new name.
+        key: Key,
+        /// The name that it had.
+        to: Key,
+    },
+    /// A transfer that can't be done here, which is no error and is counted for a word at the end: a device, say.
+    Skipped {
+        /// Its number.
+        step: StepId,
     },
     /// A file at the destination was renamed instead of sent again.
     Renamed {

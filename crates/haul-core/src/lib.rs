@@ -3,6 +3,8 @@
 //! Nothing here reads a clock, touches a file, opens a socket or starts a thread, so every rule that decides
 //! about a user's data can be tested exhaustively in milliseconds.
 
+pub mod attributes;
+pub mod chmod;
 pub mod compare;
 pub mod concurrency;
 pub mod entry;

@@ -38,8 +38,10 @@ pub enum Action {
     Copy,
     /// Take what another place at the destination's side has (`--link-dest`, and rsync's `--copy-dest`).
     Reuse,
-    /// Set the destination's modification time to the source's; the bytes are equal.
+    /// Set the destination's modification time and attributes to the source's; the bytes are equal.
     Touch,
+    /// Make it another name of a file that is at the destination already.
+    Link,
     /// Create a directory.
     MakeDir,
     /// Delete it at the destination.
@@ -80,10 +82,26 @@ pub fn both(src: Entry, dst: Entry, verdict: Verdict, policy: &Policy) -> Option
         Verdict::Same(why) => (Action::Keep, why),
         Verdict::Touch if policy.immutable => (Action::Refuse, Reason::Mtime),
         Verdict::Touch => (Action::Touch, Reason::Mtime),
+        Verdict::Attributes(differs) if policy.immutable => (Action::Refuse, Reason::Attributes(differs)),
+        Verdict::Attributes(differs) => (Action::Touch, Reason::Attributes(differs)),
         Verdict::Differ(why) if policy.immutable => (Action::Refuse, why),
         Verdict::Differ(why) => (Action::Copy, why),
     };
     Some(Step { action, src: Some(src), dst: Some(dst), why })
+}
+
+/// What a further name of a file calls for, when the first name is at the destination: to be linked to it, unless it is
+/// (`linked`) or what is there must stay.
+pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, policy: &Policy) -> (Action, Reason) {
+    let newer = |dst: &Entry| src.mtime.zip(dst.mtime).is_some_and(|(a, b)| b > a);
+    match dst {
+        _ if linked => (Action::Keep, Reason::Linked),
+        None if policy.existing_only => (Action::Keep, Reason::NotExisting),
+        Some(_) if policy.ignore_existing => (Action::Keep, Reason::Existing),
+        Some(dst) if policy.update && newer(dst) => (Action::Keep, Reason::Newer),
+        Some(_) if policy.immutable => (Action::Refuse, Reason::Linked),
+        _ => (Action::Link, Reason::Linked),
+    }
 }
 
 /// What a file that only the destination has calls for. Only ever called for a key whose absence at the source is
@@ -114,7 +132,28 @@ mod tests {
         let p = Policy { existing_only: true, ..p };
         assert_eq!(missing(f(), &p).action, Action::Keep);
         assert_eq!(missing(Entry::dir(Key::new("d")), &Policy::default()).action, Action::MakeDir);
+        let same = Verdict::Attributes(crate::attributes::Differs { mode: true, ..Default::default() });
+        assert_eq!(action(same, &p), Some(Action::Refuse));
+        assert_eq!(action(same, &Policy::default()), Some(Action::Touch));
         assert_eq!(extra(f(), true).action, Action::Delete);
         assert_eq!(extra(f(), false).action, Action::Keep);
+    }
+
+    #[test]
+    fn a_further_name_is_linked_unless_what_is_there_must_stay() {
+        let (at, default) =
+            (|secs| Entry { mtime: Some(crate::Mtime(secs)), ..Entry::file(Key::new("k"), 1) }, Policy::default());
+        let say = |dst: Option<&Entry>, linked, policy: &Policy| link(&at(5), dst, linked, policy);
+        assert_eq!(say(None, false, &default), (Action::Link, Reason::Linked));
+        assert_eq!(say(Some(&at(5)), true, &default), (Action::Keep, Reason::Linked));
+        assert_eq!(say(Some(&at(9)), false, &default), (Action::Link, Reason::Linked));
+        let policy = Policy { update: true, ..Policy::default() };
+        assert_eq!(say(Some(&at(9)), false, &policy), (Action::Keep, Reason::Newer));
+        assert_eq!(say(Some(&at(1)), false, &policy), (Action::Link, Reason::Linked));
+        let policy = Policy { ignore_existing: true, ..Policy::default() };
+        assert_eq!(say(Some(&at(5)), false, &policy), (Action::Keep, Reason::Existing));
+        let policy = Policy { existing_only: true, immutable: true, ..Policy::default() };
+        assert_eq!(say(None, false, &policy), (Action::Keep, Reason::NotExisting));
+        assert_eq!(say(Some(&at(5)), false, &policy), (Action::Refuse, Reason::Linked));
     }
 }

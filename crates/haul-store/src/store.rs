@@ -4,7 +4,12 @@
 use crate::{Lanes, Payload};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
+use haul_core::{
+    Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version,
+    attributes::{Differs, Rights, Unkept},
+    plan::Replace,
+    policy::Keep,
+};
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
@@ -154,6 +159,9 @@ pub struct Caps {
     pub case_insensitive: bool,
     /// Metadata can be read and written.
     pub meta: bool,
+    /// Files have inodes, with owners, permission bits and more, and this is what we may do to them; `None` where they
+    /// haven't.
+    pub attributes: Option<Rights>,
     /// How many requests at once suit it to begin with, when the user doesn't say.
     pub concurrency: usize,
     /// Small files whose publishes may wait at once: a store that puts many files into one answers them together, the
@@ -230,6 +238,13 @@ pub struct ListRequest {
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
     pub descend: Option<Descend>,
+}
+
+impl CopyHow {
+    /// True for those that only stores with inodes know.
+    pub fn needs_inodes(self) -> bool {
+        !matches!(self, CopyHow::Copy | CopyHow::Rename)
+    }
 }
 
 impl ListRequest {
@@ -311,6 +326,10 @@ pub struct WriteSpec {
     pub fsync: bool,
     /// What passed is taken out of the page cache again, where the store has one.
     pub drop_cache: bool,
+    /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
+    /// [`Store::make_dir`] it tells that directories made from now on get attributes of their own later, and are for
+    /// their owner alone until then.
+    pub keep: Option<Arc<Keep>>,
 }
 
 impl Default for WriteSpec {
@@ -328,6 +347,7 @@ impl Default for WriteSpec {
             sparse: false,
             fsync: false,
             drop_cache: false,
+            keep: None,
         }
     }
 }
@@ -341,6 +361,11 @@ pub struct Stored {
     pub size: u64,
     /// Hashes of the whole content that the store computed itself, or that it checked against ours.
     pub hashes: Hashes,
+    /// What of [`WriteSpec::keep`] could not be kept. Of a device or FIFO that could not be made this is the answer, and
+    /// nothing was changed.
+    pub unkept: Unkept,
+    /// What [`CopyHow::Attributes`] found to differ.
+    pub differs: Differs,
 }
 
 /// One part that the store has.
@@ -469,6 +494,14 @@ pub enum CopyHow {
     Rename,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,
+    /// A device, FIFO or socket is made anew.
+    Special,
+    /// No bytes: the attributes of what is there (a directory too, also the root), and its mtime where the spec gives
+    /// one, become those of the source, as far as they differ; [`Stored::differs`] tells. Without `set`, it only tells.
+    Attributes {
+        /// Change what differs.
+        set: bool,
+    },
 }
 
 /// Remembers a large copy while it is on its way.

@@ -21,7 +21,8 @@ pub struct Ran {
     pub out: String,
     /// What it wrote to its error output.
     pub err: String,
-    line: String,
+    /// The command line.
+    pub line: String,
 }
 
 impl Ran {

@@ -3,6 +3,7 @@
 // What the bans keep out of the product is this crate's trade: it makes files, reads the environment, starts servers.
 #![allow(clippy::disallowed_methods)]
 
+pub mod attributes;
 pub mod cloudsim;
 pub mod conformance;
 pub mod faults;

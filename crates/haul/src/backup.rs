@@ -1,7 +1,10 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
 use crate::Cx;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, policy::Policy};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Result,
+    policy::{Keep, Policy},
+};
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::sync::Arc;
 
@@ -14,14 +17,18 @@ pub struct Backup {
     to: Option<Arc<dyn Store>>,
     suffix: Option<String>,
     before_extension: bool,
+    /// Attributes that a backup on another file system keeps.
+    keep: Option<Arc<Keep>>,
 }
 
 impl Backup {
     /// What `policy` and the context's backup store ask for.
-    pub fn new(policy: &Policy, cx: &Cx) -> Self {
+    pub fn new(policy: &Policy, cx: &Cx, keep: Option<&Keep>) -> Self {
         let suffix = policy.backup_suffix.clone().filter(|s| !s.is_empty());
         let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
-        Backup { to, suffix, before_extension: policy.suffix_keep_extension }
+        // What is kept is what was there, unchanged.
+        let keep = keep.map(|keep| Arc::new(Keep { chmod: Vec::new(), uid: None, gid: None, ..keep.clone() }));
+        Backup { to, suffix, before_extension: policy.suffix_keep_extension, keep }
     }
 
     /// True when anything is kept.
@@ -48,7 +55,7 @@ impl Backup {
             want: None,
             size: old.size,
             to: self.kept_name(&old.key),
-            spec: WriteSpec { size: Some(old.size), mtime: old.mtime, ..WriteSpec::default() },
+            spec: WriteSpec { size: Some(old.size), mtime: old.mtime, keep: self.keep.clone(), ..WriteSpec::default() },
             how: CopyHow::Rename,
             log: None,
         };
@@ -81,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_suffix_goes_to_the_end_or_before_the_extension() {
-        let backup = |before_extension| Backup { to: None, suffix: Some("-old".into()), before_extension };
+        let backup = |before_extension| Backup { suffix: Some("-old".into()), before_extension, ..Backup::default() };
         let name = |key: &str, before| backup(before).kept_name(&Key::new(key)).to_string();
         assert_eq!(name("d.x/a.txt", false), "d.x/a.txt-old");
         assert_eq!(name("d.x/a.txt", true), "d.x/a-old.txt");

@@ -6,7 +6,7 @@ use crate::{
 };
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Mtime, Result, Side,
+    Entry, Error, ErrorKind, Key, Mtime, Posix, Result, Side,
     event::Event,
     key,
     policy::{DeleteWhen, Mode, Policy},
@@ -22,6 +22,9 @@ const DELETES_AT_ONCE: usize = 8;
 
 /// Most keys in one delete request, whatever the store would take.
 const DELETE_BATCH: usize = 1000;
+
+/// Directories whose attributes are set in one batch.
+const DIR_BATCH: usize = 128;
 
 /// Files at the destination that are to be deleted, and whether they may be.
 pub struct Doomed {
@@ -91,8 +94,10 @@ struct DirState {
 struct SrcDir {
     mtime: Option<Mtime>,
     meta: Option<Box<haul_core::Meta>>,
+    posix: Option<Box<Posix>>,
     there: bool,
     there_mtime: Option<Mtime>,
+    there_posix: Option<Box<Posix>>,
 }
 
 impl Dirs {
@@ -101,15 +106,24 @@ impl Dirs {
     }
 
     /// A directory on both sides.
-    pub fn both(&self, src: Entry, dst: &Entry) {
-        let dir = SrcDir { mtime: src.mtime, meta: src.meta, there: true, there_mtime: dst.mtime };
-        self.state().src.insert(src.key, dir);
+    pub fn both(&self, src: Entry, dst: Entry) {
+        let Entry { key, mtime, meta, posix, .. } = src;
+        let (there_mtime, there_posix) = (dst.mtime, dst.posix);
+        self.state().src.insert(key, SrcDir { mtime, meta, posix, there: true, there_mtime, there_posix });
     }
 
     /// A directory that only the source has.
     pub fn src_only(&self, src: Entry) {
-        let dir = SrcDir { mtime: src.mtime, meta: src.meta, there: false, there_mtime: None };
-        self.state().src.insert(src.key, dir);
+        let Entry { key, mtime, meta, posix, .. } = src;
+        let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None };
+        self.state().src.insert(key, dir);
+    }
+
+    /// A directory of the source that turns out to be at the destination.
+    fn found(&self, key: &Key, dst: Entry) {
+        if let Some(dir) = self.state().src.get_mut(key) {
+            (dir.there, dir.there_mtime, dir.there_posix) = (true, dst.mtime, dst.posix);
+        }
     }
 
     /// True when the last directory that only the destination has is this one (its key) or holds it.
@@ -274,7 +288,10 @@ impl Run {
         if deletes && !self.cut_short() && (self.report().error_count == 0 || self.policy.ignore_errors) {
             self.remove_extra_dirs().await;
         }
-        self.set_dir_times().await;
+        match self.attributes.keep {
+            Some(_) => self.set_dir_attributes().await,
+            None => self.set_dir_times().await,
+        }
         if self.mode == Mode::Move && self.policy.delete_empty_src_dirs {
             self.remove_empty_src_dirs().await;
         }
@@ -286,7 +303,8 @@ impl Run {
         }
         let missing: Vec<Key> = {
             let state = self.dirs.state();
-            state.src.iter().filter(|(k, d)| !d.there && !state.written.contains(*k)).map(|(k, _)| k.clone()).collect()
+            let missing = |k: &Key, d: &SrcDir| !d.there && !k.is_root() && !state.written.contains(k);
+            state.src.iter().filter(|(k, d)| missing(k, d)).map(|(k, _)| k.clone()).collect()
         };
         for key in missing {
             match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
@@ -372,6 +390,49 @@ impl Run {
             }
         });
         futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+    }
+
+    /// The same with attributes, of the top directory too. Deepest first, a level at a time: a directory may be closed to us
+    /// once it has its own permissions.
+    async fn set_dir_attributes(&self) {
+        let top = Key::new("");
+        match self.cx.dst.stat(&top).await {
+            Ok(dst) => self.dirs.found(&top, dst),
+            Err(error) => self.error(error.with_key(&top)),
+        }
+        let mut levels: BTreeMap<usize, Vec<(Key, Option<Mtime>)>> = BTreeMap::new();
+        {
+            let mut state = self.dirs.state();
+            let dirs = std::mem::take(&mut state.src);
+            let time = !self.policy.no_update_dir_mtime;
+            for (key, dir) in dirs {
+                let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
+                let other_time = time && dir.there_mtime != dir.mtime;
+                let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
+                if written || (dir.there && (other_time || other())) {
+                    let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
+                    levels.entry(depth).or_default().push((key, dir.mtime.filter(|_| time)));
+                }
+            }
+        }
+        for level in levels.into_values().rev() {
+            let batches = level.chunks(DIR_BATCH).map(|batch| self.set_attributes_of_dirs(batch));
+            futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+        }
+    }
+
+    async fn set_attributes_of_dirs(&self, dirs: &[(Key, Option<Mtime>)]) {
+        let item =
+            |(key, mtime): &(Key, Option<Mtime>)| self.attribute_item(&Entry::dir(key.clone()), key, *mtime, true);
+        let answers = self.ask_attributes(dirs.iter().map(item).collect()).await;
+        for ((key, _), answer) in dirs.iter().zip(answers) {
+            match answer {
+                Ok(stored) => self.count_unkept(stored.unkept),
+                // Another program may have removed it meanwhile; nothing is lost by that.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.error(error.with_key(key)),
+            }
+        }
     }
 
     async fn remove_empty_src_dirs(&self) {

@@ -8,10 +8,12 @@ mod transfers;
 
 use crate::{
     Cx, ListOptions, Report,
+    attributes::{self, Attributes, Due},
     backup::Backup,
     budget::Budget,
     decide,
     finish::{Dirs, Doomed},
+    hard_links::HardLinks,
     list, overlap,
     pairs::Pairs,
     rename::Renames,
@@ -21,14 +23,15 @@ use crate::{
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
-    compare::{Difference, FileType, HashAnswer, Reason, Rules, Verdict, compare},
+    attributes::{Differs, Unkept, What, Why, compare_special},
+    compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
     filter::Filter,
     join::Pair,
     plan::{self, Action, Step},
     policy::{Cutoff, DeleteWhen, Keep, Mode, Policy},
 };
-use haul_store::CopyHow;
+use haul_store::{CopyHow, WriteSpec};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -38,7 +41,7 @@ use std::{
 };
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
 };
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
@@ -52,6 +55,7 @@ pub async fn run(mode: Mode, policy: Policy, cx: Cx) -> Report {
     run.force_to_device().await;
     run.say_if_full().await;
     run.end_journal().await;
+    run.say_unkept();
     run.into_report()
 }
 
@@ -64,6 +68,7 @@ pub async fn run_one(mode: Mode, policy: Policy, cx: Cx, from: &Key, to: &Key) -
     run.force_to_device().await;
     run.say_if_full().await;
     run.end_journal().await;
+    run.say_unkept();
     run.into_report()
 }
 
@@ -81,6 +86,8 @@ pub(crate) struct Run {
     started_bytes: AtomicU64,
     pub doomed: Doomed,
     pub dirs: Dirs,
+    pub attributes: Attributes,
+    pub links: HardLinks,
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
     moved_away: Mutex<Vec<(Key, Option<Version>)>>,
@@ -91,7 +98,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn new(mode: Mode, policy: Policy, cx: Cx) -> Arc<Run> {
+    fn new(mode: Mode, mut policy: Policy, cx: Cx) -> Arc<Run> {
+        let attributes = Attributes::new(&mut policy, &cx);
         let policy = Arc::new(policy);
         Arc::new_cyclic(|this: &std::sync::Weak<Run>| {
             let weak = this.clone();
@@ -106,7 +114,8 @@ impl Run {
                 mode,
                 policy: policy.clone(),
                 budget: Budget::new(&policy, cx.src.caps(), cx.dst.caps()),
-                backup: Backup::new(&policy, &cx),
+                keep: attributes.keep.clone(),
+                backup: Backup::new(&policy, &cx, attributes.keep.as_deref()),
                 moved: Arc::default(),
                 at_limit: policy.max_transfer.filter(|_| hard).map(|limit| (limit, stop)),
             };
@@ -120,6 +129,8 @@ impl Run {
                 started_bytes: AtomicU64::new(0),
                 doomed: Doomed::new(&policy),
                 dirs: Dirs::default(),
+                attributes,
+                links: HardLinks::default(),
                 renames: policy.track_renames.filter(|_| mode == Mode::Sync).map(Renames::new),
                 moved_away: Mutex::default(),
                 kept_below: Mutex::default(),
@@ -237,9 +248,22 @@ impl Run {
         }
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
         if self.cx.src.caps().dirs {
-            self.cx.src.stat(&Key::new("")).await?;
+            let top = self.cx.src.stat(&Key::new("")).await?;
+            if self.attributes.keep.is_some() && self.takes_top() {
+                // As it is now: a move changes its time.
+                self.dirs.src_only(top);
+            }
         }
-        self.cx.dst.make_dir(&Key::new(""), &Default::default()).await
+        let spec = WriteSpec {
+            keep: self.attributes.keep.clone().filter(|_| !self.asks_each() && self.takes_top()),
+            ..WriteSpec::default()
+        };
+        self.cx.dst.make_dir(&Key::new(""), &spec).await
+    }
+
+    /// True when files are asked for one by one, so that no directory is ever listed.
+    fn asks_each(&self) -> bool {
+        self.policy.no_traverse && self.cx.filter.files_from().is_some()
     }
 
     fn list_src(&self) -> BoxStream<'static, Listed> {
@@ -247,10 +271,10 @@ impl Run {
             max_depth: self.policy.max_depth,
             dirs: true,
             meta: self.policy.metadata,
-            posix: self.policy.rsync.is_some(),
+            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
             for_join: !self.policy.delete_excluded,
             checkers: self.mover.budget.checkers,
-            ask_each: self.policy.no_traverse && self.cx.filter.files_from().is_some(),
+            ask_each: self.asks_each(),
             ..ListOptions::default()
         };
         list(&self.cx.src, &self.cx.filter, options)
@@ -271,7 +295,7 @@ impl Run {
         let options = ListOptions {
             max_depth: self.policy.max_depth,
             dirs: true,
-            posix: self.policy.rsync.is_some(),
+            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
             for_join: true,
             checkers: self.mover.budget.checkers,
             ..ListOptions::default()
@@ -281,9 +305,7 @@ impl Run {
 
     /// One walk over both sides.
     async fn pass(self: Arc<Self>, pass: Pass) {
-        let (orders, coming) = mpsc::channel(COMING);
-        let queue = Queue::new(coming, self.policy.order_by, self.policy.check_first);
-        let scheduler = tokio::spawn(self.clone().schedule(queue));
+        let (orders, working) = self.clone().start_working(self.policy.check_first);
         let mut pairs = Pairs::new(self.list_src(), self.list_dst(), self.cx.sink.clone());
         let mut checks = Checks::new(self.mover.budget.checkers);
         let (mut src_files, mut whole) = (0u64, false);
@@ -326,7 +348,26 @@ impl Run {
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
         self.settle_renames(&orders).await;
         drop((pairs, orders));
-        self.joined("transfer", scheduler.await);
+        self.finish_working(working).await;
+        if pass == Pass::Transfers {
+            self.settle_links().await;
+        }
+    }
+
+    /// Starts what does the work that is decided: transfers, and setting attributes.
+    pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
+        let (transfers, coming) = mpsc::channel(COMING);
+        let (attributes, due) = mpsc::channel(attributes::BACKLOG);
+        let queue = Queue::new(coming, self.policy.order_by, check_first);
+        let scheduler = tokio::spawn(self.clone().schedule(queue));
+        let setter = tokio::spawn(self.set_attributes(due));
+        (Orders { transfers, attributes }, Working { scheduler, setter })
+    }
+
+    /// Waits until all of it is done; every sender of orders must be gone.
+    pub async fn finish_working(&self, working: Working) {
+        self.joined("transfer", working.scheduler.await);
+        self.joined("set attributes", working.setter.await);
     }
 
     /// Counts the files at the front that are plainly the same, and how many they are: [`Run::pair`] would come to the same
@@ -393,7 +434,7 @@ impl Run {
                 if pass == Pass::Transfers {
                     self.dir_seen(&src, Some(&dst)).await;
                 }
-                self.dirs.both(src, &dst);
+                self.dirs.both(src, dst);
             }
             Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => {
                 if pass == Pass::Transfers {
@@ -405,20 +446,21 @@ impl Run {
                     self.dirs.extra(dst);
                 }
             }
-            Pair::DstOnly(dst) if dst.kind == Kind::Special => {}
+            Pair::DstOnly(dst) if dst.kind == Kind::Special && self.attributes.special(&dst).is_none() => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
             Pair::DstUnknown(dst) => {
                 self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
             }
             _ if pass == Pass::DeletesOnly => {}
-            Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.kind == Kind::Special => {
-                self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
-            }
+            Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if !self.can_be_copied(&src) => {}
             Pair::Both(src, dst) => self.both(src, dst, orders, checks).await,
-            Pair::SrcOnly(src) => match &self.renames {
-                Some(renames) => renames.src_only(src),
-                None => self.missing(src, orders, checks).await,
-            },
+            Pair::SrcOnly(src) => {
+                let Some((src, _)) = self.first_name(src, None) else { return };
+                match &self.renames {
+                    Some(renames) if src.kind == Kind::File => renames.src_only(src),
+                    _ => self.missing(src, orders, checks).await,
+                }
+            }
             Pair::SrcUnknown(src) => {
                 let (run, orders) = (self.clone(), orders.clone());
                 checks.spawn(self, async move { run.ask_dst(src, orders).await }).await;
@@ -427,19 +469,23 @@ impl Run {
     }
 
     /// A file on both sides. What the listed facts settle is settled here; the rest is asked for on a task.
-    async fn both(self: &Arc<Self>, mut src: Entry, mut dst: Entry, orders: &Orders, checks: &mut Checks) {
+    async fn both(self: &Arc<Self>, src: Entry, dst: Entry, orders: &Orders, checks: &mut Checks) {
+        let Some((mut src, Some(mut dst))) = self.first_name(src, Some(dst)) else { return };
         let quick = match self.policy.use_server_mtime {
-            true => Verdict::Ask(haul_core::compare::Need::Mtime),
+            true => Verdict::Ask(Need::Mtime),
+            false if self.is_mixed_up(&src, &dst) => Verdict::Differ(Reason::Linked),
+            false if src.kind == Kind::Special => compare_special(&src, &dst, &self.rules),
             false => compare(&src, &dst, &self.rules, false, HashAnswer::NotAsked),
         };
-        if !matches!(quick, Verdict::Ask(_) | Verdict::Touch) {
+        let quick_touch = quick == Verdict::Touch && src.kind != Kind::Special;
+        if !matches!(quick, Verdict::Ask(_)) && !quick_touch {
             self.report().totals.checks += 1;
             return self.settle(src, dst, quick, orders).await;
         }
         let (run, orders) = (self.clone(), orders.clone());
         let check = async move {
             run.report().totals.checks += 1;
-            match decide::verdict(&run.cx, &run.policy, &run.rules, &mut src, &mut dst).await {
+            match run.verdict(&mut src, &mut dst).await {
                 Ok(verdict) => run.settle(src, dst, verdict, &orders).await,
                 Err(error) => run.error(error),
             }
@@ -447,7 +493,16 @@ impl Run {
         checks.spawn(self, check).await;
     }
 
-    async fn settle(&self, src: Entry, dst: Entry, verdict: Verdict, orders: &Orders) {
+    /// Compares what has no bytes by its kind, all else as [`decide::verdict`] does.
+    pub async fn verdict(&self, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
+        if src.kind == Kind::Special {
+            return Ok(compare_special(src, dst, &self.rules));
+        }
+        decide::verdict(&self.cx, &self.policy, &self.rules, src, dst).await
+    }
+
+    pub async fn settle(&self, src: Entry, dst: Entry, verdict: Verdict, orders: &Orders) {
+        let verdict = self.with_attributes(verdict, &src, &dst);
         if let Some(step) = plan::both(src, dst, verdict, &self.policy) {
             self.act(step, orders).await;
         }
@@ -467,19 +522,18 @@ impl Run {
     }
 
     /// The destination's listing didn't get to this key: ask.
-    async fn ask_dst(&self, mut src: Entry, orders: Orders) {
-        match self.cx.dst.stat(&src.key).await {
-            Ok(mut dst) => {
-                self.report().totals.checks += 1;
-                match decide::verdict(&self.cx, &self.policy, &self.rules, &mut src, &mut dst).await {
-                    Ok(verdict) => self.settle(src, dst, verdict, &orders).await,
-                    Err(error) => self.error(error),
-                }
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
-                self.act(plan::missing(src, &self.policy), &orders).await;
-            }
-            Err(error) => self.error(error.with_key(&src.key)),
+    async fn ask_dst(&self, src: Entry, orders: Orders) {
+        let dst = match self.cx.dst.stat(&src.key).await {
+            Ok(dst) => Some(dst),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
+            Err(error) => return self.error(error.with_key(&src.key)),
+        };
+        let Some((mut src, dst)) = self.first_name(src, dst) else { return };
+        let Some(mut dst) = dst else { return self.act(plan::missing(src, &self.policy), &orders).await };
+        self.report().totals.checks += 1;
+        match self.verdict(&mut src, &mut dst).await {
+            Ok(verdict) => self.settle(src, dst, verdict, &orders).await,
+            Err(error) => self.error(error),
         }
     }
 
@@ -515,7 +569,7 @@ impl Run {
     }
 
     /// Does what was decided about a file, or hands it to the scheduler.
-    pub(super) async fn act(&self, step: Step, orders: &Orders) {
+    pub async fn act(&self, step: Step, orders: &Orders) {
         let Step { action, src: Some(src), dst, why } = step else { return };
         let to = src.key.clone();
         self.act_on(action, src, to, dst, why, orders).await;
@@ -534,6 +588,10 @@ impl Run {
             return;
         }
         let dry_run = self.policy.dry_run;
+        self.note_first_name(action, &src, dst.as_ref(), why);
+        if action == Action::Keep && self.must_look(why) {
+            return self.look(src, to, why, &orders.attributes).await;
+        }
         let differs = Difference::between(&src, dst.as_ref(), &self.rules);
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
@@ -545,13 +603,46 @@ impl Run {
             }
             Action::Touch if dry_run => self.report().totals.touched += 1,
             Action::Copy => self.order(src, to, dst, orders).await,
+            Action::Touch if self.attributes.keep.is_some() => self.dress(src, to, why, &orders.attributes).await,
             Action::Touch => self.touch(src, to, dst, orders).await,
-            Action::Refuse => {
-                let message = "it exists and differs, and --immutable forbids to change it";
-                self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(&to));
-            }
-            Action::MakeDir | Action::Delete | Action::Reuse => {}
+            Action::Refuse => self.refuse(&to),
+            Action::MakeDir | Action::Delete | Action::Link | Action::Reuse => {}
         }
+    }
+
+    /// Tells the further names of a file what becomes of the first.
+    fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
+        match action {
+            Action::Keep if is_there(why) => self.links.there(src, dst),
+            Action::Touch => self.links.there(src, dst),
+            Action::Copy if self.policy.dry_run => self.links.there(src, None),
+            _ => {}
+        }
+    }
+
+    /// `--immutable` forbids it.
+    pub fn refuse(&self, key: &Key) {
+        let message = "it exists and differs, and --immutable forbids to change it";
+        self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
+    }
+
+    /// False for what is no file and isn't kept; says or counts that.
+    fn can_be_copied(&self, src: &Entry) -> bool {
+        if src.kind != Kind::Special {
+            return true;
+        }
+        match self.attributes.special(src) {
+            Some(what) if what == What::Special || self.attributes.rights.devices => return true,
+            Some(what) => {
+                let mut unkept = Unkept::default();
+                unkept.add(what, Why::Denied);
+                self.count_unkept(unkept);
+            }
+            None => {
+                self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
+            }
+        }
+        false
     }
 
     fn confirmed(&self, action: Action, key: &Key) -> bool {
@@ -571,10 +662,9 @@ impl Run {
     }
 
     /// An unchanged file: a move still takes its source away.
-    fn kept(&self, src: &Entry, why: Reason) {
+    pub fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
-        let there = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
-        if self.mode != Mode::Move || !there || self.policy.dry_run {
+        if self.mode != Mode::Move || !is_there(why) || self.policy.dry_run {
             return;
         }
         if self.confirm("delete", &src.key) {
@@ -592,7 +682,7 @@ impl Run {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         self.full.ordered(src.size);
         // Fails only when the scheduler is gone, which stops the job anyway.
-        let _ = orders.send(Order::new(step, src, to, replaced)).await;
+        let _ = orders.transfers.send(Order::new(step, src, to, replaced)).await;
     }
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
@@ -602,8 +692,7 @@ impl Run {
         let meta = meta.and_then(|_| crate::transfer::meta(&self.policy, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
-                self.report().totals.touched += 1;
-                self.cx.sink.emit(&Event::Touched { key: to });
+                self.touched(to, Differs { mtime: true, ..Differs::default() });
                 self.kept(&src, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
@@ -658,6 +747,8 @@ impl Run {
                 self.report().totals.renames += 1;
                 self.dirs.written(&src.key);
                 self.dirs.written(&old.key);
+                self.dress_now(src, &src.key).await;
+                self.links.there(src, None);
                 self.cx.sink.emit(&Event::Renamed { from: old.key.clone(), to: src.key.clone() });
                 true
             }
@@ -678,13 +769,12 @@ impl Run {
         if let Err(error) = self.check_backup() {
             return self.error(error);
         }
-        let (orders, coming) = mpsc::channel(COMING);
-        let scheduler = tokio::spawn(self.clone().schedule(Queue::new(coming, None, false)));
+        let (orders, working) = self.clone().start_working(false);
         if let Err(error) = self.decide_one(from, to, &orders).await {
             self.error(error);
         }
         drop(orders);
-        self.joined("transfer", scheduler.await);
+        self.finish_working(working).await;
         self.flush_moved_away(true).await;
     }
 
@@ -704,7 +794,8 @@ impl Run {
             None => Some(plan::missing(src, &self.policy)),
             Some(mut dst) => {
                 self.report().totals.checks += 1;
-                let verdict = decide::verdict(&self.cx, &self.policy, &self.rules, &mut src, &mut dst).await?;
+                let verdict = self.verdict(&mut src, &mut dst).await?;
+                let verdict = self.with_attributes(verdict, &src, &dst);
                 plan::both(src, dst, verdict, &self.policy)
             }
         };
@@ -715,8 +806,25 @@ impl Run {
     }
 }
 
-/// Where decided transfers go.
-pub(crate) type Orders = mpsc::Sender<Order>;
+/// Where decided work goes; its receivers are in [`Working`].
+#[derive(Clone)]
+pub(crate) struct Orders {
+    /// Files to be brought over.
+    transfers: mpsc::Sender<Order>,
+    /// Files whose attributes are to be looked at.
+    attributes: mpsc::Sender<Due>,
+}
+
+/// What does the work; ends when all senders of its [`Orders`] are gone.
+pub(crate) struct Working {
+    scheduler: JoinHandle<()>,
+    setter: JoinHandle<()>,
+}
+
+/// True when a file that is kept for this reason is at the destination as the source has it.
+fn is_there(why: Reason) -> bool {
+    !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer)
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {

@@ -2,6 +2,7 @@
 //!
 //! Knows stores only by their contract; never a terminal, arguments, the environment or a home folder.
 
+mod attributes;
 mod backup;
 pub mod bench;
 mod budget;
@@ -10,6 +11,7 @@ mod cx;
 mod decide;
 mod elsewhere;
 mod finish;
+mod hard_links;
 pub mod hash;
 mod job;
 pub mod journal;

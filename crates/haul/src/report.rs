@@ -1,6 +1,6 @@
 //! What came of a job.
 
-use haul_core::{Algo, Error, ErrorKind};
+use haul_core::{Algo, Error, ErrorKind, attributes::UnkeptCounts};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Counts of a job.
@@ -20,6 +20,10 @@ pub struct Totals {
     pub renames: u64,
     /// Files whose time or metadata was set.
     pub touched: u64,
+    /// Names that became further names of files at the destination.
+    pub links: u64,
+    /// Files of which something could not be kept, by what and why.
+    pub unkept: UnkeptCounts,
     /// Directories created.
     pub dirs_made: u64,
     /// Files left as they were.

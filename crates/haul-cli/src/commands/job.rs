@@ -37,6 +37,8 @@ pub struct CopyArgs {
     /// Create empty directories of the source too
     #[arg(long)]
     create_empty_src_dirs: bool,
+    #[command(flatten)]
+    keep: flags::keep::KeepFlags,
     /// Put small files into packs at DEST: few large tar archives with indexes
     #[arg(long)]
     pack: bool,
@@ -53,6 +55,11 @@ pub struct MoveArgs {
 }
 
 impl CopyArgs {
+    /// True when symlinks are copied as such unless they are followed.
+    pub fn keeps_links(&self) -> bool {
+        self.keep.archive
+    }
+
     /// Where to, as typed.
     pub fn destination(&self) -> &OsStr {
         &self.ends.dest
@@ -60,6 +67,11 @@ impl CopyArgs {
 }
 
 impl MoveArgs {
+    /// As [`CopyArgs::keeps_links`].
+    pub fn keeps_links(&self) -> bool {
+        self.copy.keeps_links()
+    }
+
     /// Where to, as typed.
     pub fn destination(&self) -> &OsStr {
         self.copy.destination()
@@ -115,7 +127,8 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
 
 fn policy(ctx: &Context, args: &MoveArgs) -> Result<Policy> {
     let mut policy = flags::policy(&ctx.flags)?;
-    policy.create_empty_dirs = args.copy.create_empty_src_dirs;
+    policy.keep = flags::keep(&args.copy.keep)?;
+    policy.create_empty_dirs = args.copy.create_empty_src_dirs || args.copy.keep.archive;
     policy.delete_empty_src_dirs = args.delete_empty_src_dirs;
     Ok(policy)
 }

@@ -231,6 +231,16 @@ impl Command {
         }
     }
 
+    /// True when the command's own flags say that symlinks are copied as such (`--archive`).
+    pub fn keeps_links(&self) -> bool {
+        use Command::{Copy, Copyto, Moveto, Mv, Sync};
+        match self {
+            Copy(args) | Copyto(args) | Sync(args) => args.keeps_links(),
+            Moveto(args) | Mv(args) => args.keeps_links(),
+            _ => false,
+        }
+    }
+
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Outcome> {
         match self {

@@ -4,12 +4,14 @@
 
 pub mod filter;
 pub mod general;
+pub mod keep;
 pub mod log;
 pub mod network;
 pub mod transfer;
 pub mod values;
 
 pub use filter::filter;
+pub use keep::keep;
 pub use network::net;
 pub use transfer::policy;
 

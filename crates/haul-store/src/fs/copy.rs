@@ -2,7 +2,7 @@
 //! the bytes come over is in `content`. A batch is one job on one disk thread.
 
 use super::{
-    Local,
+    Local, attributes,
     content::Bytes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_write},
@@ -11,7 +11,7 @@ use super::{
     read::{link_name, open_file, regular, target},
 };
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
-use haul_core::{Error, ErrorKind, Key, Mtime, Result, key::parent, plan::Replace};
+use haul_core::{Error, ErrorKind, Key, Mtime, Result, attributes::Unkept, key::parent, plan::Replace};
 use rustix::{
     fs::{AtFlags, FileType, Statx},
     io::Errno,
@@ -73,12 +73,27 @@ impl Batch<'_> {
 
     fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
         self.bytes.check_abandoned(&item.to)?;
+        match self.attempt(number, item) {
+            Err(error) if attributes::denied(&error, &item.spec) && attributes::open_up(&self.local.root, &item.to) => {
+                self.attempt(number, item)
+            }
+            answer => answer,
+        }
+    }
+
+    fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        if let CopyHow::Attributes { set } = item.how {
+            return attributes::existing(self.local, self.from, item, set);
+        }
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
+        if item.how == CopyHow::Special {
+            return attributes::special(self.local, item, &dir);
+        }
         if let Some(name) = link_name(self.local.links, &item.from)
-            && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
+            && let Ok(st) = meta::facts_at(&dir, name, false, attributes::FACTS)
             && meta::file_type(&st) == FileType::Symlink
         {
             return match item.how {
@@ -96,7 +111,8 @@ impl Batch<'_> {
         }
         let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;
-        let before = meta::facts(&file, meta::FACTS).map_err(source_error(item))?;
+        let mask = if item.spec.keep.is_some() { attributes::FACTS } else { meta::FACTS };
+        let before = meta::facts(&file, mask).map_err(source_error(item))?;
         regular(OP, &item.from, &before)?;
         check_want(item, &before)?;
         let stored = if item.spec.inplace {
@@ -125,7 +141,8 @@ impl Batch<'_> {
     }
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
-        let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix)?;
+        let private = item.spec.keep.as_ref().is_some_and(|keep| keep.private());
+        let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix, private)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
     }
 
@@ -149,17 +166,24 @@ impl Batch<'_> {
         let spec = &item.spec;
         let meta = spec.meta.as_deref();
         let mtime = spec.mtime.or_else(|| meta::meta_time(meta, "mtime")).unwrap_or(meta::mtime(before));
-        match meta {
-            Some(meta) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
-            None => set_times(item, target, mtime)?,
+        let mut stored = Stored { version: None, size: before.stx_size, ..Stored::default() };
+        let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
+        match (attributes::keeper(self.local, spec), meta) {
+            (Some(keeper), _) => {
+                let replaced = keeper.replaced(&hidden.dir, item.to.name());
+                stored.unkept = keeper.new_file(item, (source, before), target, replaced.as_ref(), mtime)?;
+                own_mode = keeper.keep.private() || replaced.is_some();
+            }
+            (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
+            (None, None) => set_times(item, target, mtime)?,
         }
-        let keep_mode = meta::meta_mode(meta, spec.keep_setid).is_none().then_some(target);
+        let keep_mode = (!own_mode).then_some(target);
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
         place::settle(OP, &item.to, (&hidden.dir, &hidden.temp, item.to.name()), &spec.replace, keep_mode)?;
         self.settled(item, &hidden.dir);
-        Ok(Stored { version: None, size: before.stx_size, ..Stored::default() })
+        Ok(stored)
     }
 
     /// Remembers a directory that got a name, where names are to be on the device too.
@@ -191,14 +215,22 @@ impl Batch<'_> {
         let target = target(dir, name).map_err(source_error(item))?;
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
-        let dir_of_link = place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?;
+        let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
+        let dir_of_link = match attributes::keeper(self.local, &item.spec) {
+            Some(keeper) => {
+                let (source, made) = ((dir, name, st), (&key, &target[..]));
+                let (dir, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
+                stored.unkept = unkept;
+                dir
+            }
+            None => place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?,
+        };
         self.settled(item, &dir_of_link);
         if item.how == CopyHow::Rename {
             remove_source(item, dir, name, st)?;
         }
-        let size = target.len() as u64;
-        self.bytes.moved(number, size);
-        Ok(Stored { size, ..Stored::default() })
+        self.bytes.moved(number, stored.size);
+        Ok(stored)
     }
 
     /// Gives the source, whatever it is but a directory, another name.
@@ -263,14 +295,18 @@ impl Batch<'_> {
         };
         if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
             let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
-            match item.spec.meta.as_deref() {
+            match item.spec.meta.as_deref().filter(|_| item.spec.keep.is_none()) {
                 Some(meta) => meta::apply(OP, &item.to, &file, meta, item.spec.mtime, item.spec.keep_setid)?,
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
             }
         }
         self.settled(item, &dir);
         self.bytes.moved(number, st.stx_size);
-        Ok(Some(Stored { size: st.stx_size, ..Stored::default() }))
+        let unkept = match attributes::keeper(self.local, &item.spec) {
+            Some(keeper) => attributes::renamed(item, keeper, &dir)?,
+            None => Unkept::default(),
+        };
+        Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
     }
 }
 

@@ -9,7 +9,10 @@ use rustix::{
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -27,6 +30,8 @@ pub(super) struct Root {
     path: Vec<u8>,
     /// Links below the root may lead anywhere (`--copy-links`), when reading.
     follow: bool,
+    /// New directories are for their owner alone: their attributes come later.
+    private: AtomicBool,
     open: Mutex<Open>,
 }
 
@@ -60,7 +65,7 @@ impl Kept {
 
 impl Root {
     pub(super) fn new(path: Vec<u8>, follow: bool) -> Self {
-        Root { path, follow, open: Mutex::default() }
+        Root { path, follow, private: AtomicBool::new(false), open: Mutex::default() }
     }
 
     pub(super) fn path(&self) -> &[u8] {
@@ -92,6 +97,11 @@ impl Root {
             answer => return answer,
         }
         self.root()
+    }
+
+    /// Makes directories for their owner alone from now on.
+    pub(super) fn make_private(&self) {
+        self.private.store(true, Ordering::Relaxed);
     }
 
     /// Gives up all descriptors: something was renamed, deleted or recreated.
@@ -138,7 +148,8 @@ impl Root {
             dir = match self.dir_beneath(level) {
                 Err(Errno::NOENT) => {
                     let name = &level[parent(level).len()..at];
-                    match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
+                    let mode = if self.private.load(Ordering::Relaxed) { 0o700 } else { 0o777 };
+                    match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(mode)) {
                         Ok(()) | Err(Errno::EXIST) => self.dir_beneath(level)?,
                         Err(errno) => return Err(errno),
                     }

@@ -56,6 +56,10 @@ pub(super) fn mtime(st: &Statx) -> Mtime {
     time(st.stx_mtime)
 }
 
+pub(super) fn atime(st: &Statx) -> Mtime {
+    time(st.stx_atime)
+}
+
 /// Where the ctime is in a version.
 const CTIME: std::ops::Range<usize> = 16..28;
 
@@ -128,6 +132,11 @@ pub(super) fn meta_of(path: &[u8], st: &Statx) -> Box<Meta> {
         }
     }
     Box::new(meta)
+}
+
+/// The extended attribute for a pair of metadata that is the user's own.
+pub(super) fn user_attr(name: &str, value: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    (!SYSTEM.contains(&name)).then(|| ([USER, name.as_bytes()].concat(), value.into()))
 }
 
 fn user_attrs(path: &[u8]) -> Vec<Vec<u8>> {

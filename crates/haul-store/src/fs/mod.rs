@@ -1,6 +1,7 @@
 //! The local disk store (`local`): everything relative to directory descriptors, on its own threads; nothing that a
 //! name or a planted link says leads out of the root.
 
+mod attributes;
 mod content;
 mod copy;
 mod dir;
@@ -14,6 +15,7 @@ mod resume;
 mod sync;
 mod tree;
 mod upload;
+mod xattrs;
 
 use crate::{
     Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent,
@@ -24,7 +26,7 @@ use futures::{
     future::{BoxFuture, join_all},
     stream::BoxStream,
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, attributes::Rights};
 use std::{
     ffi::OsStr,
     fmt,
@@ -41,6 +43,11 @@ pub const KIND: StoreKind = StoreKind { name: "local", description: "Local disk"
 
 /// Keys of one delete job.
 const DELETE_BATCH: usize = 1000;
+
+/// Permission bits that new files don't get (the umask of this process).
+pub fn umask() -> u32 {
+    attributes::read_umask()
+}
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, "open", why);
@@ -60,10 +67,11 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
     let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
+    let rights = attributes::rights();
     Ok(Arc::new(LocalStore {
         locator,
-        caps: caps(domain),
-        local: Arc::new(Local { root, place, links: request.links }),
+        caps: caps(domain, rights.clone()),
+        local: Arc::new(Local { root, place, links: request.links, rights }),
     }))
 }
 
@@ -86,7 +94,7 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-fn caps(domain: Domain) -> Caps {
+fn caps(domain: Domain, rights: Rights) -> Caps {
     Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: true,
@@ -104,6 +112,7 @@ fn caps(domain: Domain) -> Caps {
         conditional: true,
         case_insensitive: false,
         meta: true,
+        attributes: Some(rights),
         concurrency: disk::threads(),
         gathers: 0,
         lanes: None,
@@ -116,6 +125,8 @@ struct Local {
     /// The root's path as copies name it ([`Domain::place`]).
     place: Arc<[u8]>,
     links: Links,
+    /// What we may do to files.
+    rights: Rights,
 }
 
 struct LocalStore {

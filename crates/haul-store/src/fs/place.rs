@@ -100,12 +100,13 @@ pub(super) fn in_dir_or_errno<T>(
     }
 }
 
-/// Creates the hidden file for `key`.
-pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str) -> Result<Hidden> {
+/// Creates the hidden file for `key`. `private` keeps all but its owner from it until it gets permissions of its own.
+pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str, private: bool) -> Result<Hidden> {
+    let mode = Mode::from_raw_mode(if private { 0o600 } else { 0o666 });
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
         let temp = temp_name(key.name(), suffix);
-        let file = rustix::fs::openat(dir, &temp[..], flags, Mode::from_raw_mode(0o666))?;
+        let file = rustix::fs::openat(dir, &temp[..], flags, mode)?;
         Ok((temp, file))
     })?;
     Ok(Hidden { dir, temp, file })

@@ -10,7 +10,7 @@ use super::{
 use crate::{Body, Links, Read};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Result, Version, key::parent};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Posix, Result, Version, key::parent};
 use rustix::{
     fs::{FileType, Mode, OFlags, Statx},
     io::Errno,
@@ -96,7 +96,7 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         && meta::file_type(&st) == FileType::Symlink
     {
         let meta = Some(meta::meta_at(&dir, name, &st));
-        return Ok(Entry { meta, ..meta::entry(key.clone(), Kind::File, &st) });
+        return Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
     }
     let st = facts(key.name(), local.root.follow()).map_err(|e| fail(OP, key, e))?;
     let kind = match meta::file_type(&st) {
@@ -109,7 +109,7 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         return Err(Error::new(ErrorKind::NotFound, OP, what).with_key(key));
     }
     let meta = Some(meta::meta_at(&dir, key.name(), &st));
-    Ok(Entry { meta, ..meta::entry(key.clone(), kind, &st) })
+    Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), kind, &st) })
 }
 
 fn stat_root(root: &Root) -> Result<Entry> {
@@ -120,7 +120,11 @@ fn stat_root(root: &Root) -> Result<Entry> {
         return Err(root_error("stat", root.path(), Errno::NOTDIR));
     }
     let meta = Some(meta::meta_of(root.path(), &st));
-    Ok(Entry { meta, ..meta::entry(Key::new(""), Kind::Dir, &st) })
+    Ok(Entry { meta, posix: posix(&st), ..meta::entry(Key::new(""), Kind::Dir, &st) })
+}
+
+fn posix(st: &Statx) -> Option<Box<Posix>> {
+    Some(Box::new(meta::posix(st)))
 }
 
 #[cfg(test)]

@@ -36,6 +36,9 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
         }
         answer => answer.map_err(root_error)?,
     };
+    if key.is_root() && spec.keep.as_ref().is_some_and(|keep| keep.private()) {
+        local.root.make_private();
+    }
     match spec.meta.as_deref() {
         Some(meta) => {
             let fd = reopen(&dir).map_err(|e| fail(OP, &key, e))?;

@@ -77,7 +77,7 @@ struct Place {
 }
 
 fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
-    let hidden = place::create(&local.root, OP, key, &spec.partial_suffix)?;
+    let hidden = place::create(&local.root, OP, key, &spec.partial_suffix, false)?;
     Ok(Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false })
 }
 

@@ -107,6 +107,7 @@ impl MemStore {
             conditional: true,
             case_insensitive: false,
             meta: true,
+            attributes: None,
             concurrency: 16,
             gathers: 0,
             lanes: None,
@@ -234,8 +235,9 @@ impl MemStore {
 
     fn copy_one(&self, from: &[u8], item: &CopyItem) -> Result<Stored> {
         const OP: &str = "copy";
-        if item.how == CopyHow::Link {
-            return Err(Error::new(ErrorKind::Unsupported, OP, "memory has no hard links").with_key(&item.to));
+        if item.how.needs_inodes() {
+            return Err(Error::new(ErrorKind::Unsupported, OP, "memory has no hard links, devices or attributes")
+                .with_key(&item.to));
         }
         let (space, prefix) = space::find(from)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source isn't in memory").with_key(&item.to))?;
@@ -279,7 +281,7 @@ impl MemStore {
         let size = item.bytes.len() as u64;
         let hashes = item.hashes.clone();
         let version = state.put(full, item);
-        Ok(Stored { version: Some(version), size, hashes })
+        Ok(Stored { version: Some(version), size, hashes, ..Stored::default() })
     }
 
     fn set_meta_now(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {

@@ -354,6 +354,7 @@ impl Pack {
                 version: Some(facts.version()),
                 size: facts.size,
                 hashes: facts.hashes.clone(),
+                ..Stored::default()
             });
             done.push(Done { answer, result: Ok(stored.unwrap_or_default()), kept });
             sets.insert(full, new);

@@ -202,6 +202,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         conditional: false,
         case_insensitive: false,
         meta: true,
+        attributes: None,
         concurrency: inner.concurrency,
         gathers: settings.files * 2,
         lanes: inner.lanes.clone(),

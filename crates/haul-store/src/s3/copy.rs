@@ -41,8 +41,9 @@ async fn copy_item(
     item: &CopyItem,
     progress: Option<&Progress>,
 ) -> Result<Stored> {
-    if item.how == CopyHow::Link {
-        return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links").with_key(&item.to));
+    if item.how.needs_inodes() {
+        return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links, devices or attributes")
+            .with_key(&item.to));
     }
     let from = root.place(item.from.as_bytes())?;
     let to = service.place(&item.to)?;
@@ -133,7 +134,7 @@ impl Job<'_> {
         {
             hashes.set(Algo::Md5, md5);
         }
-        Ok(Stored { version: Some(meta::version(&etag)), size: self.size, hashes })
+        Ok(Stored { version: Some(meta::version(&etag)), size: self.size, hashes, ..Stored::default() })
     }
 
     fn source<'c>(&self, call: Call<'c>, want: Option<&Version>) -> Call<'c> {

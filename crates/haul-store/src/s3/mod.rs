@@ -133,6 +133,7 @@ fn caps(config: &Config, domain: Domain, lanes: Arc<Lanes>) -> Caps {
         conditional: config.provider.conditional,
         case_insensitive: false,
         meta: true,
+        attributes: None,
         concurrency: CONCURRENCY,
         gathers: 0,
         lanes: Some(lanes),

@@ -199,7 +199,12 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     let answer = service.ask_in_bucket(&place.bucket, call).await;
     let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
     let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
-    Ok(Stored { version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version), size, hashes })
+    Ok(Stored {
+        version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version),
+        size,
+        hashes,
+        ..Stored::default()
+    })
 }
 
 /// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway.
@@ -440,7 +445,7 @@ pub async fn complete(
     if let Some(crc) = crc {
         hashes.set(Algo::Crc64Nvme, crc);
     }
-    Ok(Stored { version: Some(meta::version(&etag)), size, hashes })
+    Ok(Stored { version: Some(meta::version(&etag)), size, hashes, ..Stored::default() })
 }
 
 fn complete_xml(receipts: &[Receipt]) -> String {

@@ -148,6 +148,7 @@ impl MadeStore {
             conditional: false,
             case_insensitive: false,
             meta: false,
+            attributes: None,
             // More than any network store suits, so that the measured one decides.
             concurrency: 4096,
             lanes: None,

@@ -145,6 +145,11 @@ impl Run {
         may
     }
 
+    /// True when the job's root itself is part of it: with rsync's habits it may be what its arguments name alone.
+    pub(super) fn takes_top(&self) -> bool {
+        self.policy.rsync.as_ref().is_none_or(|habits| habits.top_dir)
+    }
+
     /// Takes the job's root along, where it is part of the transfer.
     pub(super) async fn see_top_dir(&self) {
         if !self.policy.rsync.as_ref().is_some_and(|habits| habits.top_dir) {
@@ -157,7 +162,7 @@ impl Run {
             self.dir_seen(&src, dst.as_ref()).await;
             // What is written into it changes its time, so it is set in any case.
             let there = Entry { mtime: None, ..src.clone() };
-            self.dirs.both(src.clone(), &there);
+            self.dirs.both(src, there);
         }
     }
 

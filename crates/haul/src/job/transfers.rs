@@ -8,7 +8,8 @@ use crate::{
     transfer::{Arrived, Order},
 };
 use haul_core::{
-    Error, ErrorKind, Key, Result, Side, Version,
+    Error, ErrorKind, Key, Kind, Result, Side, Version,
+    attributes::What,
     event::Event,
     plan::Route,
     policy::{Cutoff, Mode},
@@ -50,7 +51,7 @@ impl Run {
     }
 
     /// A task that died did not do its work: that is an error like any other.
-    pub(super) fn joined(&self, op: &'static str, ended: std::result::Result<(), JoinError>) {
+    pub fn joined(&self, op: &'static str, ended: std::result::Result<(), JoinError>) {
         if let Err(error) = ended {
             self.error(Error::new(ErrorKind::Io, op, error.to_string()));
         }
@@ -95,8 +96,12 @@ impl Run {
             for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
-                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) => {
-                        self.mover.bring(order, &claim).await
+                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
+                        let brought = self.mover.bring(order, &claim).await;
+                        if brought.is_ok() {
+                            self.dress_now(&order.src, &order.to).await;
+                        }
+                        brought
                     }
                     Err(e) if e.kind() == ErrorKind::Exists && self.policy.rsync.is_some() => {
                         match self.make_way(order).await {
@@ -114,8 +119,16 @@ impl Run {
 
     fn ended(&self, order: &Order, result: Result<Arrived>) {
         match result {
+            Ok(arrived) if !is_file(order) && could_not_be(&arrived) => {
+                self.count_unkept(arrived.unkept);
+                self.cx.sink.emit(&Event::Skipped { step: order.step });
+            }
             Ok(arrived) => self.arrived(order, arrived),
             Err(error) => {
+                if self.attributes.keep.is_some() {
+                    // Its directory may have been opened for it.
+                    self.dirs.written(&order.to);
+                }
                 // Every further file would fail the same way, after filling what little is left: said once, at the end.
                 let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
                 let kind = error.kind();
@@ -141,6 +154,8 @@ impl Run {
             }
         }
         self.full.arrived(order.src.size);
+        self.count_unkept(arrived.unkept);
+        self.links.there(&order.src, None);
         self.dirs.written(&order.to);
         self.cx.sink.emit(&Event::Done {
             step: order.step,
@@ -157,7 +172,7 @@ impl Run {
     }
 
     /// A source that may go, at exactly the version that is at the destination.
-    pub(super) fn away(&self, key: Key, version: Option<Version>) {
+    pub fn away(&self, key: Key, version: Option<Version>) {
         self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push((key, version));
     }
 
@@ -183,4 +198,14 @@ impl Run {
             }
         }
     }
+}
+
+/// A regular file, or a link that is one here: has bytes that can be brought in more than one way.
+fn is_file(order: &Order) -> bool {
+    order.src.kind == Kind::File
+}
+
+/// True when a device, FIFO or socket couldn't be made.
+fn could_not_be(arrived: &Arrived) -> bool {
+    arrived.unkept.holds(What::Device) || arrived.unkept.holds(What::Special)
 }

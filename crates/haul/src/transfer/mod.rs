@@ -16,9 +16,10 @@ use crate::{
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
+    attributes::Unkept,
     event::{Event, StepId},
     plan::{Replace, Route},
-    policy::{Fsync, Mode, Policy},
+    policy::{Fsync, Keep, Mode, Policy},
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -47,6 +48,8 @@ pub struct Mover {
     pub policy: Arc<Policy>,
     /// What may be used at once.
     pub budget: Budget,
+    /// What of attributes goes along between file systems.
+    pub keep: Option<Arc<Keep>>,
     /// Where what is replaced goes.
     pub backup: Backup,
     /// Bytes moved by all transfers, less what was thrown away.
@@ -90,6 +93,8 @@ pub struct Arrived {
     pub renamed: bool,
     /// The version of the source that it is.
     pub version: Option<Version>,
+    /// What of its attributes could not be kept.
+    pub unkept: Unkept,
 }
 
 /// Bytes moved by one attempt; takes them back when the attempt fails.
@@ -275,6 +280,7 @@ impl Mover {
             sparse: self.policy.sparse,
             fsync: self.policy.fsync == Fsync::File,
             drop_cache: self.policy.drop_cache,
+            keep: self.keep.clone(),
         }
     }
 
@@ -320,7 +326,8 @@ impl Mover {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
             proved => proved?,
         };
-        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version: facts.version })
+        let (version, unkept) = (facts.version, Unkept::default());
+        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version, unkept })
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.

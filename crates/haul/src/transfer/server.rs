@@ -1,7 +1,7 @@
 //! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
 
 use super::{Arrived, Mover, Order, cancelled, meta};
-use haul_core::{Entry, Error, ErrorKind, Meta, Result};
+use haul_core::{Entry, Error, ErrorKind, Kind, Meta, Result};
 use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec};
 use std::sync::{
     Arc,
@@ -75,7 +75,7 @@ impl Mover {
             size: order.src.size,
             to: order.to.clone(),
             spec,
-            how,
+            how: if order.src.kind == Kind::Special && how != CopyHow::Link { CopyHow::Special } else { how },
             log: self.copy_log(order),
         }
     }
@@ -105,8 +105,9 @@ impl Mover {
             Some((algo, true)) => Some(algo),
             _ => None,
         };
-        let version = order.src.version.clone();
-        Ok(Arrived { size: stored.size, proved, by_server: true, renamed: how == CopyHow::Rename, version })
+        let (version, unkept) = (order.src.version.clone(), stored.unkept);
+        let renamed = how == CopyHow::Rename && order.src.kind == Kind::File;
+        Ok(Arrived { size: stored.size, proved, by_server: true, renamed, version, unkept })
     }
 }
 

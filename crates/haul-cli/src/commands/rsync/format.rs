@@ -14,6 +14,8 @@ pub struct Kept {
     pub owner: bool,
     pub group: bool,
     pub atimes: bool,
+    pub acls: bool,
+    pub xattrs: bool,
     pub checksum: bool,
 }
 
@@ -28,6 +30,8 @@ impl Kept {
             owner: options.owner && root,
             group: options.group,
             atimes: options.atimes,
+            acls: options.acls,
+            xattrs: options.xattrs,
             checksum: options.checksum,
         }
     }
@@ -83,8 +87,8 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
         flag(kept.owner && differs.owner, 'o'),
         flag(kept.group && differs.group, 'g'),
         flag(kept.atimes && differs.atime && what == FileType::File, 'u'),
-        '.',
-        '.',
+        flag(kept.acls && differs.acls, 'a'),
+        flag(kept.xattrs && differs.xattrs, 'x'),
     ]
     .iter()
     .collect();

@@ -5,7 +5,6 @@ mod exit;
 mod filters;
 mod format;
 mod listing;
-mod modes;
 mod options;
 mod sink;
 mod sources;
@@ -26,7 +25,7 @@ use exit::Trouble;
 use haul::{Cx, Report};
 use haul_core::{
     Mtime,
-    policy::{DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
+    policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
 use sink::{Lines, Place};
 use sources::{Job, Planner, Refusal, beside, folder_here, is_here};
@@ -286,6 +285,9 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
 
 /// What goes along with files.
 fn keep(options: &Options) -> Keep {
+    // Without --perms a new file has the source's permissions less the umask: so it is where there is any --chmod.
+    let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0 };
+    let chmod = if options.chmod.is_empty() && !options.perms { vec![unchanged] } else { options.chmod.clone() };
     Keep {
         perms: options.perms,
         executability: options.executability,
@@ -297,7 +299,7 @@ fn keep(options: &Options) -> Keep {
         devices: options.devices,
         specials: options.specials,
         hard_links: options.hard_links,
-        chmod: options.chmod.clone(),
+        chmod,
         uid: options.chown.0,
         gid: options.chown.1,
     }

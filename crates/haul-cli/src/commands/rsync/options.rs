@@ -1,7 +1,7 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
 use super::table::{Entry, Here, OPTIONS};
-use crate::text::nearest;
+use crate::{flags::keep::chown, text::nearest};
 use haul_core::policy::{Chmod, Compare, DeleteWhen};
 use std::{
     ffi::OsString,
@@ -196,8 +196,8 @@ impl Options {
             ("sparse", _) => self.sparse = true,
             ("fsync", _) => self.fsync = true,
             ("copy-links", _) => self.copy_links = true,
-            ("chmod", _) => self.chmod.extend(super::modes::chmod(&text())?),
-            ("chown", _) => self.chown = super::modes::chown(&text())?,
+            ("chmod", _) => self.chmod.extend(chmod(&text())?),
+            ("chown", _) => self.chown = chown(&text()).map_err(|e| e.to_string())?,
             ("dry-run", _) => self.dry_run = true,
             ("verbose", _) => self.verbose = self.verbose.saturating_add(1),
             ("quiet", _) => self.quiet = true,
@@ -436,6 +436,10 @@ impl Options {
     pub fn relative(&self) -> bool {
         self.relative == Some(true)
     }
+}
+
+fn chmod(text: &str) -> Result<Vec<Chmod>, String> {
+    haul_core::chmod::parse(text, haul_store::fs::umask()).map_err(|why| format!("--chmod: {why}"))
 }
 
 /// A size as rsync reads it: `K`, `KiB` for 1024, `KB` for 1000, a fraction, and `+1` or `-1` after it.

@@ -16,6 +16,7 @@ use haul_core::{
     policy::Compare,
 };
 use std::{
+    collections::HashMap,
     io::{BufWriter, Stdout, Write as _, stdout},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -69,7 +70,10 @@ struct State {
     trouble: Trouble,
     began: Instant,
     drawn: Option<Instant>,
-    sizes: std::collections::HashMap<u64, u64>,
+    /// Names that are being linked, and in what they differ from what is there.
+    to_link: HashMap<Key, Difference>,
+    /// The name that the one that is being told is linked to.
+    link_to: Option<Vec<u8>>,
 }
 
 impl Lines {
@@ -104,7 +108,8 @@ impl Lines {
             trouble: Trouble::default(),
             began: Instant::now(),
             drawn: None,
-            sizes: std::collections::HashMap::new(),
+            to_link: HashMap::new(),
+            link_to: None,
         };
         Lines { look, screen, state: Mutex::new(state) }
     }
@@ -225,8 +230,19 @@ impl Lines {
             Action::Touch => self.item(state, Update::None, key, size, differs),
             Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {}
             Action::Keep => self.item(state, Update::None, key, size, differs),
+            Action::Link => self.linked(state, key, None, differs),
             Action::MakeDir | Action::Delete | Action::Refuse => {}
         }
+    }
+
+    /// A name that becomes another one of a file; its line waits until the file's name is known.
+    fn linked(&self, state: &mut State, key: &Key, to: Option<&Key>, differs: &Difference) {
+        if differs.new {
+            state.stats.created.add(differs.what);
+        }
+        state.link_to = to.map(|to| shown(&plain(state, to), self.look.raw_bytes));
+        self.item(state, Update::Linked, key, 0, differs);
+        state.link_to = None;
     }
 
     fn failed(&self, state: &mut State, error: &Error) {
@@ -244,7 +260,7 @@ impl Lines {
         self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(&line)));
     }
 
-    fn arrived(&self, state: &mut State, key: &Key, size: u64, took: Duration) {
+    fn arrived(&self, state: &mut State, size: u64, took: Duration) {
         let stats = &mut state.stats;
         stats.arrived += 1;
         if !self.look.progress || self.look.progress2 {
@@ -260,7 +276,6 @@ impl Lines {
             stats.arrived,
             stats.files.total()
         );
-        let _ = key;
         self.line(state, line.as_bytes());
     }
 
@@ -302,6 +317,15 @@ impl Sink for Lines {
                     self.deleting(state, key, differs.what);
                 }
             }
+            Event::Decided { key, action: Action::Link, size, differs, dry_run: false, .. } => {
+                state.stats.seen(differs.what, *size);
+                state.to_link.insert(key.clone(), *differs);
+            }
+            Event::Linked { key, to } => {
+                if let Some(differs) = state.to_link.remove(key) {
+                    self.linked(state, key, Some(to), &differs);
+                }
+            }
             Event::Decided { key, action, why, size, differs, .. } => {
                 self.decided(state, key, *action, *why, *size, differs);
             }
@@ -323,15 +347,13 @@ impl Sink for Lines {
                 let name = shown(name.strip_suffix(b"/").unwrap_or(&name), self.look.raw_bytes);
                 self.line(state, &[b"cannot delete non-empty directory: ", &name[..]].concat());
             }
-            Event::Begun { step, size, .. } => _ = state.sizes.insert(*step, *size),
             Event::Moved { bytes, .. } => {
                 state.stats.moved = state.stats.moved.saturating_add_signed(*bytes);
                 self.draw(state, false);
             }
-            Event::Done { step, key, size, .. } => {
-                state.sizes.remove(step);
+            Event::Done { size, .. } => {
                 let took = state.began.elapsed();
-                self.arrived(state, key, *size, took);
+                self.arrived(state, *size, took);
                 self.draw(state, false);
             }
             Event::Failed { error, .. } | Event::ListFailed { error, .. } | Event::Error(error) => {
@@ -392,6 +414,9 @@ impl Fields for Item<'_> {
         match letter {
             'i' => text(self.letters.clone()),
             'n' => Some(self.lines.name(self.state, self.key, self.what)),
+            'L' if self.state.link_to.is_some() => {
+                or_empty(self.state.link_to.as_ref().map(|to| [b" => ", &to[..]].concat()))
+            }
             'L' => or_empty(self.target().map(|to| [b" -> ", &shown(&to, self.lines.look.raw_bytes)[..]].concat())),
             'f' => or_empty(self.path().map(|path| path.strip_prefix(b"/").unwrap_or(&path).to_vec())),
             'l' => text(number(self.size, self.lines.look.human)),

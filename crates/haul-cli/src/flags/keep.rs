@@ -1,0 +1,143 @@
+//! Flags about attributes of files, of the commands that copy; they become a [`Keep`].
+
+use crate::error::usage;
+use anyhow::Result;
+use haul_core::{chmod, policy::Keep};
+
+/// What of a file is kept between local file systems, beside its bytes and modification time.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Attributes, between local file systems")]
+pub struct KeepFlags {
+    /// Keep all that most files have: permissions, owner, group, links, devices, FIFOs and sockets, empty directories
+    ///
+    /// As rsync's -a, which is -rlptgoD; --acls, --xattrs and --hard-links are flags of their own there and here.
+    #[arg(long, short = 'a')]
+    pub archive: bool,
+    /// Keep permissions, set-id and sticky bits included
+    #[arg(long, short = 'p')]
+    pub perms: bool,
+    /// Keep whether a file may be executed, where --perms is off
+    #[arg(long)]
+    pub executability: bool,
+    /// Keep the owner (root only)
+    #[arg(long)]
+    pub owner: bool,
+    /// Keep the group
+    #[arg(long)]
+    pub group: bool,
+    /// Keep access times
+    #[arg(long)]
+    pub atimes: bool,
+    /// Keep extended attributes, file capabilities included
+    #[arg(long, short = 'X')]
+    pub xattrs: bool,
+    /// Keep ACLs, POSIX and NFSv4, and permissions with them
+    #[arg(long, short = 'A')]
+    pub acls: bool,
+    /// Keep names that are one file one file
+    #[arg(long, short = 'H')]
+    pub hard_links: bool,
+    /// Copy devices (root only)
+    #[arg(long)]
+    pub devices: bool,
+    /// Copy FIFOs and sockets
+    #[arg(long)]
+    pub specials: bool,
+    /// Change permissions on the way: u+w, D755,F644, Du=rwx,go= (may repeat)
+    #[arg(long, value_name = "CHANGES")]
+    pub chmod: Vec<String>,
+    /// Give everything to this user, group or both, by name or number: USER:GROUP, USER, :GROUP
+    #[arg(long, value_name = "USER:GROUP")]
+    pub chown: Option<String>,
+    /// Keep owners and groups by number, not by name (between local file systems that is the same)
+    #[arg(long)]
+    pub numeric_ids: bool,
+}
+
+/// What the flags keep.
+///
+/// Errors: changes of permissions that can't be read, users and groups that aren't known here.
+pub fn keep(flags: &KeepFlags) -> Result<Keep> {
+    let all = if flags.archive { Keep::archive() } else { Keep::default() };
+    let umask = haul_store::fs::umask();
+    let mut changes = Vec::new();
+    for text in &flags.chmod {
+        changes.extend(chmod::parse(text, umask).map_err(|why| usage(format!("--chmod: {why}")))?);
+    }
+    let (uid, gid) = flags.chown.as_deref().map_or(Ok((None, None)), chown)?;
+    Ok(Keep {
+        perms: all.perms || flags.perms,
+        executability: flags.executability,
+        owner: all.owner || flags.owner,
+        group: all.group || flags.group,
+        atime: flags.atimes,
+        xattrs: flags.xattrs,
+        acls: flags.acls,
+        devices: all.devices || flags.devices,
+        specials: all.specials || flags.specials,
+        hard_links: flags.hard_links,
+        chmod: changes,
+        uid,
+        gid,
+    })
+}
+
+/// Reads `--chown`.
+///
+/// Errors: whom nobody knows here.
+pub fn chown(text: &str) -> Result<(Option<u32>, Option<u32>)> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    if user.is_empty() && group.is_empty() {
+        return Err(usage(format!("--chown {text:?} names nobody: write USER:GROUP, USER or :GROUP")));
+    }
+    let uid = |name: &str| nix::unistd::User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+    let gid = |name: &str| nix::unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
+    Ok((id("user", user, uid)?, id("group", group, gid)?))
+}
+
+/// A number, or what a name stands for on this machine; `None` for no name.
+fn id(what: &str, name: &str, find: impl Fn(&str) -> nix::Result<Option<u32>>) -> Result<Option<u32>> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    // The highest number means "leave it" to the kernel.
+    if let Some(id) = name.parse().ok().filter(|id| *id != u32::MAX) {
+        return Ok(Some(id));
+    }
+    match find(name) {
+        Ok(Some(id)) => Ok(Some(id)),
+        Ok(None) => Err(usage(format!("--chown: no {what} {name:?} on this machine: give a number"))),
+        Err(why) => Err(usage(format!("--chown: can't find out who {name:?} is: {why}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archive_is_rsyncs() {
+        let archive = keep(&KeepFlags { archive: true, ..KeepFlags::default() }).unwrap();
+        assert_eq!(archive, Keep::archive());
+        assert!(!keep(&KeepFlags::default()).unwrap().any());
+    }
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        for (text, ids) in [
+            ("root:7", (Some(0), Some(7))),
+            ("5", (Some(5), None)),
+            ("root:", (Some(0), None)),
+            (":root", (None, Some(0))),
+        ] {
+            assert_eq!(chown(text).unwrap(), ids, "{text}");
+        }
+        for (text, message) in [
+            (":", "--chown \":\" names nobody: write USER:GROUP, USER or :GROUP"),
+            ("no-such-user", "--chown: no user \"no-such-user\" on this machine: give a number"),
+            ("0:no-such-group", "--chown: no group \"no-such-group\" on this machine: give a number"),
+        ] {
+            assert_eq!(chown(text).unwrap_err().to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Attributes of files beside bytes and times: what a copy should have, whether what is there differs from it, and what
+//! can't be kept. Pure: the store sets them, the engine counts.
+
+use crate::{
+    Entry, Kind, Posix,
+    compare::{Reason, Rules, Verdict, within},
+    policy::Keep,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Permission bits, with set-id and sticky.
+pub const MODE_BITS: u32 = 0o7777;
+/// Set-user-id.
+const SET_UID: u32 = 0o4000;
+/// Set-group-id.
+const SET_GID: u32 = 0o2000;
+/// Execute for anybody.
+const EXEC: u32 = 0o111;
+
+/// The part of `st_mode` that says what kind of file it is, and its values.
+const TYPE: u32 = 0o170_000;
+const FIFO: u32 = 0o010_000;
+const CHARACTER: u32 = 0o020_000;
+const DIRECTORY: u32 = 0o040_000;
+const BLOCK: u32 = 0o060_000;
+const REGULAR: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+const SOCKET: u32 = 0o140_000;
+
+/// What this process may do to files of a store that has inodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// It may give files to any owner and group, and set attributes outside of `user.` (root).
+    pub any_owner: bool,
+    /// It may make devices (root).
+    pub devices: bool,
+    /// Groups that it is in: it may give its own files to them.
+    pub groups: Arc<[u32]>,
+    /// Permission bits that new files don't get.
+    pub umask: u32,
+}
+
+/// What two files differ in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    /// Permission bits.
+    pub mode: bool,
+    /// Owner.
+    pub owner: bool,
+    /// Group.
+    pub group: bool,
+    /// Modification time.
+    pub mtime: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Access control lists.
+    pub acls: bool,
+}
+
+impl Differs {
+    /// True when they differ in anything.
+    pub fn any(self) -> bool {
+        self != Differs::default()
+    }
+}
+
+/// What of a file may fail to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum What {
+    /// Its owner.
+    Owner,
+    /// Its group.
+    Group,
+    /// Its permission bits.
+    Mode,
+    /// Extended attributes.
+    Xattrs,
+    /// Access control lists.
+    Acls,
+    /// Itself: it is a device.
+    Device,
+    /// Itself: it is a FIFO or socket.
+    Special,
+    /// That it is one file with another name.
+    HardLink,
+}
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// Only root may set it.
+    Denied,
+    /// The destination has no such thing, or not that much of it.
+    Lacking,
+}
+
+const WHATS: [What; 8] =
+    [What::Owner, What::Group, What::Mode, What::Xattrs, What::Acls, What::Device, What::Special, What::HardLink];
+
+/// What of one file wasn't kept: a small set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unkept(u16);
+
+impl Unkept {
+    /// Adds one.
+    pub fn add(&mut self, what: What, why: Why) {
+        self.0 |= 1 << (what as u16 * 2 + why as u16);
+    }
+
+    /// Adds all of another set.
+    pub fn merge(&mut self, other: Unkept) {
+        self.0 |= other.0;
+    }
+
+    /// True when everything was kept.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// True when this is in it, for whatever reason.
+    pub fn holds(self, what: What) -> bool {
+        self.0 & (0b11 << (what as u16 * 2)) != 0
+    }
+
+    /// All in it.
+    pub fn iter(self) -> impl Iterator<Item = (What, Why)> {
+        let all = WHATS.into_iter().flat_map(|what| [(what, Why::Denied), (what, Why::Lacking)]);
+        all.filter(move |(what, why)| self.0 & (1 << (*what as u16 * 2 + *why as u16)) != 0)
+    }
+}
+
+/// How many files lost what, and why.
+pub type UnkeptCounts = BTreeMap<(What, Why), u64>;
+
+impl Keep {
+    /// What `--archive` keeps: rsync's `-pgoD`; links, times and empty directories are rules of their own.
+    pub fn archive() -> Keep {
+        Keep { perms: true, owner: true, group: true, devices: true, specials: true, ..Keep::default() }
+    }
+
+    /// True when anything is to be kept or changed, so that listings must carry facts of inodes.
+    pub fn any(&self) -> bool {
+        *self != Keep::default()
+    }
+
+    /// True when facts of inodes aren't enough to tell whether two files agree.
+    pub fn looks_inside(&self) -> bool {
+        self.xattrs || self.acls
+    }
+
+    /// True when the permission bits of the source are the destination's.
+    fn whole_mode(&self) -> bool {
+        self.perms || self.acls
+    }
+
+    /// True when files are created in directories that they may have to be hidden in: what arrives is then private until
+    /// it has its own permissions.
+    pub fn private(&self) -> bool {
+        self.whole_mode()
+    }
+
+    /// The same with what `--metadata` asks for.
+    pub fn with_metadata(mut self) -> Keep {
+        let all = Keep::archive();
+        (self.perms, self.owner, self.group) = (all.perms, all.owner, all.group);
+        (self.devices, self.specials) = (all.devices, all.specials);
+        (self.atime, self.xattrs) = (true, true);
+        self
+    }
+}
+
+/// Is it a symbolic link?
+pub fn is_link(mode: u32) -> bool {
+    mode & TYPE == LINK
+}
+
+/// Is it a directory?
+pub fn is_dir(mode: u32) -> bool {
+    mode & TYPE == DIRECTORY
+}
+
+/// What a device, FIFO or socket is, when `keep` asks for its kind; `None` for all else.
+pub fn special(entry: &Entry, keep: &Keep) -> Option<What> {
+    let posix = entry.posix.as_deref().filter(|_| entry.kind == Kind::Special)?;
+    match posix.mode & TYPE {
+        BLOCK | CHARACTER => keep.devices.then_some(What::Device),
+        FIFO | SOCKET => keep.specials.then_some(What::Special),
+        _ => None,
+    }
+}
+
+/// Compares two devices, FIFOs or sockets: they are the same when they are of one kind and, for devices, of one number.
+pub fn compare_special(src: &Entry, dst: &Entry, rules: &Rules) -> Verdict {
+    let (Some(a), Some(b)) = (src.posix.as_deref(), dst.posix.as_deref()) else {
+        return Verdict::Differ(Reason::Kind);
+    };
+    let device = matches!(a.mode & TYPE, BLOCK | CHARACTER);
+    if rules.ignore_existing {
+        return Verdict::Same(Reason::Existing);
+    }
+    if src.kind != dst.kind || a.mode & TYPE != b.mode & TYPE || (device && a.rdev != b.rdev) {
+        return Verdict::Differ(Reason::Kind);
+    }
+    match (src.mtime, dst.mtime) {
+        (Some(a), Some(b)) if rules.update && b > a => Verdict::Same(Reason::Newer),
+        (Some(a), Some(b)) if !rules.no_touch && !within(a, b, rules.window.unwrap_or(1)) => Verdict::Touch,
+        _ => Verdict::Same(Reason::Mtime),
+    }
+}
+
+/// Mode (with the type) and owner of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl From<&Posix> for Owned {
+    fn from(posix: &Posix) -> Self {
+        Owned { mode: posix.mode, uid: posix.uid, gid: posix.gid }
+    }
+}
+
+/// What a copy is to have; `None` leaves what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// What would be wanted but can't be.
+    pub unkept: Unkept,
+}
+
+/// What the copy of `src` is to have where `there` is now. `new`: it was just made for this, so it has no permissions of
+/// its own that a user may have set.
+///
+/// A set-id bit says "with the rights of this owner": where the owner isn't kept and none is given, it goes.
+pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights) -> Wanted {
+    let mut unkept = Unkept::default();
+    let uid = keep.uid.or(keep.owner.then_some(src.uid));
+    let uid = match uid {
+        Some(uid) if uid != there.uid && !rights.any_owner => {
+            unkept.add(What::Owner, Why::Denied);
+            None
+        }
+        uid => uid,
+    };
+    let gid = keep.gid.or(keep.group.then_some(src.gid));
+    let gid = match gid {
+        Some(gid) if gid != there.gid && !rights.any_owner && !rights.groups.contains(&gid) => {
+            unkept.add(What::Group, Why::Denied);
+            None
+        }
+        gid => gid,
+    };
+    let mode = mode(src, (uid.unwrap_or(there.uid), gid.unwrap_or(there.gid)), there.mode, new, keep, rights);
+    Wanted { mode, uid, gid, unkept }
+}
+
+fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
+    if is_link(src.mode) {
+        // A link's bits mean nothing.
+        return None;
+    }
+    if keep.whole_mode() {
+        let mut bits = src.mode & MODE_BITS;
+        if owner.0 != src.uid && keep.uid.is_none() {
+            bits &= !SET_UID;
+        }
+        // A directory's says which group new files in it get, and gives nobody's rights away.
+        if owner.1 != src.gid && keep.gid.is_none() && !is_dir(src.mode) {
+            bits &= !SET_GID;
+        }
+        return Some(changed(&keep.chmod, bits, is_dir(src.mode)));
+    }
+    let made = (new && !keep.chmod.is_empty())
+        .then(|| changed(&keep.chmod, src.mode & 0o777, is_dir(src.mode)) & 0o777 & !rights.umask);
+    if !keep.executability || src.mode & TYPE != REGULAR {
+        return made;
+    }
+    let bits = made.unwrap_or(there & MODE_BITS);
+    Some(match (src.mode & EXEC != 0, bits & EXEC != 0) {
+        (true, false) => bits | (bits & 0o444) >> 2,
+        (false, true) => bits & !EXEC,
+        _ => bits,
+    })
+}
+
+/// `bits` after `--chmod`.
+fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
+    let executable = is_dir || bits & EXEC != 0;
+    chmod.iter().filter(|c| if is_dir { c.dirs } else { c.files }).fold(bits, |bits, c| {
+        let more = if executable { c.exec_if_any } else { 0 };
+        (bits & !c.clear | c.set | more) & MODE_BITS
+    })
+}
+
+/// What a file at the destination differs in from what it is to have, by facts of inodes alone, and what can't be kept.
+pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Differs, Unkept) {
+    let wanted = wanted(src.into(), dst.into(), false, keep, rights);
+    let differs = Differs {
+        mode: wanted.mode.is_some_and(|mode| mode != dst.mode & MODE_BITS),
+        owner: wanted.uid.is_some_and(|uid| uid != dst.uid),
+        group: wanted.gid.is_some_and(|gid| gid != dst.gid),
+        ..Differs::default()
+    };
+    (differs, wanted.unkept)
+}
+
+/// A verdict on bytes, with the attributes looked at too: the bytes that are the same may call for attributes to be set.
+pub fn refine(verdict: Verdict, src: &Entry, dst: &Entry, keep: &Keep, rights: &Rights) -> (Verdict, Unkept) {
+    let same_bytes = match verdict {
+        Verdict::Same(Reason::Existing | Reason::NotExisting | Reason::Newer) => false,
+        Verdict::Same(_) | Verdict::Touch => true,
+        Verdict::Differ(_) | Verdict::Ask(_) | Verdict::Attributes(_) => false,
+    };
+    let (Some(a), Some(b)) = (src.posix.as_deref(), dst.posix.as_deref()) else { return (verdict, Unkept::default()) };
+    if !same_bytes {
+        return (verdict, Unkept::default());
+    }
+    match differs(a, b, keep, rights) {
+        (found, unkept) if found.any() && verdict != Verdict::Touch => (Verdict::Attributes(found), unkept),
+        (_, unkept) => (verdict, unkept),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Key, Mtime,
+        policy::{Chmod, Policy},
+    };
+
+    const ROOT: fn() -> Rights = || Rights { any_owner: true, devices: true, umask: 0o022, ..Rights::default() };
+    const USER: fn() -> Rights = || Rights { groups: [100, 200].into(), umask: 0o022, ..Rights::default() };
+
+    fn posix(mode: u32, uid: u32, gid: u32) -> Posix {
+        let none = (0, 0);
+        Posix { mode, uid, gid, rdev: none, nlink: 1, dev: none, ino: 1, atime: Mtime(0) }
+    }
+
+    fn mode_of(src: Posix, dst: Posix, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
+        wanted((&src).into(), (&dst).into(), new, keep, rights).mode
+    }
+
+    #[test]
+    fn archive_wants_mode_owner_and_group() {
+        let keep = Keep::archive();
+        let (src, dst) = (posix(0o100640, 7, 8), posix(0o100644, 7, 9));
+        let (found, unkept) = differs(&src, &dst, &keep, &ROOT());
+        assert_eq!(found, Differs { mode: true, group: true, ..Differs::default() });
+        assert!(unkept.is_empty());
+        assert!(!differs(&src, &src, &keep, &ROOT()).0.any());
+        let atime = Posix { atime: Mtime(5), ..src };
+        assert!(!differs(&src, &atime, &Keep { atime: true, ..keep }, &ROOT()).0.any());
+    }
+
+    #[test]
+    fn what_only_root_may_is_no_difference_for_others() {
+        let keep = Keep::archive();
+        let (src, dst) = (posix(0o100644, 7, 200), posix(0o100644, 1000, 300));
+        let (found, unkept) = differs(&src, &dst, &keep, &USER());
+        assert_eq!(found, Differs { group: true, ..Differs::default() });
+        assert_eq!(unkept.iter().collect::<Vec<_>>(), [(What::Owner, Why::Denied)]);
+        let (found, unkept) = differs(&posix(0o100644, 1000, 9), &dst, &keep, &USER());
+        assert!(!found.any() && unkept.holds(What::Group) && !unkept.holds(What::Owner));
+    }
+
+    #[test]
+    fn set_id_bits_go_where_their_owner_does() {
+        let keep = Keep::archive();
+        let (src, there) = (posix(0o106755, 7, 8), posix(0o100644, 1000, 100));
+        assert_eq!(mode_of(src, there, true, &keep, &ROOT()), Some(0o6755));
+        assert_eq!(mode_of(src, there, true, &keep, &USER()), Some(0o755));
+        let perms = Keep { perms: true, ..Keep::default() };
+        assert_eq!(mode_of(src, there, true, &perms, &ROOT()), Some(0o755));
+        let given = Keep { uid: Some(5), gid: Some(5), ..keep.clone() };
+        assert_eq!(mode_of(src, there, true, &given, &ROOT()), Some(0o6755));
+        // A directory's set-group-id bit is about what is made in it.
+        assert_eq!(mode_of(posix(0o042755, 7, 8), there, true, &perms, &USER()), Some(0o2755));
+    }
+
+    #[test]
+    fn a_link_has_an_owner_but_no_mode() {
+        let (src, dst) = (posix(0o120777, 7, 8), posix(0o120755, 1, 1));
+        let (found, _) = differs(&src, &dst, &Keep::archive(), &ROOT());
+        assert_eq!(found, Differs { owner: true, group: true, ..Differs::default() });
+    }
+
+    #[test]
+    fn executability_follows_read() {
+        let keep = Keep { executability: true, ..Keep::default() };
+        let there = |mode: u32| posix(REGULAR | mode, 0, 0);
+        let say = |src, dst| mode_of(there(src), there(dst), false, &keep, &ROOT());
+        assert_eq!(say(0o700, 0o644), Some(0o755));
+        assert_eq!(say(0o700, 0o744), Some(0o744));
+        assert_eq!(say(0o600, 0o755), Some(0o644));
+        assert_eq!(mode_of(posix(0o040700, 0, 0), posix(0o040600, 0, 0), false, &keep, &ROOT()), None);
+    }
+
+    #[test]
+    fn chmod_alone_is_for_new_files() {
+        let all = Chmod { dirs: true, files: true, clear: 0, set: 0o022, exec_if_any: 0 };
+        let keep = Keep { chmod: vec![all], ..Keep::default() };
+        let (src, there) = (posix(0o104700, 0, 0), posix(0o100600, 0, 0));
+        assert_eq!(mode_of(src, there, true, &keep, &ROOT()), Some(0o700));
+        assert_eq!(mode_of(src, there, false, &keep, &ROOT()), None);
+        let keep = Keep { perms: true, ..keep };
+        assert_eq!(mode_of(src, there, false, &keep, &ROOT()), Some(0o4722));
+    }
+
+    #[test]
+    fn conditional_execute_bits_go_to_directories_and_what_has_one() {
+        let keep = Keep {
+            perms: true,
+            chmod: vec![Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: EXEC }],
+            ..Keep::default()
+        };
+        let say = |mode| mode_of(posix(mode, 0, 0), posix(0o100600, 0, 0), true, &keep, &ROOT());
+        assert_eq!(say(0o100644), Some(0o644));
+        assert_eq!(say(0o100744), Some(0o755));
+        assert_eq!(say(0o040600), Some(0o711));
+    }
+
+    #[test]
+    fn only_a_verdict_of_same_bytes_is_refined() {
+        let entry = |mode| Entry { posix: Some(Box::new(posix(mode, 0, 0))), ..Entry::file(Key::new("k"), 1) };
+        let (a, b) = (entry(0o100644), entry(0o100600));
+        let keep = Keep::archive();
+        let say = |verdict| refine(verdict, &a, &b, &keep, &ROOT()).0;
+        let found = Differs { mode: true, ..Differs::default() };
+        assert_eq!(say(Verdict::Same(Reason::Mtime)), Verdict::Attributes(found));
+        for verdict in [
+            Verdict::Same(Reason::Existing),
+            Verdict::Same(Reason::Newer),
+            Verdict::Touch,
+            Verdict::Differ(Reason::Size),
+        ] {
+            assert_eq!(say(verdict), verdict);
+        }
+        assert_eq!(refine(Verdict::Touch, &a, &a, &keep, &ROOT()).0, Verdict::Touch);
+        assert_eq!(refine(Verdict::Same(Reason::Size), &a, &a, &keep, &ROOT()).0, Verdict::Same(Reason::Size));
+    }
+
+    #[test]
+    fn devices_are_the_same_by_kind_and_number() {
+        let rules = Rules::new(&Policy::default(), Some(1), Some(1));
+        let of = |mode, rdev, secs| Entry {
+            kind: Kind::Special,
+            mtime: Some(Mtime(secs)),
+            posix: Some(Box::new(Posix { rdev, ..posix(mode, 0, 0) })),
+            ..Entry::file(Key::new("k"), 0)
+        };
+        let say = |a: &Entry, b: &Entry| compare_special(a, b, &rules);
+        let null = of(CHARACTER | 0o666, (1, 3), 5);
+        assert_eq!(say(&null, &null), Verdict::Same(Reason::Mtime));
+        assert_eq!(say(&null, &of(CHARACTER | 0o666, (1, 5), 5)), Verdict::Differ(Reason::Kind));
+        assert_eq!(say(&null, &of(BLOCK | 0o666, (1, 3), 5)), Verdict::Differ(Reason::Kind));
+        assert_eq!(say(&of(FIFO, (0, 0), 5), &of(FIFO, (9, 9), 6)), Verdict::Touch);
+        let keep = Keep { specials: true, ..Keep::default() };
+        assert_eq!(special(&null, &keep), None);
+        assert_eq!(special(&of(SOCKET, (0, 0), 5), &keep), Some(What::Special));
+        assert_eq!(special(&of(LINK, (0, 0), 5), &Keep::archive()), None);
+    }
+}

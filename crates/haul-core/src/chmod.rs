@@ -1,0 +1,145 @@
+//! Reading `--chmod`: rsync's grammar. Pieces between commas, each with an optional `D` (directories) or `F` (all else),
+//! then an octal number, or who (`ugoa`), `+`, `-` or `=`, and which (`rwxXst`).
+
+use crate::{attributes::MODE_BITS, policy::Chmod};
+
+/// Reads a list of changes. Where nobody is named (`+w`), `umask` takes its bits away, as chmod(1) does.
+///
+/// Errors: what is wrong, with the piece.
+pub fn parse(text: &str, umask: u32) -> Result<Vec<Chmod>, String> {
+    text.split(',').map(|piece| one(piece, umask).ok_or_else(|| wrong(piece))).collect()
+}
+
+fn wrong(piece: &str) -> String {
+    format!(
+        "{piece:?} isn't a change of permissions: write 644, u+w, go-rwx, D755, F644 or Du=rwx, with commas between"
+    )
+}
+
+fn one(piece: &str, umask: u32) -> Option<Chmod> {
+    let (dirs, files, rest) = match piece.as_bytes().first()? {
+        b'D' => (true, false, &piece[1..]),
+        b'F' => (false, true, &piece[1..]),
+        _ => (true, true, piece),
+    };
+    let of = |clear, set, exec_if_any| Some(Chmod { dirs, files, clear, set, exec_if_any });
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        let bits = u32::from_str_radix(rest, 8).ok().filter(|bits| *bits <= MODE_BITS)?;
+        return of(MODE_BITS, bits, 0);
+    }
+    let at = rest.find(['+', '-', '='])?;
+    let (who, op, which) = (&rest[..at], rest.as_bytes()[at], &rest[at + 1..]);
+    let who = Who::read(who)?;
+    let bits = which.chars().try_fold(Bits::default(), |bits, c| bits.with(c, &who))?;
+    let mask = if who.named { MODE_BITS } else { !umask };
+    let plain = who.each * bits.each & mask;
+    let if_any = if bits.exec_if_any { who.each & mask } else { 0 };
+    match op {
+        b'+' => of(0, plain | bits.top, if_any),
+        b'-' => of(plain | bits.top | if_any, 0, 0),
+        // Set-id bits of those named are taken away only where they are named as well.
+        _ => of(who.each * 7 | if who.named { bits.top } else { 0 }, plain | bits.top, if_any),
+    }
+}
+
+struct Who {
+    /// One bit for each: 0o100, 0o010, 0o001.
+    each: u32,
+    /// Set-id bits of those named.
+    set_id: u32,
+    named: bool,
+}
+
+impl Who {
+    fn read(text: &str) -> Option<Who> {
+        let mut who = Who { each: 0, set_id: 0, named: !text.is_empty() };
+        for c in text.chars() {
+            let (each, set_id) = match c {
+                'u' => (0o100, 0o4000),
+                'g' => (0o010, 0o2000),
+                'o' => (0o001, 0),
+                'a' => (0o111, 0),
+                _ => return None,
+            };
+            who.each |= each;
+            who.set_id |= set_id;
+        }
+        if !who.named {
+            who.each = 0o111;
+        }
+        Some(who)
+    }
+}
+
+#[derive(Default)]
+struct Bits {
+    /// For one of user, group and others: 0 to 7.
+    each: u32,
+    top: u32,
+    exec_if_any: bool,
+}
+
+impl Bits {
+    fn with(mut self, c: char, who: &Who) -> Option<Bits> {
+        match c {
+            'r' => self.each |= 4,
+            'w' => self.each |= 2,
+            'x' => self.each |= 1,
+            'X' => self.exec_if_any = true,
+            // Without user or group it is the user's, as rsync has it.
+            's' => self.top |= if who.set_id == 0 { 0o4000 } else { who.set_id },
+            't' => self.top |= 0o1000,
+            _ => return None,
+        }
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(text: &str) -> Vec<(bool, bool, u32, u32, u32)> {
+        let all = parse(text, 0o022).unwrap();
+        all.iter().map(|c| (c.dirs, c.files, c.clear, c.set, c.exec_if_any)).collect()
+    }
+
+    #[test]
+    fn rsyncs_examples_are_read() {
+        assert_eq!(say("644"), [(true, true, 0o7777, 0o644, 0)]);
+        assert_eq!(say("D755,F644"), [(true, false, 0o7777, 0o755, 0), (false, true, 0o7777, 0o644, 0)]);
+        assert_eq!(say("u+w"), [(true, true, 0, 0o200, 0)]);
+        assert_eq!(say("go-rwx"), [(true, true, 0o077, 0, 0)]);
+        assert_eq!(
+            say("Du=rwx,Dg=rx,Do=,Fu=rw"),
+            [
+                (true, false, 0o700, 0o700, 0),
+                (true, false, 0o070, 0o050, 0),
+                (true, false, 0o007, 0, 0),
+                (false, true, 0o700, 0o600, 0)
+            ]
+        );
+        assert_eq!(say("Dg+s,ug+w,Fo-w,+X")[0], (true, false, 0, 0o2000, 0));
+        assert_eq!(say("a+X"), [(true, true, 0, 0, 0o111)]);
+        assert_eq!(say("u+st"), [(true, true, 0, 0o5000, 0)]);
+        assert_eq!(say("u-X"), [(true, true, 0o100, 0, 0)]);
+    }
+
+    #[test]
+    fn where_nobody_is_named_the_umask_counts() {
+        assert_eq!(say("+w"), [(true, true, 0, 0o200, 0)]);
+        assert_eq!(say("a+w"), [(true, true, 0, 0o222, 0)]);
+        assert_eq!(say("=rw"), [(true, true, 0o777, 0o644, 0)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for bad in ["", "u", "8", "77777", "u+q", "Z644", "u+w,", "D", "DF644", "u+w-x", "644x"] {
+            assert!(parse(bad, 0).is_err(), "{bad:?}");
+        }
+        assert_eq!(
+            parse("u+q", 0).unwrap_err(),
+            "\"u+q\" isn't a change of permissions: write 644, u+w, go-rwx, D755, F644 or Du=rwx, with commas between"
+        );
+    }
+}

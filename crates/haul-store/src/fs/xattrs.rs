@@ -1,0 +1,244 @@
+//! Extended attributes, ACLs among them, and the calls that set attributes on what is named, open, or only reached.
+
+use super::{
+    attributes::{NOFOLLOW, PLACE},
+    dir::Dir,
+    meta,
+};
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timestamps, Uid, XattrFlags},
+    io::{Errno, Result},
+};
+use std::{
+    collections::BTreeMap,
+    ops::{Deref, DerefMut},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+};
+
+/// Names of ACLs.
+const ACLS: [&[u8]; 3] = [b"system.posix_acl_access", b"system.posix_acl_default", b"system.nfs4_acl"];
+
+/// The kernel's own limit of a list of names, and of a value (XATTR_LIST_MAX, XATTR_SIZE_MAX).
+const MOST: usize = 64 << 10;
+
+/// Bytes that nearly every list and value fits into.
+const USUAL: usize = 512;
+
+/// Something whose attributes are read or set.
+pub(super) enum At<'a> {
+    /// Open for input or output.
+    Open(BorrowedFd<'a>),
+    /// Opened as above, for this.
+    Own(OwnedFd),
+    /// Opened as a place (O_PATH): what may not be read, a device, a FIFO, a link. The kernel takes such descriptors in few
+    /// calls; the others reach it by the descriptor's name in /proc, which leads to exactly that inode.
+    Place(OwnedFd, Vec<u8>),
+    /// A name in a directory that is held open; a link is never followed. The kernel has no call for extended attributes of
+    /// a name in a directory, so those go by the directory's name in /proc.
+    Name(&'a Dir, &'a [u8], Vec<u8>),
+}
+
+impl<'a> At<'a> {
+    pub(super) fn name(dir: &'a Dir, name: &'a [u8]) -> Self {
+        At::Name(dir, name, [proc_path(dir).as_bytes(), b"/", name].concat())
+    }
+
+    /// What a name leads to, links followed.
+    pub(super) fn followed(dir: &Dir, name: &[u8]) -> Result<Self> {
+        Ok(At::place(rustix::fs::openat(dir, name, PLACE, Mode::empty())?))
+    }
+
+    /// A name itself, held.
+    pub(super) fn reached(dir: &Dir, name: &[u8]) -> Result<Self> {
+        Ok(At::place(rustix::fs::openat(dir, name, PLACE | OFlags::NOFOLLOW, Mode::empty())?))
+    }
+
+    fn place(fd: OwnedFd) -> Self {
+        let path = proc_path(&fd).into_bytes();
+        At::Place(fd, path)
+    }
+
+    /// A name itself, held so that it can be changed. Files and directories are opened, which nothing is done to by
+    /// that; what can't be opened, or does something when it is, is only reached.
+    pub(super) fn to_change(dir: &Dir, name: &[u8], kind: FileType) -> Result<Self> {
+        if matches!(kind, FileType::RegularFile | FileType::Directory) {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+            if let Ok(fd) = rustix::fs::openat(dir, name, flags, Mode::empty()) {
+                return Ok(At::Own(fd));
+            }
+        }
+        At::reached(dir, name)
+    }
+
+    /// The descriptor, where it is open for input or output.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            At::Open(fd) => Some(*fd),
+            At::Own(fd) => Some(fd.as_fd()),
+            At::Place(..) | At::Name(..) => None,
+        }
+    }
+
+    pub(super) fn facts(&self, mask: StatxFlags) -> Result<Statx> {
+        match self {
+            At::Open(fd) => meta::facts(fd, mask),
+            At::Own(fd) | At::Place(fd, _) => meta::facts(fd, mask),
+            At::Name(dir, name, _) => meta::facts_at(dir, name, false, mask),
+        }
+    }
+
+    pub(super) fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        match self {
+            At::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            At::Own(fd) => rustix::fs::fchown(fd, uid, gid),
+            At::Place(fd, _) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+            At::Name(dir, name, _) => rustix::fs::chownat(dir, *name, uid, gid, NOFOLLOW),
+        }
+    }
+
+    /// Sets the permission bits. Not of a name: the kernel would follow a link there.
+    pub(super) fn chmod(&self, mode: Mode) -> Result<()> {
+        match self {
+            At::Open(fd) => rustix::fs::fchmod(fd, mode),
+            At::Own(fd) => rustix::fs::fchmod(fd, mode),
+            At::Place(_, path) => rustix::fs::chmod(&path[..], mode),
+            At::Name(..) => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    pub(super) fn set_times(&self, times: &Timestamps) -> Result<()> {
+        match self {
+            At::Open(fd) => rustix::fs::futimens(fd, times),
+            At::Own(fd) => rustix::fs::futimens(fd, times),
+            At::Place(_, path) => rustix::fs::utimensat(CWD, &path[..], times, AtFlags::empty()),
+            At::Name(dir, name, _) => rustix::fs::utimensat(dir, *name, times, NOFOLLOW),
+        }
+    }
+
+    pub(super) fn set(&self, name: &[u8], value: &[u8]) -> Result<()> {
+        let flags = XattrFlags::empty();
+        match (self, self.fd()) {
+            (_, Some(fd)) => rustix::fs::fsetxattr(fd, name, value, flags),
+            (At::Name(_, _, path), _) => rustix::fs::lsetxattr(&path[..], name, value, flags),
+            (At::Place(_, path), _) => rustix::fs::setxattr(&path[..], name, value, flags),
+            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+        }
+    }
+
+    pub(super) fn remove(&self, name: &[u8]) -> Result<()> {
+        match (self, self.fd()) {
+            (_, Some(fd)) => rustix::fs::fremovexattr(fd, name),
+            (At::Name(_, _, path), _) => rustix::fs::lremovexattr(&path[..], name),
+            (At::Place(_, path), _) => rustix::fs::removexattr(&path[..], name),
+            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+        }
+    }
+
+    fn list(&self, buffer: &mut [u8]) -> Result<usize> {
+        match (self, self.fd()) {
+            (_, Some(fd)) => rustix::fs::flistxattr(fd, buffer),
+            (At::Name(_, _, path), _) => rustix::fs::llistxattr(&path[..], buffer),
+            (At::Place(_, path), _) => rustix::fs::listxattr(&path[..], buffer),
+            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+        }
+    }
+
+    fn get(&self, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
+        match (self, self.fd()) {
+            (_, Some(fd)) => rustix::fs::fgetxattr(fd, name, buffer),
+            (At::Name(_, _, path), _) => rustix::fs::lgetxattr(&path[..], name, buffer),
+            (At::Place(_, path), _) => rustix::fs::getxattr(&path[..], name, buffer),
+            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+        }
+    }
+
+    /// True when its file system isn't full.
+    pub(super) fn has_space(&self) -> bool {
+        let st = match self {
+            At::Open(fd) => rustix::fs::fstatvfs(fd),
+            At::Own(fd) | At::Place(fd, _) => rustix::fs::fstatvfs(fd),
+            At::Name(dir, ..) => rustix::fs::fstatvfs(dir),
+        };
+        st.is_ok_and(|st| st.f_bavail > 0)
+    }
+}
+
+fn proc_path(fd: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Extended attributes by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attrs(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Deref for Attrs {
+    type Target = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Attrs {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Attrs {
+    /// True for the name of an ACL.
+    pub(super) fn is_acl(name: &[u8]) -> bool {
+        ACLS.contains(&name)
+    }
+
+    /// True for those that are taken away where the source hasn't them. What a security module has put there stays.
+    pub(super) fn may_go(name: &[u8]) -> bool {
+        name != ACLS[2] && (!name.starts_with(b"security.") || name == b"security.capability")
+    }
+
+    /// Those with names that are `kept`; none where the file system has no such thing.
+    pub(super) fn read(at: &At<'_>, mut kept: impl FnMut(&[u8]) -> bool) -> Result<Attrs> {
+        let names = match grow(|buffer| at.list(buffer)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Attrs::default()),
+            names => names?,
+        };
+        let mut attrs = Attrs::default();
+        for name in names.split(|b| *b == 0).filter(|name| !name.is_empty() && kept(name)) {
+            match grow(|buffer| at.get(name, buffer)) {
+                Ok(value) => drop(attrs.insert(name.to_vec(), value)),
+                // It went in between, or it is one that is listed but that nobody may have.
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(attrs)
+    }
+
+    /// Whether extended attributes, and ACLs, differ from those that are to be.
+    pub(super) fn differ(&self, have: &Attrs) -> (bool, bool) {
+        let differ = |acls: bool| {
+            let of = |attrs: &Attrs| {
+                let some = attrs.iter().filter(move |(name, _)| Attrs::is_acl(name) == acls);
+                some.map(|(name, value)| (name.clone(), value.clone())).collect::<BTreeMap<_, _>>()
+            };
+            let (want, mut have) = (of(self), of(have));
+            have.retain(|name, _| want.contains_key(name) || Attrs::may_go(name));
+            want != have
+        };
+        if self == have { (false, false) } else { (differ(false), differ(true)) }
+    }
+}
+
+/// Reads what may be longer than the usual.
+fn grow(mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+    let mut small = [0; USUAL];
+    match read(&mut small) {
+        Err(Errno::RANGE) => {}
+        answer => return Ok(small[..answer?].to_vec()),
+    }
+    let mut large = vec![0; MOST];
+    let len = read(&mut large)?;
+    large.truncate(len);
+    Ok(large)
+}
