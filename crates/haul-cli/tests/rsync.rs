@@ -3,9 +3,14 @@
 
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
-mod rsync_oracle;
+#[path = "rsync/filters.rs"]
+mod filters;
+#[path = "rsync/oracle.rs"]
+mod oracle;
+#[path = "rsync/remotes.rs"]
+mod remotes;
 
-use rsync_oracle::{Compare, Oracle};
+use oracle::{Compare, Oracle};
 
 /// A source and an empty destination.
 const FRESH: &str = r#"
@@ -206,5 +211,46 @@ fn list_only_lists_as_rsync_does() {
         let files =
             |text: &str| text.lines().filter(|line| !line.starts_with('d')).map(String::from).collect::<Vec<_>>();
         assert_eq!(files(&lines), files(&oracle.rsync_lines(args)), "{args:?}");
+    }
+}
+
+/// Attributes of every sort; as root owners and devices too.
+const ATTRIBUTES: &str = r#"
+mkdir -p s/d s/closed dst; echo a >s/a; echo b >s/d/b; echo run >s/run; ln -s a s/l; mkfifo s/p; ln s/a s/d/second; echo w >s/w
+chmod 755 s/run; chmod 640 s/a; chmod 600 s/d/b; chmod 2750 s/d; chmod 4755 s/w; chmod 500 s/closed; chmod 711 s
+if [ "$(id -u)" = 0 ]; then chown 7:8 s/d/b; chown -h 9:9 s/l; chgrp 12 s/d; chown 1:1 s; mknod s/null c 1 3; fi
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+/// The same with other attributes at the destination.
+const OTHER_ATTRIBUTES: &str = r#"
+cp -a s/. dst; chmod 777 dst/a dst/d; chmod 644 dst/run; chmod 755 dst/closed
+if [ "$(id -u)" = 0 ]; then chown 20:21 dst/run; chgrp 5 dst/d/b; fi
+echo more >>s/w; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+#[test]
+fn attributes_are_kept_as_by_rsync() {
+    let lines = [
+        "-ai s/ dst",
+        "-ai s dst",
+        "-ai s/ new",
+        "-rltpi s/ dst",
+        "-rlti s/ dst",
+        "-rltiE s/ dst",
+        "-rlDti s/ dst",
+        "-ai --no-o --no-g s/ dst",
+        "-ai --chmod=Dg-s,F600 s/ dst",
+        "-rlti --chmod=a+r,u+X s/ dst",
+        "-ain s/ dst",
+        "-aii s/ dst",
+    ];
+    each(ATTRIBUTES, Compare::Attributes, &lines);
+    each(&[ATTRIBUTES, OTHER_ATTRIBUTES].concat(), Compare::Attributes, &lines);
+    // Which name counts as the first, so that the others are told as its links, is another one.
+    let setup = [ATTRIBUTES, "ln s/run s/run2; cp -a s/. dst; rm dst/second dst/run2"].concat();
+    if let Some(oracle) = Oracle::new(&setup) {
+        oracle.same_but_for_lines(&["-aH", "s/", "dst"], Compare::Attributes);
+        oracle.same_but_for_lines(&["-aH", "--delete", "s/", "dst"], Compare::Attributes);
     }
 }

@@ -1,7 +1,5 @@
 //! `haul rsync` and `haul dcp` where rsync isn't the measure: remotes of haul's, and dcp's own rules.
 
-#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
-
 use haul_testkit::{
     folder::{self, assert_same, files, link, write},
     lab::Lab,

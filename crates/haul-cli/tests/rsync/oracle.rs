@@ -87,6 +87,17 @@ impl Oracle {
         );
     }
 
+    /// As [`Oracle::same`], without the lines that are printed.
+    pub fn same_but_for_lines(&self, args: &[&str], compare: Compare) {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        let (expected, said) = self.run(&self.rsync, &[], &args, compare);
+        let (got, errors) = self.run(Path::new(env!("CARGO_BIN_EXE_haul")), &["rsync"], &args, compare);
+        assert!(
+            expected.code == got.code && expected.tree == got.tree,
+            "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}"
+        );
+    }
+
     /// What `haul rsync` alone does: exit code, standard output, standard error.
     pub fn haul(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();

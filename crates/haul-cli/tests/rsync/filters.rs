@@ -1,11 +1,7 @@
 //! rsync's filter rules in `haul rsync`, beside rsync itself: a table of rules, and rules made at random on small folders.
 
-#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
-
-mod rsync_oracle;
-
+use super::oracle::{Compare, Oracle};
 use proptest::{prelude::*, test_runner::TestRunner};
-use rsync_oracle::{Compare, Oracle};
 
 const SETUP: &str = r#"
 mkdir -p s/a/b/c s/x/a/b s/core s/cvs/.git dst
