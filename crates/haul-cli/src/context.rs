@@ -70,6 +70,20 @@ impl Context {
         Context { flags: cli.flags, meters, cancel, progress, screen, line, backends, net, layers, config }
     }
 
+    /// The same surroundings with some flags changed: what they say of connections, links and bandwidth holds for what is
+    /// opened from here on.
+    pub fn with_flags(&self, change: impl FnOnce(&mut Flags)) -> Context {
+        let mut flags = self.flags.clone();
+        change(&mut flags);
+        let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
+        let (net, mut layers, screen) = (flags::net(&flags), self.layers.clone(), self.screen.clone());
+        if let Some(table) = flags.network.bwlimit.clone().filter(|_| layers.rate.is_none()) {
+            layers.rate = Some(bwlimit::follow(table, &cancel));
+        }
+        let (line, backends, config) = (self.line.clone(), self.backends.clone(), OnceLock::new());
+        Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config }
+    }
+
     /// The folder for journals; `None` when there is none to keep them in.
     pub fn journals(&self) -> Option<PathBuf> {
         paths::journals(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())

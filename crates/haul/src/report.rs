@@ -32,6 +32,8 @@ pub struct Totals {
     pub server_copies: u64,
     /// Transfers proved equal by a hash, by algorithm.
     pub proved: BTreeMap<Algo, u64>,
+    /// Files and directories beyond `--max-delete`, left under rsync's habits.
+    pub not_deleted: u64,
     /// Files at the destination that could not be proved absent from the source, and so were left.
     pub protected: u64,
 }
