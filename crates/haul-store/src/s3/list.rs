@@ -179,6 +179,13 @@ impl Lister {
             if let Some(fault) = out_of_order(&page, last.as_deref(), &scope) {
                 return Err((lost(), fault.error("list")));
             }
+            let begins = page.entries.first().map(|e| e.key.as_bytes());
+            if self.request.limit.is_some() && matches!((&next, begins), (Some(Next::After(a)), Some(b)) if b <= &a[..])
+            {
+                let message = "the server doesn't begin a listing where it is asked to";
+                let fault = Fault::new(haul_core::ErrorKind::Unsupported, haul_core::Retry::Never, message);
+                return Err((lost(), fault.error("list")));
+            }
             last = page.entries.last().map(|e| e.key.as_bytes().to_vec()).or(last);
             self.seen += page.entries.len();
             let entries = page.entries.into_iter().filter(|e| {
