@@ -21,6 +21,9 @@ pub const STREAMS: usize = 8;
 /// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50.
 const AHEAD: usize = 4;
 
+/// The most questions at once that a lane finds out to suit.
+const QUESTIONS: usize = 128;
+
 /// Shared by all transfers of a job.
 #[derive(Clone)]
 pub struct Budget {
@@ -71,7 +74,7 @@ impl Budget {
     pub fn new(policy: &Policy, src: &Caps, dst: &Caps) -> Self {
         let units = (policy.max_memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
         let end = |caps: &Caps| End { files: caps.files, fixed: caps.concurrency, lanes: caps.lanes.clone() };
-        let questions = src.concurrency.max(dst.concurrency);
+        let questions = questions(src).max(questions(dst));
         Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
             units,
@@ -154,6 +157,12 @@ impl Budget {
         self.claimed.chunks.fetch_add(chunks, Ordering::AcqRel);
         Claim { claimed: self.claimed.clone(), chunks: AtomicUsize::new(chunks), pinned: Mutex::new(pinned) }
     }
+}
+
+/// Questions that a store may be asked at once where the user doesn't say: as many as its lanes ever let pass, which then do
+/// the limiting.
+pub fn questions(caps: &Caps) -> usize {
+    if caps.lanes.is_some() { QUESTIONS } else { caps.concurrency }
 }
 
 impl End {

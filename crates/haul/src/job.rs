@@ -12,6 +12,7 @@ use crate::{
     finish::{Dirs, Doomed},
     list, overlap,
     pairs::Pairs,
+    presence,
     rename::Renames,
     schedule::{BACKLOG, Queue},
     transfer::{Mover, Order},
@@ -236,6 +237,7 @@ impl Run {
             meta: self.policy.metadata,
             for_join: !self.policy.delete_excluded,
             checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
             ask_each: self.policy.no_traverse && self.cx.filter.files_from().is_some(),
             ..ListOptions::default()
         };
@@ -246,10 +248,6 @@ impl Run {
         if self.policy.no_check_dest {
             return futures::stream::iter([Listed::End]).boxed();
         }
-        if self.policy.no_traverse {
-            // A listing that stops at once: every key is unknown, so each is asked for.
-            return futures::stream::empty().boxed();
-        }
         let all = Arc::new(Filter::default());
         let filter = if self.policy.delete_excluded { &all } else { &self.cx.filter };
         let options = ListOptions {
@@ -257,9 +255,19 @@ impl Run {
             dirs: true,
             for_join: true,
             checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
             ..ListOptions::default()
         };
         absent_is_empty(list(&self.cx.dst, filter, options))
+    }
+
+    /// Both sides: two listings where all of the destination must be known, else a search for what the source has.
+    fn pairs(&self) -> Pairs {
+        let sink = self.cx.sink.clone();
+        let Some(options) = presence::options(self.mode, &self.policy, &self.cx.dst) else {
+            return Pairs::new(self.list_src(), self.list_dst(), sink);
+        };
+        Pairs::search(self.list_src(), &self.cx.dst, options, sink).0
     }
 
     /// One walk over both sides.
@@ -267,7 +275,7 @@ impl Run {
         let (orders, coming) = mpsc::channel(BACKLOG);
         let queue = Queue::new(coming, self.policy.order_by, self.policy.check_first);
         let scheduler = tokio::spawn(self.clone().schedule(queue));
-        let mut pairs = Pairs::new(self.list_src(), self.list_dst(), self.cx.sink.clone());
+        let mut pairs = self.pairs();
         let mut checks = Checks::new(self.mover.budget.checkers);
         let mut src_files = 0u64;
         while !self.stopping() {

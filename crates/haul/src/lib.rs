@@ -24,7 +24,7 @@ mod schedule;
 mod spool;
 mod transfer;
 
-pub use budget::STREAMS;
+pub use budget::{STREAMS, questions};
 pub use cx::{Cancel, Confirm, Cx};
 pub use job::{run, run_one};
 pub use list::{ListOptions, list};

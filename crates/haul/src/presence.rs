@@ -6,6 +6,7 @@ use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     key::just_before,
+    policy::{Mode, Policy},
     presence::{Choice, Method, Next, Sample, Why, choose},
 };
 use haul_store::{ListRequest, Store};
@@ -100,6 +101,19 @@ impl Told {
     }
 }
 
+/// How a job looks for what its source has; `None` when it must know all that the destination holds, or is told to list it.
+pub(crate) fn options(mode: Mode, policy: &Policy, dst: &Arc<dyn Store>) -> Option<Options> {
+    let at_once = policy.checkers;
+    if policy.no_check_dest {
+        return None;
+    }
+    if policy.no_traverse {
+        return Some(Options { method: Some(Method::Ask), at_once });
+    }
+    let all = mode == Mode::Sync || policy.list_all || dst.caps().page.is_none();
+    (!all).then_some(Options { method: None, at_once })
+}
+
 /// All answers at once.
 #[derive(Debug)]
 pub struct Found {
@@ -145,6 +159,7 @@ pub fn search<T: Wanted>(
     let answers = async move {
         let mut input = Input { wanted, waiting: VecDeque::new(), ended: false, taken: 0 };
         let choice = search.choose(options.method, &mut input).await;
+        tracing::info!("{}: {choice}", search.store.locator());
         let _ = search.told.choice.set(choice);
         match choice.method {
             Method::Ask => search.ask_all(input),

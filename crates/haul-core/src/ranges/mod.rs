@@ -10,8 +10,8 @@ use crate::{Entry, Key, Lost};
 use ruler::Ruler;
 use std::collections::VecDeque;
 
-/// Entries that may wait for those before them, in pages of a thousand: 256,000 entries of 330 bytes.
-const WINDOW: usize = 256_000;
+/// Entries that may wait for those before them: 330 bytes each, half as many on the average.
+const WINDOW: usize = 192_000;
 /// Part of the pages that may be of no use: 5 % is promised, and a cut may cost more than it was taken to.
 const WASTE: f64 = 0.04;
 /// Pages of a range, least and most.
@@ -307,8 +307,8 @@ impl Ranges {
         let unknown = self.ranges.iter().skip(frontier + 1).any(|range| range.state == State::InFlight);
         let known: f64 = self.ranges.iter().take(frontier).map(|range| range.left).sum();
         let basis = self.useful + HALF * known.min(3.0 * self.useful).min(8.0 * self.trust);
-        // As long as few cuts have shown what they cost, they may cost more.
-        let cost = cost + (1.0 - cost) * 4.0 / (4.0 + self.ended);
+        // As long as few cuts have shown what they cost, they may cost more where forecasts are bad.
+        let cost = cost + (1.0 - cost) * (4.0 * self.off).min(1.0) * 4.0 / (4.0 + self.ended);
         let room = WASTE * basis - self.wasted - cost * open - if unknown { 1.0 - cost } else { 0.0 };
         if room < cost {
             return None;
@@ -337,7 +337,12 @@ impl Ranges {
             return None;
         }
         self.stride = self.stride.max(2.0 * pages).max(self.useful.min(20.0));
-        let new = self.cut_at(frontier, self.stride);
+        // So many pages that ranges of the length in use fill it, each a little short of whole pages.
+        let measured = last.measure.as_ref().map_or(1.0, |measure| measure.pages);
+        let short = self.doubt(pages, measured) / pages;
+        // Before a place behind which there is nothing, half the way.
+        let stride = if last.until.is_some() { self.stride.min(last.left / 2.0) } else { self.stride };
+        let new = self.cut_at(frontier, (stride / pages).round().max(1.0) * pages * (1.0 - short));
         self.ranges[frontier].stuck = new.is_none();
         new
     }

@@ -71,12 +71,19 @@ impl Listing {
                 State::Plain(steps) => return Some(unseen(steps.next().await?, self.last.as_ref())),
                 State::Over => return None,
             }
-            if let Some(step) = self.give() {
-                return Some(step);
+            // What has come makes room for more, however much there is to give out first.
+            while let Some(Some((ask, answer))) = self.under_way.next().now_or_never() {
+                self.take(&ask, answer);
+            }
+            if !matches!(self.state, State::Going) {
+                continue;
             }
             let width = self.width();
             while let Some(ask) = self.ranges.next(width) {
                 self.under_way.push(self.ask(ask));
+            }
+            if let Some(step) = self.give() {
+                return Some(step);
             }
             let (ask, answer) = self.under_way.next().await?;
             self.take(&ask, answer);
