@@ -1,0 +1,8 @@
+//! DVC repositories: their formats (pure), their cache and workspace on this machine's disk, and which content goes to or
+//! comes from a remote. Moving it is the engine's, opening stores and talking to people the command line's.
+
+pub mod address;
+pub mod config;
+pub mod dos2unix;
+pub mod dvcfile;
+pub mod manifest;
