@@ -15,6 +15,7 @@ pub mod key;
 pub mod listing;
 pub mod plan;
 pub mod policy;
+pub mod presence;
 pub mod units;
 
 pub use entry::{Entry, Kind, Meta, Mtime, Posix, Version};

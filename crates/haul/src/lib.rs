@@ -17,6 +17,7 @@ pub mod list;
 mod overlap;
 mod pairs;
 pub mod pipe;
+pub mod presence;
 mod rename;
 pub mod report;
 mod schedule;

@@ -99,6 +99,7 @@ fn caps(domain: Domain) -> Caps {
         domain: Some(domain),
         delete_batch: DELETE_BATCH,
         conditional: true,
+        page: None,
         case_insensitive: false,
         meta: true,
         concurrency: disk::threads(),

@@ -146,6 +146,7 @@ impl MadeStore {
             domain: None,
             delete_batch: 1,
             conditional: false,
+            page: None,
             case_insensitive: false,
             meta: false,
             // More than any network store suits, so that the measured one decides.

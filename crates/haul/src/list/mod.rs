@@ -5,6 +5,7 @@
 
 mod by_dirs;
 mod implied;
+pub(crate) mod page;
 
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
