@@ -271,6 +271,14 @@ impl Cache {
         Err(Error::new(ErrorKind::Io, "checkout", "no link type works here").with_key(&crate::facts::key(path)))
     }
 
+    /// Removes what has this address. Blocks.
+    ///
+    /// Errors: it can't be removed.
+    pub fn remove(&self, address: &Address) -> Result<()> {
+        let path = self.path(address);
+        fs::remove_file(&path).map_err(|e| io_error("delete", &path, e))
+    }
+
     /// Every address that it holds, with the size of its file. Blocks.
     ///
     /// Errors: a folder that can't be read.

@@ -2,7 +2,7 @@
 //! touching what haul doesn't know. Pure.
 
 use crate::address::{Address, Layout};
-use saphyr::{LoadableYamlNode as _, MarkedYaml, ScalarStyle, YamlData, YamlLoader};
+use saphyr::{MarkedYaml, ScalarStyle, YamlData, YamlLoader};
 use saphyr_parser::Parser;
 use std::collections::BTreeMap;
 

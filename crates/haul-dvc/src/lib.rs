@@ -3,18 +3,24 @@
 
 pub mod add;
 pub mod address;
+pub mod bring;
 pub mod cache;
 pub mod checkout;
 pub mod config;
 pub mod dos2unix;
 pub mod dvcfile;
 pub mod facts;
+pub mod gc;
 pub mod hashing;
+pub mod history;
 pub mod ignored;
 pub mod lock;
 pub mod manifest;
+mod named;
+pub mod remote;
 pub mod repo;
 mod spread;
 pub mod state;
 pub mod status;
+pub mod wanted;
 pub mod workspace;

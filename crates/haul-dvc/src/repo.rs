@@ -4,11 +4,13 @@
 #![allow(clippy::disallowed_methods)]
 
 use crate::{
-    cache::Cache,
+    address::Address,
+    cache::{Cache, Held},
     config::{Config, normal},
     dvcfile::{self, Out, OutFlags},
     facts::{invalid, io_error},
     ignored::{self, Ignored},
+    spread::spread,
     state::State,
 };
 use haul_core::{Error, ErrorKind, Result};
@@ -127,6 +129,15 @@ impl Repo {
     /// What was hashed before.
     pub fn state(&self) -> State {
         State::load(self.state.clone())
+    }
+
+    /// Which of these the cache holds, in the same order.
+    ///
+    /// Errors: the cache can't be read.
+    pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Held)>> {
+        let cache = self.cache.clone();
+        let held = spread(all, move |address| cache.holds(&address).map(|held| (address, held))).await?;
+        held.into_iter().collect()
     }
 
     /// A path that a user typed in `here`, below the root.

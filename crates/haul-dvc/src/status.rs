@@ -121,7 +121,7 @@ async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -
             let files = found.into_iter().zip(md5s).map(|(file, md5)| Child { path: file.path, md5 });
             let mut files: Vec<Child> = files.collect();
             let same = match (&children, &chosen.within) {
-                (Some(children), Some(_)) => {
+                (Some(_), Some(_)) => {
                     let now: HashMap<&str, Md5> = files.iter().map(|c| (c.path.as_str(), c.md5)).collect();
                     let was: HashMap<&str, Md5> = expected.into_iter().filter(|(path, _)| chosen.holds(path)).collect();
                     if now.is_empty() && !was.is_empty() {
