@@ -67,7 +67,7 @@ pub async fn push(cx: &Cx, policy: &Policy, wanted: &Wanted, found: &Found) -> R
     let (complete, held_back): (Vec<Address>, Vec<Address>) = dirs.into_iter().partition(whole);
     for address in held_back {
         let message = "the list of the directory's files isn't sent, since some of the files aren't at the remote";
-        let error = Error::new(ErrorKind::NotFound, "push", message).with_key(&Key::new(wanted.name(&address)));
+        let error = Error::new(ErrorKind::Io, "push", message).with_key(&Key::new(wanted.name(&address)));
         tell(cx, &mut brought.report, error);
     }
     // A journal is of one job; manifests are small.
