@@ -3,200 +3,18 @@
 
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
-use haul_testkit::{
-    lab::{Lab, until},
-    minio::{ACCESS_KEY, Minio, SECRET_KEY},
-    peers,
-};
+mod asked;
+mod site;
+
+use haul_testkit::lab::until;
+use site::{Site, TREE, TREE_V2, UP_TO_DATE, names, same_files};
 use std::{
     collections::BTreeSet,
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::Path,
+    process::Stdio,
 };
-
-const HAUL: &str = env!("CARGO_BIN_EXE_haul");
-
-/// What a program did.
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    #[track_caller]
-    fn code(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "\n--- out\n{}\n--- err\n{}", self.out, self.err);
-        self
-    }
-
-    #[track_caller]
-    fn ok(self) -> Ran {
-        self.code(0)
-    }
-}
-
-/// A lab with a repository `r`, and ways to run programs in it.
-struct Site {
-    lab: Lab,
-    dvc: Option<PathBuf>,
-    repo: PathBuf,
-}
-
-impl Site {
-    /// A repository in git whose remote `s` is the folder `rem` of the lab.
-    fn new() -> Site {
-        let lab = Lab::new(HAUL);
-        let (dvc, repo) = (peers::find("dvc"), lab.path("r"));
-        let site = Site { lab, dvc, repo };
-        fs::create_dir_all(site.repo.join(".dvc")).unwrap();
-        fs::write(site.repo.join(".dvc/.gitignore"), "/config.local\n/tmp\n/cache\n").unwrap();
-        fs::write(
-            site.repo.join(".dvc/config"),
-            "[core]\n    remote = s\n    analytics = false\n['remote \"s\"']\n    url = ../../rem\n",
-        )
-        .unwrap();
-        site.git(&["init", "-q", "-b", "main"]);
-        site
-    }
-
-    fn run(&self, mut command: Command, folder: &Path) -> Ran {
-        command.current_dir(folder).stdin(Stdio::null());
-        command.env("DVC_SITE_CACHE_DIR", self.lab.path("site")).env("DVC_NO_ANALYTICS", "1");
-        for (name, value) in
-            [("AUTHOR_NAME", "a"), ("AUTHOR_EMAIL", "a@b"), ("COMMITTER_NAME", "a"), ("COMMITTER_EMAIL", "a@b")]
-        {
-            command.env(format!("GIT_{name}"), value);
-        }
-        let output = command.output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
-    }
-
-    fn haul_in(&self, folder: &Path, args: &[&str]) -> Ran {
-        self.run(self.lab.haul_command(args), folder)
-    }
-
-    fn haul(&self, args: &[&str]) -> Ran {
-        self.haul_in(&self.repo, args)
-    }
-
-    /// True if dvc is there; otherwise says that the test, or the rest of it, is skipped.
-    fn has_dvc(&self) -> bool {
-        self.dvc.is_some() || peers::need("dvc").is_some()
-    }
-
-    fn dvc_in(&self, folder: &Path, args: &[&str]) -> Ran {
-        let mut command = self.lab.command(self.dvc.as_deref().expect("dvc"));
-        command.args(args);
-        self.run(command, folder)
-    }
-
-    fn dvc(&self, args: &[&str]) -> Ran {
-        self.dvc_in(&self.repo, args)
-    }
-
-    fn git(&self, args: &[&str]) -> Ran {
-        let mut command = self.lab.command(Path::new("git"));
-        command.args(args);
-        self.run(command, &self.repo).ok()
-    }
-
-    fn commit(&self) {
-        self.git(&["add", "-A"]);
-        self.git(&["commit", "-q", "-m", "x"]);
-    }
-
-    fn clone_to(&self, name: &str) -> PathBuf {
-        let to = self.lab.path(name);
-        self.git(&["clone", "-q", ".", &to.display().to_string()]);
-        to
-    }
-
-    fn set_config(&self, text: &str) {
-        fs::write(self.repo.join(".dvc/config"), text).unwrap();
-    }
-
-    fn write(&self, name: &str, content: &[u8]) {
-        let path = self.repo.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    /// The tree whose hashes in both layouts DVC computed.
-    fn tree(&self) {
-        for (name, content) in [
-            ("a.txt", "hello\n"),
-            ("crlf.txt", "hello\r\nworld\r\n"),
-            ("empty", ""),
-            ("sub/bin", "x\0y"),
-            ("sub/dup.txt", "hello\n"),
-            ("sub/run.sh", "exec"),
-            ("ünï/日本 \"q\"\\ file.txt", "u"),
-        ] {
-            self.write(&format!("data/{name}"), content.as_bytes());
-        }
-    }
-
-    /// The repository's remote is a new bucket on MinIO; `None` when there is no MinIO.
-    fn on_s3(&self) -> Option<(&'static Minio, String)> {
-        let minio = Minio::shared()?;
-        let bucket = minio.bucket("dvc");
-        self.set_config(&format!(
-            "[core]\n    remote = s\n    analytics = false\n['remote \"s\"']\n    url = s3://{bucket}/deep/er\n    endpointurl = {}\n    \
-             region = us-east-1\n    access_key_id = {ACCESS_KEY}\n    secret_access_key = {SECRET_KEY}\n",
-            minio.endpoint()
-        ));
-        self.lab.remote("m", &minio.endpoint());
-        Some((minio, bucket))
-    }
-}
-
-const TREE: &str = "1e22361e83161aaf6ea7cfed91cb7df2.dir";
-const TREE_V2: &str = "f002d69cdbd0d536fcd0a4eea1cb2091.dir";
-const UP_TO_DATE: &str = "Data and pipelines are up to date.\n";
-
-fn same_files(a: &Path, b: &Path) {
-    let of = |path: &Path| -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut all = Vec::new();
-        let mut left = vec![path.to_path_buf()];
-        while let Some(folder) = left.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let full = entry.unwrap().path();
-                match full.is_dir() {
-                    true => left.push(full),
-                    false => {
-                        let name = full.strip_prefix(path).unwrap().as_os_str().as_encoded_bytes().to_vec();
-                        all.push((name, fs::read(&full).unwrap()));
-                    }
-                }
-            }
-        }
-        all.sort();
-        all
-    };
-    let (a, b) = (of(a), of(b));
-    assert!(!a.is_empty());
-    assert_eq!(a, b);
-}
-
-/// Names below a folder.
-fn names(folder: &Path) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut left = vec![folder.to_path_buf()];
-    while let Some(dir) = left.pop() {
-        for entry in fs::read_dir(dir).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => left.push(path),
-                false => drop(found.insert(path.strip_prefix(folder).unwrap().display().to_string())),
-            }
-        }
-    }
-    found
-}
 
 #[test]
 fn dvc_takes_what_haul_wrote() {
@@ -594,5 +412,107 @@ fn gc_shows_what_dvc_would_remove() {
     assert_eq!(
         site.haul(&["dvc", "gc", "-w"]).code(2).err,
         "haul: haul dvc gc only shows what nothing uses: add --dry-run; dvc gc removes it\n"
+    );
+}
+
+#[test]
+fn a_pipelines_lock_file_counts_too() {
+    let site = Site::new();
+    site.tree();
+    site.write("out/a", b"hello\n");
+    site.write("metrics.json", b"{}\n");
+    let lock = "schema: '2.0'\nstages:\n  train:\n    cmd: x\n    deps:\n    - path: data/a.txt\n      hash: md5\n      md5: \
+                b1946ac92492d2347c6235b4d2611184\n      size: 6\n    outs:\n    - path: metrics.json\n      hash: md5\n      md5: \
+                8a80554c91d9fca8acb82f023de02f11\n      size: 3\n    - path: out\n      hash: md5\n      md5: \
+                212e33b7a67e62269b5c6c4f1c820164.dir\n      size: 6\n      nfiles: 1\n";
+    site.write("p/dvc.lock", lock.as_bytes());
+    site.write(
+        "p/dvc.yaml",
+        b"stages:\n  train:\n    cmd: x\n    deps:\n    - data/a.txt\n    outs:\n    - out\n    metrics:\n    - metrics.json:\n        cache: false\n",
+    );
+    fs::rename(site.repo.join("data"), site.repo.join("p/data")).unwrap();
+    fs::rename(site.repo.join("out"), site.repo.join("p/out")).unwrap();
+    fs::rename(site.repo.join("metrics.json"), site.repo.join("p/metrics.json")).unwrap();
+    let out = site.haul(&["dvc", "status"]).ok().out;
+    assert_eq!(out, "p/dvc.yaml:train:\n\tchanged outs:\n\t\tnot in cache:       p/out\n");
+    if !site.has_dvc() {
+        return;
+    }
+    site.dvc(&["commit", "-q", "-f", "p/dvc.yaml"]).ok();
+    assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
+    assert_eq!(site.haul(&["dvc", "push", "p/dvc.yaml:train"]).ok().out, "2 files pushed\n");
+    assert_eq!(site.dvc(&["status", "-c"]).ok().out, "Cache and remote 's' are in sync.\n");
+    site.write("p/data/a.txt", b"other\n");
+    let changed = "p/dvc.yaml:train:\n\tchanged deps:\n\t\tmodified:           p/data/a.txt\n";
+    assert_eq!(site.haul(&["dvc", "status"]).ok().out, changed);
+    assert_eq!(site.dvc(&["status"]).ok().out, changed);
+}
+
+#[test]
+fn what_dvcignore_names_is_left_out() {
+    let site = Site::new();
+    site.tree();
+    site.write(".dvcignore", b"# not these\n*.tmp\n/data/sub/\n");
+    site.write("data/x.tmp", b"x");
+    site.haul(&["dvc", "add", "data"]).ok();
+    let text = fs::read_to_string(site.repo.join("data.dvc")).unwrap();
+    assert!(text.contains("nfiles: 4"), "{text}");
+    if site.has_dvc() {
+        assert_eq!(site.dvc(&["status"]).ok().out, UP_TO_DATE);
+        site.dvc(&["add", "-q", "data"]).ok();
+        assert_eq!(fs::read_to_string(site.repo.join("data.dvc")).unwrap(), text);
+    }
+    site.write("data/.dvcignore", b"x\n");
+    let ran = site.haul(&["dvc", "add", "data"]).code(1);
+    assert!(
+        ran.err.contains("data/.dvcignore: read: DVC allows no .dvcignore in a tracked directory: move it up"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_in_a_line() {
+    let site = Site::new();
+    site.tree();
+    site.haul(&["dvc", "add", "data"]).ok();
+    for (args, code, message) in [
+        (&["dvc", "add", "nothing"][..], 4, "haul: nothing: add: nothing is there\n"),
+        (&["dvc", "add", "data/sub"], 1, "haul: data/sub: add: data is tracked already, by data.dvc: add that\n"),
+        (&["dvc", "add", ".."], 1, "haul: ..: open: it is outside of the repository ROOT\n"),
+        (
+            &["dvc", "add", "--dry-run", "data"],
+            2,
+            "haul: haul dvc add has no --dry-run: haul dvc status shows what changed\n",
+        ),
+        (&["dvc", "push", "-r", "x"], 1, "haul: open: remote \"x\" isn't in the configuration of DVC: it has s\n"),
+        (
+            &["dvc", "pull", "other"],
+            4,
+            "haul: other: open: nothing of that name is tracked: a target is a tracked path, a .dvc file or a stage\n",
+        ),
+        (&["dvc", "push", "-d", "data"], 2, "haul: unknown flag -d (see haul help flags)\n"),
+        (
+            &["dvc", "gc", "--dry"],
+            2,
+            "haul: say what to keep: -w what the workspace uses, -a all branches, -T all tags, -A all commits\n",
+        ),
+    ] {
+        let ran = site.haul(args).code(code);
+        assert_eq!(ran.err.replace(&site.repo.display().to_string(), "ROOT"), message, "{args:?}");
+    }
+    let ran = site.haul_in(&site.lab.path(""), &["dvc", "status"]).code(3);
+    assert!(
+        ran.err.starts_with("haul: open: this isn't in a DVC repository: no folder from here up holds .dvc"),
+        "{}",
+        ran.err
+    );
+    let held = fs::File::create(site.repo.join(".dvc/tmp/lock")).unwrap();
+    held.lock().unwrap();
+    let ran = site.haul(&["dvc", "add", "data"]).code(5);
+    assert!(
+        ran.err.contains("another dvc or haul works in this repository: wait for it, and run this again"),
+        "{}",
+        ran.err
     );
 }
