@@ -5,7 +5,7 @@
 
 use crate::{
     address::{Address, Layout, Md5},
-    cache::{Cache, Hashed, Held},
+    cache::{Cache, Hashed, Held, hidden},
     config::Link,
     dvcfile::{self, Fresh},
     facts::{Facts, invalid, io_error, key},
@@ -190,13 +190,16 @@ fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Li
         return Ok(Hashed { md5, facts: file.facts, steady: true });
     }
     // A link of the workspace stays what it is, unless links are how files come from the cache.
-    let hashed = cache.take(path, links)?;
+    let hashed = cache.take(path, file.facts, links)?;
     let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && !file.facts.is_exec();
+    if !by_link {
+        return Ok(hashed);
+    }
     let address = Address::file(Layout::V3, hashed.md5);
     let own = Facts::get(&cache.path(&address), false).ok().flatten();
     let already = own.is_some_and(|own| (own.dev, own.ino) == (file.facts.dev, file.facts.ino))
         && (file.link == (links.first() == Some(&Link::Symlink)));
-    if by_link && !already {
+    if !already {
         cache.give(&address, path, links, false)?;
     }
     Ok(hashed)
@@ -237,7 +240,7 @@ fn write(repo: &Repo, index: &Index, path: &str, fresh: &Fresh) -> Result<(Strin
 
 /// Writes a file beside the old one and renames it.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let tmp = path.with_file_name(format!(".haul-{}.tmp", std::process::id()));
+    let tmp = hidden(path);
     let written = fs::write(&tmp, bytes).and_then(|()| fs::rename(&tmp, path));
     written.map_err(|e| {
         // What is left has a hidden name.

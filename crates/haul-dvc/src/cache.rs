@@ -24,7 +24,10 @@ use std::{
         unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The mode of a file whose content is known to be right.
@@ -127,18 +130,16 @@ impl Cache {
     }
 
     /// Hashes a file of the workspace and puts its content into the cache, in one go; by a link instead of a copy where `links`
-    /// begins with one: the file is then the cache's own. Blocks.
+    /// begins with one: the file is then the cache's own. `facts` are what was seen of it before. Blocks.
     ///
     /// Errors: the file can't be read or changed meanwhile, the cache can't be written.
-    pub fn take(&self, path: &Path, links: &[Link]) -> Result<Hashed> {
-        let mut file = File::open(path).map_err(|e| io_error("read", path, e))?;
-        let facts = Facts::of(&file).map_err(|e| io_error("read", path, e))?;
+    pub fn take(&self, path: &Path, facts: Facts, links: &[Link]) -> Result<Hashed> {
+        let file = File::open(path).map_err(|e| io_error("read", path, e))?;
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
             return self.take_large(path, file, facts, links);
         }
-        let mut bytes = Vec::with_capacity(facts.size as usize + 1);
-        file.read_to_end(&mut bytes).map_err(|e| io_error("read", path, e))?;
+        let bytes = read_whole(path, &file, facts.size as usize)?;
         let md5 = manifest::md5(&bytes);
         self.put_bytes(&Address::file(Layout::V3, md5), &bytes)?;
         Ok(Hashed { md5, facts, steady: bytes.len() as u64 == facts.size && unchanged(&file, &facts) })
@@ -201,9 +202,7 @@ impl Cache {
 
     /// A new file beside `path`, with the mode that it will have.
     fn temporary(&self, path: &Path) -> Result<(PathBuf, File)> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let tmp = path.with_file_name(format!(".haul-{}-{number}.tmp", std::process::id()));
+        let tmp = hidden(path);
         let open = || File::options().read(true).write(true).create_new(true).mode(TRUSTED).open(&tmp);
         let file = match open() {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -256,7 +255,7 @@ impl Cache {
             )
             .with_key(&crate::facts::key(path)));
         };
-        let tmp = workspace_temporary(path);
+        let tmp = hidden(path);
         for link in links.iter().chain([&Link::Copy]) {
             // An executable file would need other bits than the cache's; an empty one is as good as its link, and ext4 allows
             // 65,000 names a file.
@@ -319,11 +318,30 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A hidden name beside a path of the workspace.
-fn workspace_temporary(path: &Path) -> PathBuf {
+/// A hidden name beside a path, that no other process takes.
+pub(crate) fn hidden(path: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".haul-{}-{number}.tmp", std::process::id()))
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+    let (process, number) = (PROCESS.get_or_init(std::process::id), NUMBER.fetch_add(1, Ordering::Relaxed));
+    path.with_file_name(format!(".haul-{process}-{number}.tmp"))
+}
+
+/// All of a small file, by one read for its bytes and one that shows its end.
+fn read_whole(path: &Path, file: &File, size: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; size + 1];
+    let mut filled = 0;
+    loop {
+        let got = rustix::io::read(file, &mut bytes[filled..]).map_err(|e| io_error("read", path, e))?;
+        filled += got;
+        // Less than there is room for: that was all.
+        if got == 0 || filled < bytes.len() && filled >= size {
+            bytes.truncate(filled);
+            return Ok(bytes);
+        }
+        if filled == bytes.len() {
+            bytes.resize(filled * 2, 0);
+        }
+    }
 }
 
 /// Makes `tmp` from the cache's file; false when this kind of link doesn't work here.
@@ -376,10 +394,11 @@ fn cannot_link(errno: Errno) -> bool {
     )
 }
 
-/// The mode that says: this is right. The process's umask may have taken bits away.
+/// The mode that says: this is right. The process's umask may take bits away from new files; the first one tells.
 fn protect(file: &File, path: &Path) -> Result<()> {
-    let facts = Facts::of(file).map_err(|e| io_error("write", path, e))?;
-    if facts.mode & 0o7777 == TRUSTED {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    let as_made = *KNOWN.get_or_init(|| Facts::of(file).is_ok_and(|facts| facts.mode & 0o7777 == TRUSTED));
+    if as_made {
         return Ok(());
     }
     rustix::fs::fchmod(file, Mode::from_raw_mode(TRUSTED)).map_err(|e| io_error("write", path, e))

@@ -248,7 +248,7 @@ fn the_list_of_a_directory_goes_last_and_only_when_all_is_there() {
     site.write("single", b"single\n");
     site.haul(&["dvc", "add", "data", "single"]).ok();
     fs::remove_file(site.repo.join(".dvc/cache/files/md5/7a/c062d8a84466e70d9b899c0821a51c")).unwrap();
-    let ran = site.haul(&["dvc", "push"]).code(4);
+    let ran = site.haul(&["dvc", "push"]).code(4); // The last error speaks: not found.
     assert!(
         ran.err.contains("data/crlf.txt: Failed to transfer: neither the cache nor the remote has its content"),
         "{}",
