@@ -1,5 +1,5 @@
 //! A listing in ranges that are read at once: which page to ask for next, where to cut, and when all was seen. Pure: pages are
-//! handed in as they come, in any order; `haul/list` does the asking. The algorithm and its constants: ADR 9.
+//! handed in as they come, in any order; `haul/list` does the asking. The algorithm and its constants: ADR 10.
 //!
 //! Ranges touch: each ends with the very key after which the next one begins, and a range is over only when a page showed a key
 //! beyond its end, or that there are no more. So together they hold every key once, wherever the cuts are.
