@@ -63,6 +63,8 @@ pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<
 struct Line<'a> {
     current: &'a Command,
     is_root: bool,
+    /// The command reads the rest of the line by itself.
+    raw: bool,
     globals: Vec<Flag>,
     locals: Vec<Flag>,
     /// Words that name the command.
@@ -78,6 +80,7 @@ impl<'a> Line<'a> {
         Line {
             current: root,
             is_root: true,
+            raw: false,
             globals: table(root).into_iter().filter(|f| !f.local).collect(),
             locals: table(root).into_iter().filter(|f| f.local).collect(),
             command: Vec::new(),
@@ -91,6 +94,13 @@ impl<'a> Line<'a> {
         let mut args = args.peekable();
         while let Some(arg) = args.next() {
             let bytes = arg.as_bytes();
+            if self.raw {
+                // The parser below takes a first `--` away.
+                self.rest.extend((bytes == b"--").then(|| arg.clone()));
+                self.rest.push(arg);
+                self.rest.extend(args);
+                return Ok(());
+            }
             if bytes == b"--" {
                 self.rest.push(arg);
                 self.rest.extend(args);
@@ -117,6 +127,7 @@ impl<'a> Line<'a> {
             self.is_root = false;
             self.locals = table(next);
             self.command.push(arg);
+            self.raw = next.get_positionals().any(|arg| arg.is_trailing_var_arg_set());
             return Ok(());
         }
         if self.current.get_positionals().next().is_some() {

@@ -70,9 +70,28 @@ impl Context {
         Context { flags: cli.flags, meters, cancel, progress, screen, line, backends, net, layers, config }
     }
 
+    /// The same surroundings with some flags changed: what they say of connections, links and bandwidth holds for what is
+    /// opened from here on.
+    pub fn with_flags(&self, change: impl FnOnce(&mut Flags)) -> Context {
+        let mut flags = self.flags.clone();
+        change(&mut flags);
+        let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
+        let (net, mut layers, screen) = (flags::net(&flags), self.layers.clone(), self.screen.clone());
+        if let Some(table) = flags.network.bwlimit.clone().filter(|_| layers.rate.is_none()) {
+            layers.rate = Some(bwlimit::follow(table, &cancel));
+        }
+        let (line, backends, config) = (self.line.clone(), self.backends.clone(), OnceLock::new());
+        Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config }
+    }
+
     /// The folder for journals; `None` when there is none to keep them in.
     pub fn journals(&self) -> Option<PathBuf> {
         paths::journals(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())
+    }
+
+    /// The folder for what haul remembers; `None` when there is none.
+    pub fn state(&self) -> Option<PathBuf> {
+        paths::state(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())
     }
 
     /// The configuration, read when it is first asked for.
@@ -103,6 +122,11 @@ impl Context {
     /// Opens what the user typed as a folder, bucket or remote root. That it exists isn't checked.
     pub fn open(&self, typed: &OsStr) -> Result<Arc<dyn Store>> {
         self.open_resolved(self.resolve(&Spec::parse(typed.as_bytes())?)?)
+    }
+
+    /// Opens what another program's configuration names, as if it were typed so.
+    pub fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Store>> {
+        self.open_resolved(self.resolve(spec)?)
     }
 
     /// Opens what the user typed as a source: when it names one file, the store is of the folder that holds it, and the

@@ -287,7 +287,7 @@ impl Sink for Progress {
 /// copied.
 fn tell(event: &Event, running: Option<(&Key, bool)>) {
     match event {
-        Event::Decided { key, action, why, size, dry_run: true } => {
+        Event::Decided { key, action, why, size, dry_run: true, .. } => {
             let attributes = matches!(why, Reason::Attributes(_)).then_some("set attributes");
             if let Some(what) = attributes.or(would(*action)) {
                 tracing::warn!(%key, "Skipped {what} as --dry-run is set{}", sized(*action, *size));

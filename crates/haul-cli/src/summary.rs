@@ -117,7 +117,7 @@ impl Counts {
             self.checks += 1;
         }
         match action {
-            Action::Copy => {
+            Action::Copy | Action::Reuse => {
                 self.total_transfers += 1;
                 self.total_bytes += size;
                 if dry_run {

@@ -2,7 +2,11 @@
 //!
 //! The one place that may say "same". The engine asks the stores what a [`Need`] names and calls again.
 
-use crate::{Algo, Entry, Mtime, attributes::Differs, policy::Compare, policy::Policy};
+use crate::{
+    Algo, Entry, Kind, Mtime,
+    attributes::Differs,
+    policy::{Compare, Policy, RsyncHabits},
+};
 
 /// Why a verdict is what it is; shown with `-v`, in dry runs and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +95,33 @@ pub struct Rules {
     pub stored_after: Option<u128>,
     /// `--no-update-modtime`, or the destination can't set times.
     pub no_touch: bool,
+    /// rsync's habits.
+    pub rsync: Option<Habits>,
+}
+
+/// What of rsync's habits a comparison rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habits {
+    /// Times are compared in whole seconds.
+    pub seconds: bool,
+    /// Another time is another file.
+    pub time_decides: bool,
+    /// Only what is shorter is transferred.
+    pub append: bool,
 }
 
 impl Rules {
     /// The rules of `policy` for two stores of these mtime precisions (`None`: can't keep one), in nanoseconds.
     pub fn new(policy: &Policy, src_precision: Option<u128>, dst_precision: Option<u128>) -> Self {
+        let rsync = policy.rsync.as_ref();
         let window = match (src_precision, dst_precision) {
+            // rsync's window holds its own end.
+            (Some(_), Some(_)) if rsync.is_some() => Some(policy.modify_window.map_or(0, |w| w.as_nanos()) + 1),
             (Some(a), Some(b)) => Some(policy.modify_window.map_or(a.max(b), |w| w.as_nanos().max(1))),
             _ => None,
         };
+        let habits =
+            |h: &RsyncHabits| Habits { seconds: !h.nanoseconds, time_decides: h.time_decides, append: h.append };
         Rules {
             compare: policy.compare,
             ignore_size: policy.ignore_size,
@@ -108,12 +130,16 @@ impl Rules {
             window,
             stored_after: None,
             no_touch: policy.no_update_mtime,
+            rsync: rsync.map(habits),
         }
     }
 }
 
 /// Compares two files of one name. `asked` tells whether missing modification times were asked for already.
 pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+    if let Some(habits) = rules.rsync {
+        return compare_rsync(src, dst, rules, habits, asked, hash);
+    }
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
     }
@@ -204,6 +230,149 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
         };
     }
     same_bytes_other_time(rules, hash)
+}
+
+/// The comparison as rsync makes it: `--update` skips what is newer, a symlink is where it points, and what is the same
+/// without its time having been looked at may yet need the time.
+fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked: bool, hash: HashAnswer) -> Verdict {
+    if rules.ignore_existing {
+        return Verdict::Same(Reason::Existing);
+    }
+    if src.kind != dst.kind {
+        return Verdict::Differ(Reason::Kind);
+    }
+    let stored_after = dst.mtime.is_none() && stored_after_change(src, dst, rules);
+    if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !asked && !stored_after {
+        return Verdict::Ask(Need::Mtime);
+    }
+    let apart = times_apart(src, dst, rules, habits);
+    let timed = |verdict| match verdict {
+        Verdict::Same(_) if apart && !stored_after && !rules.no_touch => Verdict::Touch,
+        other => other,
+    };
+    if src.is_link() {
+        return timed(if src.size == dst.size {
+            by_hash(hash, Verdict::Differ(Reason::Mtime))
+        } else {
+            Verdict::Differ(Reason::Size)
+        });
+    }
+    if rules.update && apart && dst.mtime > src.mtime {
+        return Verdict::Same(Reason::Newer);
+    }
+    if habits.append && dst.size >= src.size {
+        return Verdict::Same(Reason::Existing);
+    }
+    if rules.compare == Compare::Never {
+        return Verdict::Differ(Reason::Forced);
+    }
+    if src.size != dst.size {
+        return Verdict::Differ(Reason::Size);
+    }
+    match rules.compare {
+        Compare::SizeOnly => timed(Verdict::Same(Reason::Size)),
+        Compare::Checksum => timed(by_hash(hash, Verdict::Same(Reason::Size))),
+        _ if stored_after => Verdict::Same(Reason::StoredAfterChange),
+        _ if !apart => Verdict::Same(Reason::Mtime),
+        _ if habits.time_decides => Verdict::Differ(Reason::Mtime),
+        _ => same_bytes_other_time(rules, hash),
+    }
+}
+
+/// True when both times are known and differ.
+fn times_apart(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits) -> bool {
+    let (Some(a), Some(b), Some(window)) = (src.mtime, dst.mtime, rules.window) else { return false };
+    let whole = |t: Mtime| if habits.seconds { Mtime::new(t.secs(), 0) } else { t };
+    !within(whole(a), whole(b), window)
+}
+
+/// What an entry is, as file systems tell kinds apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileType {
+    /// A regular file.
+    #[default]
+    File,
+    /// A directory.
+    Dir,
+    /// A symlink.
+    Link,
+    /// A block or character device.
+    Device,
+    /// A FIFO or socket.
+    Special,
+}
+
+impl FileType {
+    /// What `entry` is.
+    pub fn of(entry: &Entry) -> FileType {
+        // File types of `st_mode`, see inode(7).
+        let kind = entry.posix.as_ref().map(|posix| posix.mode & 0o170_000);
+        match (entry.kind, kind) {
+            (Kind::Dir, _) => FileType::Dir,
+            (_, Some(0o120_000)) => FileType::Link,
+            (_, Some(0o060_000 | 0o020_000)) => FileType::Device,
+            (_, Some(0o010_000 | 0o140_000)) | (Kind::Special, None) => FileType::Special,
+            _ if entry.is_link() => FileType::Link,
+            _ => FileType::File,
+        }
+    }
+}
+
+/// In which facts two entries of one name differ, for who must tell: rsync's `--itemize-changes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// What the source has, or the destination where the source has nothing.
+    pub what: FileType,
+    /// The destination lacks it, or has something of another kind.
+    pub new: bool,
+    /// Sizes of regular files.
+    pub size: bool,
+    /// Modification times, as the comparison sees them.
+    pub mtime: bool,
+    /// Permission bits, where both sides tell them; likewise the rest.
+    pub perms: bool,
+    /// Whether anyone may execute it.
+    pub executable: bool,
+    /// The owner's number.
+    pub owner: bool,
+    /// The group's number.
+    pub group: bool,
+    /// Access times.
+    pub atime: bool,
+    /// Extended attributes, where they were looked at.
+    pub xattrs: bool,
+    /// Access control lists, where they were looked at.
+    pub acls: bool,
+}
+
+impl Difference {
+    /// What was found to differ in what is the same otherwise.
+    pub fn of(src: &Entry, found: Differs) -> Difference {
+        let Differs { mode, owner, group, mtime, xattrs, acls } = found;
+        let what = FileType::of(src);
+        Difference { what, perms: mode, owner, group, mtime, xattrs, acls, ..Difference::default() }
+    }
+
+    /// What differs between a source and what a destination has of its name.
+    pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
+        let Some(dst) = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link()) else {
+            return Difference { what: FileType::of(src), new: true, ..Difference::default() };
+        };
+        let seconds = Habits { seconds: true, time_decides: false, append: false };
+        let mtime = times_apart(src, dst, rules, rules.rsync.unwrap_or(seconds));
+        let size = src.size != dst.size && !src.is_dir();
+        let differs = Difference { what: FileType::of(src), size, mtime, ..Difference::default() };
+        let (Some(a), Some(b)) = (&src.posix, &dst.posix) else { return differs };
+        let executable = |mode: u32| mode & 0o111 != 0;
+        Difference {
+            perms: a.mode & 0o7777 != b.mode & 0o7777,
+            executable: executable(a.mode) != executable(b.mode),
+            owner: a.uid != b.uid,
+            group: a.gid != b.gid,
+            atime: a.atime.secs() != b.atime.secs(),
+            ..differs
+        }
+    }
 }
 
 /// The rule that spares a HEAD for each unchanged file: a key stored clearly after both the file's mtime and its

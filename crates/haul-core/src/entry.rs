@@ -126,6 +126,11 @@ impl Entry {
         Entry { kind: Kind::Dir, ..Entry::file(key, 0) }
     }
 
+    /// True for a translated symlink, see [`Kind::File`].
+    pub fn is_link(&self) -> bool {
+        self.kind == Kind::File && self.key.as_bytes().ends_with(b".rclonelink")
+    }
+
     /// True for a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir

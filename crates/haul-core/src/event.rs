@@ -3,7 +3,7 @@
 use crate::{
     Error, Key,
     attributes::Differs,
-    compare::Reason,
+    compare::{Difference, Reason},
     listing::Side,
     plan::{Action, Route},
 };
@@ -42,7 +42,27 @@ pub enum Event {
         why: Reason,
         /// Bytes.
         size: u64,
+        /// In what the two sides differ; nothing, for what is deleted.
+        differs: Difference,
         /// Nothing will be done: this is a dry run.
+        dry_run: bool,
+    },
+    /// A directory of the source was looked at; what differs will be mended in the end.
+    DirSeen {
+        /// Its key; the empty one is the root.
+        key: Key,
+        /// In what the two sides differ.
+        differs: Difference,
+        /// The destination has none, and what it is compared with is another place's.
+        elsewhere: bool,
+    },
+    /// A directory that the source lacks.
+    DirExtra {
+        /// Its key.
+        key: Key,
+        /// It is deleted; else it still holds something that stays.
+        deleted: bool,
+        /// Nothing is done: this is a dry run.
         dry_run: bool,
     },
     /// A transfer began.

@@ -36,6 +36,8 @@ pub enum Replace {
 pub enum Action {
     /// Bring the source's bytes over.
     Copy,
+    /// Take what another place at the destination's side has (`--link-dest`, and rsync's `--copy-dest`).
+    Reuse,
     /// Set the destination's modification time and attributes to the source's; the bytes are equal.
     Touch,
     /// Make it another name of a file that is at the destination already.

@@ -1,6 +1,7 @@
 //! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted,
 //! and the limits to stop at.
 
+use crate::Mtime;
 use std::time::Duration;
 
 /// What a job does with the pairs it finds.
@@ -145,6 +146,28 @@ pub enum Fsync {
     End,
 }
 
+/// What rsync does otherwise than rclone, beside what other fields say. With it, times are compared in whole seconds; a
+/// symlink is compared by where it points; what is the same by size or hash alone gets the source's time; `--update` only
+/// skips what is newer; `--max-delete` leaves what is beyond it; and what is in the way of something of another kind is
+/// replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RsyncHabits {
+    /// Everything that is transferred gets this time instead of the source's (without `--times`).
+    pub set_time: Option<Mtime>,
+    /// Times must be equal to the nanosecond (`--modify-window=-1`).
+    pub nanoseconds: bool,
+    /// Another time is another file: no hash is asked whether the bytes are the same.
+    pub time_decides: bool,
+    /// Only what is shorter at the destination is transferred (`--append`).
+    pub append: bool,
+    /// A directory in the way of a file goes with all that is in it (`--force`).
+    pub force: bool,
+    /// The job's root is part of the transfer.
+    pub top_dir: bool,
+    /// What `Cx::copy_dest` has gets a second name (`--link-dest`) instead of being copied.
+    pub link: bool,
+}
+
 /// The rules of one job.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -172,6 +195,8 @@ pub struct Policy {
     pub use_server_mtime: bool,
     /// Don't list the destination: ask for each source file (`--no-traverse`).
     pub no_traverse: bool,
+    /// List all of the destination, whatever would be cheaper (`--fast-list`).
+    pub list_all: bool,
     /// Don't look at the destination at all: copy everything (`--no-check-dest`).
     pub no_check_dest: bool,
     /// List and compare everything before the first transfer (`--check-first`).
@@ -248,6 +273,8 @@ pub struct Policy {
     pub store_md5: bool,
     /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
     pub max_depth: Option<usize>,
+    /// rsync's habits; `None` means rclone's.
+    pub rsync: Option<RsyncHabits>,
 }
 
 impl Default for Policy {
@@ -266,6 +293,7 @@ impl Default for Policy {
             no_update_dir_mtime: false,
             use_server_mtime: false,
             no_traverse: false,
+            list_all: false,
             no_check_dest: false,
             check_first: false,
             create_empty_dirs: false,
@@ -304,6 +332,7 @@ impl Default for Policy {
             verify_read: false,
             store_md5: false,
             max_depth: None,
+            rsync: None,
         }
     }
 }

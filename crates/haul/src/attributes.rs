@@ -6,7 +6,7 @@ use crate::{Cx, job::Run};
 use haul_core::{
     Entry, Error, Key, Mtime, Posix,
     attributes::{self, Differs, Rights, Unkept, UnkeptCounts, What, Why},
-    compare::{Reason, Verdict},
+    compare::{Difference, Reason, Verdict},
     event::Event,
     plan::Action,
     policy::{Chmod, Keep, Policy},
@@ -204,7 +204,8 @@ impl Run {
                             true => (Action::Touch, Reason::Attributes(stored.differs)),
                             false => (Action::Keep, same),
                         };
-                        self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
+                        let (key, size, differs) = (to.clone(), src.size, Difference::of(&src, stored.differs));
+                        self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
                     }
                     if changed {
                         self.touched(to, stored.differs);

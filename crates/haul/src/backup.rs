@@ -8,6 +8,9 @@ use haul_core::{
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::sync::Arc;
 
+/// Ending of a translated symlink's key, see [`haul_core::Kind::File`].
+const LINK: &[u8] = b".rclonelink";
+
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
 #[derive(Clone, Debug, Default)]
 pub struct Backup {
@@ -65,6 +68,10 @@ impl Backup {
 
     fn kept_name(&self, key: &Key) -> Key {
         let Some(suffix) = &self.suffix else { return key.clone() };
+        // A symlink's key has an ending of its own, which its name doesn't show.
+        if let Some(bare) = key.as_bytes().strip_suffix(LINK) {
+            return self.kept_name(&Key::new(bare)).with_suffix(LINK);
+        }
         let name = key.name();
         // A leading dot is part of the name, not the start of an extension.
         let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0 && self.before_extension);
@@ -87,5 +94,6 @@ mod tests {
         assert_eq!(name("d.x/a.txt", true), "d.x/a-old.txt");
         assert_eq!(name("d.x/a", true), "d.x/a-old");
         assert_eq!(name(".profile", true), ".profile-old");
+        assert_eq!(name("d/l.rclonelink", false), "d/l-old.rclonelink");
     }
 }

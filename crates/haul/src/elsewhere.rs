@@ -7,7 +7,7 @@ use crate::{
 };
 use haul_core::{
     Entry, Key,
-    compare::{Reason, Verdict},
+    compare::{Difference, FileType, Reason, Verdict},
     event::Event,
     plan::{Action, Route},
 };
@@ -17,31 +17,48 @@ use std::sync::{Arc, atomic::Ordering};
 impl Run {
     /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
+        // rsync looks elsewhere only for what isn't there.
+        if self.policy.rsync.is_some() && dst.is_some() {
+            return false;
+        }
         for store in &self.cx.compare_dest {
             if self.same_in(store, src, to).await.is_some() {
                 self.report().totals.unchanged += 1;
+                if self.policy.rsync.is_some() {
+                    let (key, action, dry_run) = (to.clone(), Action::Keep, self.policy.dry_run);
+                    let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
+                    self.cx.sink.emit(&Event::Decided { key, action, why: Reason::Size, size, differs, dry_run });
+                }
                 return true;
             }
         }
         for store in &self.cx.copy_dest {
             let Some(found) = self.same_in(store, src, to).await else { continue };
+            let rsync = self.policy.rsync.as_ref();
+            let how = if rsync.is_some_and(|habits| habits.link) { CopyHow::Link } else { CopyHow::Copy };
+            let differs = Difference::between(src, Some(&found), &self.rules);
+            let action = if rsync.is_some() { Action::Reuse } else { Action::Copy };
+            if how == CopyHow::Link && !self.keeps_all(differs) {
+                continue;
+            }
+            let decided = |dry_run| {
+                let (key, size) = (to.clone(), src.size);
+                self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
+            };
             if self.policy.dry_run {
-                return false;
+                if rsync.is_some() {
+                    decided(true);
+                }
+                return rsync.is_some();
             }
             let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
             let step = self.steps.fetch_add(1, Ordering::Relaxed);
             let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
             let mut order = Order::new(step, found, to.clone(), dst.cloned());
-            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), CopyHow::Copy).await;
+            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
             if let Some(Ok(arrived)) = answers.pop() {
                 let (key, size) = (to.clone(), src.size);
-                self.cx.sink.emit(&Event::Decided {
-                    key: key.clone(),
-                    action: Action::Copy,
-                    why,
-                    size,
-                    dry_run: false,
-                });
+                decided(false);
                 self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
                 // What arrived is from elsewhere, but it is this job's source that was brought over by it.
                 let arrived = Arrived { version: src.version.clone(), ..arrived };
@@ -51,6 +68,13 @@ impl Run {
             }
         }
         false
+    }
+
+    /// True when another name of a file would do: nothing that is to be kept differs.
+    fn keeps_all(&self, differs: Difference) -> bool {
+        let keep = &self.policy.keep;
+        let perms = (keep.perms || keep.acls) && differs.perms || keep.executability && differs.executable;
+        !(perms || keep.owner && differs.owner || keep.group && differs.group)
     }
 
     async fn same_in(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> Option<Entry> {

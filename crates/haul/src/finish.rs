@@ -85,6 +85,8 @@ struct DirState {
     src: BTreeMap<Key, SrcDir>,
     /// Directories that only the destination has.
     extra: Vec<Key>,
+    /// The last of those that is in none of them.
+    dying: Option<Key>,
     /// Destination directories in which something was written or deleted.
     written: HashSet<Key>,
 }
@@ -124,9 +126,18 @@ impl Dirs {
         }
     }
 
+    /// True when the last directory that only the destination has is this one (its key) or holds it.
+    pub fn is_extra(&self, dir: &Key) -> bool {
+        self.state().dying.as_ref().is_some_and(|top| dir.as_bytes().starts_with(top.as_bytes()))
+    }
+
     /// A directory that only the destination has.
     pub fn extra(&self, dst: Entry) {
-        self.state().extra.push(dst.key);
+        let mut state = self.state();
+        if !state.dying.as_ref().is_some_and(|top| dst.key.as_bytes().starts_with(top.as_bytes())) {
+            state.dying = Some(dst.key.clone());
+        }
+        state.extra.push(dst.key);
     }
 
     /// Something was written or deleted at this key: the directories above it have new times now.
@@ -163,8 +174,10 @@ impl Run {
             Ok(batches) => batches,
             Err(error) => return self.error(error),
         };
+        let mut left = self.may_still_delete();
         let keys = futures::stream::poll_fn(|_| {
-            let next = batches.next_batch().map_err(|e| self.error(e)).unwrap_or_default();
+            let mut next = batches.next_batch().map_err(|e| self.error(e)).unwrap_or_default();
+            self.keep_to(&mut left, &mut next);
             std::task::Poll::Ready((!next.is_empty() && !self.cx.cancel.is_cancelled()).then_some(next))
         });
         keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys)).await;
@@ -189,7 +202,7 @@ impl Run {
             );
             return Some(self.fatal(message));
         }
-        if let Some(max) = self.doomed.max.filter(|max| count > *max) {
+        if let Some(max) = self.doomed.max.filter(|max| count > *max && self.policy.rsync.is_none()) {
             return Some(self.fatal(format!("not deleting {waiting} files: more than --max-delete {max}")));
         }
         if let Some(max) = self.doomed.max_size.filter(|max| bytes > *max) {
@@ -201,6 +214,26 @@ impl Run {
     fn fatal(&self, message: String) -> Error {
         self.report().stopped.get_or_insert(ErrorKind::Limit);
         Error::new(ErrorKind::Limit, "delete", message)
+    }
+
+    /// How many more deletions `--max-delete` allows under rsync's habits; elsewhere it stops all before the first.
+    fn may_still_delete(&self) -> Option<u64> {
+        let max = self.doomed.max.filter(|_| self.policy.rsync.is_some())?;
+        let report = self.report();
+        Some(max.saturating_sub(report.totals.deletes + report.totals.dirs_deleted))
+    }
+
+    /// Cuts `next` to what is allowed; what is beyond it is counted, and stops the job in the end.
+    fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
+        let Some(left) = left else { return };
+        let allowed = usize::try_from(*left).unwrap_or(usize::MAX).min(next.len());
+        *left -= allowed as u64;
+        let beyond = next.split_off(allowed).len() as u64;
+        if beyond > 0 {
+            let mut report = self.report();
+            report.totals.not_deleted += beyond;
+            report.stopped.get_or_insert(ErrorKind::Limit);
+        }
     }
 
     async fn delete_batch(&self, batch: Vec<Gone>) {
@@ -251,6 +284,9 @@ impl Run {
     /// Settles directories: creates empty ones where asked, removes what the source lacks, sets times; and takes the
     /// source's empty ones away after a move.
     pub async fn finish_dirs(&self, deletes: bool) {
+        if self.policy.dry_run && deletes && self.policy.rsync.is_some() {
+            self.tell_extra_dirs().await;
+        }
         if self.policy.dry_run || self.cx.cancel.is_cancelled() {
             return;
         }
@@ -298,6 +334,8 @@ impl Run {
         extra.sort_unstable_by(|a, b| b.cmp(a));
         // `--delete-before` walks twice.
         extra.dedup();
+        let mut left = self.may_still_delete();
+        self.keep_to(&mut left, &mut extra);
         for batch in extra.chunks(DELETE_BATCH) {
             let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
             for (key, answer) in batch.iter().zip(answers) {
@@ -305,11 +343,35 @@ impl Run {
                     Ok(()) => {
                         self.report().totals.dirs_deleted += 1;
                         self.dirs.written(key);
+                        self.cx.sink.emit(&Event::DirExtra { key: key.clone(), deleted: true, dry_run: false });
                     }
-                    Err(e) if e.kind() == ErrorKind::Exists => {}
+                    Err(e) if e.kind() == ErrorKind::Exists => {
+                        self.cx.sink.emit(&Event::DirExtra { key: key.clone(), deleted: false, dry_run: false });
+                    }
                     Err(error) => self.error(error.with_key(key)),
                 }
             }
+        }
+    }
+
+    /// What a dry run says of directories that the source lacks: one that would still hold something stays.
+    async fn tell_extra_dirs(&self) {
+        let mut extra = std::mem::take(&mut self.dirs.state().extra);
+        extra.sort_unstable_by(|a, b| b.cmp(a));
+        extra.dedup();
+        let mut stay: HashSet<Key> = HashSet::new();
+        for key in extra {
+            let mut deleted = !stay.contains(&key);
+            let mut listing = self.cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
+            while let Some(step) = listing.next().await {
+                if let haul_core::Listed::Batch(entries) = step {
+                    deleted &= entries.iter().all(|e| self.cx.filter.may_delete(&e.key, true));
+                }
+            }
+            if !deleted {
+                stay.insert(key.parent());
+            }
+            self.cx.sink.emit(&Event::DirExtra { key, deleted, dry_run: true });
         }
     }
 

@@ -10,8 +10,8 @@ use crate::{
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Posix,
-    attributes::{Unkept, What, Why},
-    compare::Reason,
+    attributes::{Differs, Unkept, What, Why},
+    compare::{Difference, Reason},
     event::Event,
     plan::{self, Action},
     policy::Mode,
@@ -160,7 +160,8 @@ impl Run {
         self.report().totals.checks += 1;
         if let Some(src) = self.links.wait(src, dst) {
             let (action, why, dry_run) = (Action::Keep, Reason::Linked, self.policy.dry_run);
-            self.cx.sink.emit(&Event::Decided { key: src.key.clone(), action, why, size: src.size, dry_run });
+            let (key, size, differs) = (src.key.clone(), src.size, Difference::of(&src, Differs::default()));
+            self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
             self.kept(&src, Reason::Linked);
         }
         None
@@ -194,7 +195,8 @@ impl Run {
             let step = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.policy);
             let (action, why) = step;
             let (key, size, dry_run) = (name.src.key.clone(), name.src.size, self.policy.dry_run);
-            self.cx.sink.emit(&Event::Decided { key: key.clone(), action, why, size, dry_run });
+            let differs = Difference::between(&name.src, name.dst.as_ref(), &self.rules);
+            self.cx.sink.emit(&Event::Decided { key: key.clone(), action, why, size, differs, dry_run });
             match action {
                 Action::Link if dry_run => self.report().totals.links += 1,
                 Action::Link if self.confirm("link", &key) => due.push((leader, name)),

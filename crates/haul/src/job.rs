@@ -3,6 +3,8 @@
 
 mod ending;
 mod full;
+mod one;
+mod rsync;
 mod transfers;
 mod working;
 
@@ -16,14 +18,15 @@ use crate::{
     hard_links::HardLinks,
     list, overlap,
     pairs::Pairs,
+    presence,
     rename::Renames,
     transfer::{Mover, Order},
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Version,
     attributes::{Differs, compare_special},
-    compare::{HashAnswer, Need, Reason, Rules, Verdict, compare},
+    compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
     filter::Filter,
     join::Pair,
@@ -75,7 +78,7 @@ pub(crate) struct Run {
     pub mode: Mode,
     pub policy: Arc<Policy>,
     pub cx: Cx,
-    rules: Rules,
+    pub rules: Rules,
     pub mover: Mover,
     report: Mutex<Report>,
     pub steps: AtomicU64,
@@ -89,6 +92,8 @@ pub(crate) struct Run {
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
     moved_away: Mutex<Vec<(Key, Option<Version>)>>,
+    /// The last directory at the destination that rules protect with all that it holds.
+    kept_below: Mutex<Option<Key>>,
     /// What found no room at the destination.
     full: full::Full,
 }
@@ -129,6 +134,7 @@ impl Run {
                 links: HardLinks::default(),
                 renames: policy.track_renames.filter(|_| mode == Mode::Sync).map(Renames::new),
                 moved_away: Mutex::default(),
+                kept_below: Mutex::default(),
                 full: full::Full::default(),
                 policy,
                 cx,
@@ -211,6 +217,7 @@ impl Run {
         if let Err(error) = overlap::check(&self.cx, self.mode).and_then(|()| self.check_backup()) {
             return self.error(error);
         }
+        self.see_top_dir().await;
         if let Err(error) = self.prepare_root().await {
             return self.error(error);
         }
@@ -243,13 +250,15 @@ impl Run {
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
         if self.cx.src.caps().dirs {
             let top = self.cx.src.stat(&Key::new("")).await?;
-            if self.attributes.keep.is_some() {
+            if self.attributes.keep.is_some() && self.takes_top() {
                 // As it is now: a move changes its time.
                 self.dirs.src_only(top);
             }
         }
-        let spec =
-            WriteSpec { keep: self.attributes.keep.clone().filter(|_| !self.asks_each()), ..WriteSpec::default() };
+        let spec = WriteSpec {
+            keep: self.attributes.keep.clone().filter(|_| !self.asks_each() && self.takes_top()),
+            ..WriteSpec::default()
+        };
         self.cx.dst.make_dir(&Key::new(""), &spec).await
     }
 
@@ -263,9 +272,10 @@ impl Run {
             max_depth: self.policy.max_depth,
             dirs: true,
             meta: self.policy.metadata,
-            posix: self.attributes.keep.is_some(),
+            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
             for_join: !self.policy.delete_excluded,
             checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
             ask_each: self.asks_each(),
             ..ListOptions::default()
         };
@@ -276,27 +286,35 @@ impl Run {
         if self.policy.no_check_dest {
             return futures::stream::iter([Listed::End]).boxed();
         }
-        if self.policy.no_traverse {
-            // A listing that stops at once: every key is unknown, so each is asked for.
-            return futures::stream::empty().boxed();
-        }
-        let all = Arc::new(Filter::default());
-        let filter = if self.policy.delete_excluded { &all } else { &self.cx.filter };
+        let filter = match self.policy.delete_excluded {
+            true => Filter::default(),
+            false => self.cx.filter.for_destination(),
+        };
         let options = ListOptions {
             max_depth: self.policy.max_depth,
             dirs: true,
-            posix: self.attributes.keep.is_some(),
+            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
             for_join: true,
             checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
             ..ListOptions::default()
         };
-        absent_is_empty(list(&self.cx.dst, filter, options))
+        absent_is_empty(list(&self.cx.dst, &Arc::new(filter), options))
+    }
+
+    /// Both sides: two listings where all of the destination must be known, else a search for what the source has.
+    fn pairs(&self) -> Pairs {
+        let sink = self.cx.sink.clone();
+        let Some(options) = presence::options(self.mode, &self.policy, &self.cx.dst) else {
+            return Pairs::new(self.list_src(), self.list_dst(), sink);
+        };
+        Pairs::search(self.list_src(), &self.cx.dst, options, sink).0
     }
 
     /// One walk over both sides.
     async fn pass(self: Arc<Self>, pass: Pass) {
         let (orders, working) = self.clone().start_working(self.policy.check_first);
-        let mut pairs = Pairs::new(self.list_src(), self.list_dst(), self.cx.sink.clone());
+        let mut pairs = self.pairs();
         let mut checks = Checks::new(self.mover.budget.checkers);
         let (mut src_files, mut whole) = (0u64, false);
         while !self.stopping() {
@@ -362,7 +380,9 @@ impl Run {
                 return false;
             }
             let (key, dry_run) = (src.key.clone(), self.policy.dry_run);
-            self.cx.sink.emit(&Event::Decided { key, action: Action::Keep, why, size: src.size, dry_run });
+            let (action, size) = (Action::Keep, src.size);
+            let differs = Difference::between(src, Some(dst), &self.rules);
+            self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
             count += 1;
             true
         });
@@ -379,10 +399,12 @@ impl Run {
     fn beyond_limits(&self, pair: &Pair) -> bool {
         let entry = match pair {
             Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) => e,
-            Pair::DstOnly(e) if !self.policy.delete_excluded => e,
+            Pair::DstOnly(e) if !self.policy.delete_excluded && self.policy.rsync.is_none() => e,
             Pair::DstOnly(_) | Pair::DstUnknown(_) => return false,
         };
-        !entry.is_dir() && !self.cx.filter.within_limits(entry)
+        // rsync's limits are of regular files.
+        let spared = self.policy.rsync.is_some() && entry.is_link();
+        !entry.is_dir() && !spared && !self.cx.filter.within_limits(entry)
     }
 
     /// Counts what could not be listed. A store that doesn't know us, or that can't make sense of the root that we ask
@@ -403,9 +425,22 @@ impl Run {
 
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
         match pair {
-            Pair::Both(src, dst) if src.is_dir() => self.dirs.both(src, dst),
-            Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => self.dirs.src_only(src),
-            Pair::DstOnly(dst) if dst.is_dir() => self.dirs.extra(dst),
+            Pair::Both(src, dst) if src.is_dir() => {
+                if pass == Pass::Transfers {
+                    self.dir_seen(&src, Some(&dst)).await;
+                }
+                self.dirs.both(src, dst);
+            }
+            Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => {
+                if pass == Pass::Transfers {
+                    self.new_dir(src).await;
+                }
+            }
+            Pair::DstOnly(dst) if dst.is_dir() => {
+                if self.may_lose(&dst) && !self.is_replaced(&dst).await {
+                    self.dirs.extra(dst);
+                }
+            }
             Pair::DstOnly(dst) if dst.kind == Kind::Special && self.attributes.special(&dst).is_none() => {}
             Pair::DstOnly(dst) => self.extra(dst, src_files).await,
             Pair::DstUnknown(dst) => {
@@ -469,6 +504,10 @@ impl Run {
     }
 
     async fn missing(self: &Arc<Self>, src: Entry, orders: &Orders, checks: &mut Checks) {
+        if self.asks_of_other_kinds() {
+            let (run, orders) = (self.clone(), orders.clone());
+            return checks.spawn(self, async move { run.missing_of_its_kind(src, &orders).await }).await;
+        }
         let step = plan::missing(src, &self.policy);
         if step.action != Action::Copy || (self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty()) {
             return self.act(step, orders).await;
@@ -495,7 +534,7 @@ impl Run {
 
     /// A file that the source provably lacks.
     async fn extra(&self, dst: Entry, src_files: u64) {
-        if self.mode != Mode::Sync {
+        if self.mode != Mode::Sync || !self.may_lose(&dst) || self.is_replaced(&dst).await {
             return;
         }
         if let Some(renames) = &self.renames {
@@ -520,7 +559,8 @@ impl Run {
         let Some(entry) = step.src.as_ref().or(step.dst.as_ref()) else { return };
         let key = step.dst.as_ref().unwrap_or(entry).key.clone();
         let (action, why, dry_run) = (step.action, step.why, self.policy.dry_run);
-        self.cx.sink.emit(&Event::Decided { key, action, why, size: entry.size, dry_run });
+        let differs = Difference { what: FileType::of(entry), ..Difference::default() };
+        self.cx.sink.emit(&Event::Decided { key, action, why, size: entry.size, differs, dry_run });
     }
 
     /// Does what was decided about a file, or hands it to the scheduler.
@@ -547,7 +587,8 @@ impl Run {
         if action == Action::Keep && self.must_look(why) {
             return self.look(src, to, why, &orders.attributes).await;
         }
-        self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, dry_run });
+        let differs = Difference::between(&src, dst.as_ref(), &self.rules);
+        self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),
             Action::Copy if dry_run => {
@@ -560,7 +601,7 @@ impl Run {
             Action::Touch if self.attributes.keep.is_some() => self.dress(src, to, why, &orders.attributes).await,
             Action::Touch => self.touch(src, to, dst, orders).await,
             Action::Refuse => self.refuse(&to),
-            Action::MakeDir | Action::Delete | Action::Link => {}
+            Action::MakeDir | Action::Delete | Action::Link | Action::Reuse => {}
         }
     }
 
@@ -673,55 +714,6 @@ impl Run {
             }
             _ => false,
         }
-    }
-
-    /// One file under a name of its own.
-    async fn one(self: Arc<Self>, from: &Key, to: &Key) {
-        let same_place = match (&self.cx.src.caps().domain, &self.cx.dst.caps().domain) {
-            (Some(a), Some(b)) => a == b,
-            _ => false,
-        };
-        if same_place && from == to {
-            let message = format!("source and destination are the same file: {}", self.cx.src.locator());
-            return self.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
-        }
-        if let Err(error) = self.check_backup() {
-            return self.error(error);
-        }
-        let (orders, working) = self.clone().start_working(false);
-        if let Err(error) = self.decide_one(from, to, &orders).await {
-            self.error(error);
-        }
-        drop(orders);
-        self.finish_working(working).await;
-        self.flush_moved_away(true).await;
-    }
-
-    async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
-        let mut src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
-        self.cx.sink.emit(&Event::Listed { side: Side::Src, files: 1, bytes: src.size });
-        let there = match self.policy.no_check_dest {
-            true => None,
-            false => match self.cx.dst.stat(to).await {
-                Ok(entry) if !entry.is_dir() => Some(entry),
-                Ok(_) => None,
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
-                Err(error) => return Err(error.with_key(to)),
-            },
-        };
-        let step = match there {
-            None => Some(plan::missing(src, &self.policy)),
-            Some(mut dst) => {
-                self.report().totals.checks += 1;
-                let verdict = self.verdict(&mut src, &mut dst).await?;
-                let verdict = self.with_attributes(verdict, &src, &dst);
-                plan::both(src, dst, verdict, &self.policy)
-            }
-        };
-        if let Some(Step { action, src: Some(src), dst, why }) = step {
-            self.act_on(action, src, to.clone(), dst, why, orders).await;
-        }
-        Ok(())
     }
 }
 

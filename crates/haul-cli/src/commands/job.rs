@@ -159,7 +159,7 @@ pub fn cx(ctx: &Context, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr)
 
 /// The journal of a job; `None`, after a word on why, when none can be kept. `one` is the one file that is brought over;
 /// `names_file` when the destination as typed names it.
-fn journal(ctx: &Context, mode: Mode, cx: &Cx, one: Option<(&Key, &Key)>, names_file: bool) -> Option<Journal> {
+pub fn journal(ctx: &Context, mode: Mode, cx: &Cx, one: Option<(&Key, &Key)>, names_file: bool) -> Option<Journal> {
     let flags = &ctx.flags.config;
     let folder = ctx.journals().filter(|_| !flags.no_journal && !flags.dry_run)?;
     let id = JobId::new(mode, &*cx.src, &*cx.dst, cx.filter.spec(), one);

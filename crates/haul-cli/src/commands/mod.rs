@@ -9,8 +9,10 @@ pub mod completion;
 pub mod config;
 pub mod copy;
 pub mod copyto;
+pub mod dcp;
 pub mod delete;
 pub mod deletefile;
+pub mod dvc;
 pub mod hashsum;
 pub mod help;
 pub mod job;
@@ -32,6 +34,7 @@ pub mod rcat;
 pub mod resume;
 pub mod rmdir;
 pub mod rmdirs;
+pub mod rsync;
 pub mod sha1sum;
 pub mod size;
 pub mod sync;
@@ -98,6 +101,13 @@ pub enum Command {
     ///
     /// Example: haul copyto report.pdf minio:docs/2026/final.pdf
     Copyto(copyto::Args),
+    /// Copy as dcp of mpiFileUtils does, on this node
+    ///
+    /// Takes dcp's own options, and cp's rule: into DEST where that is a directory, else as DEST.
+    ///
+    /// Example: haul dcp -p /scratch/run42 /project/run42
+    #[command(disable_help_flag = true)]
+    Dcp(dcp::Args),
     /// Delete the files in a path
     ///
     /// Keeps to the filter and leaves directories. To delete a path with all that is in it, use purge.
@@ -106,6 +116,15 @@ pub enum Command {
     ///
     /// Doesn't look at the filter, and never deletes a directory.
     Deletefile(deletefile::Args),
+    /// Work in a DVC repository: status, add, push, pull, fetch, checkout, gc
+    ///
+    /// Reads and writes what dvc does, and reaches the same remotes; the arguments are dvc's. See the manual's chapter on DVC
+    /// repositories.
+    ///
+    /// Example: haul dvc status -c
+    ///
+    /// Example: haul -P dvc pull -r backup data
+    Dvc(dvc::Args),
     /// Print hashes of files
     ///
     /// Lines of hash, two spaces, name, as md5sum prints them. Without HASH it lists the names of hashes.
@@ -177,6 +196,13 @@ pub enum Command {
     Rmdir(rmdir::Args),
     /// Delete empty directories below a path
     Rmdirs(rmdirs::Args),
+    /// Copy and synchronise with rsync's options and rules
+    ///
+    /// Takes rsync's own options, its rule of the slash at the end, its filter rules and exit codes.
+    ///
+    /// Example: haul rsync -a --delete ~/photos/ /mnt/backup/photos/
+    #[command(disable_help_flag = true)]
+    Rsync(rsync::Args),
     /// Print SHA-1 hashes of files
     Sha1sum(sha1sum::Args),
     /// Show the number of files in a path and their total size
@@ -201,8 +227,11 @@ pub enum Command {
 impl Command {
     /// True for jobs: on Ctrl-C they are told to stop and end in their own order. Other commands are dropped.
     pub fn finishes_itself(&self) -> bool {
-        use Command::{Bench, Copy, Copyto, Moveto, Mv, Sync};
-        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Moveto(_) | Mv(_) | Sync(_))
+        use Command::{Bench, Copy, Copyto, Dcp, Dvc, Moveto, Mv, Rsync, Sync};
+        if let Dvc(args) = self {
+            return args.is_job();
+        }
+        matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
     }
 
     /// Where a job brings its files, as typed.
@@ -237,8 +266,10 @@ impl Command {
             Command::Config(args) => config::run(args, context).await,
             Command::Copy(args) => copy::run(args, context).await,
             Command::Copyto(args) => copyto::run(args, context).await,
+            Command::Dcp(args) => dcp::run(args, context).await,
             Command::Delete(args) => delete::run(args, context).await,
             Command::Deletefile(args) => deletefile::run(args, context).await,
+            Command::Dvc(args) => dvc::run(args, context).await,
             Command::Hashsum(args) => hashsum::run(args, context).await,
             Command::Help(args) => help::run(args, context).await,
             Command::Jobs(args) => jobs::run(args, context).await,
@@ -259,6 +290,7 @@ impl Command {
             Command::Resume(args) => resume::run(args),
             Command::Rmdir(args) => rmdir::run(args, context).await,
             Command::Rmdirs(args) => rmdirs::run(args, context).await,
+            Command::Rsync(args) => rsync::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,
             Command::Size(args) => size::run(args, context).await,
             Command::Sync(args) => sync::run(args, context).await,

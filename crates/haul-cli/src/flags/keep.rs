@@ -83,7 +83,9 @@ pub fn keep(flags: &KeepFlags) -> Result<Keep> {
 }
 
 /// Reads `--chown`.
-fn chown(text: &str) -> Result<(Option<u32>, Option<u32>)> {
+///
+/// Errors: whom nobody knows here.
+pub fn chown(text: &str) -> Result<(Option<u32>, Option<u32>)> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
     if user.is_empty() && group.is_empty() {
         return Err(usage(format!("--chown {text:?} names nobody: write USER:GROUP, USER or :GROUP")));

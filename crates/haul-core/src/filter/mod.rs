@@ -5,11 +5,13 @@
 //! [`Filter::descend`] refuses, and a flat listing that asks [`Filter::wants`] for each key, give the same.
 
 mod glob;
+pub mod rsync;
 mod rules;
 
 use crate::{Entry, Key};
+use rsync::Selection;
 use rules::Rules;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// What the user gave, in the order in which it counts.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,10 @@ pub struct Filter {
     rules: Rules,
     files: Option<Vec<Key>>,
     prefix: Vec<u8>,
+    /// rsync's rules, where they count instead.
+    rsync: Option<Arc<Selection>>,
+    /// It is the destination that is looked at: what it may lose must be seen.
+    destination: bool,
     /// The directory last asked about and its answer: listings come in order, so nearly all questions repeat.
     last_dir: Mutex<Option<(Vec<u8>, bool)>>,
 }
@@ -51,6 +57,8 @@ impl Clone for Filter {
             rules: self.rules.clone(),
             files: self.files.clone(),
             prefix: self.prefix.clone(),
+            rsync: self.rsync.clone(),
+            destination: self.destination,
             last_dir: Mutex::default(),
         }
     }
@@ -71,13 +79,42 @@ impl Filter {
             None if spec.ignore_case => Vec::new(),
             None => rules_prefix(&spec.rules),
         };
-        Ok(Filter { spec, rules, files, prefix, last_dir: Mutex::default() })
+        Ok(Filter { spec, rules, files, prefix, ..Filter::default() })
+    }
+
+    /// A filter by rsync's rules. Files outside the limits of size (in bytes) are seen but not transferred, nor are they
+    /// deleted for it.
+    pub fn rsync(selection: Selection, min_size: Option<u64>, max_size: Option<u64>) -> Filter {
+        let spec = FilterSpec { rules: selection.texts(), min_size, max_size, ..FilterSpec::default() };
+        let rsync = (!selection.is_all()).then(|| Arc::new(selection));
+        Filter { spec, rsync, ..Filter::default() }
+    }
+
+    /// The same filter for looking at a destination.
+    pub fn for_destination(&self) -> Filter {
+        Filter { destination: true, ..self.clone() }
+    }
+
+    /// Is the root itself wanted? Only rsync's rules can leave it out: by the name that it has in its own folder.
+    pub fn wants_root(&self) -> bool {
+        self.rsync.as_ref().is_none_or(|selection| selection.shows(b"", false))
+    }
+
+    /// What is wrong with rules that directories brought (rsync's `dir-merge`), in one line each.
+    pub fn broken_rules(&self) -> Vec<String> {
+        self.rsync.as_ref().map(|selection| selection.rules().broken()).unwrap_or_default()
+    }
+
+    /// May the destination lose `key`, which the source doesn't show? `dying`: its directory goes too.
+    pub fn may_delete(&self, key: &Key, dying: bool) -> bool {
+        self.rsync.as_ref().is_none_or(|selection| selection.may_delete(key, dying))
     }
 
     /// True when every key is included.
     pub fn is_all(&self) -> bool {
         let spec = &self.spec;
         self.rules.is_empty()
+            && self.rsync.is_none()
             && self.files.is_none()
             && spec.min_size.is_none()
             && spec.max_size.is_none()
@@ -92,6 +129,10 @@ impl Filter {
 
     /// Is this file wanted, as far as its name tells? False is final.
     pub fn wants_name(&self, entry: &Entry) -> bool {
+        if let Some(selection) = &self.rsync {
+            let at = entry.key.as_bytes();
+            return self.opened(crate::key::parent(at)) && selection.shows(at, self.destination);
+        }
         match &self.files {
             Some(files) => files.binary_search(&entry.key).is_ok(),
             None => self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry),
@@ -158,18 +199,25 @@ impl Filter {
 
     /// Do the rules let a listing come into `dir`, through all the directories above it?
     fn opened(&self, dir: &[u8]) -> bool {
-        if dir.is_empty() || !self.rules.prune() {
+        if dir.is_empty() || (self.rsync.is_none() && !self.rules.prune()) {
             return true;
         }
-        let Ok(mut last) = self.last_dir.try_lock() else { return self.shut_by(dir).is_none() };
+        let Ok(mut last) = self.last_dir.try_lock() else { return !self.shut(dir) };
         if let Some((key, answer)) = last.as_ref()
             && key == dir
         {
             return *answer;
         }
-        let answer = self.shut_by(dir).is_none();
+        let answer = !self.shut(dir);
         *last = Some((dir.to_vec(), answer));
         answer
+    }
+
+    fn shut(&self, dir: &[u8]) -> bool {
+        match &self.rsync {
+            Some(selection) => selection.shut(dir, self.destination),
+            None => self.shut_by(dir).is_some(),
+        }
     }
 
     /// The rule that shuts `dir` or a directory above it, the topmost first.

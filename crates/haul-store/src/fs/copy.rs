@@ -30,6 +30,8 @@ struct Batch<'a> {
     bytes: Bytes<'a>,
     /// The directory of the last source.
     last: Option<(Vec<u8>, Dir)>,
+    /// Small files are made without a name first.
+    nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
@@ -45,7 +47,7 @@ pub(super) fn copy(
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(progress, abandoned);
-    let mut batch = Batch { local, from, bytes, last: None, full: false, settled: Vec::new() };
+    let mut batch = Batch { local, from, bytes, last: None, nameless: true, full: false, settled: Vec::new() };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
@@ -147,6 +149,12 @@ impl Batch<'_> {
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
         let private = item.spec.keep.as_ref().is_some_and(|keep| keep.private());
+        if self.bytes.is_ahead(before) && self.nameless {
+            match place::create_nameless(&self.local.root, OP, &item.to, private)? {
+                Some(hidden) => return self.fill(number, item, source, before, &hidden),
+                None => self.nameless = false,
+            }
+        }
         let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix, private)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
     }
@@ -186,7 +194,7 @@ impl Batch<'_> {
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
-        place::settle(OP, &item.to, (&hidden.dir, &hidden.temp, item.to.name()), &spec.replace, keep_mode)?;
+        place::settle_hidden(OP, &item.to, hidden, spec, keep_mode)?;
         self.settled(item, &hidden.dir);
         Ok(stored)
     }

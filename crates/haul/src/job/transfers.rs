@@ -103,6 +103,12 @@ impl Run {
                         }
                         brought
                     }
+                    Err(e) if e.kind() == ErrorKind::Exists && self.policy.rsync.is_some() => {
+                        match self.make_way(order).await {
+                            Ok(()) => self.mover.bring(order, &claim).await,
+                            Err(error) => Err(error),
+                        }
+                    }
                     other => other,
                 };
                 self.ended(order, result);

@@ -270,7 +270,7 @@ impl Mover {
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
-            mtime: facts.mtime,
+            mtime: self.policy.rsync.as_ref().and_then(|habits| habits.set_time).or(facts.mtime),
             meta: meta(&self.policy, facts),
             hashes: facts.hashes.clone(),
             inplace: self.policy.inplace,

@@ -1,0 +1,380 @@
+//! `haul dcp`: takes the options of mpiFileUtils' dcp for one node, and cp's rule for the destination. The work is done as
+//! by `haul rsync`, with dcp's summary.
+
+use super::rsync::{self, Options, Stats};
+use crate::{
+    context::Context,
+    error::{Outcome, code, one_line},
+    print,
+    text::nearest,
+};
+use anyhow::Result;
+use jiff::Zoned;
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::Read as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    time::Duration,
+};
+
+/// dcp's options, sources and destination, as they are.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// dcp's options, sources and destination
+    #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
+    words: Vec<OsString>,
+}
+
+/// What becomes of an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Here {
+    Works,
+    NoEffect,
+    Refused,
+}
+
+/// Letter, name, what its value is called, what becomes of it, one line.
+type Entry = (Option<char>, &'static str, Option<&'static str>, Here, &'static str);
+
+const OPTIONS: &[Entry] = &[
+    (Some('p'), "preserve", None, Here::Works, "keep permissions, owner, group, times and access control lists"),
+    (Some('S'), "sparse", None, Here::Works, "turn runs of zeros into holes"),
+    (Some('i'), "input", Some("FILE"), Here::Works, "copy the names in this file: one a line, or dwalk's text"),
+    (Some('L'), "dereference", None, Here::Works, "copy what symlinks point to"),
+    (Some('P'), "no-dereference", None, Here::Works, "copy symlinks as symlinks (the default)"),
+    (Some('X'), "xattrs", Some("OPT"), Here::Works, "none, all, non-lustre or libattr: extended attributes to keep"),
+    (None, "progress", Some("N"), Here::Works, "show progress every N seconds"),
+    (Some('v'), "verbose", None, Here::Works, "show each name"),
+    (Some('q'), "quiet", None, Here::Works, "show errors only"),
+    (Some('h'), "help", None, Here::Works, "show this help"),
+    (Some('b'), "bufsize", Some("SIZE"), Here::NoEffect, "haul chooses its buffers"),
+    (Some('k'), "chunksize", Some("SIZE"), Here::NoEffect, "haul chooses how large files are divided"),
+    (Some('s'), "direct", None, Here::Refused, "past the page cache"),
+    (None, "open-noatime", None, Here::Refused, "leave access times of the source alone"),
+    (Some('U'), "uid", Some("UID"), Here::Refused, "work as another user"),
+    (Some('G'), "gid", Some("GID"), Here::Refused, "work as another group"),
+    (None, "daos-api", Some("API"), Here::Refused, "DAOS"),
+];
+
+/// What was asked for.
+#[derive(Default)]
+struct Given {
+    preserve: bool,
+    sparse: bool,
+    follow: bool,
+    no_xattrs: bool,
+    input: Option<OsString>,
+    progress: Option<u64>,
+    verbose: bool,
+    quiet: bool,
+    help: bool,
+    paths: Vec<OsString>,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let refuse = |line: &str| {
+        ctx.screen.log(&format!("haul dcp: {}", one_line(line)));
+        Ok(Outcome::Exit(code::OTHER))
+    };
+    let given = match parse(args.words) {
+        Ok(given) => given,
+        Err(line) => return refuse(&line),
+    };
+    if given.help {
+        print::text(&help())?;
+        return Ok(Outcome::Done);
+    }
+    let began = Zoned::now();
+    let options = match options(&given) {
+        Ok(options) => options,
+        Err(line) => return refuse(&line),
+    };
+    let ended = match rsync::transfer(&options, ctx).await {
+        Ok(ended) => ended,
+        Err((_, line)) => return refuse(&line),
+    };
+    if !given.quiet {
+        print::line(&summary(&ended.stats, ended.took, &began))?;
+    }
+    let (trouble, why) = ended.trouble.code();
+    if trouble == 0 {
+        return Ok(Outcome::Done);
+    }
+    refuse(&format!("error: {why}"))
+}
+
+fn parse(words: Vec<OsString>) -> Result<Given, String> {
+    let mut given = Given::default();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--" => {
+                given.paths.extend(words);
+                break;
+            }
+            [b'-', b'-', name @ ..] => {
+                let at = name.iter().position(|b| *b == b'=');
+                let value = at.map(|at| OsString::from_vec(name[at + 1..].to_vec()));
+                let name = String::from_utf8_lossy(&name[..at.unwrap_or(name.len())]).into_owned();
+                let Some(entry) = OPTIONS.iter().find(|entry| entry.1 == name) else {
+                    let near = nearest(&name, OPTIONS.iter().map(|entry| entry.1));
+                    let near = near.map_or("see haul dcp --help".into(), |near| format!("did you mean --{near}?"));
+                    return Err(format!("--{name}: unknown option ({near})"));
+                };
+                let value = match (entry.2, value) {
+                    (Some(_), None) => Some(words.next().ok_or(format!("--{name} needs a value"))?),
+                    (None, Some(_)) => return Err(format!("--{name} takes no value")),
+                    (_, value) => value,
+                };
+                given.take(entry, value.unwrap_or_default())?;
+            }
+            [b'-', letters @ ..] if !letters.is_empty() => {
+                let mut rest = letters;
+                while let [letter, after @ ..] = rest {
+                    let letter = char::from(*letter);
+                    let entry = OPTIONS.iter().find(|entry| entry.0 == Some(letter));
+                    let entry = entry.ok_or_else(|| format!("-{letter}: unknown option (see haul dcp --help)"))?;
+                    rest = after;
+                    let value = match entry.2 {
+                        Some(_) if !after.is_empty() => {
+                            rest = b"";
+                            OsString::from_vec(after.to_vec())
+                        }
+                        Some(_) => words.next().ok_or(format!("-{letter} needs a value"))?,
+                        None => OsString::new(),
+                    };
+                    given.take(entry, value)?;
+                }
+            }
+            _ => given.paths.push(word),
+        }
+    }
+    Ok(given)
+}
+
+impl Given {
+    fn take(&mut self, entry: &Entry, value: OsString) -> Result<(), String> {
+        let (_, name, _, here, _) = entry;
+        if *here == Here::Refused {
+            return Err(format!("--{name}: haul dcp doesn't support this option"));
+        }
+        match *name {
+            "preserve" => self.preserve = true,
+            "sparse" => self.sparse = true,
+            "input" => self.input = Some(value),
+            "dereference" => self.follow = true,
+            "no-dereference" => self.follow = false,
+            "xattrs" => match value.as_bytes() {
+                b"none" => self.no_xattrs = true,
+                b"all" | b"non-lustre" | b"libattr" => self.no_xattrs = false,
+                _ => return Err(format!("--xattrs={}: not none, all, non-lustre or libattr", value.display())),
+            },
+            "progress" => {
+                let secs = value.to_str().and_then(|text| text.parse().ok());
+                let secs: u64 = secs.ok_or_else(|| format!("--progress={}: not a whole number", value.display()))?;
+                self.progress = Some(secs).filter(|secs| *secs > 0);
+            }
+            "verbose" => self.verbose = true,
+            "quiet" => self.quiet = true,
+            "help" => self.help = true,
+            // The rest changes nothing.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// What the engine does for dcp: everything is copied, whatever is there.
+fn options(given: &Given) -> Result<Options, String> {
+    let [sources @ .., dest] = given.paths.as_slice() else {
+        return Err("it needs SRC and DEST (see haul dcp --help)".into());
+    };
+    if sources.is_empty() {
+        return Err("it needs SRC and DEST (see haul dcp --help)".into());
+    }
+    let into = is_dir(dest);
+    if sources.len() > 1 && !into {
+        return Err(format!("{}: several sources need a directory that is there", dest.display()));
+    }
+    let mut options = Options {
+        program: "haul dcp",
+        recursive: true,
+        dirs: Some(true),
+        ignore_times: true,
+        links: !given.follow,
+        copy_links: given.follow,
+        perms: given.preserve,
+        times: given.preserve,
+        owner: given.preserve,
+        group: given.preserve,
+        acls: given.preserve,
+        devices: given.preserve,
+        specials: given.preserve,
+        xattrs: !given.no_xattrs,
+        sparse: given.sparse,
+        quiet: !given.verbose,
+        out_format: given.verbose.then(|| "%n%L".into()),
+        report_every: given.progress.filter(|_| !given.quiet),
+        ..Options::default()
+    };
+    let bare = |source: &OsString| match source.as_bytes() {
+        b"/" => source.clone(),
+        bytes => OsString::from_vec(bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec()),
+    };
+    if let Some(input) = &given.input {
+        let [source] = sources else { return Err("--input takes one SRC and a DEST".into()) };
+        options.names = Some(names(input, &bare(source))?);
+        options.recursive = false;
+        let name = source.as_bytes().rsplit(|b| *b == b'/').find(|part| !part.is_empty()).unwrap_or_default();
+        let nested = OsString::from_vec([dest.as_bytes(), b"/", name].concat());
+        options.paths = vec![source.clone(), if into { nested } else { dest.clone() }];
+        return Ok(options);
+    }
+    options.paths = sources.iter().map(bare).collect();
+    if !into && is_dir(&options.paths[0]) {
+        options.paths[0].push("/");
+    }
+    options.paths.push(dest.clone());
+    Ok(options)
+}
+
+fn is_dir(path: &OsStr) -> bool {
+    let st = rustix::fs::stat(path.as_bytes());
+    st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Directory)
+}
+
+/// The names in a list, relative to `source`.
+fn names(list: &OsStr, source: &OsStr) -> Result<Vec<Vec<u8>>, String> {
+    let mut text = Vec::new();
+    let read = File::open(list).and_then(|mut file| file.read_to_end(&mut text));
+    read.map_err(|e| format!("{}: {e}", list.display()))?;
+    if text.contains(&0) {
+        return Err(format!("{}: not a list in text form: write it with dwalk --text", list.display()));
+    }
+    let source = source.as_bytes();
+    let mut names = Vec::new();
+    for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+        let path = listed_path(line);
+        let below = match path.strip_prefix(source) {
+            Some(b"") => continue,
+            Some([b'/', rest @ ..]) => rest,
+            _ if !path.starts_with(b"/") && !source.ends_with(path) => path,
+            _ => return Err(format!("{}: not below {}", String::from_utf8_lossy(path), source.escape_ascii())),
+        };
+        names.push(below.to_vec());
+    }
+    Ok(names)
+}
+
+/// The path in a line: the whole, or what follows mode, user, group, size, unit, month, day, year and time in dwalk's text.
+fn listed_path(line: &[u8]) -> &[u8] {
+    let mode = |word: &[u8]| {
+        word.len() == 10 && b"-dlpsbc".contains(&word[0]) && word[1..].iter().all(|b| b"-rwxsStT".contains(b))
+    };
+    let mut rest = line;
+    for field in 0..9 {
+        let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
+        if field == 0 && !mode(&rest[..end]) {
+            return line;
+        }
+        let after = &rest[end..];
+        let blanks = after.iter().take_while(|b| **b == b' ').count();
+        rest = &after[blanks..];
+    }
+    if rest.is_empty() { line } else { rest }
+}
+
+/// A line of progress in dcp's words.
+pub fn progress(stats: &Stats, took: Duration) -> String {
+    let secs = took.as_secs_f64();
+    let share = stats.moved * 100 / stats.transferred_bytes.max(1);
+    let rate = amount(stats.moved as f64 / secs.max(0.001));
+    format!("[{}] Copied {} ({}%) in {secs:.3} secs ({rate}/s)", now(), amount(stats.moved as f64), share.min(100))
+}
+
+fn now() -> String {
+    Zoned::now().strftime("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+fn summary(stats: &Stats, took: Duration, began: &Zoned) -> String {
+    let secs = took.as_secs_f64();
+    let items = stats.files.total();
+    let bytes = stats.transferred_bytes;
+    let day = |at: &Zoned| at.strftime("%b-%d-%Y,%H:%M:%S").to_string();
+    let lines = [
+        format!("Walked {items} items in {secs:.3} secs ({:.3} items/sec)", items as f64 / secs.max(0.001)),
+        format!("Started: {}", day(began)),
+        format!("Completed: {}", day(&Zoned::now())),
+        format!("Seconds: {secs:.3}"),
+        format!("Items: {items}"),
+        format!("  Directories: {}", stats.files.dirs),
+        format!("  Files: {}", stats.files.files),
+        format!("  Links: {}", stats.files.links),
+        format!("Data: {} ({bytes} bytes)", amount(bytes as f64)),
+        format!("Rate: {}/s ({bytes} bytes in {secs:.3} seconds)", amount(bytes as f64 / secs.max(0.001))),
+    ];
+    lines.map(|line| format!("[{}] {line}", now())).join("\n")
+}
+
+/// Bytes in units of 1024, with three decimals.
+fn amount(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            return format!("{value:.3} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.3} PiB")
+}
+
+fn help() -> String {
+    let mut text = String::from(
+        "Copy as dcp of mpiFileUtils does, on this node\n\n\
+         Usage: haul dcp [OPTION]... SRC... DEST\n\n\
+         SRC goes into DEST where that is a directory, else it becomes DEST. What is there is copied again.\n",
+    );
+    let kinds = [
+        (Here::Works, "Options"),
+        (Here::NoEffect, "Taken without effect"),
+        (Here::Refused, "Not supported: an error"),
+    ];
+    for (here, title) in kinds {
+        text.push_str(&format!("\n{title}:\n"));
+        for (short, long, value, _, help) in OPTIONS.iter().filter(|entry| entry.3 == here) {
+            let short = short.map_or(String::new(), |short| format!("-{short}, "));
+            let value = value.map_or(String::new(), |value| format!(" {value}"));
+            text.push_str(&format!("  {:<28}  {help}\n", format!("{short}--{long}{value}")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_may_be_of_names_or_of_dwalk() {
+        let line = b"-rw-r--r-- ann staff   1.000 KB Jan  2 2026 03:04 /src/a b";
+        assert_eq!(listed_path(line), b"/src/a b");
+        assert_eq!(listed_path(b"/src/a b"), b"/src/a b");
+        assert_eq!(listed_path(b"-odd name"), b"-odd name");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let parse = |words: &[&str]| parse(words.iter().map(OsString::from).collect()).map(|_| ());
+        assert_eq!(parse(&["-s", "a", "b"]).unwrap_err(), "--direct: haul dcp doesn't support this option");
+        assert_eq!(parse(&["--presrve", "a"]).unwrap_err(), "--presrve: unknown option (did you mean --preserve?)");
+        assert_eq!(parse(&["--xattrs", "x"]).unwrap_err(), "--xattrs=x: not none, all, non-lustre or libattr");
+        assert_eq!(parse(&["-pvS", "--chunksize", "4M", "a", "b"]), Ok(()));
+    }
+
+    #[test]
+    fn amounts_have_dcps_decimals() {
+        assert_eq!((amount(10.0), amount(1536.0)), ("10.000 B".into(), "1.500 KiB".into()));
+    }
+}

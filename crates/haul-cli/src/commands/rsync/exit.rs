@@ -1,0 +1,75 @@
+//! rsync's exit codes.
+
+use haul::Report;
+use haul_core::{Error, ErrorKind};
+
+/// The command line is wrong.
+pub const USAGE: u8 = 1;
+/// Sources or the destination are wrong.
+pub const SELECTION: u8 = 3;
+/// haul can't do this.
+pub const UNSUPPORTED: u8 = 4;
+/// A disk or store failed.
+pub const FILE_IO: u8 = 11;
+/// Stopped by a signal.
+pub const SIGNAL: u8 = 20;
+/// Some files or attributes could not be transferred.
+pub const PARTIAL: u8 = 23;
+/// Some files of the source were gone when their turn came.
+pub const VANISHED: u8 = 24;
+/// `--max-delete` was reached.
+pub const MAX_DELETE: u8 = 25;
+/// Something didn't answer in time.
+pub const TIMEOUT: u8 = 30;
+
+/// What went wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble {
+    /// Files that were gone.
+    pub vanished: u64,
+    /// Anything else about single files.
+    pub partial: u64,
+    /// No room, or a store that failed as a whole.
+    pub io: bool,
+    /// No answer in time.
+    pub timeout: bool,
+    /// `--max-delete` was reached.
+    pub max_delete: bool,
+    /// Stopped by a signal.
+    pub signal: bool,
+}
+
+impl Trouble {
+    /// An error of one file or listing.
+    pub fn note(&mut self, error: &Error) {
+        match error.kind() {
+            ErrorKind::NotFound if matches!(error.op(), "read" | "copy" | "stat") => self.vanished += 1,
+            ErrorKind::Timeout => self.timeout = true,
+            ErrorKind::NoSpace => self.io = true,
+            _ => self.partial += 1,
+        }
+    }
+
+    /// What a job's report adds.
+    pub fn take(&mut self, report: &Report) {
+        match report.stopped {
+            Some(ErrorKind::Cancelled) => self.signal = true,
+            Some(ErrorKind::Limit) if report.totals.not_deleted > 0 => self.max_delete = true,
+            Some(_) => self.io = true,
+            None => {}
+        }
+    }
+
+    /// The exit code, and what to say of it.
+    pub fn code(&self) -> (u8, &'static str) {
+        match self {
+            Trouble { signal: true, .. } => (SIGNAL, "stopped by a signal"),
+            Trouble { io: true, .. } => (FILE_IO, "error in file IO"),
+            Trouble { timeout: true, .. } => (TIMEOUT, "timeout in data send/receive"),
+            Trouble { max_delete: true, .. } => (MAX_DELETE, "the --max-delete limit stopped deletions"),
+            Trouble { partial: 1.., .. } => (PARTIAL, "some files/attrs were not transferred (see previous errors)"),
+            Trouble { vanished: 1.., .. } => (VANISHED, "some files vanished before they could be transferred"),
+            _ => (0, ""),
+        }
+    }
+}

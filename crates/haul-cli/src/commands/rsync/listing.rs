@@ -1,0 +1,100 @@
+//! `--list-only`, and a source without a destination: what is there, as rsync lists it.
+
+use super::{
+    exit,
+    filters::{self, Scope},
+    format::{number, permissions, shown},
+    options::Options,
+    sources::{Refusal, folder_here},
+};
+use crate::{context::Context, show::out::Out};
+use futures::StreamExt as _;
+use haul::ListOptions;
+use haul_core::{Entry, Kind, Listed, compare::FileType};
+use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
+
+const LINK: &[u8] = b".rclonelink";
+
+/// Lists each source; gives the exit code.
+///
+/// Errors: what can't be opened, with its exit code.
+pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
+    let sources = match options.paths.split_last() {
+        Some((_, sources)) if !sources.is_empty() => sources,
+        _ => &options.paths[..],
+    };
+    let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
+    let mut out = Out::stdout();
+    let mut code = 0;
+    for source in sources {
+        let (store, file) = ctx.open_source(source).await.map_err(io)?;
+        let name = source.as_bytes();
+        let contents = name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.");
+        let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
+        let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
+        let root = folder_here(source);
+        let scope = Scope { root, prefix: prefix.clone(), ..Scope::default() };
+        if let Some(key) = file {
+            let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
+            line(&mut out, options, &entry, &key.as_bytes().to_vec()).map_err(io)?;
+            continue;
+        }
+        let top = store.stat(&haul_core::Key::new("")).await;
+        match top {
+            Err(error) => {
+                ctx.screen.log(&format!("haul rsync: {}", crate::error::one_line(&error.to_string())));
+                code = exit::PARTIAL;
+                continue;
+            }
+            Ok(entry) => {
+                let shown = if prefix.is_empty() { b".".to_vec() } else { last.to_vec() };
+                line(&mut out, options, &entry, &shown).map_err(io)?;
+            }
+        }
+        if !options.recursive && !prefix.is_empty() {
+            continue;
+        }
+        let seen = Options { links: !options.copy_links, ..options.clone() };
+        let filter = Arc::new(filters::filter(&seen, scope).map_err(|line| (exit::USAGE, line))?);
+        let depth = (!options.recursive).then_some(1);
+        let request = ListOptions { dirs: true, posix: true, max_depth: depth, ..ListOptions::default() };
+        let mut listing = haul::list(&store, &filter, request);
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => {
+                    for entry in entries {
+                        let key = entry.key.as_bytes();
+                        let bare = key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key);
+                        line(&mut out, options, &entry, &[&prefix, bare].concat()).map_err(io)?;
+                    }
+                }
+                Listed::Failed { error, .. } => {
+                    ctx.screen.log(&format!("haul rsync: {}", crate::error::one_line(&error.to_string())));
+                    code = exit::PARTIAL;
+                }
+                Listed::End => {}
+            }
+        }
+    }
+    out.flush().map_err(io)?;
+    Ok(code)
+}
+
+fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow::Result<()> {
+    let what = FileType::of(entry);
+    let kind = match what {
+        FileType::File => '-',
+        FileType::Dir => 'd',
+        FileType::Link => 'l',
+        FileType::Device => 'b',
+        FileType::Special => 'p',
+    };
+    // Where there are no permissions, those that a new file would have.
+    let usual = if entry.kind == Kind::Dir { 0o755 } else { 0o644 };
+    let mode = entry.posix.as_ref().map_or(usual, |posix| posix.mode);
+    let secs = entry.mtime.map_or(0, |mtime| mtime.secs());
+    let at = jiff::Timestamp::new(secs, 0)?.to_zoned(jiff::tz::TimeZone::system());
+    let size = number(entry.size, options.human);
+    let text = format!("{kind}{} {size:>14} {} ", permissions(mode), at.strftime("%Y/%m/%d %H:%M:%S"));
+    out.line(&text, &shown(name, options.raw_bytes))
+}

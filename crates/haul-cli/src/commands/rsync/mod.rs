@@ -1,0 +1,306 @@
+//! `haul rsync`: takes rsync's options and its trailing-slash rule, prints what rsync prints, and exits as rsync does; the
+//! engine is haul's own.
+
+mod exit;
+mod filters;
+mod format;
+mod listing;
+mod options;
+mod sink;
+mod sources;
+mod stats;
+mod table;
+
+pub use options::Options;
+pub use stats::Stats;
+
+use crate::{
+    context::Context,
+    error::{Outcome, one_line},
+    flags::{self, values::Span},
+    print,
+};
+use anyhow::Result;
+use exit::Trouble;
+use haul::{Cx, Report};
+use haul_core::{
+    Mtime,
+    policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
+};
+use sink::{Lines, Place};
+use sources::{Job, Planner, Refusal, beside, folder_here, is_here};
+use std::{
+    ffi::{OsStr, OsString},
+    sync::Arc,
+    time::Duration,
+};
+
+/// rsync's options, sources and destination, as they are.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// rsync's options, sources and destination
+    #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
+    words: Vec<OsString>,
+}
+
+/// What a run came to.
+pub struct Ended {
+    /// What was counted.
+    pub stats: Stats,
+    /// What went wrong.
+    pub trouble: Trouble,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let options = match Options::parse(args.words) {
+        Ok(options) => options,
+        Err(line) => return Ok(refuse(ctx, (exit::USAGE, line))),
+    };
+    if options.help {
+        print::text(&table::help())?;
+        return Ok(Outcome::Done);
+    }
+    if options.version {
+        print::line(&format!("haul rsync, haul version {}", env!("CARGO_PKG_VERSION")))?;
+        return Ok(Outcome::Done);
+    }
+    if options.paths.is_empty() {
+        return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
+    }
+    if options.list_only || options.paths.len() == 1 {
+        // A symlink is listed as what it is, and copied only with -l.
+        let seen = Options { links: true, ..options.clone() };
+        return Ok(match listing::list(&options, &surroundings(&seen, ctx)).await {
+            Ok(code) => Outcome::Exit(code),
+            Err(refusal) => refuse(ctx, refusal),
+        });
+    }
+    match transfer(&options, ctx).await {
+        Ok(ended) => Ok(Outcome::Exit(close(&options, ctx, &ended)?)),
+        Err(refusal) => Ok(refuse(ctx, refusal)),
+    }
+}
+
+fn refuse(ctx: &Context, (code, line): Refusal) -> Outcome {
+    ctx.screen.log(&format!("haul rsync: {}", one_line(&line)));
+    Outcome::Exit(code)
+}
+
+/// The words at the end, and the exit code.
+fn close(options: &Options, ctx: &Context, ended: &Ended) -> Result<u8> {
+    let verbose = options.verbose > 0 && !options.quiet;
+    if options.stats {
+        print::line(&ended.stats.lines(options.human))?;
+    }
+    if options.stats || verbose {
+        print::line(&ended.stats.closing(ended.took, options.human, options.dry_run))?;
+    }
+    let (code, why) = ended.trouble.code();
+    if code != 0 {
+        ctx.screen.log(&format!("haul rsync: error: {why} (code {code})"));
+    }
+    Ok(code)
+}
+
+/// The command's surroundings under rsync's options.
+fn surroundings(options: &Options, ctx: &Context) -> Context {
+    ctx.with_flags(|flags| {
+        flags.meta.links = options.links && !options.copy_links;
+        flags.meta.copy_links = options.copy_links;
+        flags.config.dry_run = options.dry_run;
+        let seconds = |s: Option<u64>| s.map(|s| Span(Some(Duration::from_secs(s))));
+        flags.network.timeout = seconds(options.timeout).unwrap_or(flags.network.timeout);
+        flags.network.contimeout = seconds(options.contimeout).unwrap_or(flags.network.contimeout);
+        if let Some(rate) = options.bwlimit {
+            flags.network.bwlimit = crate::bwlimit::Timetable::parse(&format!("{rate}B")).ok();
+        }
+    })
+}
+
+/// Runs all jobs of a command line.
+///
+/// Errors: what can't be meant, before anything is changed.
+pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal> {
+    let ctx = &surroundings(options, ctx);
+    let Some((dest, sources)) = options.paths.split_last() else {
+        return Err((exit::USAGE, "it needs SRC and DEST".into()));
+    };
+    let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
+    let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
+    if options.verbose > 0 && !options.quiet {
+        let grows = options.recursive && !matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After));
+        lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
+    }
+    let mut planner = Planner { options, ctx, lines: &lines, incomplete: false };
+    let jobs = planner.plan(sources, dest).await?;
+    let incomplete = planner.incomplete;
+    let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
+    let mut trouble = Trouble::default();
+    let (mut deleted, mut stopped) = (0, false);
+    for job in jobs {
+        if stopped {
+            break;
+        }
+        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted)).await?;
+        deleted += report.totals.deletes + report.totals.dirs_deleted;
+        trouble.take(&report);
+        stopped = trouble.signal || trouble.io;
+    }
+    if let Some(reporter) = reporter {
+        reporter.abort();
+    }
+    lines.trouble(|noted| {
+        noted.signal |= trouble.signal;
+        noted.io |= trouble.io;
+        noted.max_delete |= trouble.max_delete;
+    });
+    let (stats, trouble, took) = lines.end();
+    Ok(Ended { stats, trouble, took })
+}
+
+/// A line of progress every so many seconds.
+async fn report_on(lines: Arc<Lines>, secs: u64) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(secs.max(1)));
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let (stats, took) = lines.so_far();
+        lines.say(&super::dcp::progress(&stats, took));
+    }
+}
+
+/// Runs one job. `before`: whether some source is missing, and how much was deleted by jobs before it.
+async fn job(
+    options: &Options,
+    ctx: &Context,
+    lines: &Arc<Lines>,
+    job: Job,
+    dest: &OsStr,
+    before: (bool, u64),
+) -> Result<Report, Refusal> {
+    let Job { src, into, dst, scope, top, one } = job;
+    let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
+    let beside_dest = |paths: &[Vec<u8>]| {
+        paths.iter().map(|path| open(&beside(dest, path, &into)?)).collect::<Result<Vec<_>, Refusal>>()
+    };
+    let place = Place {
+        prefix: scope.prefix.clone(),
+        root: folder_here(&src),
+        one: one.as_ref().map(|(from, _)| from.clone()),
+    };
+    lines.enter(place);
+    let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
+    let (from, to) = (open(&src)?, open(&dst)?);
+    if one.is_none() && !into.is_empty() && !filter.wants_root() {
+        return Ok(Report::default());
+    }
+    let (incomplete, deleted) = before;
+    let mode = match (options.delete, options.remove_source) {
+        (Some(_), _) if one.is_none() && !incomplete => Mode::Sync,
+        (_, true) => Mode::Move,
+        _ => Mode::Copy,
+    };
+    let mut policy = policy(options, ctx, from.caps().files && to.caps().files);
+    policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
+    if let Some(habits) = &mut policy.rsync {
+        habits.top_dir = top && one.is_none();
+    }
+    let cx = Cx {
+        src: from,
+        dst: to,
+        backup: options.backup_dir.as_ref().map(|dir| open(&beside(dest, dir, &into)?)).transpose()?,
+        compare_dest: beside_dest(&options.compare_dest)?,
+        copy_dest: beside_dest(if options.link_dest.is_empty() { &options.copy_dest } else { &options.link_dest })?,
+        filter: Arc::new(filter),
+        sink: lines.clone(),
+        meters: ctx.meters.clone(),
+        cancel: ctx.cancel.clone(),
+        confirm: None,
+        journal: None,
+    };
+    let filter = cx.filter.clone();
+    let names = one.as_ref().map(|(from, to)| (from, to));
+    let cx = Cx { journal: super::job::journal(ctx, mode, &cx, names, false), ..cx };
+    let report = match &one {
+        Some((from, to)) => haul::run_one(mode, policy, cx, from, to).await,
+        None => haul::run(mode, policy, cx).await,
+    };
+    if report.totals.not_deleted > 0 {
+        let skipped = report.totals.not_deleted;
+        lines.complain(&format!("Deletions stopped due to --max-delete limit ({skipped} skipped)"));
+    }
+    for line in filter.broken_rules() {
+        lines.complain(&line);
+        lines.trouble(|trouble| trouble.partial += 1);
+    }
+    Ok(report)
+}
+
+/// The engine's rules.
+fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
+    let now = Mtime(jiff::Timestamp::now().as_nanosecond());
+    let window = u64::try_from(options.modify_window).ok().map(Duration::from_secs);
+    let habits = RsyncHabits {
+        set_time: (!options.times).then_some(now),
+        nanoseconds: options.modify_window < 0,
+        // Between disks a copy is as quick as reading both sides to find out; to a remote it isn't.
+        time_decides: disks,
+        append: options.append,
+        force: options.force,
+        top_dir: false,
+        link: !options.link_dest.is_empty(),
+    };
+    let named = options.files_from.is_some() || options.names.is_some();
+    let default = Policy::default();
+    Policy {
+        compare: options.compare(),
+        ignore_existing: options.ignore_existing,
+        existing_only: options.existing,
+        update: options.update,
+        modify_window: window,
+        no_update_mtime: !options.times,
+        no_update_dir_mtime: !options.times
+            || options.omit_dir_times
+            || (options.backup && options.backup_dir.is_none()),
+        create_empty_dirs: true,
+        delete_when: options.delete.unwrap_or_default(),
+        max_delete: options.max_delete,
+        ignore_errors: options.ignore_errors,
+        allow_empty_source: true,
+        keep: keep(options),
+        sparse: options.sparse,
+        fsync: if options.fsync { Fsync::File } else { Fsync::None },
+        inplace: options.inplace,
+        backup_suffix: options.backup_suffix(),
+        dry_run: options.dry_run,
+        max_memory: flags::transfer::max_memory(&ctx.flags.copy),
+        max_depth: (!options.recursive && !named && !options.relative()).then_some(1),
+        rsync: Some(habits),
+        ..default
+    }
+}
+
+/// What goes along with files.
+fn keep(options: &Options) -> Keep {
+    // Without --perms a new file has the source's permissions less the umask: so it is where there is any --chmod.
+    let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0 };
+    let chmod = if options.chmod.is_empty() && !options.perms { vec![unchanged] } else { options.chmod.clone() };
+    Keep {
+        perms: options.perms,
+        executability: options.executability,
+        owner: options.owner,
+        group: options.group,
+        atime: options.atimes,
+        xattrs: options.xattrs,
+        acls: options.acls,
+        devices: options.devices,
+        specials: options.specials,
+        hard_links: options.hard_links,
+        chmod,
+        uid: options.chown.0,
+        gid: options.chown.1,
+    }
+}

@@ -1,0 +1,467 @@
+//! What `haul rsync` prints while it runs, in rsync's words, and what it counts for the end. A sink of the engine's events,
+//! fed from any thread.
+
+use super::{
+    exit::Trouble,
+    format::{self, Fields, Kept, Update, letters, number, shown, tells},
+    options::Options,
+    stats::{Count, Stats},
+};
+use crate::screen::Screen;
+use haul_core::{
+    Error, ErrorKind, Key, Mtime, Side,
+    compare::{Difference, FileType, Reason},
+    event::{Event, Sink},
+    plan::Action,
+    policy::Compare,
+};
+use std::{
+    collections::HashMap,
+    io::{BufWriter, Stdout, Write as _, stdout},
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+/// Time between two drawings of `--info=progress2`.
+const REDRAW: Duration = Duration::from_millis(100);
+
+const LINK: &[u8] = b".rclonelink";
+
+/// Where the names of the job under way are.
+#[derive(Clone, Default)]
+pub struct Place {
+    /// What stands before its keys in names; empty or ending in `/`.
+    pub prefix: Vec<u8>,
+    /// The source's folder here, ending in `/`; `None` for one that is elsewhere.
+    pub root: Option<Vec<u8>>,
+    /// One file under a name of its own is shown under the source's.
+    pub one: Option<Key>,
+}
+
+/// The sink.
+pub struct Lines {
+    look: Look,
+    screen: Arc<Screen>,
+    state: Mutex<State>,
+}
+
+struct Look {
+    /// What is printed for a name; `None` for nothing.
+    format: Option<String>,
+    /// `-i`s, or `%i`s in the format.
+    itemize: u8,
+    verbose: u8,
+    kept: Kept,
+    human: u8,
+    raw_bytes: bool,
+    progress: bool,
+    progress2: bool,
+    /// What has other times is transferred, in rsync's view, even where haul finds that only the time must be set.
+    time_transfers: bool,
+    /// Bytes go to a remote.
+    sends: bool,
+    program: &'static str,
+}
+
+struct State {
+    out: BufWriter<Stdout>,
+    place: Place,
+    stats: Stats,
+    trouble: Trouble,
+    began: Instant,
+    drawn: Option<Instant>,
+    /// Names that are being linked, and in what they differ from what is there.
+    to_link: HashMap<Key, Difference>,
+    /// The name that the one that is being told is linked to.
+    link_to: Option<Vec<u8>>,
+}
+
+impl Lines {
+    /// A sink that prints what the options ask for. `sends`: the destination is a remote, and the source isn't.
+    pub fn new(options: &Options, screen: Arc<Screen>, sends: bool) -> Lines {
+        let root = rustix::process::geteuid().is_root();
+        let names = options.verbose > 0 || options.progress && !options.quiet;
+        let format = match (&options.out_format, options.itemize) {
+            (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
+            (None, 1..) => Some("%i %n%L".into()),
+            (None, 0) if names && !options.quiet => Some("%n%L".into()),
+            _ => None,
+        };
+        let in_format = options.out_format.as_ref().is_some_and(|format| format.contains("%i"));
+        let look = Look {
+            format: format.filter(|_| !options.quiet || options.itemize > 0 || options.out_format.is_some()),
+            itemize: options.itemize.max(u8::from(in_format)),
+            verbose: if options.quiet { 0 } else { options.verbose },
+            kept: Kept::of(options, root),
+            human: options.human,
+            raw_bytes: options.raw_bytes,
+            progress: options.progress && !options.quiet,
+            progress2: options.progress2 && !options.quiet,
+            time_transfers: options.compare() == Compare::SizeAndTime,
+            sends,
+            program: options.program,
+        };
+        let state = State {
+            out: BufWriter::with_capacity(64 << 10, stdout()),
+            place: Place::default(),
+            stats: Stats::default(),
+            trouble: Trouble::default(),
+            began: Instant::now(),
+            drawn: None,
+            to_link: HashMap::new(),
+            link_to: None,
+        };
+        Lines { look, screen, state: Mutex::new(state) }
+    }
+
+    /// The names that follow are of this job.
+    pub fn enter(&self, place: Place) {
+        self.lock().place = place;
+    }
+
+    /// A line on standard output.
+    pub fn say(&self, line: &str) {
+        self.line(&mut self.lock(), line.as_bytes());
+    }
+
+    /// A line about something that went wrong.
+    pub fn complain(&self, line: &str) {
+        let mut state = self.lock();
+        let _ = state.out.flush();
+        self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(line)));
+    }
+
+    /// Notes something that went wrong for the exit code.
+    pub fn trouble(&self, note: impl FnOnce(&mut Trouble)) {
+        note(&mut self.lock().trouble);
+    }
+
+    /// What was counted so far.
+    pub fn so_far(&self) -> (Stats, Duration) {
+        let state = self.lock();
+        (state.stats.clone(), state.began.elapsed())
+    }
+
+    /// What was counted, and what went wrong; everything is written out.
+    pub fn end(&self) -> (Stats, Trouble, Duration) {
+        let mut state = self.lock();
+        if state.drawn.is_some() {
+            self.draw(&mut state, true);
+            let _ = writeln!(state.out);
+        }
+        let _ = state.out.flush();
+        (state.stats.clone(), state.trouble.clone(), state.began.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn line(&self, state: &mut State, bytes: &[u8]) {
+        // A reader that went away isn't told.
+        let _ = state.out.write_all(bytes).and_then(|()| state.out.write_all(b"\n"));
+        if self.screen.is_live() {
+            let _ = state.out.flush();
+        }
+    }
+
+    /// Prints a name with what happens to it, if that is to be told.
+    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
+        let letters = letters(update, differs, &self.look.kept);
+        let told = tells(&letters);
+        let shown = told || self.look.itemize > 1;
+        if !told && self.look.verbose > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
+            let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
+            return self.line(state, &line);
+        }
+        let Some(format) = self.look.format.as_ref().filter(|_| shown) else { return };
+        let item = Item { lines: self, state, key, what: differs.what, letters, size };
+        let line = format::fill(format, &item);
+        self.line(state, &line);
+    }
+
+    /// A name as it is shown.
+    fn name(&self, state: &State, key: &Key, what: FileType) -> Vec<u8> {
+        let mut name = plain(state, key);
+        if what == FileType::Dir {
+            name = if name.is_empty() {
+                b"./".to_vec()
+            } else {
+                [name.strip_suffix(b"/").unwrap_or(&name), b"/"].concat()
+            };
+        }
+        shown(&name, self.look.raw_bytes)
+    }
+
+    fn deleting(&self, state: &mut State, key: &Key, what: FileType) {
+        state.stats.deleted.add(what);
+        let name = self.name(state, key, what);
+        let line = match (&self.look.format, self.look.itemize) {
+            (Some(format), 1..) => {
+                let letters = "*deleting  ".to_string();
+                format::fill(format, &Item { lines: self, state, key, what, letters, size: 0 })
+            }
+            (Some(_), 0) => [b"deleting ", &name[..]].concat(),
+            (None, _) => return,
+        };
+        self.line(state, &line);
+    }
+
+    fn decided(&self, state: &mut State, key: &Key, action: Action, why: Reason, size: u64, differs: &Difference) {
+        state.stats.seen(differs.what, size);
+        let bytes = if self.look.sends { Update::Sent } else { Update::Received };
+        let carried = if differs.what == FileType::File { bytes } else { Update::Local };
+        match action {
+            Action::Copy => {
+                state.stats.transferred(differs, size);
+                self.item(state, carried, key, size, differs);
+            }
+            Action::Touch if differs.mtime && differs.what == FileType::File && self.look.time_transfers => {
+                state.stats.transferred(differs, 0);
+                self.item(state, carried, key, size, differs);
+            }
+            Action::Reuse => {
+                state.stats.created.add(differs.what);
+                let quiet = Difference { mtime: differs.mtime && self.look.kept.times, ..*differs };
+                let update =
+                    if tells(&letters(Update::None, &quiet, &self.look.kept)) { Update::Local } else { Update::Linked };
+                self.item(state, update, key, size, &quiet);
+            }
+            Action::Touch => self.item(state, Update::None, key, size, differs),
+            Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {}
+            Action::Keep => self.item(state, Update::None, key, size, differs),
+            Action::Link => self.linked(state, key, None, differs),
+            Action::MakeDir | Action::Delete | Action::Refuse => {}
+        }
+    }
+
+    /// A name that becomes another one of a file; its line waits until the file's name is known.
+    fn linked(&self, state: &mut State, key: &Key, to: Option<&Key>, differs: &Difference) {
+        if differs.new {
+            state.stats.created.add(differs.what);
+        }
+        state.link_to = to.map(|to| shown(&plain(state, to), self.look.raw_bytes));
+        self.item(state, Update::Linked, key, 0, differs);
+        state.link_to = None;
+    }
+
+    fn failed(&self, state: &mut State, error: &Error) {
+        if error.kind() == ErrorKind::Cancelled {
+            return;
+        }
+        state.trouble.note(error);
+        let _ = state.out.flush();
+        let name = error.key().map(|key| String::from_utf8_lossy(&plain(state, key)).into_owned());
+        let line = match (name, error.kind(), error.op()) {
+            (Some(name), ErrorKind::NotFound, "read" | "copy" | "stat") => format!("file has vanished: {name:?}"),
+            (Some(name), _, op) => format!("{op} {name:?} failed: {}", error.message()),
+            (None, _, op) => format!("{op} failed: {}", error.message()),
+        };
+        self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(&line)));
+    }
+
+    fn arrived(&self, state: &mut State, size: u64, took: Duration) {
+        let stats = &mut state.stats;
+        stats.arrived += 1;
+        if !self.look.progress || self.look.progress2 {
+            return;
+        }
+        let rate = size as f64 / took.as_secs_f64().max(0.001);
+        let left = stats.files.total().saturating_sub(stats.arrived);
+        let line = format!(
+            "{:>15} 100% {:>10} {} (xfr#{}, to-chk={left}/{})",
+            number(size, self.look.human),
+            speed(rate),
+            clock(took),
+            stats.arrived,
+            stats.files.total()
+        );
+        self.line(state, line.as_bytes());
+    }
+
+    /// The one line of `--info=progress2`.
+    fn draw(&self, state: &mut State, all: bool) {
+        if !self.look.progress2 || (!all && state.drawn.is_some_and(|at| at.elapsed() < REDRAW)) {
+            return;
+        }
+        state.drawn = Some(Instant::now());
+        let (took, stats) = (state.began.elapsed(), &state.stats);
+        let share = stats.moved * 100 / stats.transferred_bytes.max(1);
+        let left = stats.files.total().saturating_sub(stats.arrived);
+        let line = format!(
+            "\r{:>15} {:>3}% {:>10} {} (xfr#{}, to-chk={left}/{})",
+            number(stats.moved, self.look.human),
+            share.min(100),
+            speed(stats.moved as f64 / took.as_secs_f64().max(0.001)),
+            clock(took),
+            stats.arrived,
+            stats.files.total()
+        );
+        let _ = state.out.write_all(line.as_bytes()).and_then(|()| state.out.flush());
+    }
+}
+
+/// A key as a name: with what stands before it, without a link's ending.
+fn plain(state: &State, key: &Key) -> Vec<u8> {
+    let key = state.place.one.as_ref().unwrap_or(key).as_bytes();
+    [&state.place.prefix[..], key.strip_suffix(LINK).unwrap_or(key)].concat()
+}
+
+impl Sink for Lines {
+    fn emit(&self, event: &Event) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match event {
+            Event::Decided { key, action: Action::Delete, differs, dry_run, .. } => {
+                if *dry_run {
+                    self.deleting(state, key, differs.what);
+                }
+            }
+            Event::Decided { key, action: Action::Link, size, differs, dry_run: false, .. } => {
+                state.stats.seen(differs.what, *size);
+                state.to_link.insert(key.clone(), *differs);
+            }
+            Event::Linked { key, to } => {
+                if let Some(differs) = state.to_link.remove(key) {
+                    self.linked(state, key, Some(to), &differs);
+                }
+            }
+            Event::Decided { key, action, why, size, differs, .. } => {
+                self.decided(state, key, *action, *why, *size, differs);
+            }
+            Event::DirSeen { key, differs, elsewhere } => {
+                state.stats.seen(FileType::Dir, 0);
+                if differs.new || *elsewhere {
+                    state.stats.created.add(FileType::Dir);
+                }
+                let update = if differs.new || *elsewhere { Update::Local } else { Update::None };
+                self.item(state, update, key, 0, differs);
+            }
+            Event::Deleted { side: Side::Dst, key, .. } => {
+                let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
+                self.deleting(state, key, what);
+            }
+            Event::DirExtra { key, deleted: true, .. } => self.deleting(state, key, FileType::Dir),
+            Event::DirExtra { key, deleted: false, .. } => {
+                let name = plain(state, key);
+                let name = shown(name.strip_suffix(b"/").unwrap_or(&name), self.look.raw_bytes);
+                self.line(state, &[b"cannot delete non-empty directory: ", &name[..]].concat());
+            }
+            Event::Moved { bytes, .. } => {
+                state.stats.moved = state.stats.moved.saturating_add_signed(*bytes);
+                self.draw(state, false);
+            }
+            Event::Done { size, .. } => {
+                let took = state.began.elapsed();
+                self.arrived(state, *size, took);
+                self.draw(state, false);
+            }
+            Event::Failed { error, .. } | Event::ListFailed { error, .. } | Event::Error(error) => {
+                self.failed(state, error)
+            }
+            Event::Notice { key: Some(key), message } if message.starts_with("not copied") => {
+                state.stats.skipped += 1;
+                let name = shown(&plain(state, key), self.look.raw_bytes);
+                self.line(state, &[b"skipping non-regular file \"", &name[..], b"\""].concat());
+            }
+            Event::Notice { message, .. } => {
+                let _ = state.out.flush();
+                self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(message)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One name for `--out-format`.
+struct Item<'a> {
+    lines: &'a Lines,
+    state: &'a State,
+    key: &'a Key,
+    what: FileType,
+    letters: String,
+    size: u64,
+}
+
+impl Item<'_> {
+    fn path(&self) -> Option<Vec<u8>> {
+        let root = self.state.place.root.as_ref()?;
+        let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
+        Some([root, key.strip_suffix(LINK).unwrap_or(key)].concat())
+    }
+
+    fn stat(&self) -> Option<rustix::fs::Stat> {
+        rustix::fs::lstat(self.path()?).ok()
+    }
+
+    /// Where a symlink here points.
+    fn target(&self) -> Option<Vec<u8>> {
+        if self.what != FileType::Link || self.letters.starts_with('*') {
+            return None;
+        }
+        Some(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes())
+    }
+}
+
+impl Fields for Item<'_> {
+    fn field(&self, letter: char) -> Option<Vec<u8>> {
+        let text = |text: String| Some(text.into_bytes());
+        let time = |secs: i64| {
+            let at = jiff::Timestamp::new(secs, 0).ok()?.to_zoned(jiff::tz::TimeZone::system());
+            Some(at.strftime("%Y/%m/%d-%H:%M:%S").to_string().into_bytes())
+        };
+        let or_empty = |text: Option<Vec<u8>>| Some(text.unwrap_or_default());
+        match letter {
+            'i' => text(self.letters.clone()),
+            'n' => Some(self.lines.name(self.state, self.key, self.what)),
+            'L' if self.state.link_to.is_some() => {
+                or_empty(self.state.link_to.as_ref().map(|to| [b" => ", &to[..]].concat()))
+            }
+            'L' => or_empty(self.target().map(|to| [b" -> ", &shown(&to, self.lines.look.raw_bytes)[..]].concat())),
+            'f' => or_empty(self.path().map(|path| path.strip_prefix(b"/").unwrap_or(&path).to_vec())),
+            'l' => text(number(self.size, self.lines.look.human)),
+            'b' => {
+                text(number(if self.letters.starts_with(['>', '<']) { self.size } else { 0 }, self.lines.look.human))
+            }
+            'o' => text(if self.letters.starts_with('*') { "del." } else { "send" }.into()),
+            'M' => or_empty(self.stat().and_then(|st| time(st.st_mtime))),
+            'B' => or_empty(self.stat().map(|st| format::permissions(st.st_mode).into_bytes())),
+            'U' => or_empty(self.stat().map(|st| st.st_uid.to_string().into_bytes())),
+            'G' => or_empty(self.stat().map(|st| st.st_gid.to_string().into_bytes())),
+            'p' => text(std::process::id().to_string()),
+            't' => {
+                let now = Mtime(jiff::Timestamp::now().as_nanosecond());
+                let at = jiff::Timestamp::new(now.secs(), 0).ok()?.to_zoned(jiff::tz::TimeZone::system());
+                text(at.strftime("%Y/%m/%d %H:%M:%S").to_string())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn speed(bytes: f64) -> String {
+    let (value, unit) = match bytes / 1024.0 {
+        k if k >= 1024.0 * 1024.0 => (k / 1024.0 / 1024.0, "GB/s"),
+        k if k >= 1024.0 => (k / 1024.0, "MB/s"),
+        k => (k, "kB/s"),
+    };
+    format!("{value:.2}{unit}")
+}
+
+fn clock(time: Duration) -> String {
+    let secs = time.as_secs();
+    format!("{:>4}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+}
+
+impl Count {
+    /// One more of this.
+    pub fn add(&mut self, what: FileType) {
+        match what {
+            FileType::File => self.files += 1,
+            FileType::Dir => self.dirs += 1,
+            FileType::Link => self.links += 1,
+            FileType::Device => self.devices += 1,
+            FileType::Special => self.specials += 1,
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Sources and destination as typed, by rsync's rules: `SRC/` is what is in it, `SRC` itself; what becomes of them is a
+//! list of jobs, one for each folder of origin.
+
+use super::{
+    exit,
+    filters::{Scope, read_input},
+    options::Options,
+    sink::Lines,
+};
+use crate::{context::Context, remote::Place, remote::Spec};
+use futures::StreamExt as _;
+use haul_core::{Key, Listed, filter::rsync::Only};
+use haul_store::{ListRequest, Store};
+use rustix::fs::FileType;
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+const LINK: &[u8] = b".rclonelink";
+
+/// Why nothing can be done: exit code and line.
+pub type Refusal = (u8, String);
+
+/// One job: from a folder to a folder, or one file.
+pub struct Job {
+    /// The source's folder as typed.
+    pub src: OsString,
+    /// Path below the destination's root, for what is given relative to that root.
+    pub into: Vec<u8>,
+    /// The destination's folder as typed.
+    pub dst: OsString,
+    /// What it is about.
+    pub scope: Scope,
+    /// The source's folder itself is part of it.
+    pub top: bool,
+    /// One file: its name in the source's folder, and its name at the destination.
+    pub one: Option<(Key, Key)>,
+}
+
+/// What was typed, taken apart.
+#[derive(Clone, Debug)]
+struct Typed {
+    /// `remote:`, or nothing.
+    head: Vec<u8>,
+    path: Vec<u8>,
+}
+
+impl Typed {
+    fn parse(word: &OsStr) -> Result<Typed, Refusal> {
+        let bytes = word.as_bytes();
+        let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
+        if bytes.starts_with(b"rsync://") || before_slash.windows(2).any(|w| w == b"::") {
+            let line = format!("{}: rsync daemons aren't supported", word.display());
+            return Err((exit::UNSUPPORTED, line));
+        }
+        let spec = Spec::parse(bytes).map_err(|e| (exit::USAGE, e.to_string()))?;
+        let head = match spec.place {
+            Place::Local => Vec::new(),
+            _ => bytes[..bytes.len() - spec.path.len()].to_vec(),
+        };
+        Ok(Typed { head, path: spec.path })
+    }
+
+    fn here(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    fn word(&self, path: &[u8]) -> OsString {
+        let path = if path.is_empty() && self.here() { b"." } else { path };
+        OsString::from_vec([&self.head, path].concat())
+    }
+
+    /// Below its own path.
+    fn below(&self, name: &[u8]) -> OsString {
+        self.word(&join(&self.path, name))
+    }
+
+    /// It means what is in it.
+    fn contents(&self) -> bool {
+        let last = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        matches!(last, b"" | b"." | b"..")
+    }
+
+    /// The folder that holds it, as typed, and its name there.
+    fn split(&self) -> (Vec<u8>, Vec<u8>) {
+        let at = self.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        (self.path[..at].to_vec(), self.path[at..].to_vec())
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match (dir, name) {
+        (dir, b"") => dir.to_vec(),
+        (b"", name) => name.to_vec(),
+        (dir, name) if dir.ends_with(b"/") => [dir, name].concat(),
+        (dir, name) => [dir, b"/", name].concat(),
+    }
+}
+
+/// An absolute path ending in `/`.
+fn absolute(path: &[u8]) -> Vec<u8> {
+    let path = if path.is_empty() { b"." } else { path };
+    let absolute = std::path::absolute(Path::new(OsStr::from_bytes(path)));
+    let mut absolute = absolute.map_or_else(|_| path.to_vec(), |p| p.into_os_string().into_vec());
+    if absolute.ends_with(b"/.") {
+        absolute.pop();
+    }
+    if !absolute.ends_with(b"/") {
+        absolute.push(b'/');
+    }
+    absolute
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Dir,
+    File,
+    Link,
+    Special,
+}
+
+/// What the destination is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest {
+    /// A directory.
+    Dir,
+    /// A file.
+    File,
+    /// Nothing yet.
+    Missing,
+}
+
+/// Takes arguments apart.
+pub struct Planner<'a> {
+    pub options: &'a Options,
+    pub ctx: &'a Context,
+    pub lines: &'a Lines,
+    /// Some source is missing: then nothing is deleted.
+    pub incomplete: bool,
+}
+
+impl Planner<'_> {
+    /// The jobs that bring `sources` to `dest`.
+    ///
+    /// Errors: what can't be meant, with its exit code. Single sources that are missing are complained of here.
+    pub async fn plan(&mut self, sources: &[OsString], dest: &OsStr) -> Result<Vec<Job>, Refusal> {
+        let to = Typed::parse(dest)?;
+        let there = self.dest(&to).await?;
+        let mut jobs = Vec::new();
+        if self.options.files_from.is_some() || self.options.names.is_some() || self.options.relative() {
+            self.relative(sources, &to, &mut jobs)?;
+        } else {
+            self.plain(sources, &to, there, &mut jobs).await?;
+        }
+        self.check_dest(&to, there, &jobs)?;
+        let others: Vec<Vec<u8>> = jobs.iter().flat_map(|job| job.scope.others.clone()).collect();
+        let contents = jobs.iter().filter(|job| job.top && job.into.is_empty()).count();
+        if contents > 1 {
+            let line = "several sources that end in / at once aren't supported: run them one after the other";
+            return Err((exit::UNSUPPORTED, line.into()));
+        }
+        for job in &mut jobs {
+            job.scope.others = if job.top && job.into.is_empty() { others.clone() } else { Vec::new() };
+        }
+        Ok(jobs)
+    }
+
+    /// Says what of the destination must be made, or that it can't be.
+    fn check_dest(&self, to: &Typed, there: Dest, jobs: &[Job]) -> Result<(), Refusal> {
+        let names_file = jobs.len() == 1 && jobs[0].one.is_some() && there != Dest::Dir && !to.contents();
+        match there {
+            Dest::Dir => return Ok(()),
+            Dest::File if names_file => return Ok(()),
+            Dest::File => {
+                let line = "ERROR: destination must be a directory when copying more than 1 file";
+                return Err((exit::SELECTION, line.into()));
+            }
+            Dest::Missing => {}
+        }
+        let shown = String::from_utf8_lossy(to.path.strip_suffix(b"/").unwrap_or(&to.path)).into_owned();
+        if to.here() && !self.options.mkpath {
+            let whole = absolute(&to.path);
+            let parent = haul_core::key::parent(&whole);
+            if kind(parent, true).is_none() {
+                let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, &whole[..]) };
+                let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
+                let line = format!("mkdir \"{path}\" failed: No such file or directory (2) (--mkpath creates it)");
+                return Err((code, line));
+            }
+        }
+        if !names_file
+            && !jobs.is_empty()
+            && (self.options.verbose > 0 || self.options.itemize > 0)
+            && !self.options.quiet
+        {
+            self.lines.say(&format!("created directory {shown}"));
+        }
+        Ok(())
+    }
+
+    async fn dest(&self, to: &Typed) -> Result<Dest, Refusal> {
+        if to.here() {
+            return Ok(match kind(&to.path, true) {
+                Some(What::Dir) => Dest::Dir,
+                Some(_) => Dest::File,
+                None if to.path.is_empty() => Dest::Dir,
+                None => Dest::Missing,
+            });
+        }
+        let (store, file) = self.open(to, &to.path).await?;
+        Ok(match file {
+            Some(_) => Dest::File,
+            None if holds_something(&store).await => Dest::Dir,
+            None => Dest::Missing,
+        })
+    }
+
+    async fn open(&self, typed: &Typed, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
+        let word = typed.word(path);
+        self.ctx.open_source(&word).await.map_err(|error| {
+            let text = format!("{error:#}");
+            match text.starts_with("unknown remote") {
+                true => (exit::UNSUPPORTED, format!("{text}; hosts by ssh aren't supported")),
+                false => (exit::FILE_IO, text),
+            }
+        })
+    }
+
+    /// Sources with the paths that they were typed with.
+    fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Job>) -> Result<(), Refusal> {
+        let mut groups: Vec<(Typed, Vec<Vec<u8>>)> = Vec::new();
+        if let (Some(names), [source]) = (&self.options.names, sources) {
+            groups.push((Typed::parse(source)?, names.iter().map(|name| clean(name)).collect()));
+        } else if let Some(list) = &self.options.files_from {
+            let [source] = sources else {
+                return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
+            };
+            let text = read_input(list).map_err(|line| (exit::FILE_IO, line))?;
+            let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
+            let comment = |line: &[u8]| !self.options.from0 && matches!(line.first(), Some(b'#' | b';'));
+            let names = text.split(ends).filter(|line| !line.is_empty() && !comment(line)).map(clean).collect();
+            groups.push((Typed::parse(source)?, names));
+        } else {
+            for source in sources {
+                let typed = Typed::parse(source)?;
+                let (root, name) = match typed.path.windows(3).position(|w| w == b"/./") {
+                    Some(at) => (typed.path[..=at].to_vec(), typed.path[at + 3..].to_vec()),
+                    None if typed.path.starts_with(b"/") => (b"/".to_vec(), typed.path[1..].to_vec()),
+                    None => (Vec::new(), typed.path.clone()),
+                };
+                let root = Typed { head: typed.head, path: root };
+                match groups.iter_mut().find(|(there, _)| there.head == root.head && there.path == root.path) {
+                    Some((_, names)) => names.push(clean(&name)),
+                    None => groups.push((root, vec![clean(&name)])),
+                }
+            }
+        }
+        for (root, mut names) in groups {
+            if root.here() {
+                names.retain(|name| self.is_there(&join(&root.path, name), &root));
+            }
+            let whole = names.iter().any(Vec::is_empty);
+            let only = (!whole).then(|| Only::new(names, self.options.recursive));
+            let scope = Scope { root: root.here().then(|| absolute(&root.path)), only, ..Scope::default() };
+            let (src, dst) = (root.word(&root.path), to.word(&to.path));
+            jobs.push(Job { src, into: Vec::new(), dst, scope, top: whole, one: None });
+        }
+        Ok(())
+    }
+
+    fn is_there(&mut self, path: &[u8], root: &Typed) -> bool {
+        let there = !root.here() || kind(path, self.options.copy_links).is_some();
+        if !there {
+            self.missing(path);
+        }
+        there
+    }
+
+    fn missing(&mut self, path: &[u8]) {
+        let path = absolute(path);
+        let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(&path)).into_owned();
+        self.lines.complain(&format!("link_stat \"{shown}\" failed: No such file or directory (2)"));
+        self.lines.trouble(|trouble| trouble.partial += 1);
+        self.incomplete = true;
+    }
+
+    async fn plain(
+        &mut self,
+        sources: &[OsString],
+        to: &Typed,
+        there: Dest,
+        jobs: &mut Vec<Job>,
+    ) -> Result<(), Refusal> {
+        // By the folder that holds them, in the order of the first of each.
+        let mut folders: Vec<(Typed, Vec<(Vec<u8>, What)>)> = Vec::new();
+        for source in sources {
+            let typed = Typed::parse(source)?;
+            let what = match typed.here() {
+                true => kind(&typed.path, self.options.copy_links || typed.contents()),
+                false if self.open(&typed, &typed.path).await?.1.is_some() => Some(What::File),
+                false => Some(What::Dir),
+            };
+            let contents = typed.contents();
+            let Some(what) = what else {
+                self.missing(&typed.path);
+                continue;
+            };
+            let name = if contents { b".".to_vec() } else { typed.split().1 };
+            if !self.takes(what, &name) {
+                continue;
+            }
+            if contents {
+                let scope = Scope { root: typed.here().then(|| absolute(&typed.path)), ..Scope::default() };
+                let (src, dst) = (typed.word(&typed.path), to.word(&to.path));
+                jobs.push(Job { src, into: Vec::new(), dst, scope, top: true, one: None });
+                continue;
+            }
+            let (folder, name) = typed.split();
+            let folder = Typed { head: typed.head, path: folder };
+            match folders.iter_mut().find(|(known, _)| known.head == folder.head && known.path == folder.path) {
+                Some((_, names)) => names.push((name, what)),
+                None => folders.push((folder, vec![(name, what)])),
+            }
+        }
+        let alone = sources.len() == 1;
+        for (folder, names) in folders {
+            jobs.push(self.from_folder(folder, names, to, there, alone));
+        }
+        Ok(())
+    }
+
+    /// Is this kind of source taken at all?
+    fn takes(&self, what: What, name: &[u8]) -> bool {
+        let options = self.options;
+        let shown = String::from_utf8_lossy(name);
+        match what {
+            What::Dir if !options.recursive && options.dirs != Some(true) => {
+                self.lines.say(&format!("skipping directory {shown}"));
+                false
+            }
+            What::Link if !options.links => {
+                self.lines.say(&format!("skipping non-regular file \"{shown}\""));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn from_folder(&self, folder: Typed, names: Vec<(Vec<u8>, What)>, to: &Typed, there: Dest, alone: bool) -> Job {
+        let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
+        let root = folder.here().then(|| absolute(&folder.path));
+        let scope = Scope { root, others, ..Scope::default() };
+        match names.as_slice() {
+            [(name, What::Dir)] if self.options.recursive => {
+                let prefix = [name, &b"/"[..]].concat();
+                let (src, dst) = (folder.below(name), to.below(name));
+                Job { src, into: name.clone(), dst, scope: Scope { prefix, ..scope }, top: true, one: None }
+            }
+            [(name, what @ (What::File | What::Link))] => {
+                let names_file = alone && there != Dest::Dir && !to.contents();
+                let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
+                let ending = if *what == What::Link { LINK } else { b"" };
+                let one = Some((Key::new([name, ending].concat()), Key::new([&last[..], ending].concat())));
+                Job { src: folder.word(&folder.path), into: Vec::new(), dst: to.word(&dir), scope, top: false, one }
+            }
+            names => {
+                let names = names.iter().map(|(name, _)| name.clone()).collect();
+                let scope = Scope { only: Some(Only::new(names, self.options.recursive)), ..scope };
+                let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
+                Job { src, into: Vec::new(), dst, scope, top: false, one: None }
+            }
+        }
+    }
+}
+
+/// A path without what says nothing: `./`, double slashes, a slash at either end.
+fn clean(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    parts.collect::<Vec<_>>().join(&b'/')
+}
+
+fn kind(path: &[u8], follow: bool) -> Option<What> {
+    let path = if path.is_empty() { b"." } else { path };
+    let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }.ok()?;
+    Some(match FileType::from_raw_mode(st.st_mode) {
+        FileType::Directory => What::Dir,
+        FileType::RegularFile => What::File,
+        FileType::Symlink => What::Link,
+        _ => What::Special,
+    })
+}
+
+async fn holds_something(store: &Arc<dyn Store>) -> bool {
+    if store.caps().dirs {
+        return store.stat(&Key::new("")).await.is_ok();
+    }
+    let mut listing = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
+    while let Some(step) = listing.next().await {
+        if matches!(&step, Listed::Batch(entries) if !entries.is_empty()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// A path that is relative to the destination, as rsync takes `--link-dest` and the like.
+///
+/// Errors: what can't be meant.
+pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
+    let typed = Typed::parse(OsStr::from_bytes(path))?;
+    let base = if !typed.here() || path.starts_with(b"/") {
+        typed
+    } else {
+        let to = Typed::parse(dest)?;
+        let path = join(&to.path, path);
+        Typed { path, ..to }
+    };
+    Ok(base.below(into))
+}
+
+/// True for a path on this machine.
+pub fn is_here(word: &OsStr) -> bool {
+    Typed::parse(word).is_ok_and(|typed| typed.here())
+}
+
+/// The absolute path of a folder here, ending in `/`.
+pub fn folder_here(word: &OsStr) -> Option<Vec<u8>> {
+    is_here(word).then(|| absolute(word.as_bytes()))
+}

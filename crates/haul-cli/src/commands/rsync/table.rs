@@ -1,0 +1,248 @@
+//! Every option of rsync's, and what becomes of it here: the parser, the help and the manual's test go by this table.
+
+/// What becomes of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// It does what it does in rsync.
+    Works,
+    /// It is taken, and changes nothing.
+    NoEffect,
+    /// It is refused.
+    Refused,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its letter.
+    pub short: Option<char>,
+    /// Its name, by which the parser knows it.
+    pub long: &'static str,
+    /// What its value is called, if it has one.
+    pub value: Option<&'static str>,
+    /// What becomes of it.
+    pub here: Here,
+    /// One line.
+    pub help: &'static str,
+}
+
+const fn on(short: char, long: &'static str, help: &'static str) -> Entry {
+    Entry { short: Some(short), long, value: None, here: Here::Works, help }
+}
+
+const fn long(long: &'static str, help: &'static str) -> Entry {
+    Entry { short: None, long, value: None, here: Here::Works, help }
+}
+
+const fn value(long: &'static str, value: &'static str, help: &'static str) -> Entry {
+    Entry { short: None, long, value: Some(value), here: Here::Works, help }
+}
+
+const fn short_value(short: char, long: &'static str, value: &'static str, help: &'static str) -> Entry {
+    Entry { short: Some(short), long, value: Some(value), here: Here::Works, help }
+}
+
+const fn idle(entry: Entry) -> Entry {
+    Entry { here: Here::NoEffect, ..entry }
+}
+
+const fn refused(entry: Entry) -> Entry {
+    Entry { here: Here::Refused, ..entry }
+}
+
+/// All of them.
+pub const OPTIONS: &[Entry] = &[
+    on('a', "archive", "the same as -rlptgoD"),
+    on('r', "recursive", "go into directories"),
+    on('l', "links", "copy symlinks as symlinks"),
+    on('p', "perms", "keep permissions"),
+    on('t', "times", "keep modification times"),
+    on('g', "group", "keep the group"),
+    on('o', "owner", "keep the owner (root only)"),
+    Entry { short: Some('D'), long: "", value: None, here: Here::Works, help: "the same as --devices --specials" },
+    long("devices", "keep devices (root only)"),
+    long("specials", "keep FIFOs and sockets"),
+    on('H', "hard-links", "keep hard links"),
+    on('A', "acls", "keep access control lists, and permissions with them"),
+    on('X', "xattrs", "keep extended attributes"),
+    on('E', "executability", "keep whether a file may be executed"),
+    on('U', "atimes", "keep access times"),
+    on('O', "omit-dir-times", "leave out directories from --times"),
+    long("fsync", "force each file to the disk before it gets its name"),
+    on('S', "sparse", "turn runs of zeros into holes"),
+    on('L', "copy-links", "copy what symlinks point to"),
+    value("chmod", "CHMOD", "change permissions of what is transferred: Du=rwx,go-w,F644"),
+    value("chown", "USER:GROUP", "give all that is transferred to this user and group"),
+    long("numeric-ids", "keep numbers of users and groups (haul always does)"),
+    on('n', "dry-run", "change nothing, show what would be done"),
+    on('v', "verbose", "show names of what is transferred; twice: of everything"),
+    on('q', "quiet", "show errors only"),
+    on('i', "itemize-changes", "show what changes for each name; twice: unchanged ones too"),
+    value("out-format", "FORMAT", "show each change in this form: %i %n %L %l %f %o %M %B %b %p %U %G %t"),
+    long("stats", "show statistics at the end"),
+    long("progress", "show each file as it arrives"),
+    Entry { short: Some('P'), long: "", value: None, here: Here::Works, help: "the same as --partial --progress" },
+    value("info", "FLAGS", "progress2, name, stats, del, skip; others change nothing"),
+    on('h', "human-readable", "numbers with units; twice: units of 1024"),
+    on('8', "8-bit-output", "print bytes that aren't text as they are"),
+    long("list-only", "list instead of copying"),
+    on('R', "relative", "keep the path as typed, from /./ on if it has that"),
+    on('d', "dirs", "directories without what is in them"),
+    long("mkpath", "create the destination's missing directories"),
+    on('c', "checksum", "compare by checksum instead of size and time"),
+    on('u', "update", "skip what is newer at the destination"),
+    on('I', "ignore-times", "transfer what has the same size and time too"),
+    long("size-only", "skip what has the same size"),
+    short_value('@', "modify-window", "N", "times this many seconds apart are equal; -1 compares nanoseconds"),
+    long("existing", "create nothing new"),
+    long("ignore-non-existing", "the same as --existing"),
+    long("ignore-existing", "leave what exists"),
+    value("max-size", "SIZE", "transfer no larger files"),
+    value("min-size", "SIZE", "transfer no smaller files"),
+    long("inplace", "write to files in place"),
+    long("append", "transfer only what is longer than at the destination; the whole of it"),
+    long("append-verify", "the same as --append"),
+    on('b', "backup", "keep what is replaced or deleted, under names with --suffix"),
+    value("backup-dir", "DIR", "keep it in this directory"),
+    value("suffix", "SUFFIX", "ending of kept names [default: ~ where there is no --backup-dir]"),
+    value("compare-dest", "DIR", "leave out what this directory has already (may repeat)"),
+    value("copy-dest", "DIR", "take what is the same from this directory (may repeat)"),
+    value("link-dest", "DIR", "link to what is the same in this directory (may repeat)"),
+    long("delete", "delete what the source lacks"),
+    long("del", "the same as --delete"),
+    long("delete-before", "delete before the first transfer"),
+    long("delete-during", "delete as it is found"),
+    long("delete-delay", "delete after the last transfer"),
+    long("delete-after", "delete after the last transfer"),
+    long("delete-excluded", "delete what rules leave out too"),
+    long("ignore-errors", "delete even after errors"),
+    long("force", "replace directories by files even where they hold something"),
+    value("max-delete", "N", "delete no more than this, exit with 25"),
+    long("remove-source-files", "delete each file of the source that has arrived"),
+    value("exclude", "PATTERN", "leave out what matches"),
+    value("include", "PATTERN", "don't leave out what matches"),
+    value("exclude-from", "FILE", "patterns to leave out, one a line; - is standard input"),
+    value("include-from", "FILE", "patterns not to leave out"),
+    short_value('f', "filter", "RULE", "a rule of rsync's filter language"),
+    Entry {
+        short: Some('F'),
+        long: "",
+        value: None,
+        here: Here::Works,
+        help: "rules in .rsync-filter of each directory; twice: leave that file out",
+    },
+    on('C', "cvs-exclude", "leave out what CVS leaves out"),
+    value("files-from", "FILE", "transfer the names in this file; - is standard input"),
+    on('0', "from0", "names and rules in files end in NUL"),
+    value("bwlimit", "RATE", "KiB a second at most; K, M, G for other units"),
+    value("timeout", "SECONDS", "give up a remote that says nothing for so long"),
+    value("contimeout", "SECONDS", "give up a connection that takes so long"),
+    on('V', "version", "show the version"),
+    long("help", "show this help"),
+    idle(on('z', "compress", "what is on its way is as the store wants it")),
+    idle(value("compress-choice", "STR", "as --compress")),
+    idle(value("zc", "STR", "as --compress")),
+    idle(value("compress-level", "N", "as --compress")),
+    idle(value("zl", "N", "as --compress")),
+    idle(value("compress-threads", "N", "as --compress")),
+    idle(value("zt", "N", "as --compress")),
+    idle(value("skip-compress", "LIST", "as --compress")),
+    idle(on('W', "whole-file", "files are always sent whole")),
+    idle(short_value('B', "block-size", "SIZE", "blocks are the store's")),
+    idle(value("checksum-choice", "STR", "the fastest that both sides have is used")),
+    idle(value("cc", "STR", "as --checksum-choice")),
+    idle(value("checksum-seed", "N", "as --checksum-choice")),
+    idle(long("partial", "what is cut short is never visible; the next run goes on with it")),
+    idle(value("partial-dir", "DIR", "as --partial; the directory is left out")),
+    idle(short_value('T', "temp-dir", "DIR", "a file arrives beside its final name, hidden")),
+    idle(short_value('e', "rsh", "COMMAND", "no remote shell is used")),
+    idle(value("rsync-path", "PROGRAM", "no remote rsync is used")),
+    idle(long("inc-recursive", "haul always does")),
+    idle(long("i-r", "as --inc-recursive")),
+    idle(short_value('M', "remote-option", "OPT", "no remote rsync is used")),
+    idle(value("debug", "FLAGS", "there is nothing to show")),
+    idle(value("stderr", "MODE", "errors go to standard error")),
+    idle(value("outbuf", "MODE", "lines go out as they are made")),
+    idle(value("max-alloc", "SIZE", "memory is bounded in any case")),
+    idle(long("protect-args", "there is no remote shell to protect from")),
+    idle(on('s', "secluded-args", "there is no remote shell to protect from")),
+    idle(long("old-args", "as --secluded-args")),
+    idle(long("trust-sender", "there is no sender to trust")),
+    idle(long("blocking-io", "there is no remote shell")),
+    idle(long("super", "root does what root may")),
+    idle(long("no-motd", "there is no daemon")),
+    idle(on('4', "ipv4", "the network decides")),
+    idle(on('6', "ipv6", "the network decides")),
+    idle(on('y', "fuzzy", "files are always sent whole")),
+    refused(on('x', "one-file-system", "stay on one file system")),
+    refused(on('k', "copy-dirlinks", "take symlinks to directories for directories")),
+    refused(on('K', "keep-dirlinks", "go through symlinks to directories at the destination")),
+    refused(long("safe-links", "leave out symlinks that lead out of the tree")),
+    refused(long("copy-unsafe-links", "copy what such symlinks point to")),
+    refused(long("munge-links", "make symlinks unusable")),
+    refused(on('J', "omit-link-times", "leave out symlinks from --times")),
+    refused(on('N', "crtimes", "keep times of creation")),
+    refused(on('m', "prune-empty-dirs", "leave out directories that hold no files")),
+    refused(long("delay-updates", "put all files in place at the end")),
+    refused(long("delete-missing-args", "delete what missing arguments name")),
+    refused(long("ignore-missing-args", "missing arguments are no error")),
+    refused(long("no-implied-dirs", "don't keep attributes of the directories above with --relative")),
+    refused(long("fake-super", "keep attributes in extended attributes")),
+    refused(long("copy-devices", "copy what devices hold")),
+    refused(long("write-devices", "write into devices")),
+    refused(long("preallocate", "take space before writing")),
+    refused(long("open-noatime", "leave access times of the source alone")),
+    refused(value("usermap", "MAP", "map users")),
+    refused(value("groupmap", "MAP", "map groups")),
+    refused(value("copy-as", "USER", "copy as another user")),
+    refused(value("iconv", "SPEC", "convert names")),
+    refused(value("log-file", "FILE", "write a log")),
+    refused(value("log-file-format", "FORMAT", "its form")),
+    refused(value("write-batch", "FILE", "write changes to a file")),
+    refused(value("only-write-batch", "FILE", "write changes to a file")),
+    refused(value("read-batch", "FILE", "make changes that a file holds")),
+    refused(value("stop-after", "MINUTES", "stop after this time")),
+    refused(value("stop-at", "TIME", "stop at this time")),
+    refused(value("password-file", "FILE", "a daemon's password")),
+    refused(value("protocol", "N", "an older protocol")),
+    refused(value("address", "ADDRESS", "bind to an address")),
+    refused(value("port", "PORT", "a daemon's port")),
+    refused(value("sockopts", "OPTIONS", "options of sockets")),
+    refused(long("daemon", "be a daemon")),
+    refused(long("server", "be the other end")),
+];
+
+/// The help.
+pub fn help() -> String {
+    let mut text = String::from(
+        "Copy and synchronise with rsync's options and rules\n\n\
+         Usage: haul rsync [OPTION]... SRC... DEST\n\n\
+         SRC and DEST are paths here or remotes of haul's (remote:path). SRC/ means what is in it, SRC itself. Hosts by ssh \
+         and\nrsync daemons aren't supported. haul's own flags, such as --config, stand before the word rsync.\n",
+    );
+    for (here, title) in
+        [(Here::Works, "Options"), (Here::NoEffect, "Taken without effect"), (Here::Refused, "Not supported: an error")]
+    {
+        text.push_str(&format!("\n{title}:\n"));
+        for entry in OPTIONS.iter().filter(|entry| entry.here == here) {
+            text.push_str(&format!("  {:<34}  {}\n", spelt(entry), entry.help));
+        }
+        if here == Here::Works {
+            text.push_str(&format!("  {:<34}  {}\n", "--no-OPTION", "take an option back, by its name or letter"));
+        }
+    }
+    text.push_str(
+        "\nExit codes: 0 done, 1 wrong usage, 3 wrong files or directories, 4 not supported, 11 disk or store failed,\n\
+         20 stopped by a signal, 23 some files failed, 24 some vanished, 25 --max-delete was reached, 30 no answer in time.\n",
+    );
+    text
+}
+
+fn spelt(entry: &Entry) -> String {
+    let value = |sign: &str| entry.value.map(|value| format!("{sign}{value}")).unwrap_or_default();
+    match (entry.short, entry.long) {
+        (Some(short), "") => format!("-{short}"),
+        (Some(short), long) => format!("-{short}, --{long}{}", value("=")),
+        (None, long) => format!("--{long}{}", value("=")),
+    }
+}

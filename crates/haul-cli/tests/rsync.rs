@@ -1,0 +1,256 @@
+//! `haul rsync` beside rsync itself: the same folders, options and arguments give the same folders, lines of `-i`, and exit
+//! code.
+
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
+#[path = "rsync/filters.rs"]
+mod filters;
+#[path = "rsync/oracle.rs"]
+mod oracle;
+#[path = "rsync/remotes.rs"]
+mod remotes;
+
+use oracle::{Compare, Oracle};
+
+/// A source and an empty destination.
+const FRESH: &str = r#"
+mkdir -p s/d/e s/empty dst; echo hi >s/a; echo hello >s/d/b; echo deep >s/d/e/c.o; ln -s a s/l; echo x >s/k.txt
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+/// The same after a first run, with changes of every sort on both sides.
+const CHANGED: &str = r#"
+cp -a s/. dst; echo changed! >s/a; rm s/k.txt; ln -sfn k s/l; mkdir -p dst/xd/y; echo z >dst/xd/y/z; echo n >s/d/new
+echo newer >dst/d/e/c.o; echo deeq >s/d/e/c.o; echo same-size-a >s/same; echo same-size-b >dst/same
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+touch -d 2021-05-05T00:00:00Z s/d/b; touch -d 2024-01-01T00:00:00Z s/d/e/c.o dst/d s/d/new s/a
+touch -h -d 2020-02-02T00:00:00Z s/l; touch -d 2025-01-01T00:00:00Z dst/d/e/c.o
+"#;
+
+fn each(setup: &str, compare: Compare, lines: &[&str]) {
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for line in lines {
+        oracle.same(&line.split_whitespace().collect::<Vec<_>>(), compare);
+    }
+}
+
+#[test]
+fn options_do_what_they_do_in_rsync() {
+    let options = "|--delete|-u|-c|--size-only|-I|--existing|--ignore-existing|--delete -n|-u --delete\
+                   |--delete-after|--delete-delay|--existing --ignore-existing --delete|-O|--no-t|--no-l|-b --backup-dir=../bk\
+                   |-b --backup-dir=../bk --delete|--remove-source-files|--inplace|--max-size=5|--min-size=6\
+                   |--max-size=5 --delete|-ii|-W -z --partial|--modify-window=1|-@-1|--suffix=.old -b|-c --delete -n\
+                   |-nu|--delete --ignore-errors --force|-c --size-only --no-c";
+    let lines: Vec<String> = options.split('|').map(|options| format!("-ai {options} s/ dst")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    each(&[FRESH, CHANGED].concat(), Compare::All, &lines);
+    each(&[FRESH, CHANGED].concat(), Compare::Trees, &["-a --delete-before s/ dst"]);
+    each(&[FRESH, CHANGED].concat(), Compare::All, &["-ri s/ dst", "-rti s/ dst", "-rlti --delete s/ dst"]);
+}
+
+#[test]
+fn sources_mean_what_they_mean_in_rsync() {
+    let setup =
+        [FRESH, "printf 'a\\nd/e\\nd//b\\nno\\n' >list; printf 'a\\0d/e\\0' >list0; printf 'd\\n' >dirs"].concat();
+    each(
+        &setup,
+        Compare::All,
+        &[
+            "-ai s/ dst",
+            "-ai s dst",
+            "-ai s/ new",
+            "-ai s new",
+            "-ai s/. new",
+            "-ai s/a s/d new",
+            "-ai s/a dst/name",
+            "-ai s/a dst",
+            "-ai s/a dst/",
+            "-ai s/a no/such",
+            "-ai s/l dst",
+            "-ai s/ no/such/dir",
+            "-ai s/nosuch s/a dst",
+            "-ai s/ s/a",
+            "-aiR s/d/e s/a dst",
+            "-aiR s/./d/e dst",
+            "-aiR --delete s/./d dst",
+            "-ai --files-from=list s dst",
+            "-ai -0 --files-from=list0 s dst",
+            "-air --files-from=dirs s dst",
+            "-di s/ dst",
+            "-i s/ dst",
+            "-i s/a s/k.txt dst",
+        ],
+    );
+    each(&[FRESH, CHANGED].concat(), Compare::All, &["-ai --delete s/a s/d dst", "-ai --delete s dst"]);
+    each(FRESH, Compare::Trees, &["-a --mkpath s/ no/such/dir", "-a --mkpath s/a no/such/name"]);
+}
+
+#[test]
+fn v_prints_the_names_that_rsync_prints() {
+    let Some(oracle) = Oracle::new(&[FRESH, CHANGED].concat()) else { return };
+    for options in [&["-av"][..], &["-anv", "--delete"], &["-av", "--delete"], &["-rtv"]] {
+        let args = [options, &["s/", "dst"]].concat();
+        let without_amounts = |text: &str| {
+            let line = |line: &&str| !line.starts_with("sent ") && !line.starts_with("total size");
+            text.lines().filter(line).map(String::from).collect::<Vec<_>>()
+        };
+        let (code, lines, _) = oracle.haul(&args);
+        assert_eq!(code, Some(0), "{args:?}");
+        assert!(lines.contains("total size is "), "{lines}");
+        let expected = oracle.rsync_lines(&args);
+        assert_eq!(without_amounts(&lines), without_amounts(&expected), "{args:?}");
+    }
+}
+
+#[test]
+fn stats_have_rsyncs_words() {
+    let Some(oracle) = Oracle::new(&[FRESH, CHANGED].concat()) else { return };
+    let args = ["-a", "--stats", "--delete", "s/", "dst"];
+    let counted = |text: &str| {
+        let line = |line: &&str| {
+            line.starts_with("Number of") || line.starts_with("Total file") || line.starts_with("Total tr")
+        };
+        text.lines().filter(line).map(String::from).collect::<Vec<_>>()
+    };
+    let words = |text: &str| {
+        let word = |line: &str| line.split(':').next().unwrap_or_default().to_string();
+        text.lines().filter(|line| line.contains(": ")).map(word).collect::<Vec<_>>()
+    };
+    let (code, lines, _) = oracle.haul(&args);
+    let expected = oracle.rsync_lines(&args);
+    assert_eq!(code, Some(0));
+    assert_eq!(counted(&lines), counted(&expected));
+    assert_eq!(words(&lines), words(&expected));
+}
+
+#[test]
+fn other_places_are_used_as_rsync_uses_them() {
+    let setup = [FRESH, "rsync -a s/ old; rsync -a s olds; echo q >s/q; touch -d 2020-01-01T00:00:00Z s/q s"].concat();
+    each(
+        &setup,
+        Compare::Links,
+        &[
+            "-ai --link-dest=../old s/ new",
+            "-ai --copy-dest=../old s/ new",
+            "-ai --compare-dest=../old s/ new",
+            "-ai --link-dest=../olds s new",
+            "-ai --link-dest=../old s/ dst",
+        ],
+    );
+}
+
+#[test]
+fn what_is_of_another_kind_is_replaced() {
+    let setup = r#"
+mkdir -p s/d1 dst/f1/in; echo f >s/f1; echo q >s/d1/q; ln -s t s/l1; echo f >s/f2; echo file >dst/d1; echo z >dst/f1/in/z
+echo l >dst/l1; ln -s zz dst/f2; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    each(setup, Compare::All, &["-ai --delete s/ dst", "-ai --force s/ dst"]);
+    // Without either nothing that holds something goes.
+    each(setup, Compare::Trees, &["-a s/ dst"]);
+}
+
+#[test]
+fn max_delete_stops_with_25() {
+    let Some(oracle) = Oracle::new(&[FRESH, "touch dst/1 dst/2 dst/3"].concat()) else { return };
+    let (code, _, errors) = oracle.haul(&["-a", "--delete", "--max-delete=1", "s/", "dst"]);
+    assert_eq!(code, Some(25));
+    let left = ["1", "2", "3"].iter().filter(|name| oracle.folder().join("dst").join(name).exists()).count();
+    assert_eq!(left, 2, "one may go");
+    assert!(errors.contains("Deletions stopped due to --max-delete limit (2 skipped)"), "{errors}");
+}
+
+#[test]
+fn what_is_refused_is_said() {
+    let Some(oracle) = Oracle::new(&[FRESH, "mkdir d"].concat()) else { return };
+    for (args, code, line) in [
+        (&["-ax", "s/", "dst"][..], 1, "haul rsync: -x, --one-file-system: haul rsync doesn't support this option"),
+        (&["--nope", "s/", "dst"], 1, "haul rsync: --nope: unknown option (see haul rsync --help)"),
+        (&["-a", "s/", "h::m"], 4, "haul rsync: h::m: rsync daemons aren't supported"),
+        (&["-a", "--exclude=[", "s/", "dst"], 1, "haul rsync: bad filter rule \"[\": '[' without ']'"),
+        (
+            &["-a", "-f", "x", "s/", "dst"],
+            1,
+            "haul rsync: bad filter rule \"x\": it begins with none of - + . : H S P R !",
+        ),
+        (
+            &["-a", "s/", "d/", "dst"],
+            4,
+            "haul rsync: several sources that end in / at once aren't supported: run them one after the other",
+        ),
+        (&["s/", "--delete", "dst"], 1, "haul rsync: --delete does not work without --recursive (-r) or --dirs (-d)."),
+        (&[], 1, "haul rsync: it needs SRC and DEST (see haul rsync --help)"),
+    ] {
+        let (got, _, errors) = oracle.haul(args);
+        assert_eq!((got, errors.trim_end()), (Some(code), line), "{args:?}");
+    }
+    let (code, _, errors) = oracle.haul(&["-a", "s/", "nohost:x"]);
+    assert_eq!(code, Some(4));
+    assert!(
+        errors.contains("unknown remote \"nohost\"") && errors.ends_with("hosts by ssh aren't supported\n"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_source_that_is_partly_unknown_deletes_nothing() {
+    let Some(oracle) = Oracle::new(&[FRESH, "touch dst/extra"].concat()) else { return };
+    let (code, _, errors) = oracle.haul(&["-a", "--delete", "s/a", "s/nosuch", "dst"]);
+    assert_eq!(code, Some(23));
+    assert!(errors.contains("link_stat") && errors.contains("No such file or directory (2)"), "{errors}");
+    assert!(oracle.folder().join("dst/extra").exists() && oracle.folder().join("dst/a").exists());
+}
+
+#[test]
+fn list_only_lists_as_rsync_does() {
+    let Some(oracle) = Oracle::new(FRESH) else { return };
+    for args in [&["s/"][..], &["-r", "s/"], &["-r", "--list-only", "s/"], &["s/a"]] {
+        let (code, lines, _) = oracle.haul(args);
+        assert_eq!(code, Some(0));
+        // A directory's own size is the file system's.
+        let files =
+            |text: &str| text.lines().filter(|line| !line.starts_with('d')).map(String::from).collect::<Vec<_>>();
+        assert_eq!(files(&lines), files(&oracle.rsync_lines(args)), "{args:?}");
+    }
+}
+
+/// Attributes of every sort; as root owners and devices too.
+const ATTRIBUTES: &str = r#"
+mkdir -p s/d s/closed dst; echo a >s/a; echo b >s/d/b; echo run >s/run; ln -s a s/l; mkfifo s/p; ln s/a s/d/second; echo w >s/w
+chmod 755 s/run; chmod 640 s/a; chmod 600 s/d/b; chmod 2750 s/d; chmod 4755 s/w; chmod 500 s/closed; chmod 711 s
+if [ "$(id -u)" = 0 ]; then chown 7:8 s/d/b; chown -h 9:9 s/l; chgrp 12 s/d; chown 1:1 s; mknod s/null c 1 3; fi
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+/// The same with other attributes at the destination.
+const OTHER_ATTRIBUTES: &str = r#"
+cp -a s/. dst; chmod 777 dst/a dst/d; chmod 644 dst/run; chmod 755 dst/closed
+if [ "$(id -u)" = 0 ]; then chown 20:21 dst/run; chgrp 5 dst/d/b; fi
+echo more >>s/w; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+#[test]
+fn attributes_are_kept_as_by_rsync() {
+    let lines = [
+        "-ai s/ dst",
+        "-ai s dst",
+        "-ai s/ new",
+        "-rltpi s/ dst",
+        "-rlti s/ dst",
+        "-rltiE s/ dst",
+        "-rlDti s/ dst",
+        "-ai --no-o --no-g s/ dst",
+        "-ai --chmod=Dg-s,F600 s/ dst",
+        "-rlti --chmod=a+r,u+X s/ dst",
+        "-ain s/ dst",
+        "-aii s/ dst",
+    ];
+    each(ATTRIBUTES, Compare::Attributes, &lines);
+    each(&[ATTRIBUTES, OTHER_ATTRIBUTES].concat(), Compare::Attributes, &lines);
+    // Which name counts as the first, so that the others are told as its links, is another one.
+    let setup = [ATTRIBUTES, "ln s/run s/run2; cp -a s/. dst; rm dst/second dst/run2"].concat();
+    if let Some(oracle) = Oracle::new(&setup) {
+        oracle.same_but_for_lines(&["-aH", "s/", "dst"], Compare::Attributes);
+        oracle.same_but_for_lines(&["-aH", "--delete", "s/", "dst"], Compare::Attributes);
+    }
+}

@@ -1,0 +1,124 @@
+//! rsync's filter rules in `haul rsync`, beside rsync itself: a table of rules, and rules made at random on small folders.
+
+use super::oracle::{Compare, Oracle};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+const SETUP: &str = r#"
+mkdir -p s/a/b/c s/x/a/b s/core s/cvs/.git dst
+for f in f.o f.c a/f.o a/b/f.c a/b/keep.o x/a/b/q.o x/a/z core/k a/core 'a/[w]' 'a/w' 'a/b\c' cvs/.git/x cvs/y~ cvs/tags \
+         a/b/c/d.txt; do echo "$f" >"s/$f"; done
+cp -a s/. dst; for f in extra.o a/extra.o a/b/ex.c x/gone cvs/z~; do echo e >dst/$f; done
+mkdir -p dst/old/b; echo 1 >dst/old/b/f.o; echo 2 >dst/old/k
+for f in f.o a/b/f.c a/f.o x/a/b/q.o cvs/y~; do echo changed-now >s/$f; done; echo new >s/a/new.o; echo new >s/x/new.c
+"#;
+const DATE: &str = "\nfind s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +\n";
+
+#[test]
+fn rules_match_what_they_match_in_rsync() {
+    let Some(oracle) = Oracle::new(&[SETUP, DATE].concat()) else { return };
+    let rules = r"--exclude=*.o|--exclude=/a|--exclude=a/|--exclude=a/b|--exclude=b/*.o|--include=keep.o;--exclude=*.o
+        |--include=*/;--include=*.c;--exclude=*|--include=/a/;--include=/a/b/***;--exclude=*|--exclude=**/b/**
+        |--exclude=/**/f.c|--exclude=a/**|--exclude=a/***|--exclude=f.?|--exclude=[!f]*|--exclude=[a-f].o
+        |--exclude=*.[[:alpha:]]|--exclude=core/|--exclude=core|-C|-f;P *.o|-f;H *.o|-f;R *.o;--exclude=*.o
+        |-f;S keep.o;-f;H *.o|-f;protect extra.o|-f;hide,! */;-f;- x|-f;-! *.o|-f;-s *.o|-f;-r *.o|-f;-p *.o
+        |--exclude=+ keep.o;--exclude=*.o|--exclude=x;--exclude=!|-f;+_keep.o;-f;-_*.o|--exclude=\[w\]|--exclude=a/[w]
+        |--exclude=b\c|--exclude=x/a|--exclude=x/*/b|--exclude=/x/**/q.o|--exclude=**|--exclude=*|--exclude=f.o/
+        |--exclude=/old/b|--exclude=b|--exclude=**.o|--exclude=a**c|--exclude=/a*/*|--exclude=***|--exclude=x/***";
+    for rules in rules.split('|').map(|rules| rules.trim()) {
+        for delete in [&["--delete"][..], &["--delete", "--delete-excluded"], &[]] {
+            let args: Vec<&str> =
+                ["-ai"].iter().chain(delete).copied().chain(rules.split(';')).chain(["s/", "dst"]).collect();
+            oracle.same(&args, Compare::All);
+        }
+    }
+}
+
+#[test]
+fn names_begin_where_the_transfer_begins() {
+    let Some(oracle) = Oracle::new(&[SETUP, "mkdir D; cp -a dst D/s", DATE].concat()) else { return };
+    for rule in ["/s/a", "/a", "s", "/s/", "s/a/b"] {
+        oracle.same(&["-ai", "--delete", &format!("--exclude={rule}"), "s", "D"], Compare::All);
+    }
+}
+
+#[test]
+fn directories_bring_rules() {
+    let files = r#"
+printf -- '- *.o\n' >s/a/.rsync-filter; printf -- '+ keep.o\n- /c\n' >s/a/b/.rsync-filter; printf -- '!\n- b/\n' >s/x/.rsync-filter
+printf -- '# c\n; d\n\n- tags\n+ core/\n- c*\n' >m
+for d in a a/b x; do cp s/$d/.rsync-filter dst/$d; done
+"#;
+    let Some(oracle) = Oracle::new(&[SETUP, files, DATE].concat()) else { return };
+    let rules = "-F|-FF|-f;: .rsync-filter|-f;:n .rsync-filter|-f;:e .rsync-filter|-f;. m|-f;merge m|--exclude-from=m|-f;.- m\
+                 |-f;dir-merge,s .rsync-filter|-f;:w- .rsync-filter";
+    for rules in rules.split('|') {
+        for delete in [&["--delete"][..], &[]] {
+            let args: Vec<&str> =
+                ["-ai"].iter().chain(delete).copied().chain(rules.split(';')).chain(["s/", "dst"]).collect();
+            oracle.same(&args, Compare::All);
+        }
+    }
+}
+
+/// A small folder as a script, with few names so that both sides meet.
+fn folder(root: &'static str) -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["a", "b", "a.o", "x", "d/a", "d/b.o", "d/e/a", "e/d/a.o", "l", "e/l"]);
+    let kind = prop::sample::select(vec!["file", "file", "file", "link"]);
+    let content = prop::sample::select(vec!["x", "y", "long"]);
+    let day = 1..4u8;
+    prop::collection::btree_map(name, (kind, content, day), 0..8).prop_map(move |files| {
+        let mut script = format!("mkdir -p {root}\n");
+        for (name, (kind, content, day)) in files {
+            let path = format!("{root}/{name}");
+            let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+            let make = if kind == "link" { format!("ln -s {content} {path}") } else { format!("echo {content} >{path}") };
+            // Another name may have made a file of a directory's.
+            script.push_str(&format!("mkdir -p {dir} 2>/dev/null && [ ! -e {path} ] && {make} && touch -h -d 2020-01-0{day}T00:00:00Z {path} || true\n"));
+        }
+        script.push_str(&format!("find {root} -type d -depth -exec touch -d 2020-01-01T00:00:00Z {{}} +\n"));
+        script
+    })
+}
+
+fn options() -> impl Strategy<Value = Vec<String>> {
+    let flags = vec!["-u", "-c", "--existing", "--ignore-existing", "--size-only", "-I", "-n", "--force", "-O"];
+    let flags = prop::sample::subsequence(flags, 0..3);
+    let patterns = vec!["*", "a", "/a", "*.o", "d/", "d/a", "/d/**", "e", "**/a", "d/***", "[ab]", "b?o"];
+    let rule = (
+        prop::sample::select(vec!["+", "-", "-", "P", "H", "R", "S", "-!", "-s", "-r"]),
+        prop::sample::select(patterns),
+    );
+    let rules = prop::collection::vec(rule, 0..3);
+    let delete = prop::sample::select(vec!["", "--delete", "--delete", "--delete-excluded", "--delete-after"]);
+    (flags, rules, delete).prop_map(|(flags, rules, delete)| {
+        let mut args: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+        if args.iter().any(|arg| arg == "-c") {
+            args.retain(|arg| arg != "--size-only");
+        }
+        args.extend(rules.iter().flat_map(|(sign, pattern)| ["-f".to_string(), format!("{sign} {pattern}")]));
+        args.extend((!delete.is_empty()).then(|| delete.to_string()));
+        args
+    })
+}
+
+#[test]
+fn any_rules_and_options_do_what_they_do_in_rsync() {
+    if Oracle::new("true").is_none() {
+        return;
+    }
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let strategy = (folder("s"), folder("dst"), options());
+    let mut runner = TestRunner::new(config);
+    let ran = runner.run(&strategy, |(s, dst, options)| {
+        let Some(oracle) = Oracle::new(&[s, dst].concat()) else { return Ok(()) };
+        let mut args = vec!["-a".to_string()];
+        args.extend(options);
+        args.extend(["s/".to_string(), "dst".to_string()]);
+        // A dry run's lines are compared as well; what conflicts in kind is told in other words.
+        let compare = Compare::Trees;
+        oracle.same(&args, compare);
+        Ok(())
+    });
+    ran.unwrap();
+}

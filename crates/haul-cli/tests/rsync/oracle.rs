@@ -1,0 +1,152 @@
+//! Runs rsync itself and `haul rsync` on equal folders, and compares what comes out.
+
+use haul_testkit::peers;
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Exit code, lines, names, contents, times in seconds.
+    All,
+    /// As `All` without the lines.
+    Trees,
+    /// As `All`, and which names are one file.
+    Links,
+    /// As `All`, and permissions and owners.
+    Attributes,
+}
+
+/// One side's outcome.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    code: Option<i32>,
+    lines: Vec<String>,
+    tree: BTreeMap<PathBuf, String>,
+}
+
+/// Two equal folders, one for each program.
+pub struct Oracle {
+    rsync: PathBuf,
+    setup: String,
+    room: TempDir,
+}
+
+impl Oracle {
+    /// Folders made by a shell script; `None`, said so, where rsync isn't installed.
+    pub fn new(setup: &str) -> Option<Oracle> {
+        let rsync = peers::need("rsync")?;
+        Some(Oracle { rsync, setup: setup.into(), room: tempfile::tempdir().unwrap() })
+    }
+
+    fn run(&self, program: &Path, first: &[&str], args: &[String], compare: Compare) -> (Outcome, String) {
+        // One after the other under one name, since absolute paths are part of what is compared.
+        let work = self.room.path().join("work");
+        if work.exists() {
+            fs::remove_dir_all(&work).unwrap();
+        }
+        fs::create_dir(&work).unwrap();
+        let made = Command::new("bash").args(["-ec", &self.setup]).current_dir(&work).status().unwrap();
+        assert!(made.success(), "the set-up failed");
+        let state = self.room.path().join("state");
+        let output = Command::new(program)
+            .args(first)
+            .args(args)
+            .current_dir(&work)
+            .env("HOME", self.room.path())
+            .env("XDG_STATE_HOME", &state)
+            .env("LC_ALL", "C.UTF-8")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // rsync says this once for each try, haul once.
+        let told = |line: &&str| !line.starts_with("cannot delete non-empty directory") && compare != Compare::Trees;
+        let mut lines: Vec<String> = text.lines().filter(told).map(String::from).collect();
+        lines.sort();
+        let mut tree = BTreeMap::new();
+        describe(&work, &work, compare, &mut tree);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (Outcome { code: output.status.code(), lines, tree }, errors)
+    }
+
+    /// Both programs must come to the same.
+    pub fn same(&self, args: &[impl AsRef<str>], compare: Compare) {
+        let args: Vec<String> = args.iter().map(|arg| arg.as_ref().to_string()).collect();
+        let (expected, said) = self.run(&self.rsync, &[], &args, compare);
+        let (got, errors) = self.run(Path::new(env!("CARGO_BIN_EXE_haul")), &["rsync"], &args, compare);
+        assert!(
+            expected == got,
+            "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}\nset up by:\n{}",
+            self.setup
+        );
+    }
+
+    /// As [`Oracle::same`], without the lines that are printed.
+    pub fn same_but_for_lines(&self, args: &[&str], compare: Compare) {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        let (expected, said) = self.run(&self.rsync, &[], &args, compare);
+        let (got, errors) = self.run(Path::new(env!("CARGO_BIN_EXE_haul")), &["rsync"], &args, compare);
+        assert!(
+            expected.code == got.code && expected.tree == got.tree,
+            "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}"
+        );
+    }
+
+    /// What `haul rsync` alone does: exit code, standard output, standard error.
+    pub fn haul(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        let haul = Path::new(env!("CARGO_BIN_EXE_haul"));
+        let (outcome, errors) = self.run(haul, &["rsync"], &args, Compare::All);
+        (outcome.code, outcome.lines.join("\n"), errors)
+    }
+
+    /// What rsync alone prints, its lines sorted.
+    pub fn rsync_lines(&self, args: &[&str]) -> String {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        self.run(&self.rsync, &[], &args, Compare::All).0.lines.join("\n")
+    }
+
+    /// The folder that the last run worked in.
+    pub fn folder(&self) -> PathBuf {
+        self.room.path().join("work")
+    }
+}
+
+/// Set-ups date what they make before this; what is later was dated by the run.
+const LATE: i64 = 1_780_000_000;
+
+fn describe(root: &Path, dir: &Path, compare: Compare, tree: &mut BTreeMap<PathBuf, String>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let st = fs::symlink_metadata(&path).unwrap();
+        let kind = st.file_type();
+        let content = if kind.is_symlink() {
+            format!("-> {}", fs::read_link(&path).unwrap().display())
+        } else if kind.is_dir() {
+            "dir".into()
+        } else if kind.is_file() {
+            format!("{:?}", String::from_utf8_lossy(&fs::read(&path).unwrap()))
+        } else {
+            format!("special {}", kind.is_fifo())
+        };
+        let time = if st.mtime() < LATE { st.mtime().to_string() } else { "now".into() };
+        let mut text = format!("{content} {time}");
+        if compare == Compare::Attributes {
+            let mode = if kind.is_symlink() { 0 } else { st.mode() };
+            text.push_str(&format!(" {mode:o} {} {} {}", st.uid(), st.gid(), st.rdev()));
+        }
+        if matches!(compare, Compare::Links | Compare::Attributes) && kind.is_file() {
+            text.push_str(&format!(" {} names", st.nlink()));
+        }
+        tree.insert(path.strip_prefix(root).unwrap().to_path_buf(), text);
+        if kind.is_dir() {
+            describe(root, &path, compare, tree);
+        }
+    }
+}

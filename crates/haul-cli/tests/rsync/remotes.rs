@@ -1,0 +1,88 @@
+//! `haul rsync` and `haul dcp` where rsync isn't the measure: remotes of haul's, and dcp's own rules.
+
+use haul_testkit::{
+    folder::{self, assert_same, files, link, write},
+    lab::Lab,
+    minio::Minio,
+};
+use std::fs;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+/// 2020-01-01.
+const BASE: u64 = 18_262 * 86_400 * 1_000_000_000;
+
+fn source(lab: &Lab) {
+    write(&lab.path("src/a.txt"), b"a", BASE);
+    write(&lab.path("src/d/b.txt"), b"bb", BASE);
+    write(&lab.path("src/d/c.o"), b"object", BASE);
+    link(&lab.path("src"), "l", "a.txt");
+}
+
+#[test]
+fn remotes_are_sources_and_destinations() {
+    let Some(minio) = Minio::shared() else { return };
+    let lab = Lab::new(HAUL);
+    lab.remote("r", &minio.endpoint());
+    let bucket = minio.bucket("rsync");
+    source(&lab);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    let there = format!("r:{bucket}");
+    let up = lab.haul(&["rsync", "-ai", "--exclude=*.o", "@src", &there]).ok();
+    let names = ["<f+++++++++ src/a.txt", "<f+++++++++ src/d/b.txt", "cL+++++++++ src/l -> a.txt"];
+    let lines = sorted(&up.out);
+    names.iter().for_each(|name| assert!(lines.iter().any(|line| line == name), "{name} in {lines:?}"));
+    let again = lab.haul(&["rsync", "-ai", "--exclude=*.o", "@src", &there]).ok();
+    assert!(!again.out.contains("<f") && !again.out.contains("cL"), "{}", again.out);
+    lab.haul(&["rsync", "-a", &format!("{there}/src/"), "@back"]).ok();
+    fs::remove_file(lab.path("src/d/c.o")).unwrap();
+    assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path("back"))), "up and down");
+    fs::remove_file(lab.path("src/d/b.txt")).unwrap();
+    let deleted = lab.haul(&["rsync", "-ai", "--delete", "@src/", &format!("{there}/src")]).ok();
+    assert!(deleted.out.contains("*deleting   d/b.txt\n"), "{}", deleted.out);
+    lab.haul(&["rsync", "-t", "@src/a.txt", &format!("{there}/one/name.txt")]).ok();
+    assert_eq!(lab.haul(&["cat", &format!("{there}/one/name.txt")]).ok().out, "a");
+    let listed = lab.haul(&["rsync", "-r", &format!("{there}/src/")]).ok().out;
+    assert!(listed.contains("-rw-r--r--              1 2020/01/01 00:00:00 a.txt\n"), "{listed}");
+}
+
+#[test]
+fn dcp_copies_as_cp_would() {
+    let lab = Lab::new(HAUL);
+    source(&lab);
+    let first = lab.haul(&["dcp", "-p", "@src", "@new"]).ok();
+    assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("new")), "as a new folder");
+    for line in [
+        "Walked 6 items in ",
+        "Items: 6\n",
+        "  Directories: 2\n",
+        "  Files: 3\n",
+        "  Links: 1\n",
+        "Data: 9.000 B (9 bytes)\n",
+        "Rate: ",
+    ] {
+        assert!(first.out.contains(&format!("] {line}")), "{line:?} in {}", first.out);
+    }
+    lab.haul(&["dcp", "-qp", "@src", "@new"]).ok();
+    assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path("new/src"))), "into a folder");
+    let src = lab.path("src").display().to_string();
+    fs::write(
+        lab.path("list"),
+        format!("{src}/a.txt\n-rw-r--r-- ann staff   2.000  B Jan  1 2020 00:00 {src}/d/b.txt\n"),
+    )
+    .unwrap();
+    lab.haul(&["dcp", "-p", "--input", "@list", "@src", "@listed"]).ok();
+    let listed: Vec<_> = files(&folder::read(&lab.path("listed"))).into_keys().collect();
+    assert_eq!(
+        listed,
+        files(&folder::read(&lab.path("src")))
+            .into_keys()
+            .filter(|name| format!("{name:?}").contains(".txt"))
+            .collect::<Vec<_>>()
+    );
+    let refused = lab.haul(&["dcp", "-s", "@src", "@other"]);
+    assert_eq!((refused.code, refused.err.trim_end()), (1, "haul dcp: --direct: haul dcp doesn't support this option"));
+}

@@ -1,0 +1,329 @@
+//! Reading rules: options, lines of rule files, and the lists that CVS knows. Follows rsync(1), "FILTER RULES IN DEPTH".
+
+use super::{Item, Pattern, PerDir, Rule, RuleFiles, RuleSet};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+/// What CVS leaves alone, from rsync(1), `--cvs-exclude`.
+const CVS: &str = "RCS SCCS CVS CVS.adm RCSLOG cvslog.* tags TAGS .make.state .nse_depinfo *~ #* .#* ,* _$* *$ *.old *.bak \
+                   *.BAK *.orig *.rej .del-* *.a *.olb *.o *.obj *.so *.exe *.Z *.elc *.ln core .svn/ .git/ .hg/ .bzr/";
+
+/// Rule files in rule files.
+const MAX_DEPTH: usize = 16;
+
+/// What a rule has that says nothing of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Defaults {
+    /// Each line is a pattern of this sign.
+    sign: Option<bool>,
+    /// Words are rules, not lines.
+    words: bool,
+    /// `#` begins no comment, `!` alone clears: the file is one of CVS's.
+    cvs: bool,
+    hide_only: bool,
+    protect_only: bool,
+    perishable: bool,
+    negated: bool,
+    absolute: bool,
+    /// Unqualified rules hide only (`--delete-excluded`).
+    pub delete_excluded: bool,
+    /// Names end in NUL, not in line breaks (`--from0`).
+    pub from0: bool,
+}
+
+/// One rule as read.
+enum Read {
+    Rule(Box<Rule>),
+    PerDir(PerDir, bool),
+    File(Vec<u8>, Defaults),
+    Cvs(Defaults),
+    Clear,
+}
+
+/// Gathers rules in the order in which options give them.
+#[derive(Debug)]
+pub struct Builder {
+    items: Vec<Item>,
+    texts: Vec<String>,
+    root: Vec<u8>,
+    files: Arc<dyn RuleFiles>,
+    defaults: Defaults,
+}
+
+impl Builder {
+    /// No rules yet. `root`: the absolute path that names are relative to, ending in `/`. `delete_excluded`: what is
+    /// left out may be deleted. `from0`: entries of files end in NUL.
+    pub fn new(root: Vec<u8>, files: Arc<dyn RuleFiles>, delete_excluded: bool, from0: bool) -> Builder {
+        let defaults = Defaults { delete_excluded, from0, ..Defaults::default() };
+        Builder { items: Vec::new(), texts: Vec::new(), root, files, defaults }
+    }
+
+    /// `--filter`.
+    ///
+    /// Errors: what is wrong with the rule, which is named.
+    pub fn filter(&mut self, rule: &[u8]) -> Result<(), String> {
+        self.texts.push(format!("rsync filter {}", String::from_utf8_lossy(rule)));
+        self.line(rule, &self.defaults.clone(), 0)
+    }
+
+    /// `--include` and `--exclude`.
+    ///
+    /// Errors: as [`Builder::filter`].
+    pub fn pattern(&mut self, include: bool, pattern: &[u8]) -> Result<(), String> {
+        self.texts.push(format!("rsync {include} {}", String::from_utf8_lossy(pattern)));
+        self.old(include, pattern)
+    }
+
+    /// `--include-from` and `--exclude-from`.
+    ///
+    /// Errors: as [`Builder::filter`], and those of reading the file.
+    pub fn patterns_from(&mut self, include: bool, path: &[u8]) -> Result<(), String> {
+        let text = self.files.named(path)?;
+        for line in lines(&text, self.defaults.from0) {
+            self.pattern(include, line)?;
+        }
+        Ok(())
+    }
+
+    /// `--cvs-exclude`: CVS's list, what the home folder and the environment add, and a `.cvsignore` in each directory.
+    ///
+    /// Errors: as [`Builder::filter`].
+    pub fn cvs(&mut self, home: Option<&[u8]>, env: Option<&[u8]>) -> Result<(), String> {
+        self.filter(b":C")?;
+        self.filter(b"-C")?;
+        for words in [home, env].into_iter().flatten() {
+            self.texts.push(format!("rsync cvs {}", String::from_utf8_lossy(words)));
+            let defaults =
+                Defaults { sign: Some(false), words: true, cvs: true, perishable: true, ..self.defaults.clone() };
+            self.text(words, &defaults, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The rules.
+    pub fn build(self) -> RuleSet {
+        let Builder { items, texts, root, files, .. } = self;
+        RuleSet { items, root, files, texts, of_dirs: Mutex::new(HashMap::new()), broken: Mutex::default() }
+    }
+
+    /// `--include` and `--exclude` take a sign of their own, as they did before there was `--filter`.
+    fn old(&mut self, include: bool, text: &[u8]) -> Result<(), String> {
+        let (include, pattern) = match text {
+            b"!" => {
+                self.items.clear();
+                return Ok(());
+            }
+            [b'+', b' ', rest @ ..] => (true, rest),
+            [b'-', b' ', rest @ ..] => (false, rest),
+            whole => (include, whole),
+        };
+        let rule = rule(include, pattern, &self.defaults).map_err(|why| bad(text, &why))?;
+        self.items.push(Item::Rule(rule));
+        Ok(())
+    }
+
+    fn text(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), String> {
+        entries(text, defaults).try_for_each(|line| self.line(line, defaults, depth))
+    }
+
+    fn line(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), String> {
+        match read(text, defaults).map_err(|why| bad(text, &why))? {
+            Read::Rule(rule) => self.items.push(Item::Rule(*rule)),
+            Read::PerDir(per_dir, leave_out) => {
+                if leave_out {
+                    let name = crate::key::name(&per_dir.name).to_vec();
+                    self.items.push(Item::Rule(rule(false, &name, &self.defaults)?));
+                }
+                self.items.push(Item::PerDir(Arc::new(per_dir)));
+            }
+            Read::File(..) if depth >= MAX_DEPTH => {
+                return Err(bad(text, &format!("rule files in rule files, {MAX_DEPTH} deep")));
+            }
+            Read::File(path, inner) => {
+                let content = self.files.named(&path)?;
+                self.texts.push(format!("rsync rules {}", String::from_utf8_lossy(&content)));
+                self.text(&content, &inner, depth + 1)?;
+            }
+            Read::Cvs(inner) => self.text(CVS.as_bytes(), &inner, depth)?,
+            Read::Clear => self.items.clear(),
+        }
+        Ok(())
+    }
+}
+
+/// The rules that a directory's file holds, and whether it puts away those that the directory would inherit. Patterns
+/// that begin with a slash are of `dir`.
+pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, dir: &[u8], absolute: bool) -> Result<(Vec<Rule>, bool), String> {
+    let (mut rules, mut cleared) = (Vec::new(), false);
+    let mut defaults = per_dir.defaults.clone();
+    defaults.absolute |= absolute;
+    for line in entries(text, &defaults) {
+        match read_in(line, &defaults, Some(dir)).map_err(|why| bad(line, &why))? {
+            Read::Rule(rule) => rules.push(*rule),
+            Read::Clear => {
+                rules.clear();
+                cleared = true;
+            }
+            Read::Cvs(inner) => {
+                for word in entries(CVS.as_bytes(), &inner) {
+                    rules.push(rule(false, word, &inner)?);
+                }
+            }
+            Read::PerDir(..) | Read::File(..) => {
+                return Err(bad(line, "a file of a directory can't name further files: haul doesn't support that"));
+            }
+        }
+    }
+    Ok((rules, cleared))
+}
+
+fn bad(text: &[u8], why: &str) -> String {
+    format!("bad filter rule \"{}\": {why}", String::from_utf8_lossy(text))
+}
+
+/// Lines that say something.
+fn lines(text: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
+    let lines = text.split(move |b| if from0 { *b == 0 } else { matches!(b, b'\n' | b'\r') });
+    lines.filter(move |line| !line.is_empty() && (from0 || !matches!(line[0], b'#' | b';')))
+}
+
+fn entries<'a>(text: &'a [u8], defaults: &Defaults) -> Box<dyn Iterator<Item = &'a [u8]> + 'a> {
+    match defaults.words {
+        true => Box::new(text.split(|b| b.is_ascii_whitespace() || *b == 0).filter(|w| !w.is_empty())),
+        false => Box::new(lines(text, defaults.from0)),
+    }
+}
+
+fn read(text: &[u8], defaults: &Defaults) -> Result<Read, String> {
+    read_in(text, defaults, None)
+}
+
+/// Reads one rule; `dir`: in a file of this directory.
+fn read_in(text: &[u8], defaults: &Defaults, dir: Option<&[u8]>) -> Result<Read, String> {
+    if let Some(include) = defaults.sign {
+        return match text {
+            b"!" if defaults.cvs => Ok(Read::Clear),
+            pattern => one(include, pattern, defaults, dir),
+        };
+    }
+    let (sign, rest) = sign(text)?;
+    let (mods, rest) = modifiers(rest);
+    if sign == b'!' {
+        return match (mods, rest) {
+            (b"", b"") => Ok(Read::Clear),
+            _ => Err("! stands alone".into()),
+        };
+    }
+    let mut inner = defaults.clone();
+    let (mut no_inherit, mut leave_out, mut cvs) = (false, false, false);
+    let merges = matches!(sign, b'.' | b':');
+    for m in mods {
+        match m {
+            b'/' => inner.absolute = true,
+            b'!' if !merges => inner.negated = true,
+            b'C' => cvs = true,
+            b's' if !matches!(sign, b'H' | b'S' | b'P' | b'R') => inner.hide_only = true,
+            b'r' if !matches!(sign, b'H' | b'S' | b'P' | b'R') => inner.protect_only = true,
+            b'p' => inner.perishable = true,
+            b'-' if merges => inner.sign = Some(false),
+            b'+' if merges => inner.sign = Some(true),
+            b'e' if merges => leave_out = true,
+            b'n' if merges => no_inherit = true,
+            b'w' if merges => inner.words = true,
+            b'x' => return Err("rules for the names of attributes (x) aren't supported".into()),
+            other => return Err(format!("unknown modifier '{}'", char::from(*other))),
+        }
+    }
+    if cvs {
+        inner = Defaults { sign: Some(false), words: true, cvs: true, perishable: true, ..inner };
+        if sign == b'-' && rest.is_empty() {
+            return Ok(Read::Cvs(inner));
+        }
+        if !merges {
+            return Err("C stands with - alone, or with a file".into());
+        }
+        no_inherit = true;
+    }
+    match sign {
+        b'+' | b'-' => one(sign == b'+', rest, &inner, dir),
+        b'H' | b'S' => one(sign == b'S', rest, &Defaults { hide_only: true, ..inner }, dir),
+        b'P' | b'R' => one(sign == b'R', rest, &Defaults { protect_only: true, ..inner }, dir),
+        _ => {
+            let name = if rest.is_empty() && cvs { b".cvsignore" } else { rest };
+            if name.is_empty() {
+                return Err("it names no file".into());
+            }
+            if sign == b'.' {
+                return Ok(Read::File(name.to_vec(), inner));
+            }
+            let from_above = name.starts_with(b"/");
+            let name = name.strip_prefix(b"/").unwrap_or(name);
+            if name.contains(&b'/') {
+                return Err("a file of each directory is named without its path".into());
+            }
+            Ok(Read::PerDir(PerDir { name: name.to_vec(), from_above, no_inherit, defaults: inner }, leave_out))
+        }
+    }
+}
+
+/// The rule's letter, and what follows its name.
+fn sign(text: &[u8]) -> Result<(u8, &[u8]), String> {
+    const NAMES: [(&str, u8); 9] = [
+        ("exclude", b'-'),
+        ("include", b'+'),
+        ("merge", b'.'),
+        ("dir-merge", b':'),
+        ("hide", b'H'),
+        ("show", b'S'),
+        ("protect", b'P'),
+        ("risk", b'R'),
+        ("clear", b'!'),
+    ];
+    for (name, letter) in NAMES {
+        if let Some(rest) = text.strip_prefix(name.as_bytes())
+            && matches!(rest.first(), None | Some(b' ' | b'_' | b','))
+        {
+            return Ok((letter, rest));
+        }
+    }
+    match text.split_first() {
+        Some((letter, rest)) if b"-+.:HSPR!".contains(letter) => Ok((*letter, rest)),
+        _ => Err("it begins with none of - + . : H S P R !".into()),
+    }
+}
+
+/// The modifiers, and what follows the one space or underscore after them.
+fn modifiers(rest: &[u8]) -> (&[u8], &[u8]) {
+    let rest = rest.strip_prefix(b",").unwrap_or(rest);
+    match rest.iter().position(|b| matches!(b, b' ' | b'_')) {
+        Some(end) => (&rest[..end], &rest[end + 1..]),
+        None => (rest, b""),
+    }
+}
+
+fn one(include: bool, pattern: &[u8], defaults: &Defaults, dir: Option<&[u8]>) -> Result<Read, String> {
+    // In a directory's file a slash at the beginning means that directory.
+    let anchored = match (dir, pattern) {
+        (Some(dir), [b'/', rest @ ..]) => Some([b"/", dir, rest].concat()),
+        _ => None,
+    };
+    let mut defaults = defaults.clone();
+    // Above the transfer's root, what isn't anchored reaches down by its name alone.
+    defaults.absolute &= anchored.is_some() || dir.is_none() || pattern.starts_with(b"/");
+    Ok(Read::Rule(Box::new(rule(include, anchored.as_deref().unwrap_or(pattern), &defaults)?)))
+}
+
+fn rule(include: bool, pattern: &[u8], defaults: &Defaults) -> Result<Rule, String> {
+    let Defaults { hide_only, protect_only, perishable, negated, absolute, delete_excluded, .. } = *defaults;
+    Ok(Rule {
+        pattern: Pattern::new(pattern)?,
+        include,
+        hide: hide_only || !protect_only,
+        protect: protect_only || (!hide_only && !delete_excluded),
+        negated,
+        perishable,
+        absolute,
+    })
+}

@@ -1,0 +1,126 @@
+//! What one rsync job is about: the rules, the names that its arguments give, and how keys become the names that rules
+//! speak of.
+
+use super::{RuleSet, Side};
+use crate::{Key, key};
+
+/// Ending of a symlink's key, see [`crate::Kind::File`].
+const LINK: &[u8] = b".rclonelink";
+
+/// Names that arguments or `--files-from` give, below the job's root.
+#[derive(Clone, Debug, Default)]
+pub struct Only {
+    names: Vec<Vec<u8>>,
+    recursive: bool,
+}
+
+impl Only {
+    /// These names and the directories above them; with `recursive`, all that is below them too.
+    pub fn new(mut names: Vec<Vec<u8>>, recursive: bool) -> Only {
+        names.sort();
+        names.dedup();
+        Only { names, recursive }
+    }
+
+    fn wants(&self, name: &[u8], is_dir: bool) -> bool {
+        if self.names.binary_search_by(|n| n.as_slice().cmp(name)).is_ok() {
+            return true;
+        }
+        let above = |dir: &[u8]| {
+            let at = self.names.partition_point(|n| n.as_slice() < dir);
+            self.names.get(at).is_some_and(|n| n.starts_with(dir))
+        };
+        (is_dir && above(&[name, b"/"].concat())) || self.below(name)
+    }
+
+    /// True when an argument holds this name.
+    fn below(&self, name: &[u8]) -> bool {
+        let mut ends = (0..name.len()).filter(|at| name[*at] == b'/');
+        self.recursive && ends.any(|end| self.names.binary_search_by(|n| n.as_slice().cmp(&name[..end])).is_ok())
+    }
+}
+
+/// What one job takes, and what it may delete.
+#[derive(Debug)]
+pub struct Selection {
+    rules: RuleSet,
+    only: Option<Only>,
+    /// What stands before each key in the names that rules speak of; ends in `/` unless empty.
+    prefix: Vec<u8>,
+    /// Keys of symlinks have an ending that names don't.
+    links: bool,
+}
+
+impl Selection {
+    /// A selection.
+    pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>, links: bool) -> Selection {
+        Selection { rules, only, prefix, links }
+    }
+
+    /// True when it takes everything.
+    pub fn is_all(&self) -> bool {
+        self.rules.is_empty() && self.only.is_none()
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// Texts that tell this selection from others.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts = self.rules.texts().to_vec();
+        texts.push(format!("rsync prefix {}", self.prefix.escape_ascii()));
+        if let Some(only) = &self.only {
+            let names = only.names.iter().map(|name| format!("rsync {} {}", only.recursive, name.escape_ascii()));
+            texts.extend(names);
+        }
+        texts
+    }
+
+    /// The name that a person and rules know a key by, below the transfer's root; a directory's without its slash.
+    pub fn name(&self, at: &[u8]) -> Vec<u8> {
+        let bare = match at.strip_suffix(b"/") {
+            Some(dir) => dir,
+            None if self.links => at.strip_suffix(LINK).unwrap_or(at),
+            None => at,
+        };
+        let mut name = [&self.prefix, bare].concat();
+        if bare.is_empty() && name.ends_with(b"/") {
+            name.pop();
+        }
+        name
+    }
+
+    /// Does the source show this key, as far as itself goes? On the `destination` what it shows is to be seen too, and
+    /// what it would not lose.
+    pub fn shows(&self, at: &[u8], destination: bool) -> bool {
+        let (name, is_dir) = (self.name(at), at.is_empty() || at.ends_with(b"/"));
+        let below = &name[self.prefix.len().min(name.len())..];
+        if !at.is_empty() && self.only.as_ref().is_some_and(|only| !only.wants(below, is_dir)) {
+            return false;
+        }
+        let out = |side, dying| self.rules.leaves_out(&name, is_dir, side, dying);
+        // What a directory may lose only when it goes itself must be seen too.
+        !out(Side::Hide, false) || (destination && !out(Side::Protect, true))
+    }
+
+    /// May the destination lose this key, which the source doesn't show? `dying`: with the directory that holds it.
+    pub fn may_delete(&self, at: &Key, dying: bool) -> bool {
+        let (at, name) = (at.as_bytes(), self.name(at.as_bytes()));
+        let below = &name[self.prefix.len().min(name.len())..];
+        let there = self.only.as_ref().is_none_or(|only| only.below(below));
+        there && !self.rules.leaves_out(&name, at.ends_with(b"/"), Side::Protect, dying)
+    }
+
+    /// The topmost directory of `dir` and those above it that isn't shown.
+    pub fn shut(&self, dir: &[u8], destination: bool) -> bool {
+        let mut ends = (0..dir.len()).filter(|at| dir[*at] == b'/');
+        ends.any(|end| !self.shows(&dir[..=end], destination))
+    }
+
+    /// Does the source show this file, and all directories above it?
+    pub fn takes(&self, at: &[u8], destination: bool) -> bool {
+        !self.shut(key::parent(at), destination) && self.shows(at, destination)
+    }
+}

@@ -1,0 +1,235 @@
+//! rsync's filter rules as a table: what is hidden at the source, what is protected at the destination. That rsync itself
+//! sees them so is tried in haul-cli's tests.
+
+use haul_core::{
+    Entry, Key,
+    filter::{
+        Filter,
+        rsync::{Builder, Only, RuleFiles, RuleSet, Selection, Side},
+    },
+};
+use proptest::prelude::*;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Rule files in memory.
+#[derive(Debug, Default)]
+struct Files(BTreeMap<&'static str, &'static str>);
+
+impl RuleFiles for Files {
+    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+        let path = String::from_utf8([dir, name].concat()).ok()?;
+        self.0.get(path.as_str()).map(|text| text.as_bytes().to_vec())
+    }
+
+    fn named(&self, path: &[u8]) -> Result<Vec<u8>, String> {
+        let path = String::from_utf8_lossy(path).into_owned();
+        self.0.get(path.as_str()).map(|text| text.as_bytes().to_vec()).ok_or(format!("{path}: not there"))
+    }
+}
+
+fn compiled(rules: &[&str], delete_excluded: bool, files: &[(&'static str, &'static str)]) -> Result<RuleSet, String> {
+    let files = Files(files.iter().copied().collect());
+    let mut builder = Builder::new(b"/top/src/".to_vec(), Arc::new(files), delete_excluded, false);
+    for rule in rules {
+        builder.filter(rule.as_bytes())?;
+    }
+    Ok(builder.build())
+}
+
+fn hides(rules: &[&str], name: &str) -> bool {
+    let set = compiled(rules, false, &[]).unwrap();
+    set.leaves_out(name.as_bytes(), name.ends_with('/'), Side::Hide, false)
+}
+
+#[test]
+fn a_pattern_matches_names_as_in_rsync() {
+    for (pattern, yes, no) in [
+        ("a", "a|x/a|x/y/a|a/", "ab|x/ab|a/b"),
+        ("/a", "a|a/", "x/a"),
+        ("a/", "a/|x/a/", "a|x/a"),
+        ("a/b", "a/b|x/a/b|a/b/", "b|xa/b|a/x/b"),
+        ("/a/b", "a/b", "x/a/b"),
+        ("*.o", "k.o|x/k.o|.o", "k.oo|k.o/x"),
+        ("/*.o", "k.o", "x/k.o"),
+        ("a*c", "ac|abc", "a/c"),
+        ("a?c", "abc", "ac|a/c"),
+        ("**", "a|a/b|a/b/", ""),
+        ("**/a", "a|x/a|x/y/a", "xa"),
+        ("/**/a", "x/a|x/y/a", "a"),
+        ("a/**", "a/b|a/b/c|x/a/b", "a/|xa/b"),
+        ("a/***", "a/|a/b|a/b/c|x/a/", "a"),
+        ("a**c", "ac|a/b/c|x/a/c", "ab"),
+        ("[ab]", "a|b", "c|ab"),
+        ("[!ab]", "c", "a"),
+        ("[^ab]c", "xc", "ac|/c"),
+        ("[a-c]x", "bx", "dx"),
+        ("[]]", "]", "["),
+        ("[[:digit:]]", "5", "a"),
+        ("[\\]]", "]", "a"),
+        ("a\\*", "a*", "ab|a\\*"),
+        ("a\\b", "a\\b", "ab"),
+        ("x/*/b", "x/y/b|q/x/y/b", "x/b|x/y/z/b"),
+    ] {
+        for name in yes.split('|').filter(|name| !name.is_empty()) {
+            assert!(hides(&[&format!("- {pattern}")], name), "{pattern} should match {name}");
+        }
+        for name in no.split('|').filter(|name| !name.is_empty()) {
+            assert!(!hides(&[&format!("- {pattern}")], name), "{pattern} shouldn't match {name}");
+        }
+    }
+}
+
+#[test]
+fn each_sign_speaks_to_its_side() {
+    for (rules, hidden, protected) in [
+        (&["- x"][..], true, true),
+        (&["exclude x"], true, true),
+        (&["H x"], true, false),
+        (&["hide x"], true, false),
+        (&["-s x"], true, false),
+        (&["P x"], false, true),
+        (&["protect_x"], false, true),
+        (&["-r x"], false, true),
+        (&["R x", "- x"], true, false),
+        (&["S x", "- x"], false, true),
+        (&["+ x", "- x"], false, false),
+        (&["- x", "!"], false, false),
+        (&["-! y"], true, true),
+        (&["-! x"], false, false),
+        (&["exclude,! y"], true, true),
+        (&["- y", "- /x/"], false, false),
+        (&["-/ /top/src/x"], true, true),
+        (&["-/ /x"], false, false),
+    ] {
+        let set = compiled(rules, false, &[]).unwrap();
+        let out = |side| set.leaves_out(b"x", false, side, false);
+        assert_eq!((out(Side::Hide), out(Side::Protect)), (hidden, protected), "{rules:?}");
+    }
+    let set = compiled(&["- x", "P y"], true, &[]).unwrap();
+    let protected = |name: &str| set.leaves_out(name.as_bytes(), false, Side::Protect, false);
+    assert!(!protected("x") && protected("y"), "--delete-excluded leaves only P its effect");
+    let set = compiled(&["-p x"], false, &[]).unwrap();
+    assert!(set.leaves_out(b"x", false, Side::Protect, false) && !set.leaves_out(b"x", false, Side::Protect, true));
+}
+
+#[test]
+fn directories_bring_rules_of_their_own() {
+    let files = [
+        ("/top/.rules", "- above\n"),
+        ("/top/src/.rules", "- *.o\n- /here\n"),
+        ("/top/src/d/.rules", "+ keep.o\n- /only\n"),
+        ("/top/src/e/.rules", "!\n- y\n"),
+        ("/top/src/bad/.rules", "? x\n"),
+    ];
+    let set = compiled(&[": /.rules"], false, &files).unwrap();
+    let hides = |name: &str| set.leaves_out(name.as_bytes(), false, Side::Hide, false);
+    for name in ["k.o", "here", "d/k.o", "d/only", "d/e/f.o", "above", "d/above", "e/y", "bad/k.o"] {
+        assert!(hides(name), "{name}");
+    }
+    for name in ["d/keep.o", "d/here", "d/e/keep.o", "d/e/only", "only", "e/k.o", "e/above", "k.c"] {
+        assert!(!hides(name), "{name}");
+    }
+    assert_eq!(
+        set.broken(),
+        ["/top/src/bad/.rules: bad filter rule \"? x\": it begins with none of - + . : H S P R !"]
+    );
+    let set = compiled(&[":n .rules"], false, &files).unwrap();
+    assert!(!set.leaves_out(b"d/k.o", false, Side::Hide, false), "n: not below");
+    assert!(set.leaves_out(b"k.o", false, Side::Hide, false));
+    let set = compiled(&[":e .rules"], false, &files).unwrap();
+    assert!(set.leaves_out(b"d/.rules", false, Side::Hide, false), "e: the file itself");
+}
+
+#[test]
+fn files_of_rules_are_taken_in() {
+    let files = [("list", "# no\n; no\n\n- a\n+ b\n"), ("words", "a b"), ("loop", ". loop\n")];
+    let set = compiled(&[". list"], false, &files).unwrap();
+    assert!(set.leaves_out(b"a", false, Side::Hide, false) && !set.leaves_out(b"b", false, Side::Hide, false));
+    let set = compiled(&[".-w words"], false, &files).unwrap();
+    assert!(set.leaves_out(b"a", false, Side::Hide, false) && set.leaves_out(b"b", false, Side::Hide, false));
+    let error = |rule: &str| compiled(&[rule], false, &files).unwrap_err();
+    assert_eq!(error(". none"), "none: not there");
+    assert_eq!(error(". loop"), "bad filter rule \". loop\": rule files in rule files, 16 deep");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (rule, why) in [
+        ("x", "it begins with none of - + . : H S P R !"),
+        ("", "it begins with none of - + . : H S P R !"),
+        ("- ", "the pattern is empty"),
+        ("-q x", "unknown modifier 'q'"),
+        ("-x x", "rules for the names of attributes (x) aren't supported"),
+        ("- [a", "'[' without ']'"),
+        ("! x", "! stands alone"),
+        (". ", "it names no file"),
+        (": a/b", "a file of each directory is named without its path"),
+    ] {
+        assert_eq!(compiled(&[rule], false, &[]).unwrap_err(), format!("bad filter rule \"{rule}\": {why}"));
+    }
+}
+
+fn filter(rules: &[&str], only: Option<(&[&str], bool)>, prefix: &str) -> Filter {
+    let only =
+        only.map(|(names, recursive)| Only::new(names.iter().map(|n| n.as_bytes().to_vec()).collect(), recursive));
+    let rules = compiled(rules, false, &[]).unwrap();
+    Filter::rsync(Selection::new(rules, only, prefix.as_bytes().to_vec(), true), None, None)
+}
+
+fn wants(filter: &Filter, name: &str) -> bool {
+    let key = Key::new(name);
+    if name.ends_with('/') { filter.descend(name.as_bytes()) } else { filter.wants(&Entry::file(key, 1)) }
+}
+
+#[test]
+fn a_directory_that_is_left_out_takes_all_below_it_along() {
+    let f = filter(&["- d/", "+ d/x"], None, "");
+    assert!(!wants(&f, "d/x") && !wants(&f, "e/d/y/z") && wants(&f, "d"));
+    // A symlink's key has an ending that rules don't see.
+    let f = filter(&["- *.o"], None, "");
+    assert!(!wants(&f, "a.o.rclonelink") && wants(&f, "a.o.c"));
+    let f = filter(&["- /src/a"], None, "src/");
+    assert!(!wants(&f, "a") && wants(&f, "b/a") && f.wants_root());
+    assert!(!filter(&["- src/"], None, "src/").wants_root());
+}
+
+#[test]
+fn only_what_arguments_name_is_seen() {
+    let f = filter(&[], Some((&["a", "d/e"], true)), "");
+    for (name, wanted) in
+        [("a", true), ("b", false), ("d/", true), ("d/x", false), ("d/e/", true), ("d/e/f/g", true), ("a/x", true)]
+    {
+        assert_eq!(wants(&f, name), wanted, "{name}");
+    }
+    let f = filter(&[], Some((&["d/e"], false)), "");
+    assert!(wants(&f, "d/e/") && !wants(&f, "d/e/x"));
+    let may = |filter: &Filter, name: &str| filter.may_delete(&Key::new(name), false);
+    let f = filter(&["P keep"], Some((&["a", "d/e"], true)), "");
+    assert!(may(&f, "d/e/x") && !may(&f, "d/x") && !may(&f, "other") && !may(&f, "d/e/keep"));
+}
+
+#[test]
+fn the_destination_shows_what_it_may_lose() {
+    let f = filter(&["H h", "P p", "- x", "-p w"], None, "");
+    let there = f.for_destination();
+    for (name, src, dst) in
+        [("h", false, true), ("p", true, true), ("x", false, false), ("w", false, true), ("y", true, true)]
+    {
+        assert_eq!((wants(&f, name), wants(&there, name)), (src, dst), "{name}");
+    }
+    assert!(filter(&[], None, "").is_all());
+}
+
+proptest! {
+    /// A name with its wild characters escaped matches itself, anchored, and nothing longer.
+    #[test]
+    fn an_escaped_name_matches_itself(name in "[a-c*?.\\[\\]\\\\-]{1,8}(/[a-c*?\\[\\\\]{1,4}){0,2}") {
+        let wild = name.contains(['*', '?', '[']);
+        let escape = |c: char| if wild && "*?[\\".contains(c) { format!("\\{c}") } else { c.to_string() };
+        let pattern: String = name.chars().map(escape).collect();
+        let rule = format!("- /{pattern}");
+        prop_assert!(hides(&[&rule], &name));
+        let longer = format!("{name}z");
+        prop_assert!(!hides(&[&rule], &longer));
+    }
+}

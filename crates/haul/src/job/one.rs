@@ -1,0 +1,60 @@
+//! One file under a name of its own: `copyto`, `moveto`, and a source that is a file.
+
+use super::{Orders, Run};
+use haul_core::{
+    Error, ErrorKind, Key, Result, Side,
+    event::Event,
+    plan::{self, Step},
+};
+use std::sync::Arc;
+
+impl Run {
+    /// One file under a name of its own.
+    pub(super) async fn one(self: Arc<Self>, from: &Key, to: &Key) {
+        let same_place = match (&self.cx.src.caps().domain, &self.cx.dst.caps().domain) {
+            (Some(a), Some(b)) => a == b,
+            _ => false,
+        };
+        if same_place && from == to {
+            let message = format!("source and destination are the same file: {}", self.cx.src.locator());
+            return self.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
+        }
+        if let Err(error) = self.check_backup() {
+            return self.error(error);
+        }
+        let (orders, working) = self.clone().start_working(false);
+        if let Err(error) = self.decide_one(from, to, &orders).await {
+            self.error(error);
+        }
+        drop(orders);
+        self.finish_working(working).await;
+        self.flush_moved_away(true).await;
+    }
+
+    async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
+        let mut src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
+        self.cx.sink.emit(&Event::Listed { side: Side::Src, files: 1, bytes: src.size });
+        let there = match self.policy.no_check_dest {
+            true => None,
+            false => match self.cx.dst.stat(to).await {
+                Ok(entry) if !entry.is_dir() => Some(entry),
+                Ok(_) => None,
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
+                Err(error) => return Err(error.with_key(to)),
+            },
+        };
+        let step = match there {
+            None => Some(plan::missing(src, &self.policy)),
+            Some(mut dst) => {
+                self.report().totals.checks += 1;
+                let verdict = self.verdict(&mut src, &mut dst).await?;
+                let verdict = self.with_attributes(verdict, &src, &dst);
+                plan::both(src, dst, verdict, &self.policy)
+            }
+        };
+        if let Some(Step { action, src: Some(src), dst, why }) = step {
+            self.act_on(action, src, to.clone(), dst, why, orders).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! What a job does otherwise under rsync's habits: tells of directories, keeps what rules protect, takes the root along,
+//! and makes way for what is of another kind.
+
+use super::{Orders, Run};
+use crate::transfer::Order;
+use futures::StreamExt;
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side,
+    compare::{Difference, Reason},
+    event::Event,
+    plan::{Action, Step},
+    policy::Mode,
+};
+use haul_store::ListRequest;
+use std::sync::Arc;
+
+/// Ending of a symlink's key, see [`Kind::File`].
+const LINK: &[u8] = b".rclonelink";
+
+impl Run {
+    /// A directory of the source, and what the destination has of it.
+    pub(super) async fn dir_seen(&self, src: &Entry, dst: Option<&Entry>) {
+        if self.policy.rsync.is_none() {
+            return;
+        }
+        let mut differs = Difference::between(src, dst, &self.rules);
+        let mut elsewhere = false;
+        if differs.new
+            && let Some(found) = self.dir_elsewhere(&src.key).await
+        {
+            (differs, elsewhere) = (Difference::between(src, Some(&found), &self.rules), true);
+        }
+        self.cx.sink.emit(&Event::DirSeen { key: src.key.clone(), differs, elsewhere });
+    }
+
+    async fn dir_elsewhere(&self, key: &Key) -> Option<Entry> {
+        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+            if let Ok(found) = store.stat(key).await {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// A directory that only the source has: it is made, unless nothing new may be; what is there in its place goes.
+    pub(super) async fn new_dir(&self, src: Entry) {
+        if self.policy.rsync.is_none() {
+            return self.dirs.src_only(src);
+        }
+        if self.policy.existing_only && !self.other_kind_there(&src.key).await {
+            return;
+        }
+        self.dir_seen(&src, None).await;
+        if !self.policy.dry_run && self.cx.dst.caps().dirs {
+            let bare = bare(src.key.as_bytes());
+            for other in [bare.to_vec(), [bare, LINK].concat()] {
+                if let Err(error) = self.clear_file(&Key::new(other)).await {
+                    return self.error(error);
+                }
+            }
+        }
+        self.dirs.src_only(src);
+    }
+
+    /// Removes what has this name, unless it is a directory.
+    async fn clear_file(&self, key: &Key) -> Result<()> {
+        match self.cx.dst.stat(key).await {
+            Ok(entry) if !entry.is_dir() => {
+                if self.backup().is_on() && entry.kind == Kind::File {
+                    return self.backup().keep(&self.cx, &entry).await;
+                }
+                let answers = self.cx.dst.delete(vec![(key.clone(), None)]).await;
+                answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(key))
+            }
+            // What is there, if anything is, will say so itself when it is written to.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// True when it counts whether the destination has something of another kind under a name that it lacks.
+    pub(super) fn asks_of_other_kinds(&self) -> bool {
+        let policy = &self.policy;
+        policy.rsync.is_some() && (policy.existing_only || policy.ignore_existing) && self.cx.dst.caps().dirs
+    }
+
+    /// A file that the destination lacks as such: it may have something else of that name.
+    pub(super) async fn missing_of_its_kind(&self, src: Entry, orders: &Orders) {
+        let there = self.other_kind_there(&src.key).await;
+        let (action, why) = match there {
+            true if self.policy.ignore_existing => (Action::Keep, Reason::Existing),
+            true => (Action::Copy, Reason::Kind),
+            false if self.policy.existing_only => (Action::Keep, Reason::NotExisting),
+            false => (Action::Copy, Reason::Missing),
+        };
+        self.act(Step { action, src: Some(src), dst: None, why }, orders).await;
+    }
+
+    /// True when the destination has something else under this name.
+    async fn other_kind_there(&self, key: &Key) -> bool {
+        let bare = bare(key.as_bytes());
+        for (other, dir) in [(bare.to_vec(), false), ([bare, LINK].concat(), false), ([bare, b"/"].concat(), true)] {
+            if other != key.as_bytes() && self.cx.dst.stat(&Key::new(other)).await.is_ok_and(|e| e.is_dir() == dir) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What only the destination has, but the source shows under the same name as something of another kind: it is not
+    /// deleted but replaced.
+    pub(super) async fn is_replaced(&self, dst: &Entry) -> bool {
+        if self.policy.rsync.is_none() || !self.cx.src.caps().files {
+            return false;
+        }
+        let key = dst.key.as_bytes();
+        let bare = bare(key);
+        for other in [bare.to_vec(), [bare, LINK].concat(), [bare, b"/"].concat()] {
+            if other == key {
+                continue;
+            }
+            let Ok(entry) = self.cx.src.stat(&Key::new(&other)).await else { continue };
+            let here =
+                if other.ends_with(b"/") { entry.is_dir() } else { !entry.is_dir() && entry.kind != Kind::Special };
+            if here && self.cx.filter.wants_name(&Entry { key: Key::new(&other), ..entry }) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// May the destination lose this, as far as rules say? Remembers directories that it may not, with what they hold.
+    pub(super) fn may_lose(&self, dst: &Entry) -> bool {
+        if self.policy.rsync.is_none() {
+            return true;
+        }
+        let mut kept = self.kept_below.lock().unwrap_or_else(|e| e.into_inner());
+        if kept.as_ref().is_some_and(|dir| dst.key.as_bytes().starts_with(dir.as_bytes())) {
+            return false;
+        }
+        let dying = self.dirs.is_extra(&dst.key.parent());
+        let may = self.cx.filter.may_delete(&dst.key, dying);
+        if !may && dst.is_dir() {
+            *kept = Some(dst.key.clone());
+        }
+        may
+    }
+
+    /// True when the job's root itself is part of it: with rsync's habits it may be what its arguments name alone.
+    pub(super) fn takes_top(&self) -> bool {
+        self.policy.rsync.as_ref().is_none_or(|habits| habits.top_dir)
+    }
+
+    /// Takes the job's root along, where it is part of the transfer.
+    pub(super) async fn see_top_dir(&self) {
+        if !self.policy.rsync.as_ref().is_some_and(|habits| habits.top_dir) {
+            return;
+        }
+        let root = Key::new("");
+        // A source that isn't there is told when it is listed.
+        if let Ok(src) = self.cx.src.stat(&root).await {
+            let dst = self.cx.dst.stat(&root).await.ok();
+            self.dir_seen(&src, dst.as_ref()).await;
+            // What is written into it changes its time, so it is set in any case.
+            let there = Entry { mtime: None, ..src.clone() };
+            self.dirs.both(src, there);
+        }
+    }
+
+    /// Makes way for a file where a directory is: it goes when it is empty, or with all that is in it where deleting is
+    /// asked for.
+    ///
+    /// Errors: those of deleting, or that it is not to be.
+    pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
+        let dir = Key::new([bare(order.to.as_bytes()), b"/"].concat());
+        let force = self.mode == Mode::Sync || self.policy.rsync.as_ref().is_some_and(|habits| habits.force);
+        if force {
+            self.clear_dir(&dir).await?;
+        }
+        let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
+        answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
+            ErrorKind::Exists => {
+                let message = "could not make way for it: a directory of that name is there and holds something";
+                Error::new(ErrorKind::Exists, "write", message).with_key(&order.to)
+            }
+            _ => error.with_key(&dir),
+        })
+    }
+
+    /// What makes way is told as deleted; a sync tells it anyway.
+    fn told_gone(&self, entry: &Entry) {
+        let (key, size) = (entry.key.clone(), entry.size);
+        self.cx.sink.emit(&match entry.is_dir() {
+            true => Event::DirExtra { key, deleted: true, dry_run: false },
+            false => Event::Deleted { side: Side::Dst, key, size },
+        });
+    }
+
+    async fn clear_dir(&self, dir: &Key) -> Result<()> {
+        let filter = Arc::new(self.cx.filter.for_destination());
+        let descend = filter.clone();
+        let request = ListRequest {
+            prefix: dir.as_bytes().to_vec(),
+            descend: Some(Arc::new(move |dir| descend.descend(dir))),
+            ..ListRequest::all()
+        };
+        let mut listing = self.cx.dst.list(request);
+        let mut gone = Vec::new();
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => gone.extend(entries.into_iter().filter(|e| filter.may_delete(&e.key, true))),
+                Listed::Failed { error, .. } => return Err(error),
+                Listed::End => {}
+            }
+        }
+        // What a directory holds comes after it.
+        for entry in gone.into_iter().rev() {
+            if self.backup().is_on() && entry.kind == Kind::File {
+                self.backup().keep(&self.cx, &entry).await?;
+                continue;
+            }
+            for answer in self.cx.dst.delete(vec![(entry.key.clone(), None)]).await {
+                match answer {
+                    Err(error) if error.kind() != ErrorKind::Exists => return Err(error.with_key(&entry.key)),
+                    Ok(()) if self.mode != Mode::Sync => self.told_gone(&entry),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key without what tells its kind.
+fn bare(key: &[u8]) -> &[u8] {
+    key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key)
+}
