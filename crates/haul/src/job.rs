@@ -23,7 +23,7 @@ use crate::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Version,
     attributes::{Differs, Unkept, What, Why, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
