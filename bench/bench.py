@@ -140,6 +140,8 @@ def run_case(case, work, tools, results, runs, args):
         with contextlib.ExitStack() as stack:
             case.prepare(folder, tools, stack)
             commands = list(runnable(case, tools, results, args.tools))
+            if not commands:
+                return
             results.begin(case, commands)
             quiet = Quiet(args.lock)
             for number in range(1 if args.quick else 0, runs + 1):

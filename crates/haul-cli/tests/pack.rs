@@ -5,7 +5,7 @@
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{assert_same, files, noise, read, write},
-    lab::Lab,
+    lab::{Lab, until},
 };
 use std::fs;
 
@@ -128,6 +128,32 @@ fn a_damaged_index_deletes_nothing() {
     let rescued = lab.haul(&["copy", ":pack,remote=\"r:b/dir\",rebuild:", "@rescued"]).ok();
     assert!(rescued.err.contains("doing without it"), "{}", rescued.err);
     assert_same(&files(&read(&lab.path("src"))), &files(&read(&lab.path("rescued"))), "rescued");
+}
+
+/// A pack without an index is no pack: what a kill leaves is either whole or not there, and the next run completes it.
+#[test]
+fn killed_while_packing_loses_nothing() {
+    let (server, lab) = lab(&[("latency", "10ms"), ("rate-in", "20M")]);
+    small(&lab, 20_000);
+    let mut killed = 0;
+    for put in 1..=4 {
+        let puts_before = puts(&server);
+        let mut child = lab.start(&["copy", "@src", "p:", "--s3-chunk-size=5Mi"]);
+        until(|| puts(&server) >= puts_before + put || child.try_wait().unwrap().is_some());
+        killed += u64::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Whatever can be seen now is right.
+        let seen = format!("@seen{put}");
+        lab.haul(&["copy", "p:", &seen]).ok();
+        let (source, seen) = (read(&lab.path("src")), files(&read(&lab.path(&seen[1..]))));
+        assert!(seen.iter().all(|(name, node)| source.get(name) == Some(node)), "after {put}");
+    }
+    assert!(killed >= 2, "only {killed} runs were killed while they went on");
+    lab.haul(&["copy", "@src", "p:"]).ok();
+    lab.haul(&["copy", "p:", "@back"]).ok();
+    assert_same(&files(&read(&lab.path("src"))), &files(&read(&lab.path("back"))), "after all");
+    assert_eq!(server.report().unfinished_uploads, 0, "the journal knows of what was begun");
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
     }
     let bits = made.unwrap_or(there & MODE_BITS);
     Some(match (src.mode & EXEC != 0, bits & EXEC != 0) {
-        (true, false) => bits | (bits & 0o444) >> 2,
+        (true, false) => bits | ((bits & 0o444) >> 2),
         (false, true) => bits & !EXEC,
         _ => bits,
     })
@@ -298,7 +298,7 @@ fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
     let executable = is_dir || bits & EXEC != 0;
     chmod.iter().filter(|c| if is_dir { c.dirs } else { c.files }).fold(bits, |bits, c| {
         let more = if executable { c.exec_if_any } else { 0 };
-        (bits & !c.clear | c.set | more) & MODE_BITS
+        ((bits & !c.clear) | c.set | more) & MODE_BITS
     })
 }
 

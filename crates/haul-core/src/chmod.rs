@@ -32,13 +32,16 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     let who = Who::read(who)?;
     let bits = which.chars().try_fold(Bits::default(), |bits, c| bits.with(c, &who))?;
     let mask = if who.named { MODE_BITS } else { !umask };
-    let plain = who.each * bits.each & mask;
+    let plain = (who.each * bits.each) & mask;
     let if_any = if bits.exec_if_any { who.each & mask } else { 0 };
     match op {
         b'+' => of(0, plain | bits.top, if_any),
         b'-' => of(plain | bits.top | if_any, 0, 0),
         // Set-id bits of those named are taken away only where they are named as well.
-        _ => of(who.each * 7 | if who.named { bits.top } else { 0 }, plain | bits.top, if_any),
+        _ => {
+            let top = if who.named { bits.top } else { 0 };
+            of((who.each * 7) | top, plain | bits.top, if_any)
+        }
     }
 }
 

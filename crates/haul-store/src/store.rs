@@ -319,6 +319,10 @@ pub struct WriteSpec {
     pub keep_setid: bool,
     /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
     pub size_may_differ: bool,
+    /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
+    /// [`Store::make_dir`] it tells that directories made from now on get attributes of their own later, and are for
+    /// their owner alone until then.
+    pub keep: Option<Arc<Keep>>,
     /// Blocks of zeros become holes, where there are holes.
     pub sparse: bool,
     /// The bytes, then the name, are on the device before the publish or copy is answered. Stores whose publish is durable by
@@ -326,10 +330,6 @@ pub struct WriteSpec {
     pub fsync: bool,
     /// What passed is taken out of the page cache again, where the store has one.
     pub drop_cache: bool,
-    /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
-    /// [`Store::make_dir`] it tells that directories made from now on get attributes of their own later, and are for
-    /// their owner alone until then.
-    pub keep: Option<Arc<Keep>>,
 }
 
 impl Default for WriteSpec {
@@ -344,10 +344,10 @@ impl Default for WriteSpec {
             partial_suffix: ".partial".into(),
             keep_setid: false,
             size_may_differ: false,
+            keep: None,
             sparse: false,
             fsync: false,
             drop_cache: false,
-            keep: None,
         }
     }
 }

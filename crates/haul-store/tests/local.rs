@@ -397,6 +397,46 @@ async fn a_file_in_place_of_a_directory_is_named() {
     assert_eq!(error.to_string(), "f/x: write: a file is where a directory is needed: remove or rename it");
 }
 
+/// What was listed is copied by the shortest way: into the open, over what is there, only where nothing is, and not when it
+/// changed since.
+#[tokio::test]
+async fn listed_small_files_arrive_whole_under_every_condition() {
+    let (source, target) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(source.path(), Links::Skip), open(target.path(), Links::Skip));
+    for name in ["a", "b", "c", "d", "empty"] {
+        fs::write(source.path().join(name), if name == "empty" { String::new() } else { name.repeat(5000) }).unwrap();
+    }
+    let (entries, ..) = list(&from, ListRequest::all()).await;
+    for name in ["b", "c"] {
+        fs::write(target.path().join(name), "old").unwrap();
+    }
+    fs::set_permissions(target.path().join("b"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(source.path().join("d"), "another").unwrap();
+    let listed = |entry: &Entry| CopyItem {
+        want: entry.version.clone(),
+        spec: WriteSpec {
+            replace: if entry.key == Key::new("c") { Replace::Absent } else { Replace::Anything },
+            ..WriteSpec::default()
+        },
+        ..item(&entry.key.to_string(), &entry.key.to_string(), entry.size)
+    };
+    let answers = copy(&from, &to, entries.iter().map(listed).collect()).await;
+    let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().err().map(Error::kind)).collect();
+    assert_eq!(kinds, [None, None, Some(ErrorKind::Exists), Some(ErrorKind::Changed), None], "{answers:?}");
+    let names = |dir: &TempDir| {
+        let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&target), ["a", "b", "c", "empty"], "and nothing hidden");
+    for (name, content) in
+        [("a", "a".repeat(5000)), ("b", "b".repeat(5000)), ("c", "old".into()), ("empty", String::new())]
+    {
+        assert_eq!(fs::read_to_string(target.path().join(name)).unwrap(), content, "{name}");
+    }
+    assert_eq!(fs::metadata(target.path().join("b")).unwrap().mode() & 0o777, 0o640, "as what it replaced had it");
+}
+
 /// Mounts a small file system in memory, or says why it can't.
 fn small_disk(size: &str) -> Option<(TempDir, Unmount)> {
     let temp = tempdir().unwrap();

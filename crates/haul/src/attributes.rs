@@ -75,6 +75,19 @@ impl Attributes {
         self.given.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
     }
 
+    /// True when more than the listed facts of two files may have to be looked at, or of more than two.
+    pub fn asks_more(&self) -> bool {
+        self.looks_inside() || self.hard_links()
+    }
+
+    /// True when the listed facts of two files agree in all that is kept.
+    pub fn agree(&self, src: &Entry, dst: &Entry) -> bool {
+        let Some(keep) = &self.keep else { return true };
+        let (Some(src), Some(dst)) = (src.posix.as_deref(), dst.posix.as_deref()) else { return false };
+        let (differs, unkept) = attributes::differs(src, dst, keep, &self.rights);
+        !differs.any() && unkept.is_empty()
+    }
+
     /// True when a directory's attributes may have to be set.
     pub fn dir_differs(&self, src: Option<&Posix>, dst: Option<&Posix>) -> bool {
         let Some(keep) = &self.keep else { return false };

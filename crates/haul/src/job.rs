@@ -6,10 +6,11 @@ mod full;
 mod one;
 mod rsync;
 mod transfers;
+mod working;
 
 use crate::{
     Cx, ListOptions, Report,
-    attributes::{self, Attributes, Due},
+    attributes::Attributes,
     backup::Backup,
     budget::Budget,
     decide,
@@ -18,19 +19,18 @@ use crate::{
     list, overlap,
     pairs::Pairs,
     rename::Renames,
-    schedule::{COMING, Queue},
     transfer::{Mover, Order},
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, Version,
-    attributes::{Differs, Unkept, What, Why, compare_special},
+    attributes::{Differs, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
     filter::Filter,
     join::Pair,
     plan::{self, Action, Step},
-    policy::{Cutoff, DeleteWhen, Keep, Mode, Policy},
+    policy::{Cutoff, DeleteWhen, Mode, Policy},
 };
 use haul_store::{CopyHow, WriteSpec};
 use std::{
@@ -40,10 +40,9 @@ use std::{
     },
     time::Instant,
 };
-use tokio::{
-    sync::{Semaphore, mpsc},
-    task::{JoinHandle, JoinSet},
-};
+use tokio::{sync::Semaphore, task::JoinSet};
+pub(crate) use working::Orders;
+use working::is_there;
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
 ///
@@ -355,27 +354,11 @@ impl Run {
         }
     }
 
-    /// Starts what does the work that is decided: transfers, and setting attributes.
-    pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
-        let (transfers, coming) = mpsc::channel(COMING);
-        let (attributes, due) = mpsc::channel(attributes::BACKLOG);
-        let queue = Queue::new(coming, self.policy.order_by, check_first);
-        let scheduler = tokio::spawn(self.clone().schedule(queue));
-        let setter = tokio::spawn(self.set_attributes(due));
-        (Orders { transfers, attributes }, Working { scheduler, setter })
-    }
-
-    /// Waits until all of it is done; every sender of orders must be gone.
-    pub async fn finish_working(&self, working: Working) {
-        self.joined("transfer", working.scheduler.await);
-        self.joined("set attributes", working.setter.await);
-    }
-
     /// Counts the files at the front that are plainly the same, and how many they are: [`Run::pair`] would come to the same
     /// end, but moves each entry some ten times on its way.
     fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
         // Each of these asks more of a file than whether its listed facts agree.
-        let more = self.mode == Mode::Move || self.policy.use_server_mtime || self.policy.keep != Keep::default();
+        let more = self.mode == Mode::Move || self.policy.use_server_mtime || self.attributes.asks_more();
         if more || pass != Pass::Transfers {
             return 0;
         }
@@ -385,9 +368,12 @@ impl Run {
                 return false;
             }
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
+            if !self.attributes.agree(src, dst) {
+                return false;
+            }
             let (key, dry_run) = (src.key.clone(), self.policy.dry_run);
             let (action, size) = (Action::Keep, src.size);
-            let differs = Difference::between(src, Some(dst), &self.rules);
+            let differs = self.difference(src, Some(dst));
             self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
             count += 1;
             true
@@ -593,7 +579,7 @@ impl Run {
         if action == Action::Keep && self.must_look(why) {
             return self.look(src, to, why, &orders.attributes).await;
         }
-        let differs = Difference::between(&src, dst.as_ref(), &self.rules);
+        let differs = self.difference(&src, dst.as_ref());
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),
@@ -609,41 +595,6 @@ impl Run {
             Action::Refuse => self.refuse(&to),
             Action::MakeDir | Action::Delete | Action::Link | Action::Reuse => {}
         }
-    }
-
-    /// Tells the further names of a file what becomes of the first.
-    fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
-        match action {
-            Action::Keep if is_there(why) => self.links.there(src, dst),
-            Action::Touch => self.links.there(src, dst),
-            Action::Copy if self.policy.dry_run => self.links.there(src, None),
-            _ => {}
-        }
-    }
-
-    /// `--immutable` forbids it.
-    pub fn refuse(&self, key: &Key) {
-        let message = "it exists and differs, and --immutable forbids to change it";
-        self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
-    }
-
-    /// False for what is no file and isn't kept; says or counts that.
-    fn can_be_copied(&self, src: &Entry) -> bool {
-        if src.kind != Kind::Special {
-            return true;
-        }
-        match self.attributes.special(src) {
-            Some(what) if what == What::Special || self.attributes.rights.devices => return true,
-            Some(what) => {
-                let mut unkept = Unkept::default();
-                unkept.add(what, Why::Denied);
-                self.count_unkept(unkept);
-            }
-            None => {
-                self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
-            }
-        }
-        false
     }
 
     fn confirmed(&self, action: Action, key: &Key) -> bool {
@@ -756,26 +707,6 @@ impl Run {
             _ => false,
         }
     }
-}
-
-/// Where decided work goes; its receivers are in [`Working`].
-#[derive(Clone)]
-pub(crate) struct Orders {
-    /// Files to be brought over.
-    transfers: mpsc::Sender<Order>,
-    /// Files whose attributes are to be looked at.
-    attributes: mpsc::Sender<Due>,
-}
-
-/// What does the work; ends when all senders of its [`Orders`] are gone.
-pub(crate) struct Working {
-    scheduler: JoinHandle<()>,
-    setter: JoinHandle<()>,
-}
-
-/// True when a file that is kept for this reason is at the destination as the source has it.
-fn is_there(why: Reason) -> bool {
-    !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use haul_core::{
     policy::Keep,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags},
+    fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp},
     io::Errno,
     thread::CapabilitySet,
 };
@@ -85,6 +85,14 @@ impl Keeper<'_> {
         let asks = self.keep.executability && !self.keep.private();
         let st = asks.then(|| meta::facts_at(dir, name, false, FACTS).ok()).flatten()?;
         (meta::file_type(&st) == FileType::RegularFile).then_some(st)
+    }
+
+    /// When the source was last accessed, where that is kept: asked before it is read.
+    pub(super) fn accessed(&self, source: &OwnedFd) -> rustix::io::Result<Option<StatxTimestamp>> {
+        match self.keep.atime {
+            true => meta::facts(source, StatxFlags::ATIME).map(|st| Some(st.stx_atime)),
+            false => Ok(None),
+        }
     }
 
     /// Sets everything on a file that was just written under a hidden name; `source` and its facts from before it was
@@ -229,7 +237,7 @@ impl Keeper<'_> {
             {
                 let mut set = target.set(name, value);
                 if set == Err(Errno::ACCESS) && mode & 0o200 == 0 {
-                    target.chmod(Mode::from_raw_mode(mode & 0o7777 | 0o200)).map_err(|e| fail(OP, &item.to, e))?;
+                    target.chmod(Mode::from_raw_mode((mode & 0o7777) | 0o200)).map_err(|e| fail(OP, &item.to, e))?;
                     set = target.set(name, value);
                 }
                 match set {
@@ -238,10 +246,8 @@ impl Keeper<'_> {
                     Err(errno) => unkept.add(kind, self.why_not(item, target, errno)?),
                 }
             }
-            let gone = have.iter().map(|(name, _)| name);
-            for name in
-                gone.filter(|name| Attrs::is_acl(name) == acls && !want.contains_key(*name) && Attrs::may_go(name))
-            {
+            let gone = |name: &[u8]| Attrs::is_acl(name) == acls && !want.contains_key(name) && Attrs::may_go(name);
+            for name in have.keys().filter(|name| gone(name)) {
                 match target.remove(name) {
                     Ok(()) | Err(Errno::NODATA) if acls => done.acls = true,
                     Ok(()) | Err(Errno::NODATA) => done.xattrs = true,
@@ -265,8 +271,7 @@ impl Keeper<'_> {
     }
 }
 
-/// Makes the symbolic link `key` that holds `text`, with the owner, attributes and times of `name` in `from`; gives its
-/// directory.
+/// Makes the symbolic link `key` that holds `text`, with the owner, attributes and times of `name` in `from`.
 pub(super) fn link(
     local: &Local,
     item: &CopyItem,
@@ -298,7 +303,7 @@ fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Resul
 }
 
 /// Makes a device, FIFO or socket anew; see [`crate::CopyHow::Special`].
-pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<Stored> {
+pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<(Dir, Stored)> {
     let error = |errno| fail_write("copy", &item.to, errno);
     let name = item.from.name();
     let st = meta::facts_at(from, name, false, FACTS).map_err(|errno| fail("copy", &item.from, errno))?;
@@ -323,7 +328,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<Stor
             let denied = errno == Errno::PERM && !keeper.rights.devices;
             let mut stored = Stored::default();
             stored.unkept.add(what, if denied { Why::Denied } else { Why::Lacking });
-            return Ok(stored);
+            return Ok((dir, stored));
         }
         Err(errno) => return Err(error(errno)),
     };
@@ -334,7 +339,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<Stor
         keeper.dress_new(item, &At::name(from, name), &st, &target, there, true, times)
     });
     let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
-    Ok(Stored { unkept, ..Stored::default() })
+    Ok((dir, Stored { unkept, ..Stored::default() }))
 }
 
 /// Where something is: its directory and its name there.

@@ -72,12 +72,18 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
+    /// True when the whole of the next file was read ahead.
+    pub(super) fn is_ahead(&self, st: &Statx) -> bool {
+        // A file with holes is worth asking where they are.
+        self.ahead.is_some_and(|read| read as u64 == st.stx_size) && !has_holes(st)
+    }
+
     /// Writes what was read ahead; false when there is nothing to write in this way.
     pub(super) fn write_ahead(&mut self, number: usize, item: &CopyItem, st: &Statx, target: &OwnedFd) -> Result<bool> {
-        match self.ahead.take() {
-            // A file with holes is worth asking where they are.
-            Some(read) if read as u64 == st.stx_size && !has_holes(st) => {}
-            _ => return Ok(false),
+        let whole = self.is_ahead(st);
+        self.ahead = None;
+        if !whole {
+            return Ok(false);
         }
         self.write(item, target, 0, st.stx_size as usize)?;
         if item.spec.sparse {
@@ -333,14 +339,15 @@ mod tests {
 
     #[test]
     fn only_whole_blocks_of_zeros_are_left_out() {
+        let runs = |bytes: &[u8], at| data_runs(bytes, at).iter().map(|run| (run.start, run.end)).collect::<Vec<_>>();
         let mut bytes = vec![0; 5 * BLOCK];
-        assert!(data_runs(&bytes, 0).is_empty());
+        assert!(runs(&bytes, 0).is_empty());
         bytes[BLOCK] = 1;
         bytes[3 * BLOCK - 1] = 1;
-        assert_eq!(data_runs(&bytes, 0), [BLOCK..3 * BLOCK]);
+        assert_eq!(runs(&bytes, 0), [(BLOCK, 3 * BLOCK)]);
         // Blocks are counted from the beginning of the file.
-        assert_eq!(data_runs(&bytes, 1), [BLOCK - 1..2 * BLOCK - 1, 3 * BLOCK - 1..4 * BLOCK - 1]);
-        assert_eq!(data_runs(b"x", 100), [0..1]);
-        assert!(data_runs(&[0; 10], 100).is_empty());
+        assert_eq!(runs(&bytes, 1), [(BLOCK - 1, 2 * BLOCK - 1), (3 * BLOCK - 1, 4 * BLOCK - 1)]);
+        assert_eq!(runs(b"x", 100), [(0, 1)]);
+        assert!(runs(&[0; 10], 100).is_empty());
     }
 }

@@ -30,6 +30,8 @@ struct Batch<'a> {
     bytes: Bytes<'a>,
     /// The directory of the last source.
     last: Option<(Vec<u8>, Dir)>,
+    /// Small files are made without a name first.
+    nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
@@ -45,7 +47,7 @@ pub(super) fn copy(
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(progress, abandoned);
-    let mut batch = Batch { local, from, bytes, last: None, full: false, settled: Vec::new() };
+    let mut batch = Batch { local, from, bytes, last: None, nameless: true, full: false, settled: Vec::new() };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
@@ -90,7 +92,9 @@ impl Batch<'_> {
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
         if item.how == CopyHow::Special {
-            return attributes::special(self.local, item, &dir);
+            let (made_in, stored) = attributes::special(self.local, item, &dir)?;
+            self.settled(item, &made_in);
+            return Ok(stored);
         }
         if let Some(name) = link_name(self.local.links, &item.from)
             && let Ok(st) = meta::facts_at(&dir, name, false, attributes::FACTS)
@@ -110,9 +114,12 @@ impl Batch<'_> {
             return Ok(stored);
         }
         let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(source_error(item))?;
+        let keeper = attributes::keeper(self.local, &item.spec);
+        let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;
-        let mask = if item.spec.keep.is_some() { attributes::FACTS } else { meta::FACTS };
-        let before = meta::facts(&file, mask).map_err(source_error(item))?;
+        let mask = if keeper.is_some() { attributes::FACTS } else { meta::FACTS };
+        let mut before = meta::facts(&file, mask).map_err(source_error(item))?;
+        before.stx_atime = accessed.unwrap_or(before.stx_atime);
         regular(OP, &item.from, &before)?;
         check_want(item, &before)?;
         let stored = if item.spec.inplace {
@@ -142,6 +149,12 @@ impl Batch<'_> {
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
         let private = item.spec.keep.as_ref().is_some_and(|keep| keep.private());
+        if self.bytes.is_ahead(before) && self.nameless {
+            match place::create_nameless(&self.local.root, OP, &item.to, private)? {
+                Some(hidden) => return self.fill(number, item, source, before, &hidden),
+                None => self.nameless = false,
+            }
+        }
         let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix, private)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
     }
@@ -181,7 +194,7 @@ impl Batch<'_> {
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
-        place::settle(OP, &item.to, (&hidden.dir, &hidden.temp, item.to.name()), &spec.replace, keep_mode)?;
+        place::settle_hidden(OP, &item.to, hidden, spec, keep_mode)?;
         self.settled(item, &hidden.dir);
         Ok(stored)
     }
@@ -219,9 +232,9 @@ impl Batch<'_> {
         let dir_of_link = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => {
                 let (source, made) = ((dir, name, st), (&key, &target[..]));
-                let (dir, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
+                let (dir_of_link, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
                 stored.unkept = unkept;
-                dir
+                dir_of_link
             }
             None => place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?,
         };
@@ -300,12 +313,12 @@ impl Batch<'_> {
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
             }
         }
-        self.settled(item, &dir);
-        self.bytes.moved(number, st.stx_size);
         let unkept = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => attributes::renamed(item, keeper, &dir)?,
             None => Unkept::default(),
         };
+        self.settled(item, &dir);
+        self.bytes.moved(number, st.stx_size);
         Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
     }
 }

@@ -65,6 +65,7 @@ fn check(random: u32) -> u32 {
 /// A file under its hidden name, in the directory where it will be.
 pub(super) struct Hidden {
     pub dir: Dir,
+    /// Empty while it has no name at all, see [`create_nameless`].
     pub temp: Vec<u8>,
     pub file: OwnedFd,
 }
@@ -102,7 +103,7 @@ pub(super) fn in_dir_or_errno<T>(
 
 /// Creates the hidden file for `key`. `private` keeps all but its owner from it until it gets permissions of its own.
 pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str, private: bool) -> Result<Hidden> {
-    let mode = Mode::from_raw_mode(if private { 0o600 } else { 0o666 });
+    let mode = first_mode(private);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
         let temp = temp_name(key.name(), suffix);
@@ -110,6 +111,71 @@ pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str, pri
         Ok((temp, file))
     })?;
     Ok(Hidden { dir, temp, file })
+}
+
+/// The mode that a file is made with; until its own is set, when it gets one, it is for its owner alone.
+fn first_mode(private: bool) -> Mode {
+    Mode::from_raw_mode(if private { 0o600 } else { 0o666 })
+}
+
+/// Creates a file for `key` that has no name yet: nothing is left of it when we are killed, and giving it its name costs less than
+/// a rename (15 to 25 % of making a small file on ext4, xfs, btrfs and tmpfs). `None` where that can't be done.
+pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<Hidden>> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let make = |dir: &Dir| match rustix::fs::openat(dir, c".", flags, first_mode(private)) {
+        // This file system, or kernel, doesn't know it.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => Ok(None),
+        answer => answer.map(Some),
+    };
+    let (dir, Some(file)) = in_dir(root, op, key, make)? else { return Ok(None) };
+    let may = may_name(|| make(&dir).ok().flatten(), &dir);
+    Ok(may.then_some(Hidden { dir, temp: Vec::new(), file }))
+}
+
+/// True when this process may give a name to an open file: as root, or from Linux 6.10 on. Found out once, with a file of its
+/// own: one that lost its last name can't get another.
+fn may_name(make: impl FnOnce() -> Option<OwnedFd>, dir: &Dir) -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let probe = temp_name(b"probe", ".partial");
+        let named = make().is_some_and(|file| give_name(&file, dir, &probe).is_ok());
+        if named {
+            discard(dir, &probe);
+        }
+        named
+    })
+}
+
+fn give_name(file: &OwnedFd, dir: &Dir, name: &[u8]) -> rustix::io::Result<()> {
+    rustix::fs::linkat(file, c"", dir, name, AtFlags::EMPTY_PATH)
+}
+
+/// [`settle`] for what [`create`] or [`create_nameless`] made. On failure a hidden name that `create` gave is still there.
+pub(super) fn settle_hidden(
+    op: &'static str,
+    key: &Key,
+    hidden: &Hidden,
+    spec: &crate::WriteSpec,
+    keep_mode: Option<&OwnedFd>,
+) -> Result<()> {
+    let (dir, name) = (&hidden.dir, key.name());
+    if !hidden.temp.is_empty() {
+        return settle(op, key, (dir, &hidden.temp, name), &spec.replace, keep_mode);
+    }
+    if !matches!(spec.replace, Replace::Exactly(_)) {
+        match give_name(&hidden.file, dir, name) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) if spec.replace == Replace::Absent => {
+                return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fail_write(op, key, errno)),
+        }
+    }
+    // Only a rename replaces.
+    let temp = temp_name(name, &spec.partial_suffix);
+    give_name(&hidden.file, dir, &temp).map_err(|e| fail_write(op, key, e))?;
+    settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
 }
 
 /// Removes a hidden name; nothing can be done if that fails.

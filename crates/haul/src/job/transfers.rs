@@ -153,9 +153,9 @@ impl Run {
                 *totals.proved.entry(algo).or_default() += 1;
             }
         }
-        self.full.arrived(order.src.size);
         self.count_unkept(arrived.unkept);
         self.links.there(&order.src, None);
+        self.full.arrived(order.src.size);
         self.dirs.written(&order.to);
         self.cx.sink.emit(&Event::Done {
             step: order.step,

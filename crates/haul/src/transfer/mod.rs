@@ -277,10 +277,10 @@ impl Mover {
             partial_suffix: self.policy.partial_suffix.clone(),
             keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.policy.ignore_size,
+            keep: self.keep.clone(),
             sparse: self.policy.sparse,
             fsync: self.policy.fsync == Fsync::File,
             drop_cache: self.policy.drop_cache,
-            keep: self.keep.clone(),
         }
     }
 

@@ -1,0 +1,90 @@
+//! What does the work that is decided, and the small decisions on the way to it: transfers on one side, attributes of what
+//! has the same bytes on the other.
+
+use super::Run;
+use crate::{
+    attributes::{self, Due},
+    schedule::{COMING, Queue},
+    transfer::Order,
+};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind,
+    attributes::{Unkept, What, Why},
+    compare::Reason,
+    plan::Action,
+};
+use std::sync::Arc;
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// Where decided work goes; its receivers are in [`Working`].
+#[derive(Clone)]
+pub(crate) struct Orders {
+    /// Files to be brought over.
+    pub transfers: mpsc::Sender<Order>,
+    /// Files whose attributes are to be looked at.
+    pub attributes: mpsc::Sender<Due>,
+}
+
+/// What does the work; ends when all senders of its [`Orders`] are gone.
+pub(crate) struct Working {
+    scheduler: JoinHandle<()>,
+    setter: JoinHandle<()>,
+}
+
+/// True when a file that is kept for this reason is at the destination as the source has it.
+pub(super) fn is_there(why: Reason) -> bool {
+    !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer)
+}
+
+impl Run {
+    /// Starts what does the work that is decided: transfers, and setting attributes.
+    pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
+        let (transfers, coming) = mpsc::channel(COMING);
+        let (attributes, due) = mpsc::channel(attributes::BACKLOG);
+        let queue = Queue::new(coming, self.policy.order_by, check_first);
+        let scheduler = tokio::spawn(self.clone().schedule(queue));
+        let setter = tokio::spawn(self.set_attributes(due));
+        (Orders { transfers, attributes }, Working { scheduler, setter })
+    }
+
+    /// Waits until all of it is done; every sender of orders must be gone.
+    pub async fn finish_working(&self, working: Working) {
+        self.joined("transfer", working.scheduler.await);
+        self.joined("set attributes", working.setter.await);
+    }
+
+    /// Tells the further names of a file what becomes of the first.
+    pub(super) fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
+        match action {
+            Action::Keep if is_there(why) => self.links.there(src, dst),
+            Action::Touch => self.links.there(src, dst),
+            Action::Copy if self.policy.dry_run => self.links.there(src, None),
+            _ => {}
+        }
+    }
+
+    /// `--immutable` forbids it.
+    pub fn refuse(&self, key: &Key) {
+        let message = "it exists and differs, and --immutable forbids to change it";
+        self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
+    }
+
+    /// False for what is no file and isn't kept; says or counts that.
+    pub(super) fn can_be_copied(&self, src: &Entry) -> bool {
+        if src.kind != Kind::Special {
+            return true;
+        }
+        match self.attributes.special(src) {
+            Some(what) if what == What::Special || self.attributes.rights.devices => return true,
+            Some(what) => {
+                let mut unkept = Unkept::default();
+                unkept.add(what, Why::Denied);
+                self.count_unkept(unkept);
+            }
+            None => {
+                self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
+            }
+        }
+        false
+    }
+}
