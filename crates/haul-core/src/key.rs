@@ -79,6 +79,20 @@ pub fn name(key: &[u8]) -> &[u8] {
     &body[parent(key).len()..]
 }
 
+/// A text before `key` with few or no keys between them: where a listing begins so that `key` is its first. Valid UTF-8 without
+/// control characters beyond those of `key`, as some services demand of such places.
+pub fn just_before(key: &[u8]) -> Vec<u8> {
+    let Some((last, head)) = key.split_last() else { return Vec::new() };
+    let mut before = head.to_vec();
+    // What follows `0~` up to `1` are only keys that go on behind a `~`.
+    if (b'"'..0x7f).contains(last) {
+        before.extend([last - 1, b'~']);
+    }
+    let valid = std::str::from_utf8(&before).map_or_else(|e| e.valid_up_to(), str::len);
+    before.truncate(valid);
+    before
+}
+
 /// The smallest byte string greater than every string that starts with `prefix`.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|b| *b != 0xFF)?;
@@ -131,6 +145,16 @@ mod tests {
         let mut keys: Vec<Key> = ["a/x", "a0", "a-b", "a/", "a"].map(Key::new).into();
         keys.sort();
         assert_eq!(keys, ["a", "a-b", "a/", "a/x", "a0"].map(Key::new));
+    }
+
+    #[test]
+    fn just_before_is_before_and_text() {
+        for key in ["a/1", "a", "é", "aé", "a\u{1F69A}b", "\n", "a ", "a!", "~", "ab"] {
+            let before = just_before(key.as_bytes());
+            assert!(before.as_slice() < key.as_bytes() && std::str::from_utf8(&before).is_ok(), "{key:?}");
+        }
+        assert_eq!((just_before(b""), just_before(b"a\xffb")), (vec![], b"a".to_vec()));
+        assert_eq!(just_before(b"00/ab"), b"00/aa~");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub mod key;
 pub mod listing;
 pub mod plan;
 pub mod policy;
+pub mod presence;
+pub mod ranges;
 pub mod units;
 
 pub use entry::{Entry, Kind, Meta, Mtime, Posix, Version};

@@ -195,6 +195,8 @@ pub struct Policy {
     pub use_server_mtime: bool,
     /// Don't list the destination: ask for each source file (`--no-traverse`).
     pub no_traverse: bool,
+    /// List all of the destination, whatever would be cheaper (`--fast-list`).
+    pub list_all: bool,
     /// Don't look at the destination at all: copy everything (`--no-check-dest`).
     pub no_check_dest: bool,
     /// List and compare everything before the first transfer (`--check-first`).
@@ -291,6 +293,7 @@ impl Default for Policy {
             no_update_dir_mtime: false,
             use_server_mtime: false,
             no_traverse: false,
+            list_all: false,
             no_check_dest: false,
             check_first: false,
             create_empty_dirs: false,

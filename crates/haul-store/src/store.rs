@@ -23,7 +23,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Entries of a key range in bytewise key order, in batches, then [`Listed::End`]. What can't be read is
     /// reported as [`Listed::Failed`] before any entry after the lost range, and the listing goes on after it where
-    /// it can. A stream that ends without `End` was cut. The root itself is never listed.
+    /// it can. A stream that ends without `End` was cut, or reached its limit. The root itself is never listed.
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed>;
 
     /// Facts of one key, as fresh and complete as the store can give them (mtime and stored hashes always, where
@@ -155,6 +155,9 @@ pub struct Caps {
     pub delete_batch: usize,
     /// `Replace::Absent` and `Replace::Exactly` are honoured atomically.
     pub conditional: bool,
+    /// Keys that one request of a listing brings at most, where a listing may begin after any key at no more cost and several
+    /// at once pay; `None` where that isn't so (disks, memory, services whose listings have no order).
+    pub page: Option<usize>,
     /// Names that differ only by case are one.
     pub case_insensitive: bool,
     /// Metadata can be read and written.
@@ -229,7 +232,8 @@ pub struct ListRequest {
     pub after: Option<Key>,
     /// Everything below, or (`false`) only down to the next `/`, where directories stand for what they hold.
     pub recursive: bool,
-    /// Stop after about this many entries (the stream still ends in `End`, which then proves nothing beyond them).
+    /// Stop after about this many entries. The stream ends in `End` only if there are no more, else without it. Where
+    /// [`Caps::page`] says so, a limit of one page is one request.
     pub limit: Option<usize>,
     /// Ask for metadata too, where that costs no request for each key.
     pub meta: bool,

@@ -28,6 +28,9 @@ const ROUND_TRIPS: f64 = 16.0;
 /// The same before anything is measured: 25 MB/s for each stream and 50 ms, as many providers have been seen to give.
 const REACH: u64 = 16 << 20;
 
+/// The most questions at once that a lane finds out to suit.
+const QUESTIONS: usize = 128;
+
 /// Shared by all transfers of a job.
 #[derive(Clone)]
 pub struct Budget {
@@ -78,7 +81,7 @@ impl Budget {
     pub fn new(policy: &Policy, src: &Caps, dst: &Caps) -> Self {
         let units = (policy.max_memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
         let end = |caps: &Caps| End { files: caps.files, fixed: caps.concurrency, lanes: caps.lanes.clone() };
-        let questions = src.concurrency.max(dst.concurrency);
+        let questions = questions(src).max(questions(dst));
         Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
             units,
@@ -177,6 +180,12 @@ impl Budget {
         self.claimed.chunks.fetch_add(chunks, Ordering::AcqRel);
         Claim { claimed: self.claimed.clone(), chunks: AtomicUsize::new(chunks), pinned: Mutex::new(pinned) }
     }
+}
+
+/// Questions that a store may be asked at once where the user doesn't say: as many as its lanes ever let pass, which then do
+/// the limiting.
+pub fn questions(caps: &Caps) -> usize {
+    if caps.lanes.is_some() { QUESTIONS } else { caps.concurrency }
 }
 
 impl End {

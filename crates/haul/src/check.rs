@@ -1,6 +1,6 @@
 //! `check`: compares two sides and says of each key where it stands; changes nothing.
 
-use crate::{Cx, ListOptions, decide, hash, job::absent_is_empty, list, pairs::Pairs};
+use crate::{Cx, ListOptions, decide, hash, job::absent_is_empty, list, pairs::Pairs, presence};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{
     Algo, Entry, Error, Key, Kind,
@@ -81,11 +81,16 @@ pub struct CheckOptions {
 pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
     let rules = decide::rules(Mode::Check, policy, &cx.src, &cx.dst);
     let checkers = policy.checkers.unwrap_or(cx.src.caps().concurrency.max(cx.dst.caps().concurrency)).max(1);
-    let how = ListOptions { max_depth: policy.max_depth, checkers, ..ListOptions::default() };
+    let pages = policy.checkers.unwrap_or(0);
+    let how = ListOptions { max_depth: policy.max_depth, checkers, pages, ..ListOptions::default() };
     let src = list(&cx.src, &cx.filter, how.clone());
     // As for a copy, a destination that isn't there lacks everything.
     let dst = absent_is_empty(list(&cx.dst, &cx.filter, how));
-    let pairs = Pairs::new(src, dst, cx.sink.clone());
+    let search = presence::options(Mode::Check, policy, &cx.dst).filter(|_| options.one_way);
+    let pairs = match search {
+        Some(options) => Pairs::search(src, &cx.dst, options, cx.sink.clone()).0,
+        None => Pairs::new(src, dst, cx.sink.clone()),
+    };
     let by = By {
         size_only: policy.compare == Compare::SizeOnly,
         ignore_size: rules.ignore_size,

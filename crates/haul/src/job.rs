@@ -18,6 +18,7 @@ use crate::{
     hard_links::HardLinks,
     list, overlap,
     pairs::Pairs,
+    presence,
     rename::Renames,
     transfer::{Mover, Order},
 };
@@ -274,6 +275,7 @@ impl Run {
             posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
             for_join: !self.policy.delete_excluded,
             checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
             ask_each: self.asks_each(),
             ..ListOptions::default()
         };
@@ -283,10 +285,6 @@ impl Run {
     fn list_dst(&self) -> BoxStream<'static, Listed> {
         if self.policy.no_check_dest {
             return futures::stream::iter([Listed::End]).boxed();
-        }
-        if self.policy.no_traverse {
-            // A listing that stops at once: every key is unknown, so each is asked for.
-            return futures::stream::empty().boxed();
         }
         let filter = match self.policy.delete_excluded {
             true => Filter::default(),
@@ -298,15 +296,25 @@ impl Run {
             posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
             for_join: true,
             checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
             ..ListOptions::default()
         };
         absent_is_empty(list(&self.cx.dst, &Arc::new(filter), options))
     }
 
+    /// Both sides: two listings where all of the destination must be known, else a search for what the source has.
+    fn pairs(&self) -> Pairs {
+        let sink = self.cx.sink.clone();
+        let Some(options) = presence::options(self.mode, &self.policy, &self.cx.dst) else {
+            return Pairs::new(self.list_src(), self.list_dst(), sink);
+        };
+        Pairs::search(self.list_src(), &self.cx.dst, options, sink).0
+    }
+
     /// One walk over both sides.
     async fn pass(self: Arc<Self>, pass: Pass) {
         let (orders, working) = self.clone().start_working(self.policy.check_first);
-        let mut pairs = Pairs::new(self.list_src(), self.list_dst(), self.cx.sink.clone());
+        let mut pairs = self.pairs();
         let mut checks = Checks::new(self.mover.budget.checkers);
         let (mut src_files, mut whole) = (0u64, false);
         while !self.stopping() {

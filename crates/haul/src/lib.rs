@@ -19,13 +19,14 @@ pub mod list;
 mod overlap;
 mod pairs;
 pub mod pipe;
+pub mod presence;
 mod rename;
 pub mod report;
 mod schedule;
 mod spool;
 mod transfer;
 
-pub use budget::STREAMS;
+pub use budget::{STREAMS, questions};
 pub use cx::{Cancel, Confirm, Cx};
 pub use job::{run, run_one};
 pub use list::{ListOptions, list};

@@ -38,6 +38,25 @@ pub struct Totals {
     pub protected: u64,
 }
 
+impl Totals {
+    fn add(&mut self, other: Totals) {
+        self.checks += other.checks;
+        self.transfers += other.transfers;
+        self.bytes += other.bytes;
+        self.deletes += other.deletes;
+        self.dirs_deleted += other.dirs_deleted;
+        self.renames += other.renames;
+        self.touched += other.touched;
+        self.dirs_made += other.dirs_made;
+        self.unchanged += other.unchanged;
+        self.server_copies += other.server_copies;
+        self.protected += other.protected;
+        for (algo, count) in other.proved {
+            *self.proved.entry(algo).or_default() += count;
+        }
+    }
+}
+
 /// What came of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -67,6 +86,18 @@ impl Report {
         if self.errors.len() < Self::KEPT {
             self.errors.push(error);
         }
+    }
+
+    /// Takes in what came of another job that ran after this one.
+    pub fn add(&mut self, other: Report) {
+        self.totals.add(other.totals);
+        let room = Self::KEPT.saturating_sub(self.errors.len());
+        self.errors.extend(other.errors.into_iter().take(room));
+        self.error_count += other.error_count;
+        self.stopped = other.stopped.or(self.stopped);
+        self.time_limit |= other.time_limit;
+        self.transfer_limit |= other.transfer_limit;
+        self.half_sent += other.half_sent;
     }
 
     /// True when everything that was asked for is done.

@@ -31,6 +31,8 @@ pub struct Source {
     pub filter: Arc<Filter>,
     /// How much is asked for at once.
     pub checkers: usize,
+    /// How many pages of a listing at once; 0 leaves it to haul.
+    pages: usize,
     /// One file was named.
     pub file: Option<Key>,
 }
@@ -51,16 +53,17 @@ impl Source {
             spec.files_from = Some(vec![key.as_bytes().to_vec()]);
         }
         let filter = if file.is_some() { Filter::new(spec).map_err(usage)? } else { filter };
-        let suits = store.caps().concurrency;
+        let suits = haul::questions(store.caps());
         let checkers = ctx.flags.pace.checkers.unwrap_or(suits.max(CHECKERS));
-        Ok(Source { store, filter: Arc::new(filter), checkers, file })
+        let pages = ctx.flags.pace.checkers.unwrap_or(0);
+        Ok(Source { store, filter: Arc::new(filter), checkers, pages, file })
     }
 
     /// Entries in key order, one error for each part that can't be read. Files that can't be copied (devices, links that
     /// aren't followed) are left out.
     pub fn entries(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
         let ask_each = self.file.is_some();
-        let options = ListOptions { checkers: self.checkers, ask_each, ..options };
+        let options = ListOptions { checkers: self.checkers, pages: self.pages, ask_each, ..options };
         one_by_one(haul::list(&self.store, &self.filter, options))
     }
 
@@ -71,7 +74,7 @@ impl Source {
 
     /// As [`Source::entries`], whatever the filter says.
     pub fn all(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
-        let options = ListOptions { checkers: self.checkers, ..options };
+        let options = ListOptions { checkers: self.checkers, pages: self.pages, ..options };
         one_by_one(haul::list(&self.store, &Arc::new(Filter::default()), options))
     }
 }

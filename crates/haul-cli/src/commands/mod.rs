@@ -12,6 +12,7 @@ pub mod copyto;
 pub mod dcp;
 pub mod delete;
 pub mod deletefile;
+pub mod dvc;
 pub mod hashsum;
 pub mod help;
 pub mod job;
@@ -115,6 +116,15 @@ pub enum Command {
     ///
     /// Doesn't look at the filter, and never deletes a directory.
     Deletefile(deletefile::Args),
+    /// Work in a DVC repository: status, add, push, pull, fetch, checkout, gc
+    ///
+    /// Reads and writes what dvc does, and reaches the same remotes; the arguments are dvc's. See the manual's chapter on DVC
+    /// repositories.
+    ///
+    /// Example: haul dvc status -c
+    ///
+    /// Example: haul -P dvc pull -r backup data
+    Dvc(dvc::Args),
     /// Print hashes of files
     ///
     /// Lines of hash, two spaces, name, as md5sum prints them. Without HASH it lists the names of hashes.
@@ -217,7 +227,10 @@ pub enum Command {
 impl Command {
     /// True for jobs: on Ctrl-C they are told to stop and end in their own order. Other commands are dropped.
     pub fn finishes_itself(&self) -> bool {
-        use Command::{Bench, Copy, Copyto, Dcp, Moveto, Mv, Rsync, Sync};
+        use Command::{Bench, Copy, Copyto, Dcp, Dvc, Moveto, Mv, Rsync, Sync};
+        if let Dvc(args) = self {
+            return args.is_job();
+        }
         matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
     }
 
@@ -256,6 +269,7 @@ impl Command {
             Command::Dcp(args) => dcp::run(args, context).await,
             Command::Delete(args) => delete::run(args, context).await,
             Command::Deletefile(args) => deletefile::run(args, context).await,
+            Command::Dvc(args) => dvc::run(args, context).await,
             Command::Hashsum(args) => hashsum::run(args, context).await,
             Command::Help(args) => help::run(args, context).await,
             Command::Jobs(args) => jobs::run(args, context).await,

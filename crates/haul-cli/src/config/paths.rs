@@ -43,9 +43,14 @@ pub fn places(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Pla
     Places::Both { own, rclone: rclone_file(env, &home, &base) }
 }
 
-/// The folder for journals: in `--state-dir` (or its variable), `XDG_STATE_HOME` or the home folder; `None` when there is
-/// none of these, or the flag is empty.
+/// The folder for journals, in the one for what haul remembers.
 pub fn journals(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Option<PathBuf> {
+    state(flag, env, home).map(|state| state.join("jobs"))
+}
+
+/// The folder for what haul remembers: `--state-dir` (or its variable), in `XDG_STATE_HOME` or the home folder; `None` when
+/// there is none of these, or the flag is empty.
+pub fn state(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Option<PathBuf> {
     let state = match flag {
         Some(flag) if flag.is_empty() => return None,
         Some(flag) => PathBuf::from(flag),
@@ -55,7 +60,7 @@ pub fn journals(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> O
         },
     };
     // The job may be told of from another folder than the one it runs in.
-    Some(std::path::absolute(state.join("jobs")).unwrap_or_else(|_| state.join("jobs")))
+    Some(std::path::absolute(&state).unwrap_or(state))
 }
 
 /// The first of rclone's places that has a file; the usual one when none has.

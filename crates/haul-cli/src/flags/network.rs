@@ -24,7 +24,7 @@ pub struct NetworkFlags {
     /// Log requests and answers, without secrets; as -v, it shows transfers too
     #[arg(long, value_name = "WHAT")]
     pub dump: Option<Dump>,
-    /// Accepted for rclone's sake: haul always lists whole trees at once where the store can
+    /// List all of the destination, even where asking for single files or leaping through the listing is cheaper
     #[arg(long)]
     pub fast_list: bool,
     /// Don't verify the server's certificate (unsafe)

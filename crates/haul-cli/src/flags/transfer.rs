@@ -247,6 +247,7 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         no_update_dir_mtime: copy.no_update_dir_modtime,
         use_server_mtime: meta.use_server_modtime,
         no_traverse: copy.no_traverse,
+        list_all: flags.network.fast_list,
         no_check_dest: copy.no_check_dest,
         check_first: copy.check_first,
         delete_when: delete_when(sync),

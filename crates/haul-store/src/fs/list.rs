@@ -516,7 +516,7 @@ impl Walk {
             self.flush();
         }
         if self.lister.request.limit.is_some_and(|limit| self.sent >= limit) {
-            self.finish();
+            self.stop();
         }
     }
 
@@ -534,6 +534,12 @@ impl Walk {
     fn finish(&mut self) {
         self.flush();
         self.ready.push_back(Listed::End);
+        self.stop();
+    }
+
+    /// There may be more, so without an `End`.
+    fn stop(&mut self) {
+        self.flush();
         self.stack.clear();
         self.state = State::Done;
     }

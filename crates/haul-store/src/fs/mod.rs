@@ -110,6 +110,7 @@ fn caps(domain: Domain, rights: Rights) -> Caps {
         domain: Some(domain),
         delete_batch: DELETE_BATCH,
         conditional: true,
+        page: None,
         case_insensitive: false,
         meta: true,
         attributes: Some(rights),

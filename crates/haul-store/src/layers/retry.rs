@@ -360,6 +360,11 @@ impl Listing {
                     self.lost.push(lost.clone());
                     return Some(Listed::Failed { lost, error });
                 }
+                // That was all that was asked for.
+                None if self.request.limit.is_some_and(|limit| self.sent >= limit) => {
+                    self.inner = None;
+                    return None;
+                }
                 None => {
                     let reported = self.lost.iter().any(|lost| lost.to.is_none());
                     let cut = Error::new(ErrorKind::Io, "list", "the listing broke off").with_retry(Retry::Backoff);

@@ -105,6 +105,7 @@ impl MemStore {
             domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
             delete_batch: 1000,
             conditional: true,
+            page: None,
             case_insensitive: false,
             meta: true,
             attributes: None,
@@ -141,7 +142,8 @@ impl MemStore {
         }
         let begin = [&self.prefix[..], &request.prefix].concat();
         let after = request.after.as_ref().map(|key| self.full(key));
-        let limit = request.limit.unwrap_or(usize::MAX).max(1);
+        // One more tells whether there are more.
+        let limit = request.limit.unwrap_or(usize::MAX).max(1).saturating_add(1);
         let mut entries: Vec<Entry> = Vec::new();
         for (full, item) in state.items.range(begin.clone()..).take_while(|(full, _)| full.starts_with(&begin)) {
             let key = &full[self.prefix.len()..];
@@ -342,12 +344,15 @@ impl Store for MemStore {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        let Some(entries) = self.entries(&request) else {
+        let Some(mut entries) = self.entries(&request) else {
             let error = self.missing("list");
             return stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed();
         };
+        let limit = request.limit.unwrap_or(usize::MAX).max(1);
+        let end = (entries.len() <= limit).then_some(Listed::End);
+        entries.truncate(limit);
         let batches: Vec<Listed> = entries.chunks(BATCH).map(|chunk| Listed::Batch(chunk.to_vec())).collect();
-        stream::iter(batches.into_iter().chain([Listed::End])).boxed()
+        stream::iter(batches.into_iter().chain(end)).boxed()
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {

@@ -90,7 +90,7 @@ impl Lister {
         stream::unfold(Some(self), |lister| async move {
             let mut lister = lister?;
             match lister.batch() {
-                batch if batch.is_empty() => Some((Listed::End, None)),
+                batch if batch.is_empty() => (lister.left > 0).then_some((Listed::End, None)),
                 batch => Some((Listed::Batch(batch), Some(lister))),
             }
         })

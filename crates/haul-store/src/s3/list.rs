@@ -39,7 +39,7 @@ pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, L
     // The task begins with the first poll: only then is a runtime sure to be there.
     let begin = async move {
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = tokio::spawn(async move { Lister { service, request, sender, given: 0 }.run().await });
+        let task = tokio::spawn(async move { Lister { service, request, sender, given: 0, seen: 0 }.run().await });
         futures::stream::unfold((receiver, Abort(task)), |(mut receiver, task)| async move {
             receiver.recv().await.map(|step| (step, (receiver, task)))
         })
@@ -60,7 +60,18 @@ struct Lister {
     service: Arc<Service>,
     request: ListRequest,
     sender: mpsc::Sender<Listed>,
+    /// Entries that were given out.
     given: usize,
+    /// Entries of the pages that were read, with those that aren't given out (the listed directory's own marker).
+    seen: usize,
+}
+
+/// Whether the listing came to its end.
+#[derive(PartialEq)]
+enum Reached {
+    End,
+    /// The limit, or nobody listens any more: there may be more.
+    Limit,
 }
 
 /// A part of the namespace that lies in one bucket.
@@ -83,7 +94,8 @@ impl Lister {
             None => self.buckets().await,
         };
         let last = match result {
-            Ok(()) => Listed::End,
+            Ok(Reached::End) => Listed::End,
+            Ok(Reached::Limit) => return,
             Err((from, error)) => {
                 let to = after_prefix(&self.request.prefix).map(Key::new);
                 Listed::Failed { lost: Lost { from, to }, error }
@@ -93,7 +105,7 @@ impl Lister {
         let _ = self.sender.send(last).await;
     }
 
-    async fn root_bucket(&mut self, bucket: &str) -> Result<(), (Key, Error)> {
+    async fn root_bucket(&mut self, bucket: &str) -> Result<Reached, (Key, Error)> {
         let root = self.service.root.prefix.clone();
         let scope = Scope {
             bucket,
@@ -106,7 +118,7 @@ impl Lister {
     }
 
     /// All buckets: they are the top directories.
-    async fn buckets(&mut self) -> Result<(), (Key, Error)> {
+    async fn buckets(&mut self) -> Result<Reached, (Key, Error)> {
         let prefix = self.request.prefix.clone();
         let after = self.request.after.clone();
         if let Some(at) = prefix.iter().position(|b| *b == b'/') {
@@ -118,9 +130,11 @@ impl Lister {
         buckets.retain(|b| b.key.as_bytes().starts_with(&prefix));
         if !self.request.recursive {
             buckets.retain(|b| after.as_ref().is_none_or(|a| b.key > *a));
+            let all = buckets.len();
             buckets.truncate(self.request.limit.unwrap_or(usize::MAX));
+            let whole = buckets.len() == all;
             self.give(buckets).await;
-            return Ok(());
+            return Ok(if whole { Reached::End } else { Reached::Limit });
         }
         for bucket in buckets {
             if after.as_ref().is_some_and(|a| bucket.key.after_prefix().is_some_and(|end| end <= *a)) {
@@ -128,20 +142,27 @@ impl Lister {
             }
             let name = String::from_utf8_lossy(bucket.key.name()).into_owned();
             if after.as_ref().is_none_or(|a| bucket.key > *a) && !self.give(vec![bucket]).await {
-                return Ok(());
+                return Ok(Reached::Limit);
             }
-            self.one_of_buckets(&name, Vec::new(), after.as_ref()).await?;
+            if self.one_of_buckets(&name, Vec::new(), after.as_ref()).await? == Reached::Limit {
+                return Ok(Reached::Limit);
+            }
         }
-        Ok(())
+        Ok(Reached::End)
     }
 
-    async fn one_of_buckets(&mut self, bucket: &str, prefix: Vec<u8>, after: Option<&Key>) -> Result<(), (Key, Error)> {
+    async fn one_of_buckets(
+        &mut self,
+        bucket: &str,
+        prefix: Vec<u8>,
+        after: Option<&Key>,
+    ) -> Result<Reached, (Key, Error)> {
         let front = [bucket.as_bytes(), b"/"].concat();
         let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
         self.scope(Scope { bucket, prefix, after, cut: 0, front }).await
     }
 
-    async fn scope(&mut self, scope: Scope<'_>) -> Result<(), (Key, Error)> {
+    async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
         let mut next = scope.after.clone().filter(|a| *a > scope.prefix).map(Next::After);
         let mut last: Option<Vec<u8>> = None;
         let key_of = |object: &[u8]| Key::new([&scope.front, object.get(scope.cut..).unwrap_or_default()].concat());
@@ -158,7 +179,15 @@ impl Lister {
             if let Some(fault) = out_of_order(&page, last.as_deref(), &scope) {
                 return Err((lost(), fault.error("list")));
             }
+            let begins = page.entries.first().map(|e| e.key.as_bytes());
+            if self.request.limit.is_some() && matches!((&next, begins), (Some(Next::After(a)), Some(b)) if b <= &a[..])
+            {
+                let message = "the server doesn't begin a listing where it is asked to";
+                let fault = Fault::new(haul_core::ErrorKind::Unsupported, haul_core::Retry::Never, message);
+                return Err((lost(), fault.error("list")));
+            }
             last = page.entries.last().map(|e| e.key.as_bytes().to_vec()).or(last);
+            self.seen += page.entries.len();
             let entries = page.entries.into_iter().filter(|e| {
                 let key = e.key.as_bytes();
                 // The directory that is listed has no entry of its own in it.
@@ -166,9 +195,16 @@ impl Lister {
                     && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
                     && key.len() > scope.cut
             });
-            let entries = entries.map(|e| Entry { key: key_of(e.key.as_bytes()), ..e }).collect();
-            if !self.give(entries).await || page.next.is_none() {
-                return Ok(());
+            let entries = match scope.cut == 0 && scope.front.is_empty() {
+                true => entries.collect(),
+                false => entries.map(|e| Entry { key: key_of(e.key.as_bytes()), ..e }).collect(),
+            };
+            let more = self.give(entries).await;
+            if page.next.is_none() {
+                return Ok(Reached::End);
+            }
+            if !more {
+                return Ok(Reached::Limit);
             }
             if page.next == next {
                 return Err((
@@ -186,7 +222,8 @@ impl Lister {
         if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
             return false;
         }
-        self.request.limit.is_none_or(|limit| self.given < limit)
+        // A page whose first entry isn't given out still counts as a whole one.
+        self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
     }
 
     async fn page(&self, scope: &Scope<'_>, next: Option<&Next>) -> Tried<Page> {

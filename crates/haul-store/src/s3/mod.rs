@@ -75,7 +75,10 @@ impl S3 {
         let region: Arc<str> = region.into_iter().flatten().next().unwrap_or_default().into();
         let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
         let lanes = request.net.roads.to(&name, &endpoint.authority(&region));
-        let caps = caps(&config, Domain { name, place: root.to_bytes().into(), on_device: None }, lanes.clone());
+        // Directory buckets list in no order; of buckets themselves there is no listing in pages.
+        let ordered = root.bucket.as_ref().is_some_and(|bucket| !bucket.ends_with("--x-s3"));
+        let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
+        let caps = caps(&config, ordered, domain, lanes.clone());
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
         Ok(S3(Arc::new(Service {
             config,
@@ -104,7 +107,7 @@ impl S3 {
     }
 }
 
-fn caps(config: &Config, domain: Domain, lanes: Arc<Lanes>) -> Caps {
+fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Caps {
     let mut stored = vec![Algo::Md5];
     if config.provider.checksum == Checksum::Crc64Nvme {
         stored.push(Algo::Crc64Nvme);
@@ -131,6 +134,7 @@ fn caps(config: &Config, domain: Domain, lanes: Arc<Lanes>) -> Caps {
         domain: Some(domain),
         delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
         conditional: config.provider.conditional,
+        page: ordered.then_some(config.list_chunk),
         case_insensitive: false,
         meta: true,
         attributes: None,

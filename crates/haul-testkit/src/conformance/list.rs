@@ -153,9 +153,13 @@ pub(super) async fn prefix_and_after_select(store: Arc<dyn Store>) -> Outcome {
 pub(super) async fn a_limit_stops_early(store: Arc<dyn Store>) -> Outcome {
     fill(&*store).await;
     let all = keys(&*store, ListRequest::all()).await;
-    let some = keys(&*store, ListRequest { limit: Some(3), ..ListRequest::all() }).await;
+    let limited = list(&*store, ListRequest { limit: Some(3), ..ListRequest::all() }).await;
+    let some: Vec<String> = limited.entries.iter().map(|entry| entry.key.to_string()).collect();
     assert!(some.len() >= 3 && some.len() < all.len(), "{some:?}");
     assert_eq!(some, all[..some.len()]);
+    assert!(!limited.ended, "there are more");
+    let whole = list(&*store, ListRequest { limit: Some(all.len() + 1), ..ListRequest::all() }).await;
+    assert!(whole.ended && whole.entries.len() == all.len(), "there are no more");
     Ok(())
 }
 

@@ -146,6 +146,7 @@ impl MadeStore {
             domain: None,
             delete_batch: 1,
             conditional: false,
+            page: None,
             case_insensitive: false,
             meta: false,
             attributes: None,

@@ -45,7 +45,8 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
 
 /// The top level alone: nothing must be known before an entry is given out, so nothing is gathered.
 fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let steps = store.list(ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::dir(b"") });
+    let request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::dir(b"") };
+    let steps = super::ranges::list(store, request, options.pages);
     let wanted = steps.map(move |step| match step {
         Listed::Batch(mut entries) => {
             entries.retain(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
@@ -58,9 +59,9 @@ fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions)
 
 impl Walk {
     async fn read(&self, dir: Key) -> DirRead {
-        let request =
-            ListRequest { meta: self.options.meta, posix: self.options.posix, ..ListRequest::dir(dir.as_bytes()) };
-        let mut steps = self.store.list(request);
+        let options = &self.options;
+        let request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::dir(dir.as_bytes()) };
+        let mut steps = super::ranges::list(&self.store, request, self.options.pages);
         let mut read = DirRead { entries: Vec::new(), failed: Vec::new(), ended: false };
         while let Some(step) = steps.next().await {
             match step {

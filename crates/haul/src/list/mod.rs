@@ -5,6 +5,8 @@
 
 mod by_dirs;
 mod implied;
+pub(crate) mod page;
+mod ranges;
 
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
@@ -32,6 +34,8 @@ pub struct ListOptions {
     pub for_join: bool,
     /// Don't list: ask for each key of the filter's `files_from`.
     pub ask_each: bool,
+    /// Pages of the listing at once; 0 leaves it to the store's lanes.
+    pub pages: usize,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -62,7 +66,7 @@ fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> 
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
     }
-    store.list(request)
+    ranges::list(store, request, options.pages)
 }
 
 /// `--files-from` with `--no-traverse`: one question a key, in key order.

@@ -1,0 +1,53 @@
+//! `dvc add`.
+
+use super::open;
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+};
+use anyhow::Result;
+use haul_core::event::Sink;
+use haul_dvc::add::add;
+use std::sync::Arc;
+
+/// Arguments of `dvc add`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Files and directories to track, or to bring up to date
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    if ctx.flags.config.dry_run {
+        return Err(usage("haul dvc add has no --dry-run: haul dvc status shows what changed"));
+    }
+    let mut opened = open(ctx)?;
+    let _lock = opened.lock().await?;
+    let sink: Arc<dyn Sink> = ctx.progress.clone();
+    let mut state = opened.repo.state();
+    let mut changed: Vec<String> = Vec::new();
+    for target in &args.targets {
+        let path = opened.repo.relative(&opened.here, target.trim_end_matches('/'))?;
+        let done = add(&opened.repo, &opened.index, &path, &mut state, &sink).await;
+        // What was hashed is worth keeping, whatever became of the rest.
+        state.save();
+        let done = done?;
+        tracing::info!("{path}: {} tracked by {}", super::files(done.files), done.file);
+        if done.changed {
+            changed.push(done.file);
+        }
+        changed.extend(done.gitignore);
+        opened.index = opened.repo.index()?;
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    if !ctx.flags.log.quiet && !opened.repo.config.no_scm() && !changed.is_empty() {
+        let root = opened.repo.root.strip_prefix(&opened.here).is_ok_and(|rest| rest.as_os_str().is_empty());
+        let shown = |file: &String| if root { file.clone() } else { opened.repo.root.join(file).display().to_string() };
+        let files: Vec<String> = changed.iter().map(shown).collect();
+        ctx.screen.print(&format!("\nTo track the changes with git, run:\n\n\tgit add {}", files.join(" ")));
+    }
+    Ok(Outcome::Done)
+}

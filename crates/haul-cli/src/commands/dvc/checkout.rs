@@ -1,0 +1,98 @@
+//! `dvc checkout`, and the end of `dvc pull`.
+
+use super::{Opened, Targets, files, open};
+use crate::{
+    context::Context,
+    error::{Outcome, code, one_line, usage},
+};
+use anyhow::Result;
+use haul_dvc::{
+    checkout::{Done, Options, checkout},
+    repo::Chosen,
+};
+
+/// Arguments of `dvc checkout`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    targets: Targets,
+    #[command(flatten)]
+    how: How,
+    /// Make all links and copies anew
+    #[arg(long)]
+    relink: bool,
+    /// Show counts only
+    #[arg(long)]
+    summary: bool,
+}
+
+/// What `checkout` and `pull` share.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub struct How {
+    /// Lose what only the workspace has
+    #[arg(long, short = 'f')]
+    force: bool,
+    /// Files that the cache lacks are no error
+    #[arg(long)]
+    pub allow_missing: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    if ctx.flags.config.dry_run {
+        return Err(usage("haul dvc checkout has no --dry-run: haul dvc status shows what differs"));
+    }
+    let opened = open(ctx)?;
+    let chosen = opened.choose(&args.targets)?;
+    let _lock = opened.lock().await?;
+    let done = all(&opened, &chosen, args.how, args.relink).await?;
+    if args.summary && !ctx.flags.log.quiet {
+        ctx.screen.print(&counts(&done).unwrap_or_else(|| "No changes.".into()));
+    } else {
+        show(&done, ctx);
+    }
+    let failed = failed(&done, args.how);
+    Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+}
+
+/// Checks out, and keeps what was hashed for it.
+pub async fn all(opened: &Opened, chosen: &[Chosen], how: How, relink: bool) -> Result<Done> {
+    let mut state = opened.repo.state();
+    let options = Options { force: how.force, relink };
+    let done = checkout(&opened.repo, chosen, options, &mut state).await;
+    state.save();
+    Ok(done?)
+}
+
+/// Lists the paths that changed, as dvc does.
+pub fn show(done: &Done, ctx: &Context) {
+    if ctx.flags.log.quiet {
+        return;
+    }
+    for (letter, paths) in [("M", &done.modified), ("A", &done.added)] {
+        for path in paths {
+            ctx.screen.print(&format!("{letter}\t{}", one_line(path)));
+        }
+    }
+}
+
+/// Tells what failed; true when that is an error.
+pub fn failed(done: &Done, how: How) -> bool {
+    for error in &done.failed {
+        match how.allow_missing {
+            true => tracing::warn!("{error}"),
+            false => tracing::error!("{error}"),
+        }
+    }
+    !done.failed.is_empty() && !how.allow_missing
+}
+
+/// `2 files modified and 1 file added`; `None` for nothing.
+pub fn counts(done: &Done) -> Option<String> {
+    let (added, modified, deleted) = done.files;
+    let all = [(modified, "modified"), (added, "added"), (deleted, "deleted")];
+    let words: Vec<String> =
+        all.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", files(*n))).collect();
+    let (last, first) = words.split_last()?;
+    Some(if first.is_empty() { last.clone() } else { format!("{} and {last}", first.join(", ")) })
+}

@@ -1,0 +1,219 @@
+//! `dvc`: what dvc's commands of these names do, in a DVC repository. Here are arguments, opening and words; `haul-dvc` knows
+//! repositories.
+
+mod add;
+mod checkout;
+mod gc;
+mod status;
+mod transfer;
+
+use crate::{
+    app::env,
+    config::paths,
+    context::Context,
+    error::{Outcome, usage},
+    remote::{Place as At, Spec},
+};
+use anyhow::{Context as _, Result, anyhow};
+use haul_core::{Error, ErrorKind};
+use haul_dvc::{
+    config::{Place, Remote},
+    history::{Revisions, with_revisions},
+    lock::Lock,
+    repo::{Chosen, Index, Repo, Surroundings},
+};
+use haul_store::{Store, disk};
+use std::{ffi::OsStr, path::PathBuf, sync::Arc};
+
+/// What to do in a DVC repository.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Show what changed in the workspace, or what remote and cache don't share
+    ///
+    /// As dvc status: of the workspace against the .dvc files and dvc.lock, or, with -c, of the cache against the remote.
+    Status(status::Args),
+    /// Track files and directories
+    Add(add::Args),
+    /// Send to the remote what it lacks
+    ///
+    /// What was lost at the remote is sent again. A directory's list goes last, when all its files are there.
+    Push(transfer::PushArgs),
+    /// Bring from the remote what the cache lacks, and check it out
+    Pull(transfer::PullArgs),
+    /// Bring from the remote what the cache lacks
+    Fetch(transfer::FetchArgs),
+    /// Make the workspace what is tracked, from the cache
+    Checkout(checkout::Args),
+    /// Show what is in the cache, and at the remote with -c, that nothing uses
+    ///
+    /// Only shows (--dry-run): dvc gc removes.
+    Gc(gc::Args),
+}
+
+impl Args {
+    /// True for what moves content as a job.
+    pub fn is_job(&self) -> bool {
+        matches!(self.what, What::Push(_) | What::Pull(_) | What::Fetch(_))
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    match args.what {
+        What::Status(args) => status::run(args, ctx).await,
+        What::Add(args) => add::run(args, ctx).await,
+        What::Push(args) => transfer::push(args, ctx).await,
+        What::Pull(args) => transfer::pull(args, ctx).await,
+        What::Fetch(args) => transfer::fetch(args, ctx).await,
+        What::Checkout(args) => checkout::run(args, ctx).await,
+        What::Gc(args) => gc::run(args, ctx).await,
+    }
+}
+
+/// Which of what is tracked.
+#[derive(clap::Args, Debug, Clone)]
+struct Targets {
+    /// Tracked paths, paths in tracked directories, .dvc files or stages [default: everything]
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Take what is tracked below folders too
+    #[arg(long, short = 'R')]
+    recursive: bool,
+}
+
+/// Which revisions, beside the workspace.
+#[derive(clap::Args, Debug, Clone, Copy)]
+struct Which {
+    /// And what all branches track
+    #[arg(long, short = 'a')]
+    all_branches: bool,
+    /// And what all tags track
+    #[arg(long, short = 'T')]
+    all_tags: bool,
+    /// And what all commits track
+    #[arg(long, short = 'A')]
+    all_commits: bool,
+}
+
+impl Which {
+    fn revisions(self) -> Revisions {
+        Revisions { branches: self.all_branches, tags: self.all_tags, commits: self.all_commits }
+    }
+}
+
+/// Which remote, and how many at once.
+#[derive(clap::Args, Debug, Clone)]
+struct Where {
+    /// The remote [default: each path's own, or core.remote]
+    #[arg(long, short = 'r', value_name = "NAME")]
+    remote: Option<String>,
+    /// Transfers and questions at once [default: haul's choice]
+    #[arg(long, short = 'j', value_name = "N")]
+    jobs: Option<usize>,
+}
+
+/// An opened repository, and what it tracks.
+struct Opened {
+    repo: Repo,
+    index: Index,
+    here: PathBuf,
+}
+
+fn open(ctx: &Context) -> Result<Opened> {
+    let here = std::env::current_dir().context("can't find the current folder")?;
+    let base = |var: &str, fallback: Option<PathBuf>| env(var).map(PathBuf::from).or(fallback);
+    let home = paths::home();
+    let user = base("XDG_CONFIG_HOME", home.as_ref().map(|home| home.join(".config"))).map(|dir| dir.join("dvc"));
+    let system = base("DVC_SYSTEM_CONFIG_DIR", Some("/etc/xdg/dvc".into()));
+    let configs = [system, base("DVC_GLOBAL_CONFIG_DIR", user)];
+    let around = Surroundings {
+        home,
+        configs: configs.into_iter().flatten().map(|dir| dir.join("config")).collect(),
+        state: ctx.state(),
+    };
+    let repo = Repo::find(&here, &around)?;
+    let index = repo.index()?;
+    Ok(Opened { repo, index, here })
+}
+
+impl Opened {
+    /// Takes DVC's lock, before anything is written. It is held as long as the answer lives.
+    async fn lock(&self) -> Result<Lock> {
+        if self.repo.config.hardlink_lock() {
+            return Err(anyhow!("core.hardlink_lock is set, a lock that haul doesn't have: unset it, or use dvc"));
+        }
+        let dvc = self.repo.dvc_dir();
+        Ok(disk::run(move || Lock::take(&dvc)).await?)
+    }
+
+    /// What targets mean.
+    fn choose(&self, targets: &Targets) -> Result<Vec<Chosen>> {
+        let mut all = Vec::new();
+        for target in &targets.targets {
+            // A stage is no path, though it may look like one.
+            let typed = self.repo.relative(&self.here, target);
+            let known = |name: &str| self.index.choose(&[name.to_string()], targets.recursive).is_ok();
+            match typed {
+                Ok(path) if known(&path) || !known(target) => all.push(path),
+                Err(error) if !known(target) => return Err(error.into()),
+                _ => all.push(target.clone()),
+            }
+        }
+        Ok(self.index.choose(&all, targets.recursive)?)
+    }
+
+    /// Adds what other revisions track.
+    async fn add_revisions(&mut self, which: Which) -> Result<()> {
+        Ok(with_revisions(&self.repo, &mut self.index, which.revisions()).await?)
+    }
+
+    /// A remote as configured.
+    fn remote(&self, name: Option<&str>) -> Result<Remote> {
+        self.repo.config.remote(name).map_err(|why| Error::new(ErrorKind::Invalid, "open", why).into())
+    }
+}
+
+/// What was chosen, by the remote that it belongs to. What is imported belongs to another repository.
+fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, Vec<Chosen>)> {
+    let mut groups: Vec<(Option<String>, Vec<Chosen>)> = Vec::new();
+    for one in chosen {
+        let path = &one.tracked.path;
+        if one.tracked.imported || one.tracked.out.versioned {
+            tracing::warn!("{path}: it is imported or kept by versions in the cloud, and left out: use dvc for it");
+            continue;
+        }
+        let remote = named.map(str::to_string).or_else(|| one.tracked.out.remote.clone());
+        match groups.iter_mut().find(|(name, _)| *name == remote) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((remote, vec![one])),
+        }
+    }
+    groups
+}
+
+/// Opens a remote of DVC's configuration.
+fn open_remote(ctx: &Context, remote: &Remote) -> Result<Arc<dyn Store>> {
+    let opened = match &remote.place {
+        Place::Local(path) => ctx.open(path.as_os_str()),
+        Place::Haul(typed) => ctx.open(OsStr::new(typed)),
+        Place::S3 { insecure: true, .. } if !ctx.flags.network.no_check_certificate => Err(usage(
+            "ssl_verify is false: add --no-check-certificate to go on without checking the server's certificate",
+        )),
+        Place::S3 { path, options, .. } => {
+            let place = At::Backend { kind: "s3".into(), options: options.clone() };
+            ctx.open_spec(&Spec { place, path: path.clone().into_bytes() })
+        }
+    };
+    opened.with_context(|| format!("DVC's remote {:?}", remote.name))
+}
+
+/// `3 files` or `1 file`.
+fn files(count: u64) -> String {
+    format!("{count} file{}", if count == 1 { "" } else { "s" })
+}

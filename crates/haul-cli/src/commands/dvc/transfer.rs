@@ -1,0 +1,250 @@
+//! `dvc push`, `dvc fetch` and `dvc pull`: what is to be moved is found out here, the engine moves it.
+
+use super::{Opened, Targets, Where, Which, by_remote, checkout, files, open, open_remote};
+use crate::{
+    commands::job,
+    context::Context,
+    error::{Outcome, usage},
+    flags,
+};
+use anyhow::Result;
+use haul::{Cx, Report};
+use haul_core::{
+    Error, ErrorKind, Key,
+    event::{Event, Sink as _},
+    policy::{Mode, Policy},
+};
+use haul_dvc::{
+    address::Address,
+    bring,
+    cache::Held,
+    config::Remote,
+    history::earlier,
+    remote::{Proof, look},
+    repo::Chosen,
+    wanted::Wanted,
+};
+use haul_store::Store;
+use std::sync::Arc;
+
+/// Arguments of `dvc push`.
+#[derive(clap::Args, Debug)]
+pub struct PushArgs {
+    #[command(flatten)]
+    targets: Targets,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    place: Where,
+    /// Look for every file at the remote, whatever the lists of directories promise
+    #[arg(long)]
+    verify: bool,
+}
+
+/// Arguments of `dvc fetch`.
+#[derive(clap::Args, Debug)]
+pub struct FetchArgs {
+    #[command(flatten)]
+    targets: Targets,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Arguments of `dvc pull`.
+#[derive(clap::Args, Debug)]
+pub struct PullArgs {
+    #[command(flatten)]
+    fetch: FetchArgs,
+    #[command(flatten)]
+    how: checkout::How,
+}
+
+/// Runs `push`.
+pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
+    let mut opened = open(ctx)?;
+    opened.add_revisions(args.which).await?;
+    let chosen: Vec<_> = opened.choose(&args.targets)?.into_iter().filter(|c| c.tracked.out.push).collect();
+    let mut report = Report::default();
+    for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
+        let remote = opened.remote(remote.as_deref())?;
+        let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
+        let (mut cx, policy) = surroundings(ctx, cache, there, &args.place, &remote)?;
+        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+        let wanted = Wanted::of(&opened.repo, &chosen).await?;
+        let history = earlier(&opened.repo, &wanted).await;
+        let proof = if args.verify { Proof::Full } else { Proof::Sampled };
+        let found = look(&cx.dst, &wanted, &history, proof).await?;
+        if !found.lost.is_empty() {
+            tracing::warn!(
+                "The remote lost {} of directories that it has the lists of; sending them again",
+                files(found.lost.len() as u64)
+            );
+        }
+        let brought = bring::push(&cx, &policy, &wanted, &found).await?;
+        for address in &brought.missing {
+            let why = "neither the cache nor the remote has its content";
+            missing(ctx, &mut report, &wanted.name(address), why, args.which.revisions().any());
+        }
+        report.add(brought.report);
+    }
+    let sent = report.totals.transfers;
+    say(ctx, &report, &[(sent, "pushed")]);
+    Ok(Outcome::Job(Box::new(report)))
+}
+
+/// Runs `fetch`.
+pub async fn fetch(args: FetchArgs, ctx: &Context) -> Result<Outcome> {
+    let mut opened = open(ctx)?;
+    let _lock = opened.lock().await?;
+    let report = bring_all(&args, &mut opened, ctx).await?.1;
+    say(ctx, &report, &[(report.totals.transfers, "fetched")]);
+    Ok(Outcome::Job(Box::new(report)))
+}
+
+/// Runs `pull`.
+pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
+    if ctx.flags.config.dry_run {
+        return Err(usage("haul dvc pull has no --dry-run: haul dvc fetch --dry-run shows what would come"));
+    }
+    let mut opened = open(ctx)?;
+    let _lock = opened.lock().await?;
+    let (chosen, mut report) = bring_all(&args.fetch, &mut opened, ctx).await?;
+    if report.stopped.is_some() {
+        return Ok(Outcome::Job(Box::new(report)));
+    }
+    let done = checkout::all(&opened, &chosen, args.how, false).await?;
+    checkout::show(&done, ctx);
+    if !args.how.allow_missing && !done.failed.is_empty() && report.is_ok() {
+        for error in done.failed {
+            count(ctx, &mut report, error);
+        }
+    }
+    let (added, modified, deleted) = done.files;
+    let counts = [(report.totals.transfers, "fetched"), (modified, "modified"), (added, "added"), (deleted, "deleted")];
+    say(ctx, &report, &counts);
+    Ok(Outcome::Job(Box::new(report)))
+}
+
+/// Brings what the cache lacks; gives what was chosen of the workspace, and what came of it.
+async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Result<(Vec<Chosen>, Report)> {
+    // Only the workspace's own is checked out.
+    let own = opened.choose(&args.targets);
+    opened.add_revisions(args.which).await?;
+    let chosen = opened.choose(&args.targets)?;
+    let own = own.unwrap_or_default();
+    let mut report = Report::default();
+    for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
+        // What the cache has needs no remote.
+        let wanted = Wanted::of(&opened.repo, &chosen).await?;
+        let mut lacking = lacking(opened, &wanted).await?;
+        if lacking.is_empty() {
+            continue;
+        }
+        let remote = opened.remote(remote.as_deref())?;
+        let (cache, there) = (cache(opened, ctx)?, open_remote(ctx, &remote)?);
+        let (mut cx, policy) = surroundings(ctx, there, cache, &args.place, &remote)?;
+        let lists: Vec<Address> =
+            wanted.dirs.iter().map(|dir| dir.address).filter(|a| lacking_has(&lacking, a, &wanted)).collect();
+        let mut wanted = wanted;
+        if !lists.is_empty() {
+            let first = Cx { journal: None, ..cx.clone() };
+            // The lists tell what else there is, so a dry run reads them too.
+            let real = Policy { dry_run: false, ..policy.clone() };
+            let brought = bring::fetch(&first, &real, &opened.repo, lists).await?;
+            tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
+            report.add(brought.report);
+            wanted = Wanted::of(&opened.repo, &chosen).await?;
+            lacking = self::lacking(opened, &wanted).await?;
+            lacking.retain(|address| !address.dir);
+        }
+        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+        let brought = bring::fetch(&cx, &policy, &opened.repo, lacking).await?;
+        tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
+        report.add(brought.report);
+    }
+    Ok((own, report))
+}
+
+fn lacking_has(lacking: &[Address], list: &Address, wanted: &Wanted) -> bool {
+    // The list of a directory of which only a part is wanted isn't among what is wanted, but says what that is.
+    lacking.contains(list) || wanted.dirs.iter().any(|dir| dir.address == *list && dir.children.is_none())
+}
+
+fn tell_missing(ctx: &Context, report: &mut Report, wanted: &Wanted, addresses: &[Address], args: &FetchArgs) {
+    for address in addresses {
+        let why = "the remote doesn't have its content";
+        missing(ctx, report, &wanted.name(address), why, args.which.revisions().any());
+    }
+}
+
+/// What the cache lacks.
+async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
+    let mut all: Vec<Address> = wanted.names.keys().copied().collect();
+    all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));
+    let held = opened.repo.held(all).await?;
+    Ok(held.into_iter().filter(|(_, held)| *held == Held::No).map(|(address, _)| address).collect())
+}
+
+fn cache(opened: &Opened, ctx: &Context) -> Result<Arc<dyn Store>> {
+    ctx.open(opened.repo.cache.root.as_os_str())
+}
+
+/// The surroundings and rules of a job between cache and remote.
+fn surroundings(
+    ctx: &Context,
+    src: Arc<dyn Store>,
+    dst: Arc<dyn Store>,
+    place: &Where,
+    remote: &Remote,
+) -> Result<(Cx, Policy)> {
+    let mut policy = flags::policy(&ctx.flags)?;
+    if let Some(jobs) = place.jobs.or(remote.jobs).filter(|jobs| *jobs > 0) {
+        policy.transfers = policy.transfers.or(Some(jobs));
+        policy.checkers = policy.checkers.or(Some(jobs));
+    }
+    let cx = Cx {
+        src,
+        dst,
+        backup: None,
+        compare_dest: Vec::new(),
+        copy_dest: Vec::new(),
+        filter: Arc::default(),
+        sink: ctx.progress.clone(),
+        meters: ctx.meters.clone(),
+        cancel: ctx.cancel.clone(),
+        confirm: None,
+        journal: None,
+    };
+    Ok((cx, policy))
+}
+
+/// Content that isn't anywhere: an error of what is in the workspace, a warning when it may be of an old commit.
+fn missing(ctx: &Context, report: &mut Report, name: &str, why: &str, old: bool) {
+    if old {
+        tracing::warn!("{name}: {why}");
+        return;
+    }
+    count(ctx, report, Error::new(ErrorKind::NotFound, "transfer", why).with_key(&Key::new(name)));
+}
+
+fn count(ctx: &Context, report: &mut Report, error: Error) {
+    let error = Arc::new(error);
+    ctx.progress.emit(&Event::Error(error.clone()));
+    report.error(error);
+}
+
+/// The last line, as dvc has it.
+fn say(ctx: &Context, report: &Report, counts: &[(u64, &str)]) {
+    if ctx.flags.log.quiet || !report.is_ok() {
+        return;
+    }
+    let words: Vec<String> =
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", files(*n))).collect();
+    ctx.screen.print(&match words.split_last() {
+        None => "Everything is up to date.".to_string(),
+        Some((last, [])) => last.clone(),
+        Some((last, first)) => format!("{} and {last}", first.join(", ")),
+    });
+}

@@ -1,0 +1,182 @@
+//! By which way to find out which of some keys a store has: ask for each, leap through its listing, or list all of it. Pure:
+//! what was seen goes in, a choice comes out. `haul::presence` does the asking.
+
+use std::fmt;
+
+/// A way to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// One question a key.
+    Ask,
+    /// List from the next key that is in doubt, jump over what isn't asked for.
+    Leap,
+    /// List everything.
+    List,
+}
+
+/// A choice and what it rests on; as text, for people.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// How.
+    pub method: Method,
+    /// Why.
+    pub why: Why,
+}
+
+/// What a choice rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// The user said so.
+    Pinned,
+    /// There is nothing to choose: this store doesn't list in pages.
+    OnlyWay,
+    /// So few keys that looking first costs more than asking.
+    Few(usize),
+    /// The first page was the last.
+    SeenWhole,
+    /// A page settles about so many keys.
+    PerPage(f64),
+}
+
+/// What a look at the store's listing showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Pages that were read, each begun at a key in doubt.
+    pub pages: u64,
+    /// Keys that they settled, that one included.
+    pub settled: u64,
+    /// Nothing comes after them.
+    pub ended: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Read one more page to know better; it is of use whatever is chosen then.
+    Look,
+    /// That's it.
+    Go(Choice),
+}
+
+/// Up to so many keys are asked for at once, without a look: that is one round trip whatever the store holds, and a look is one
+/// more.
+pub const FEW: usize = 16;
+
+/// A page takes as long as so many questions: S3 answers a HEAD in 15 to 50 ms and sends a page of 1,000 keys in 60 to 130, and
+/// reading it takes this machine as long as a dozen HEADs.
+const PAGE: f64 = 2.0;
+
+/// Pages that the choice may cost.
+const LOOKS: u64 = 2;
+
+/// A page that settles so many keys leaves no doubt.
+const CLEAR: u64 = 6;
+
+/// Chooses between asking and leaping. `wanted` is the number of keys, `None` when there are more than were counted.
+///
+/// Listing everything is never chosen here: leaping takes no more requests than keys in doubt, nor than pages between the first
+/// and the last of them. It is for who must know what else is there.
+pub fn choose(wanted: Option<usize>, sample: Sample) -> Next {
+    let go = |method, why| Next::Go(Choice { method, why });
+    if let Some(few) = wanted.filter(|n| *n <= FEW) {
+        return go(Method::Ask, Why::Few(few));
+    }
+    if sample.ended {
+        return go(Method::Leap, Why::SeenWhole);
+    }
+    if sample.pages == 0 || sample.pages < LOOKS && sample.settled < CLEAR {
+        return Next::Look;
+    }
+    let per_page = sample.settled as f64 / sample.pages as f64;
+    go(if per_page >= PAGE { Method::Leap } else { Method::Ask }, Why::PerPage(per_page))
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.method {
+            Method::Ask => "asking for each file",
+            Method::Leap => "listing from file to file, leaping over what isn't asked for",
+            Method::List => "listing everything",
+        })?;
+        match self.why {
+            Why::Pinned => f.write_str(", as a flag says"),
+            Why::OnlyWay => Ok(()),
+            Why::Few(n) => write!(f, ": there are only {n}"),
+            Why::SeenWhole => f.write_str(": the first page was the last"),
+            Why::PerPage(n) => write!(f, ": a page of the listing settles about {n:.1} of them"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE_KEYS: u64 = 1_000;
+    /// Requests at once.
+    const WIDTH: f64 = 64.0;
+
+    /// Pages that leaping takes when both are evenly spread: each settles the key it begins at and those in its span.
+    fn leap(files: u64, keys: u64) -> u64 {
+        let per_page = 1 + files * PAGE_KEYS / keys.max(PAGE_KEYS);
+        files.div_ceil(per_page).min(keys.div_ceil(PAGE_KEYS)).max(1)
+    }
+
+    /// Time in questions' round trips.
+    fn time(requests: u64, each: f64) -> f64 {
+        (requests as f64 / WIDTH).max(1.0) * each
+    }
+
+    fn chosen(files: u64, keys: u64) -> (Method, u64) {
+        let (mut sample, mut looks) = (Sample::default(), 0);
+        let per_page = if keys <= PAGE_KEYS { files } else { (1 + files * PAGE_KEYS / keys).min(files) };
+        loop {
+            match choose(Some(files as usize), sample) {
+                Next::Go(choice) => return (choice.method, looks),
+                Next::Look => {
+                    looks += 1;
+                    sample.pages += 1;
+                    sample.settled += per_page;
+                    sample.ended = keys <= PAGE_KEYS;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_choice_is_close_to_the_best_and_costs_two_requests_at_most() {
+        for (files, row) in [
+            (10, [Method::Ask; 4]),
+            (100, [Method::Leap, Method::Leap, Method::Ask, Method::Ask]),
+            (1_000, [Method::Leap, Method::Leap, Method::Leap, Method::Ask]),
+            (10_000, [Method::Leap; 4]),
+            (100_000, [Method::Leap; 4]),
+        ] {
+            for (keys, wanted) in [0, 1_000, 1_000_000, 10_000_000].into_iter().zip(row) {
+                let (method, looks) = chosen(files, keys);
+                assert_eq!(method, wanted, "{files} files, {keys} keys");
+                assert!(looks <= LOOKS, "{files} files, {keys} keys");
+                let ask = time(files, 1.0);
+                let leap = time(leap(files, keys), PAGE);
+                let list = time(keys.div_ceil(PAGE_KEYS).max(1), PAGE);
+                let ours = if method == Method::Ask { ask } else { leap };
+                let best = ask.min(leap).min(list);
+                // What the looks themselves take is at most two round trips of pages.
+                assert!(ours <= 1.25 * best + looks as f64 * PAGE, "{files} files, {keys} keys: {ours} and not {best}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_choice_reads_well() {
+        let say = |method, why| Choice { method, why }.to_string();
+        assert_eq!(say(Method::Ask, Why::Few(3)), "asking for each file: there are only 3");
+        assert_eq!(say(Method::List, Why::Pinned), "listing everything, as a flag says");
+        let leap = "listing from file to file, leaping over what isn't asked for";
+        assert_eq!(
+            say(Method::Leap, Why::PerPage(9.55)),
+            format!("{leap}: a page of the listing settles about 9.6 of them")
+        );
+        assert_eq!(say(Method::Leap, Why::SeenWhole), format!("{leap}: the first page was the last"));
+    }
+}

@@ -1,0 +1,412 @@
+//! A listing in ranges that are read at once: which page to ask for next, where to cut, and when all was seen. Pure: pages are
+//! handed in as they come, in any order; `haul/list` does the asking. The algorithm and its constants: ADR 10.
+//!
+//! Ranges touch: each ends with the very key after which the next one begins, and a range is over only when a page showed a key
+//! beyond its end, or that there are no more. So together they hold every key once, wherever the cuts are.
+
+mod ruler;
+
+use crate::{Entry, Key, Lost};
+use ruler::Ruler;
+use std::collections::VecDeque;
+
+/// Entries that may wait for those before them: 330 bytes each, half as many on the average.
+const WINDOW: usize = 192_000;
+/// Part of the pages that may be of no use: 5 % is promised, and a cut may cost more than it was taken to.
+const WASTE: f64 = 0.04;
+/// Pages of a range, least and most.
+const PAGES: (f64, f64) = (4.0, 12.0);
+/// What a cut is taken to cost where nothing is known: its last page is half of use.
+const HALF: f64 = 0.5;
+/// The least that a cut is taken to cost.
+const LEAST: f64 = 0.1;
+/// Pages that a forecast is taken from, before it begins anew.
+const RECENT: f64 = 32.0;
+/// From this part on a page counts as a whole one.
+const WHOLE: f64 = 0.9;
+/// One name of so many is looked at for what names look like.
+const SAMPLED: usize = 8;
+
+/// A page to ask for: the first one after this key (`None`: from the start).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Number of its range.
+    pub range: u64,
+    /// Where it begins.
+    pub after: Option<Key>,
+}
+
+/// The ranges of one listing.
+#[derive(Debug)]
+pub struct Ranges {
+    /// Entries of a page.
+    page: usize,
+    /// In order. The first is the one that is given out; those before it are gone.
+    ranges: VecDeque<Range>,
+    numbers: u64,
+    in_flight: usize,
+    /// Pages that wait to be given out.
+    held: usize,
+    /// Pages of use so far, and what of pages was of none.
+    useful: f64,
+    wasted: f64,
+    /// Ranges that ended at a cut, and what that wasted.
+    ended: f64,
+    cost: f64,
+    /// Mean square of how far a page ended off its forecast, in pages.
+    off: f64,
+    /// Forecasts so far.
+    forecasts: f64,
+    /// Ranges of which nothing is known yet, that may be under way at once between known keys: grows as they prove right.
+    trust: f64,
+    /// How far ahead the next cut into the unknown is, in pages.
+    stride: f64,
+    ruler: Ruler,
+}
+
+#[derive(Debug)]
+struct Range {
+    number: u64,
+    /// Still to be listed: after this,
+    after: Option<Key>,
+    /// up to and with this; `None`: to the end.
+    until: Option<Key>,
+    state: State,
+    /// A page of it came and had keys of it.
+    found: bool,
+    /// No page of it has been asked for.
+    fresh: bool,
+    /// What its pages are reckoned by.
+    measure: Option<Measure>,
+    /// What its own last pages were.
+    own: Option<Measure>,
+    /// Pages that are still to come, as far as one can tell; only where it ends at a cut.
+    left: f64,
+    /// No cut was found; until the next page tells more.
+    stuck: bool,
+}
+
+/// Two keys, and the pages between them.
+#[derive(Clone, Debug)]
+struct Measure {
+    from: Key,
+    to: Key,
+    pages: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    InFlight,
+    Over,
+}
+
+impl Ranges {
+    /// A listing of what comes after `after`, in pages of `page` entries.
+    #[must_use]
+    pub fn new(after: Option<Key>, page: usize) -> Self {
+        let first = Range {
+            number: 0,
+            after,
+            until: None,
+            state: State::Idle,
+            found: false,
+            fresh: true,
+            measure: None,
+            own: None,
+            left: 0.0,
+            stuck: false,
+        };
+        Ranges {
+            page: page.max(1),
+            ranges: VecDeque::from([first]),
+            numbers: 1,
+            in_flight: 0,
+            held: 0,
+            useful: 0.0,
+            wasted: 0.0,
+            ended: 0.0,
+            cost: 0.0,
+            off: 1.0,
+            forecasts: 0.0,
+            trust: 2.0,
+            stride: 0.0,
+            ruler: Ruler::default(),
+        }
+    }
+
+    /// The next page to ask for, where `width` may be under way at once; `None` when one must end first, or be given out.
+    pub fn next(&mut self, width: usize) -> Option<Ask> {
+        if self.in_flight >= width.max(1) {
+            return None;
+        }
+        let at = self.idle().or_else(|| self.cut())?;
+        let range = &mut self.ranges[at];
+        (range.state, range.fresh) = (State::InFlight, false);
+        self.in_flight += 1;
+        Some(Ask { range: range.number, after: range.after.clone() })
+    }
+
+    fn window(&self) -> usize {
+        (WINDOW / self.page).max(4)
+    }
+
+    /// The first range whose next page is wanted.
+    fn idle(&self) -> Option<usize> {
+        let window = self.window();
+        let mut ahead = self.held as f64;
+        let full = self.held + self.in_flight >= window;
+        for (at, range) in self.ranges.iter().enumerate() {
+            if range.state == State::Idle && (at == 0 || !full && (range.fresh || ahead < window as f64)) {
+                return Some(at);
+            }
+            ahead += range.left;
+        }
+        None
+    }
+
+    /// Takes a page that was asked for: how many of its entries, from the first, belong to the range and are new. `ended` when
+    /// nothing comes after them.
+    pub fn took(&mut self, number: u64, entries: &[Entry], ended: bool) -> usize {
+        let Some(at) = self.ranges.iter().position(|range| range.number == number) else { return 0 };
+        self.in_flight -= 1;
+        self.ruler.learn(entries.iter().step_by(SAMPLED).map(|entry| entry.key.as_bytes()));
+        let range = &mut self.ranges[at];
+        let keep = match &range.until {
+            Some(until) => entries.partition_point(|entry| entry.key <= *until),
+            None => entries.len(),
+        };
+        let share = keep as f64 / self.page as f64;
+        self.useful += share;
+        self.held += usize::from(keep > 0);
+        let beyond = keep < entries.len();
+        range.stuck = false;
+        let follows = range.found;
+        if let Some(last) = entries[..keep].last() {
+            range.found = true;
+            range.after = Some(last.key.clone());
+            self.measured(at, follows, &entries[0].key, &last.key, share);
+        }
+        let range = &mut self.ranges[at];
+        let reached = range.until.is_some() && range.after >= range.until;
+        range.state = if ended || beyond || reached { State::Over } else { State::Idle };
+        let over = range.state == State::Over;
+        if over {
+            range.left = 0.0;
+        }
+        if beyond || (keep == 0 && self.numbers > 1) {
+            let waste = if keep == 0 { 1.0 } else { (entries.len() - keep) as f64 / self.page as f64 };
+            self.wasted += waste;
+            self.cost += waste;
+        }
+        self.ended += f64::from(u8::from(over));
+        if number > 0 && !follows && !ended {
+            self.trust = if keep > 0 { self.trust + 1.0 } else { (self.trust / 2.0).max(1.0) };
+        }
+        if ended && !beyond {
+            self.nothing_after(at, keep > 0);
+        } else if at + 1 == self.ranges.len() && at > 0 && !follows {
+            // What was taken for unknown is known to be there.
+            self.stride *= 2.0;
+        }
+        keep
+    }
+
+    /// No key comes after what range `at` has seen.
+    fn nothing_after(&mut self, at: usize, found: bool) {
+        for range in self.ranges.iter_mut().skip(at + 1) {
+            if range.state == State::Idle {
+                range.state = State::Over;
+            }
+            range.left = 0.0;
+        }
+        if !found {
+            self.stride /= 4.0;
+            // The range before is now the one whose end isn't known.
+            if let Some(before) = at.checked_sub(1) {
+                self.ranges[before].left = 0.0;
+            }
+        }
+    }
+
+    /// Range `at` has got so much of a page, from `first` to `last`, which follows the one before unless it is its first.
+    fn measured(&mut self, at: usize, follows: bool, first: &Key, last: &Key, share: f64) {
+        let range = &mut self.ranges[at];
+        let page = Measure { from: first.clone(), to: last.clone(), pages: share };
+        let mut own = match range.own.take() {
+            Some(own) if follows && own.pages < RECENT => Measure { to: last.clone(), pages: own.pages + share, ..own },
+            _ => page.clone(),
+        };
+        let mut wrong = false;
+        if let Some(measure) = &range.measure
+            && share > WHOLE
+        {
+            let scale = self.ruler.scale(&[&measure.from, &measure.to, first, last]);
+            let forecast = scale.between(&measure.from, &measure.to) / measure.pages * share;
+            if forecast > 0.0 {
+                let off = (scale.between(first, last) / forecast - 1.0).clamp(-1.0, 1.0);
+                wrong = off.abs() > 4.0 * self.off.sqrt() + 0.05;
+                self.forecasts += 1.0;
+                self.off += (off * off - self.off) / self.forecasts.min(8.0);
+            }
+        }
+        let range = &mut self.ranges[at];
+        // What was measured elsewhere, or over more pages, counts unless this is another kind of place.
+        if wrong {
+            own = page;
+        }
+        let longer = range.measure.as_ref().is_none_or(|measure| own.pages >= measure.pages.min(RECENT / 2.0));
+        if longer || wrong {
+            range.measure = Some(own.clone());
+        }
+        range.own = Some(own);
+        self.forecast(at);
+    }
+
+    /// Says anew how much of a range is to come.
+    fn forecast(&mut self, at: usize) {
+        let range = &self.ranges[at];
+        let left = match (&range.after, &range.until, &range.measure) {
+            (Some(after), Some(until), Some(Measure { from, to, pages })) => {
+                let scale = self.ruler.scale(&[after, until, from, to]);
+                let measured = scale.between(from, to);
+                if measured > 0.0 { scale.between(after, until) / measured * pages } else { 0.0 }
+            }
+            _ => 0.0,
+        };
+        self.ranges[at].left = left;
+    }
+
+    /// How far off a forecast of so many pages may be that rests on so many, in pages: what each page varies by, and what is
+    /// wrong with the measure.
+    fn doubt(&self, pages: f64, measured: f64) -> f64 {
+        (2.0 * (self.off * (pages + pages * pages / measured.max(0.5))).sqrt()).clamp(0.03, HALF)
+    }
+
+    /// What a cut is expected to cost, in pages, and how many pages it should lie ahead for that.
+    fn expected(&self) -> (f64, f64) {
+        let cost = |pages: f64| (self.cost + 8.0 * self.doubt(pages, RECENT / 4.0)) / (self.ended + 8.0);
+        let mut pages = PAGES.0;
+        while pages < PAGES.1 && cost(pages) > 0.6 * WASTE * pages {
+            pages += 1.0;
+        }
+        (cost(pages).max(LEAST), pages)
+    }
+
+    /// The last range that is known to hold something: before it all cuts lie between keys that are there.
+    fn frontier(&self) -> Option<usize> {
+        self.ranges.iter().rposition(|range| range.found)
+    }
+
+    /// Cuts a range in two and gives the second one, if that is worth it.
+    fn cut(&mut self) -> Option<usize> {
+        let frontier = self.frontier()?;
+        let (cost, pages) = self.expected();
+        let open =
+            self.ranges.iter().take(self.ranges.len() - 1).filter(|range| range.state != State::Over).count() as f64;
+        let unknown = self.ranges.iter().skip(frontier + 1).any(|range| range.state == State::InFlight);
+        let known: f64 = self.ranges.iter().take(frontier).map(|range| range.left).sum();
+        let basis = self.useful + HALF * known.min(3.0 * self.useful).min(8.0 * self.trust);
+        // As long as few cuts have shown what they cost, they may cost more where forecasts are bad.
+        let cost = cost + (1.0 - cost) * (4.0 * self.off).min(1.0) * 4.0 / (4.0 + self.ended);
+        let room = WASTE * basis - self.wasted - cost * open - if unknown { 1.0 - cost } else { 0.0 };
+        if room < cost {
+            return None;
+        }
+        let window = self.window() as f64;
+        let mut ahead = self.held as f64;
+        let blind = self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64;
+        for at in 0..frontier {
+            if ahead >= window || blind >= self.trust {
+                return None;
+            }
+            let range = &self.ranges[at];
+            if range.state != State::Over && !range.stuck && range.left >= 1.5 * pages {
+                // Not quite so many pages that the last one shows what comes after the cut.
+                let measured = range.measure.as_ref().map_or(1.0, |measure| measure.pages);
+                let margin = self.doubt(pages, measured);
+                if let Some(new) = self.cut_at(at, pages - margin) {
+                    return Some(new);
+                }
+                self.ranges[at].stuck = true;
+            }
+            ahead += self.ranges[at].left;
+        }
+        let last = &self.ranges[frontier];
+        if unknown || room < 1.0 || ahead >= window || last.state == State::Over || last.stuck {
+            return None;
+        }
+        self.stride = self.stride.max(2.0 * pages).max(self.useful.min(20.0));
+        // So many pages that ranges of the length in use fill it, each a little short of whole pages.
+        let measured = last.measure.as_ref().map_or(1.0, |measure| measure.pages);
+        let short = self.doubt(pages, measured) / pages;
+        // Before a place behind which there is nothing, half the way.
+        let stride = if last.until.is_some() { self.stride.min(last.left / 2.0) } else { self.stride };
+        let new = self.cut_at(frontier, (stride / pages).round().max(1.0) * pages * (1.0 - short));
+        self.ranges[frontier].stuck = new.is_none();
+        new
+    }
+
+    /// Cuts range `at` so many pages after what it has.
+    fn cut_at(&mut self, at: usize, pages: f64) -> Option<usize> {
+        let range = &self.ranges[at];
+        let (after, measure) = (range.after.as_ref()?, range.measure.as_ref()?);
+        let mut keys = vec![after, &measure.from, &measure.to];
+        keys.extend(&range.until);
+        // Where the scale of what was measured is too short, a longer one is: names that begin otherwise.
+        let root = Key::new("");
+        let scales = [self.ruler.scale(&keys), self.ruler.scale(&[&root, after])];
+        let cut = scales.iter().find_map(|scale| {
+            let step = (scale.between(&measure.from, &measure.to) / measure.pages * pages) as u128;
+            let key = scale.key(scale.number(after).checked_add(step.max(1))?)?;
+            let inside = key > *after && range.until.as_ref().is_none_or(|until| key < *until);
+            (inside && std::str::from_utf8(key.as_bytes()).is_ok()).then_some(key)
+        })?;
+        let new = Range {
+            number: self.numbers,
+            after: Some(cut.clone()),
+            until: range.until.clone(),
+            state: State::Idle,
+            found: false,
+            fresh: true,
+            measure: range.measure.clone(),
+            own: None,
+            left: 0.0,
+            stuck: false,
+        };
+        self.numbers += 1;
+        self.ranges[at].until = Some(cut);
+        self.ranges.insert(at + 1, new);
+        self.forecast(at);
+        self.forecast(at + 1);
+        Some(at + 1)
+    }
+
+    /// A page could not be read: what is lost by that. The other ranges go on.
+    pub fn failed(&mut self, number: u64) -> Option<Lost> {
+        let range = self.ranges.iter_mut().find(|range| range.number == number)?;
+        self.in_flight -= 1;
+        (range.state, range.left) = (State::Over, 0.0);
+        let next = |key: &Key| key.with_suffix([0]);
+        Some(Lost { from: range.after.as_ref().map_or_else(|| Key::new(""), next), to: range.until.as_ref().map(next) })
+    }
+
+    /// A page was given out.
+    pub fn gave(&mut self) {
+        self.held = self.held.saturating_sub(1);
+    }
+
+    /// The range that is given out now, and whether all of it has come; `None` when all ranges are over and gone.
+    #[must_use]
+    pub fn first(&self) -> Option<(u64, bool)> {
+        self.ranges.front().map(|range| (range.number, range.state == State::Over))
+    }
+
+    /// The first range was given out to its end.
+    pub fn pass(&mut self) {
+        self.ranges.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! `add`: takes a file or directory into the cache and writes what tracks it: the `.dvc` file and the line in `.gitignore`.
+
+// A repository is files of this machine's disk, which this crate reads and writes by itself.
+#![allow(clippy::disallowed_methods)]
+
+use crate::{
+    address::{Address, Layout, Md5},
+    cache::{Cache, Hashed, Held, hidden},
+    config::Link,
+    dvcfile::{self, Fresh},
+    facts::{Facts, invalid, io_error, key},
+    hashing::{now, path_of},
+    manifest::{self, Child},
+    repo::{Index, Repo, below},
+    spread::spread,
+    state::State,
+    workspace::{Found, Here, look},
+};
+use haul_core::{
+    Error, ErrorKind, Result,
+    event::{Event, Sink},
+    plan::Route,
+};
+use haul_store::disk;
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What became of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The `.dvc` file, below the root.
+    pub file: String,
+    /// It is new or changed.
+    pub changed: bool,
+    /// The `.gitignore` that was changed, below the root.
+    pub gitignore: Option<String>,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Adds a path below the root. What tells of progress is told to `sink`.
+///
+/// Errors: nothing is there, it can't be read, it belongs to something that is tracked already.
+pub async fn add(repo: &Repo, index: &Index, path: &str, state: &mut State, sink: &Arc<dyn Sink>) -> Result<Added> {
+    check(repo, index, path)?;
+    let full = repo.root.join(path);
+    let ignored = repo.ignored_in(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
+    if ignored.is(&full, full.is_dir()) {
+        return Err(invalid("add", Path::new(path), "a .dvcignore says to ignore it"));
+    }
+    let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "add", why))?;
+    let here = {
+        let full = full.clone();
+        disk::run(move || look(&full, &ignored)).await?
+    };
+    let fresh = match here {
+        Here::Nothing => {
+            return Err(Error::new(ErrorKind::NotFound, "add", "nothing is there").with_key(&key(Path::new(path))));
+        }
+        Here::File(found) => {
+            let (facts, files) = (found.facts, vec![found]);
+            let md5 = take(repo, &full, files, &links, state, sink).await?;
+            let address = Address::file(Layout::V3, md5[0]);
+            Fresh { address, size: facts.size, nfiles: None, isexec: facts.is_exec() }
+        }
+        Here::Dir(found) => directory(repo, &full, found, &links, state, sink).await?,
+    };
+    let (file, changed) = write(repo, index, path, &fresh)?;
+    let gitignore = if repo.config.no_scm() { None } else { ignore_in_git(repo, path)? };
+    Ok(Added { file, changed, gitignore, files: fresh.nfiles.unwrap_or(1), bytes: fresh.size })
+}
+
+fn check(repo: &Repo, index: &Index, path: &str) -> Result<()> {
+    if path.is_empty() || path.split('/').any(|part| crate::ignored::is_tools_own(part.as_bytes())) {
+        return Err(invalid("add", Path::new(path), "the repository itself can't be tracked"));
+    }
+    for out in &index.outs {
+        let above = below(path, &out.path).is_some_and(|rest| !rest.is_empty());
+        let inside = below(&out.path, path).is_some_and(|rest| !rest.is_empty());
+        if above {
+            let message = format!("{} is tracked already, by {}: add that", out.path, out.file);
+            return Err(invalid("add", Path::new(path), message));
+        }
+        if inside {
+            let message = format!("it holds {}, which {} tracks: remove {} first", out.path, out.file, out.file);
+            return Err(invalid("add", Path::new(path), message));
+        }
+        if out.path == path && out.stage.is_some() {
+            return Err(invalid(
+                "add",
+                Path::new(path),
+                format!("a stage of {} makes it: dvc repro or dvc commit", out.file),
+            ));
+        }
+    }
+    // Through a link it would be tracked here and lie elsewhere.
+    no_links_above(repo, path, "add")
+}
+
+/// Refuses a path below the root one of whose folders is a link.
+pub(crate) fn no_links_above(repo: &Repo, path: &str, op: &'static str) -> Result<()> {
+    let mut folder = repo.root.clone();
+    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+    for part in folders.split('/').filter(|part| !part.is_empty()) {
+        folder.push(part);
+        if Facts::get(&folder, false).map_err(|e| io_error(op, &folder, e))?.is_some_and(|facts| facts.is_link()) {
+            return Err(invalid(op, Path::new(path), format!("it lies behind the link {}", folder.display())));
+        }
+    }
+    Ok(())
+}
+
+async fn directory(
+    repo: &Repo,
+    root: &Path,
+    found: Vec<Found>,
+    links: &[Link],
+    state: &mut State,
+    sink: &Arc<dyn Sink>,
+) -> Result<Fresh> {
+    let size = found.iter().map(|file| file.facts.size).sum();
+    let paths: Vec<String> = found.iter().map(|file| file.path.clone()).collect();
+    let md5s = take(repo, root, found, links, state, sink).await?;
+    let mut children: Vec<Child> = paths.into_iter().zip(md5s).map(|(path, md5)| Child { path, md5 }).collect();
+    let nfiles = children.len() as u64;
+    let bytes = manifest::write(&mut children);
+    let address = manifest::address(Layout::V3, &bytes);
+    let cache = repo.cache.clone();
+    disk::run(move || cache.put_bytes(&address, &bytes)).await?;
+    Ok(Fresh { address, size, nfiles: Some(nfiles), isexec: false })
+}
+
+/// Takes files into the cache and gives their MD5s.
+async fn take(
+    repo: &Repo,
+    root: &Path,
+    found: Vec<Found>,
+    links: &[Link],
+    state: &mut State,
+    sink: &Arc<dyn Sink>,
+) -> Result<Vec<Md5>> {
+    let looked = now();
+    let work: Vec<(PathBuf, Found, Option<Md5>)> = found
+        .into_iter()
+        .map(|file| {
+            let known = state.get(&file.facts, Layout::V3);
+            (path_of(root, &file.path), file, known)
+        })
+        .collect();
+    let (cache, links, sink, steps) = (repo.cache.clone(), links.to_vec(), sink.clone(), AtomicU64::new(1));
+    let taken = spread(work, move |(path, file, known)| {
+        let step = steps.fetch_add(1, Ordering::Relaxed);
+        let (name, size) = (key(&path), file.facts.size);
+        sink.emit(&Event::Begun { step, key: name.clone(), size, route: Route::Server });
+        let taken = one(&cache, &path, &file, known, &links);
+        match &taken {
+            Ok(_) => {
+                sink.emit(&Event::Moved { step, bytes: size as i64 });
+                sink.emit(&Event::Done { step, key: name, size, replaced: false, proved: None });
+            }
+            Err(_) => sink.emit(&Event::Moved { step, bytes: 0 }),
+        }
+        taken.map(|hashed| (file, hashed))
+    })
+    .await?;
+    let mut md5s = Vec::with_capacity(taken.len());
+    for one in taken {
+        let (file, hashed) = one?;
+        if hashed.steady && hashed.facts.same(&file.facts) {
+            state.put(&hashed.facts, Layout::V3, hashed.md5, looked);
+        }
+        md5s.push(hashed.md5);
+    }
+    Ok(md5s)
+}
+
+fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Link]) -> Result<Hashed> {
+    if let Some(md5) = known
+        && cache.holds(&Address::file(Layout::V3, md5))? == Held::Yes
+    {
+        return Ok(Hashed { md5, facts: file.facts, steady: true });
+    }
+    // A link of the workspace stays what it is, unless links are how files come from the cache.
+    let hashed = cache.take(path, file.facts, links)?;
+    let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && !file.facts.is_exec();
+    if !by_link {
+        return Ok(hashed);
+    }
+    let address = Address::file(Layout::V3, hashed.md5);
+    let own = Facts::get(&cache.path(&address), false).ok().flatten();
+    let already = own.is_some_and(|own| (own.dev, own.ino) == (file.facts.dev, file.facts.ino))
+        && (file.link == (links.first() == Some(&Link::Symlink)));
+    if !already {
+        cache.give(&address, path, links, false)?;
+    }
+    Ok(hashed)
+}
+
+/// Writes the `.dvc` file, or brings it up to date; gives its path and whether it changed.
+fn write(repo: &Repo, index: &Index, path: &str, fresh: &Fresh) -> Result<(String, bool)> {
+    let existing = index.outs.iter().find(|out| out.path == path && out.stage.is_none());
+    let file = existing.map_or_else(|| format!("{path}.dvc"), |out| out.file.clone());
+    let full = repo.root.join(&file);
+    let old = match fs::read_to_string(&full) {
+        Ok(text) => Some(text),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(io_error("read", &full, e)),
+    };
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    let text = match (existing, &old) {
+        (Some(out), Some(old)) => {
+            let same = out.out.address == Some(fresh.address)
+                && (out.out.size, out.out.nfiles, out.out.isexec) == (Some(fresh.size), fresh.nfiles, fresh.isexec);
+            if same {
+                return Ok((file, false));
+            }
+            dvcfile::update(old, out.index, fresh).map_err(|why| invalid("write", Path::new(&file), why))?
+        }
+        (None, Some(_)) => {
+            return Err(invalid(
+                "add",
+                Path::new(&file),
+                "it is there and tracks something else: remove it or rename it first",
+            ));
+        }
+        (_, None) => dvcfile::write(fresh, name),
+    };
+    replace(&full, text.as_bytes())?;
+    Ok((file, true))
+}
+
+/// Writes a file beside the old one and renames it.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let tmp = hidden(path);
+    let written = fs::write(&tmp, bytes).and_then(|()| fs::rename(&tmp, path));
+    written.map_err(|e| {
+        // What is left has a hidden name.
+        let _ = fs::remove_file(&tmp);
+        io_error("write", path, e)
+    })
+}
+
+/// Adds the line to the `.gitignore` beside the path, unless it is there.
+fn ignore_in_git(repo: &Repo, path: &str) -> Result<Option<String>> {
+    if !repo.root.ancestors().any(|folder| folder.join(".git").exists()) {
+        return Ok(None);
+    }
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let file = crate::repo::joined(folder, ".gitignore");
+    let full = repo.root.join(&file);
+    let line = format!("/{}", escaped(name));
+    let old = match fs::read_to_string(&full) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(e) => return Err(io_error("read", &full, e)),
+    };
+    if old.lines().any(|l| l.trim_end() == line) {
+        return Ok(None);
+    }
+    let broken = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+    let open = fs::File::options().append(true).create(true).open(&full);
+    let written = open.and_then(|mut f| f.write_all(format!("{broken}{line}\n").as_bytes()));
+    written.map_err(|e| io_error("write", &full, e))?;
+    Ok(Some(file))
+}
+
+/// A name as gitignore takes it literally.
+fn escaped(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if matches!(c, '[' | ']' | '!' | '*' | '#' | '?' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

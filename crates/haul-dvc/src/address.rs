@@ -1,0 +1,106 @@
+//! Where content is in a cache or at a remote: its MD5, whether it is a directory's manifest, and by which layout.
+//! Pure.
+
+use haul_core::{Key, hash};
+
+/// How a cache or remote names what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layout {
+    /// DVC 3: `files/md5/xx/…`, plain MD5.
+    V3,
+    /// DVC 2 and before: `xx/…`, MD5 after line ends of text were made Unix's (`md5-dos2unix`).
+    V2,
+}
+
+/// An MD5.
+pub type Md5 = [u8; 16];
+
+/// The ending of a manifest's name.
+pub const DIR: &str = ".dir";
+const V3_PREFIX: &str = "files/md5/";
+
+/// One file of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// Names it so.
+    pub layout: Layout,
+    /// Of the content, or of the manifest.
+    pub md5: Md5,
+    /// A directory's manifest.
+    pub dir: bool,
+}
+
+impl Address {
+    /// The address of a file's content.
+    pub fn file(layout: Layout, md5: Md5) -> Self {
+        Address { layout, md5, dir: false }
+    }
+
+    /// Reads what `.dvc` files write: 32 lower-case hexadecimal digits, with `.dir` for a directory.
+    pub fn parse(layout: Layout, text: &str) -> Option<Self> {
+        let (hex, dir) = text.strip_suffix(DIR).map_or((text, false), |hex| (hex, true));
+        Some(Address { layout, md5: parse_md5(hex)?, dir })
+    }
+
+    /// As `.dvc` files write it.
+    pub fn text(&self) -> String {
+        hash::to_hex(&self.md5) + if self.dir { DIR } else { "" }
+    }
+
+    /// The key below the cache's or remote's root.
+    pub fn key(&self) -> Key {
+        let text = self.text();
+        let (fan, rest) = text.split_at(2);
+        let prefix = if self.layout == Layout::V3 { V3_PREFIX } else { "" };
+        Key::new(format!("{prefix}{fan}/{rest}"))
+    }
+
+    /// The address that a key below the root stands for; `None` for anything else that lies there.
+    pub fn of_key(key: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(key).ok()?;
+        let (layout, rest) = text.strip_prefix(V3_PREFIX).map_or((Layout::V2, text), |rest| (Layout::V3, rest));
+        let (fan, name) = rest.split_once('/')?;
+        if fan.len() != 2 {
+            return None;
+        }
+        Address::parse(layout, &format!("{fan}{name}"))
+    }
+}
+
+/// 32 lower-case hexadecimal digits.
+pub fn parse_md5(hex: &str) -> Option<Md5> {
+    let lower = hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if hex.len() != 32 || !lower {
+        return None;
+    }
+    hash::from_hex(hex)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_texts_go_both_ways() {
+        for (layout, text, key) in [
+            (Layout::V3, "b1946ac92492d2347c6235b4d2611184", "files/md5/b1/946ac92492d2347c6235b4d2611184"),
+            (Layout::V3, "217787b8d85f21cb1f5a3078574aabb6.dir", "files/md5/21/7787b8d85f21cb1f5a3078574aabb6.dir"),
+            (Layout::V2, "f002d69cdbd0d536fcd0a4eea1cb2091.dir", "f0/02d69cdbd0d536fcd0a4eea1cb2091.dir"),
+        ] {
+            let address = Address::parse(layout, text).unwrap();
+            assert_eq!(address.text(), text);
+            assert_eq!(address.key(), Key::new(key));
+            assert_eq!(Address::of_key(key.as_bytes()), Some(address));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_none() {
+        for text in ["", "b1946ac92492d2347c6235b4d261118", "B1946AC92492D2347C6235B4D2611184", "zz", ".dir"] {
+            assert_eq!(Address::parse(Layout::V3, text), None, "{text}");
+        }
+        for key in ["files/md5/b1", "b19/46ac92492d2347c6235b4d2611184", "runs/ab/cd", "files/md5/b1/x.tmp"] {
+            assert_eq!(Address::of_key(key.as_bytes()), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Moving content between cache and remote: files first, and a directory's manifest only when all its files are there. The
+//! engine moves the bytes, so progress, retries, resuming and limits are its.
+
+use crate::{
+    address::{Address, Layout},
+    named::Named,
+    remote::{Found, entries},
+    repo::Repo,
+    spread::spread,
+    wanted::Wanted,
+};
+use haul::{Cx, Report};
+use haul_core::{
+    Error, ErrorKind, Key, Result,
+    event::{Event, Sink},
+    policy::{Mode, Policy},
+};
+use haul_store::Store;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+/// What came of a push or fetch.
+#[derive(Debug, Default)]
+pub struct Brought {
+    /// Of the engine's jobs together.
+    pub report: Report,
+    /// What neither side has.
+    pub missing: Vec<Address>,
+}
+
+/// Remembers what arrived, and passes all on.
+struct Arrivals {
+    inner: Arc<dyn Sink>,
+    keys: Mutex<HashSet<Key>>,
+}
+
+impl Sink for Arrivals {
+    fn emit(&self, event: &Event) {
+        if let Event::Done { key, .. } = event {
+            self.keys.lock().unwrap_or_else(|e| e.into_inner()).insert(key.clone());
+        }
+        self.inner.emit(event);
+    }
+}
+
+/// Sends what the remote lacks. `cx` has the cache as its source and the remote as its destination.
+///
+/// Errors: the cache can't be asked. What failed of single files is in the report.
+pub async fn push(cx: &Cx, policy: &Policy, wanted: &Wanted, found: &Found) -> Result<Brought> {
+    let lacking: Vec<Address> = wanted.names.keys().filter(|a| !found.there.contains(a)).copied().collect();
+    let (dirs, files): (Vec<Address>, Vec<Address>) = lacking.into_iter().partition(|a| a.dir);
+    let mut brought = Brought::default();
+    let mut there = job(cx, policy, files, &mut brought).await?;
+    // A dry run sends nothing, and says what it would send.
+    if policy.dry_run {
+        there.extend(wanted.names.keys().copied());
+    }
+    let whole = |address: &Address| {
+        let mut of = wanted.dirs.iter().filter(|dir| dir.address == *address);
+        of.all(|dir| {
+            let files = dir.children.iter().flatten().map(|md5| Address::file(address.layout, *md5));
+            files.into_iter().all(|file| found.there.contains(&file) || there.contains(&file))
+        })
+    };
+    let (complete, held_back): (Vec<Address>, Vec<Address>) = dirs.into_iter().partition(whole);
+    for address in held_back {
+        let message = "the list of the directory's files isn't sent, since some of the files aren't at the remote";
+        let error = Error::new(ErrorKind::Io, "push", message).with_key(&Key::new(wanted.name(&address)));
+        tell(cx, &mut brought.report, error);
+    }
+    // A journal is of one job; manifests are small.
+    let cx = Cx { journal: None, ..cx.clone() };
+    job(&cx, policy, complete, &mut brought).await?;
+    Ok(brought)
+}
+
+/// Brings what the cache lacks. `cx` has the remote as its source and the cache as its destination. Manifests come first, since
+/// they say what else is wanted: ask again with what they say.
+///
+/// Errors: the remote can't be asked. What failed of single files is in the report.
+pub async fn fetch(cx: &Cx, policy: &Policy, repo: &Repo, lacking: Vec<Address>) -> Result<Brought> {
+    let mut brought = Brought::default();
+    let arrived = job(cx, policy, lacking, &mut brought).await?;
+    // The engine proved the rest by its name while it came.
+    let old: Vec<Address> = arrived.into_iter().filter(|a| a.layout == Layout::V2 && !a.dir).collect();
+    let cache = repo.cache.clone();
+    let proved = spread(old, move |address| {
+        let path = cache.path(&address);
+        match crate::cache::hash_file(&path, Layout::V2)? {
+            hashed if hashed.md5 == address.md5 => Ok(()),
+            _ => {
+                cache.remove(&address)?;
+                let message = "what the remote has isn't what its name says";
+                Err(Error::new(ErrorKind::Corrupt, "fetch", message).with_key(&address.key()))
+            }
+        }
+    })
+    .await?;
+    for error in proved.into_iter().filter_map(Result::err) {
+        tell(cx, &mut brought.report, error);
+    }
+    Ok(brought)
+}
+
+fn tell(cx: &Cx, report: &mut Report, error: Error) {
+    let error = Arc::new(error);
+    cx.sink.emit(&Event::Error(error.clone()));
+    report.error(error);
+}
+
+/// One job of the engine; gives what arrived.
+async fn job(cx: &Cx, policy: &Policy, all: Vec<Address>, brought: &mut Brought) -> Result<HashSet<Address>> {
+    if all.is_empty() || cx.cancel.is_cancelled() {
+        return Ok(HashSet::new());
+    }
+    let sources = entries(&cx.src, all.clone()).await?;
+    let there: HashSet<Address> = sources.iter().filter_map(|e| Address::of_key(e.key.as_bytes())).collect();
+    brought.missing.extend(all.into_iter().filter(|a| !there.contains(a)));
+    if sources.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let src: Arc<dyn Store> = Arc::new(Named::new(cx.src.clone(), sources));
+    let arrivals = Arc::new(Arrivals { inner: cx.sink.clone(), keys: Mutex::default() });
+    let mut policy = policy.clone();
+    // What is there was found out already.
+    policy.no_check_dest = true;
+    policy.no_traverse = false;
+    policy.max_depth = None;
+    if cx.dst.caps().files {
+        // DVC's mark of a file whose content is known to be right.
+        policy.metadata_set = vec![("mode".into(), "100444".into())];
+    }
+    let job = Cx { src, sink: arrivals.clone(), ..cx.clone() };
+    brought.report.add(haul::run(Mode::Copy, policy, job).await);
+    let keys = std::mem::take(&mut *arrivals.keys.lock().unwrap_or_else(|e| e.into_inner()));
+    Ok(keys.iter().filter_map(|key| Address::of_key(key.as_bytes())).collect())
+}

@@ -1,0 +1,483 @@
+//! The cache on this machine's disk: what it holds, how files come into it and, by links or copies, out of it. A file of the
+//! cache has mode 0444 once its content is known to be what its name says; it appears under its name whole.
+
+// A cache is files of this machine's disk, which this crate reads and writes by itself.
+#![allow(clippy::disallowed_methods)]
+
+use crate::{
+    address::{Address, Layout, Md5},
+    config::Link,
+    dos2unix::{Dos2Unix, PIECE},
+    facts::{Facts, io_error},
+    manifest::{self, Child},
+};
+use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    os::{
+        fd::AsFd,
+        unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The mode of a file whose content is known to be right.
+const TRUSTED: u32 = 0o444;
+/// Files up to here are read whole, and what was hashed is what is written.
+const WHOLE: u64 = 1 << 20;
+
+/// A cache.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// Its folder.
+    pub root: PathBuf,
+    shared: bool,
+}
+
+/// What a cache has under an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The right content.
+    Yes,
+    /// Nothing.
+    No,
+}
+
+/// A file that was hashed.
+#[derive(Clone, Copy, Debug)]
+pub struct Hashed {
+    /// Of its content.
+    pub md5: Md5,
+    /// Its facts; after it was hashed they were still the same if `steady`.
+    pub facts: Facts,
+    /// It didn't change meanwhile.
+    pub steady: bool,
+}
+
+impl Cache {
+    /// The cache in a folder; `shared` lets a group write to it.
+    pub fn new(root: PathBuf, shared: bool) -> Cache {
+        Cache { root, shared }
+    }
+
+    /// The path of what has this address.
+    pub fn path(&self, address: &Address) -> PathBuf {
+        let key = address.key();
+        // A key is ASCII.
+        self.root.join(String::from_utf8_lossy(key.as_bytes()).as_ref())
+    }
+
+    /// Does it hold this? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
+    pub fn holds(&self, address: &Address) -> Result<Held> {
+        let path = self.path(address);
+        let facts = Facts::get(&path, true).map_err(|e| io_error("read", &path, e))?;
+        match facts {
+            Some(facts) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Held::Yes),
+            Some(facts) if facts.is_file() => self.prove(address, &path, &facts),
+            _ => Ok(Held::No),
+        }
+    }
+
+    fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Held> {
+        let layout = if address.dir { Layout::V3 } else { address.layout };
+        let hashed = hash_file(path, layout)?;
+        if hashed.md5 == address.md5 {
+            // An executable one keeps its bits: another name of it is in a workspace.
+            if !facts.is_exec() {
+                let protected = fs::set_permissions(path, fs::Permissions::from_mode(TRUSTED));
+                if let Err(error) = protected {
+                    tracing::debug!("{}: can't be protected: {error}", path.display());
+                }
+            }
+            return Ok(Held::Yes);
+        }
+        tracing::warn!("{}: its content isn't what its name says; it is removed from the cache", path.display());
+        fs::remove_file(path).map_err(|e| io_error("delete", path, e))?;
+        Ok(Held::No)
+    }
+
+    /// The files of a directory. Blocks.
+    ///
+    /// Errors: `NotFound` when the cache lacks the manifest; one that isn't right.
+    pub fn manifest(&self, address: &Address) -> Result<Vec<Child>> {
+        let path = self.path(address);
+        let bytes = fs::read(&path).map_err(|e| io_error("read", &path, e))?;
+        if manifest::md5(&bytes) != address.md5 {
+            let message = "its content isn't what its name says";
+            return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&crate::facts::key(&path)));
+        }
+        manifest::parse(&bytes).map_err(|why| crate::facts::invalid("read", &path, why))
+    }
+
+    /// Puts these bytes into it. Blocks.
+    pub fn put_bytes(&self, address: &Address, bytes: &[u8]) -> Result<()> {
+        let path = self.path(address);
+        if self.holds(address)? == Held::Yes {
+            return Ok(());
+        }
+        let (tmp, mut file) = self.temporary(&path)?;
+        let written = file.write_all(bytes);
+        self.publish(&tmp, &path, file, written.map_err(|e| io_error("write", &tmp, e)))
+    }
+
+    /// Hashes a file of the workspace and puts its content into the cache, in one go; by a link instead of a copy where `links`
+    /// begins with one: the file is then the cache's own. `facts` are what was seen of it before. Blocks.
+    ///
+    /// Errors: the file can't be read or changed meanwhile, the cache can't be written.
+    pub fn take(&self, path: &Path, facts: Facts, links: &[Link]) -> Result<Hashed> {
+        let file = File::open(path).map_err(|e| io_error("read", path, e))?;
+        let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
+        if by_link || facts.size > WHOLE {
+            return self.take_large(path, file, facts, links);
+        }
+        let bytes = read_whole(path, &file, facts.size as usize)?;
+        let md5 = manifest::md5(&bytes);
+        self.put_bytes(&Address::file(Layout::V3, md5), &bytes)?;
+        Ok(Hashed { md5, facts, steady: bytes.len() as u64 == facts.size && unchanged(&file, &facts) })
+    }
+
+    fn take_large(&self, path: &Path, file: File, facts: Facts, links: &[Link]) -> Result<Hashed> {
+        if matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && facts.size > 0 {
+            let hashed = hash_open(path, file, Layout::V3)?;
+            let address = Address::file(Layout::V3, hashed.md5);
+            if !hashed.steady {
+                return Err(changed(path));
+            }
+            if self.holds(&address)? == Held::Yes || self.adopt(path, &address, &hashed.facts)? {
+                return Ok(hashed);
+            }
+            return self.take_large(
+                path,
+                File::open(path).map_err(|e| io_error("read", path, e))?,
+                facts,
+                &[Link::Copy],
+            );
+        }
+        // The name isn't known before the bytes are.
+        let folder = self.root.join("files/md5");
+        let (tmp, out) = self.temporary(&folder.join("new"))?;
+        let copied = copy_and_hash(path, &file, &out, links.contains(&Link::Reflink));
+        let md5 = match copied {
+            Ok(md5) => md5,
+            Err(error) => return Err(discard(&tmp, error)),
+        };
+        let address = Address::file(Layout::V3, md5);
+        let steady = unchanged(&file, &facts);
+        if self.holds(&address)? == Held::Yes {
+            fs::remove_file(&tmp).map_err(|e| io_error("delete", &tmp, e))?;
+        } else {
+            self.publish(&tmp, &self.path(&address), out, Ok(()))?;
+        }
+        Ok(Hashed { md5, facts, steady })
+    }
+
+    /// Makes a file of the workspace the cache's own, under a second name; false where that can't be.
+    fn adopt(&self, path: &Path, address: &Address, facts: &Facts) -> Result<bool> {
+        let to = self.path(address);
+        self.make_folder(&to)?;
+        match rustix::fs::linkat(CWD, path, CWD, &to, AtFlags::empty()) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) if cannot_link(e) => return Ok(false),
+            Err(e) => return Err(io_error("write", &to, e)),
+        }
+        // Until it has this mode, nobody believes its content.
+        let now = Facts::get(&to, false).map_err(|e| io_error("read", &to, e))?;
+        let same = now.is_some_and(|now| (now.ino, now.size, now.mtime) == (facts.ino, facts.size, facts.mtime));
+        if !same {
+            fs::remove_file(&to).map_err(|e| io_error("delete", &to, e))?;
+            return Err(changed(path));
+        }
+        fs::set_permissions(&to, fs::Permissions::from_mode(TRUSTED)).map_err(|e| io_error("write", &to, e))?;
+        Ok(true)
+    }
+
+    /// A new file beside `path`, with the mode that it will have.
+    fn temporary(&self, path: &Path) -> Result<(PathBuf, File)> {
+        let tmp = hidden(path);
+        let open = || File::options().read(true).write(true).create_new(true).mode(TRUSTED).open(&tmp);
+        let file = match open() {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                self.make_folder(path)?;
+                open()
+            }
+            other => other,
+        };
+        let file = file.map_err(|e| io_error("write", &tmp, e))?;
+        Ok((tmp, file))
+    }
+
+    fn make_folder(&self, path: &Path) -> Result<()> {
+        let folder = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder).map_err(|e| io_error("make folder", folder, e))?;
+        if self.shared {
+            // As DVC: who is in the group may add to it, and what they add belongs to the group.
+            let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o2775));
+        }
+        Ok(())
+    }
+
+    fn publish(&self, tmp: &Path, path: &Path, file: File, written: Result<()>) -> Result<()> {
+        let named = written.and_then(|()| {
+            protect(&file, tmp)?;
+            drop(file);
+            match fs::rename(tmp, path) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    self.make_folder(path)?;
+                    fs::rename(tmp, path).map_err(|e| io_error("write", path, e))
+                }
+                other => other.map_err(|e| io_error("write", path, e)),
+            }
+        });
+        named.map_err(|error| discard(tmp, error))
+    }
+
+    /// Brings a file of the cache into the workspace, by the first of `links` that works; what is at `path` is replaced at once.
+    /// Its folder must be there. Blocks.
+    ///
+    /// Errors: the cache lacks it, or `path` can't be written.
+    pub fn give(&self, address: &Address, path: &Path, links: &[Link], isexec: bool) -> Result<()> {
+        let from = self.path(address);
+        let size = Facts::get(&from, true).map_err(|e| io_error("read", &from, e))?.map(|facts| facts.size);
+        let Some(size) = size else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "checkout",
+                "the cache lacks its content: haul dvc fetch brings it",
+            )
+            .with_key(&crate::facts::key(path)));
+        };
+        let tmp = hidden(path);
+        for link in links.iter().chain([&Link::Copy]) {
+            // An executable file would need other bits than the cache's; an empty one is as good as its link, and ext4 allows
+            // 65,000 names a file.
+            let shares = matches!(link, Link::Hardlink | Link::Symlink);
+            if shares && (isexec || *link == Link::Hardlink && size == 0) {
+                continue;
+            }
+            if make(*link, &from, &tmp, isexec)? {
+                return fs::rename(&tmp, path).map_err(|e| discard(&tmp, io_error("write", path, e)));
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "checkout", "no link type works here").with_key(&crate::facts::key(path)))
+    }
+
+    /// Removes what has this address. Blocks.
+    ///
+    /// Errors: it can't be removed.
+    pub fn remove(&self, address: &Address) -> Result<()> {
+        let path = self.path(address);
+        fs::remove_file(&path).map_err(|e| io_error("delete", &path, e))
+    }
+
+    /// Every address that it holds, with the size of its file. Blocks.
+    ///
+    /// Errors: a folder that can't be read.
+    pub fn all(&self) -> Result<Vec<(Address, u64)>> {
+        let mut all = Vec::new();
+        for prefix in ["files/md5", ""] {
+            let folder = self.root.join(prefix);
+            for fan in names(&folder)? {
+                if fan.len() != 2 || !fan.bytes().all(|b| b.is_ascii_hexdigit()) {
+                    continue;
+                }
+                for name in names(&folder.join(&fan))? {
+                    let key = crate::repo::joined(prefix, &format!("{fan}/{name}"));
+                    let Some(address) = Address::of_key(key.as_bytes()) else { continue };
+                    let path = self.root.join(&key);
+                    let facts = Facts::get(&path, false).map_err(|e| io_error("read", &path, e))?;
+                    all.extend(facts.filter(Facts::is_file).map(|facts| (address, facts.size)));
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(e) => return Err(io_error("list", folder, e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| io_error("list", folder, e))?;
+        names.extend(entry.file_name().into_string());
+    }
+    Ok(names)
+}
+
+/// A hidden name beside a path, that no other process takes.
+pub(crate) fn hidden(path: &Path) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+    let (process, number) = (PROCESS.get_or_init(std::process::id), NUMBER.fetch_add(1, Ordering::Relaxed));
+    path.with_file_name(format!(".haul-{process}-{number}.tmp"))
+}
+
+/// All of a small file, by one read for its bytes and one that shows its end.
+fn read_whole(path: &Path, file: &File, size: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; size + 1];
+    let mut filled = 0;
+    loop {
+        let got = rustix::io::read(file, &mut bytes[filled..]).map_err(|e| io_error("read", path, e))?;
+        filled += got;
+        // Less than there is room for: that was all.
+        if got == 0 || filled < bytes.len() && filled >= size {
+            bytes.truncate(filled);
+            return Ok(bytes);
+        }
+        if filled == bytes.len() {
+            bytes.resize(filled * 2, 0);
+        }
+    }
+}
+
+/// Makes `tmp` from the cache's file; false when this kind of link doesn't work here.
+fn make(link: Link, from: &Path, tmp: &Path, isexec: bool) -> Result<bool> {
+    let linked = match link {
+        Link::Hardlink => rustix::fs::linkat(CWD, from, CWD, tmp, AtFlags::empty()),
+        Link::Symlink => rustix::fs::symlinkat(from, CWD, tmp),
+        Link::Reflink | Link::Copy => return copy(link, from, tmp, isexec),
+    };
+    match linked {
+        Ok(()) => Ok(true),
+        Err(e) if cannot_link(e) => Ok(false),
+        Err(e) => Err(io_error("checkout", tmp, e)),
+    }
+}
+
+fn copy(link: Link, from: &Path, tmp: &Path, isexec: bool) -> Result<bool> {
+    let source = File::open(from).map_err(|e| io_error("read", from, e))?;
+    let mode = if isexec { 0o777 } else { 0o666 };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let out = rustix::fs::open(tmp, flags, Mode::from_raw_mode(mode)).map_err(|e| io_error("checkout", tmp, e))?;
+    if link == Link::Reflink {
+        return match rustix::fs::ioctl_ficlone(&out, &source) {
+            Ok(()) => Ok(true),
+            Err(e) => {
+                let gone = fs::remove_file(tmp).map_err(|e| io_error("delete", tmp, e));
+                if cannot_link(e) { gone.map(|()| false) } else { Err(io_error("checkout", tmp, e)) }
+            }
+        };
+    }
+    // std copies inside the kernel where it can.
+    match std::io::copy(&mut &source, &mut File::from(out)) {
+        Ok(_) => Ok(true),
+        Err(e) => Err(discard(tmp, io_error("checkout", tmp, e))),
+    }
+}
+
+/// Errors that mean: not by this kind of link, not here. The same list as DVC's, with the limit of names a file.
+fn cannot_link(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PERM
+            | Errno::OPNOTSUPP
+            | Errno::XDEV
+            | Errno::NOTTY
+            | Errno::NOSYS
+            | Errno::INVAL
+            | Errno::AGAIN
+            | Errno::MLINK
+    )
+}
+
+/// The mode that says: this is right. The process's umask may take bits away from new files; the first one tells.
+fn protect(file: &File, path: &Path) -> Result<()> {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    let as_made = *KNOWN.get_or_init(|| Facts::of(file).is_ok_and(|facts| facts.mode & 0o7777 == TRUSTED));
+    if as_made {
+        return Ok(());
+    }
+    rustix::fs::fchmod(file, Mode::from_raw_mode(TRUSTED)).map_err(|e| io_error("write", path, e))
+}
+
+fn discard(tmp: &Path, error: Error) -> Error {
+    // What is left has a hidden name that nobody takes for content.
+    let _ = fs::remove_file(tmp);
+    error
+}
+
+fn changed(path: &Path) -> Error {
+    Error::new(ErrorKind::Changed, "add", "it changed while it was read: run this again when nobody writes to it")
+        .with_key(&crate::facts::key(path))
+}
+
+fn unchanged(file: impl AsFd, before: &Facts) -> bool {
+    Facts::of(file).is_ok_and(|now| now.same(before))
+}
+
+/// Copies all of `from` to `out` and gives the MD5 of what `out` holds.
+fn copy_and_hash(path: &Path, from: &File, out: &File, reflink: bool) -> Result<Md5> {
+    if reflink && rustix::fs::ioctl_ficlone(out, from).is_ok() {
+        return Ok(hash_open(path, out.try_clone().map_err(|e| io_error("read", path, e))?, Layout::V3)?.md5);
+    }
+    let mut hasher = Hasher::new(&[Algo::Md5]);
+    let (mut source, mut sink) = (from, out);
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let got = source.read(&mut buffer).map_err(|e| io_error("read", path, e))?;
+        if got == 0 {
+            break;
+        }
+        hasher.update(&buffer[..got]);
+        sink.write_all(&buffer[..got]).map_err(|e| io_error("write", path, e))?;
+    }
+    Ok(md5_of(hasher))
+}
+
+fn md5_of(hasher: Hasher) -> Md5 {
+    let mut md5 = Md5::default();
+    md5.copy_from_slice(hasher.finish().get(Algo::Md5).unwrap_or(&[0; 16]));
+    md5
+}
+
+/// Hashes a file, by its layout's rule. Blocks.
+///
+/// Errors: it can't be read.
+pub fn hash_file(path: &Path, layout: Layout) -> Result<Hashed> {
+    let file = File::open(path).map_err(|e| io_error("read", path, e))?;
+    hash_open(path, file, layout)
+}
+
+fn hash_open(path: &Path, mut file: File, layout: Layout) -> Result<Hashed> {
+    let facts = Facts::of(&file).map_err(|e| io_error("read", path, e))?;
+    let (mut plain, mut old) = (Hasher::new(&[Algo::Md5]), Dos2Unix::default());
+    // Whole pieces: the old rule treats each by itself.
+    let mut buffer = vec![0; PIECE.min(facts.size as usize + 1)];
+    let mut read = 0;
+    loop {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match file.read(&mut buffer[filled..]).map_err(|e| io_error("read", path, e))? {
+                0 => break,
+                got => filled += got,
+            }
+        }
+        match layout {
+            Layout::V3 => plain.update(&buffer[..filled]),
+            Layout::V2 => old.update(&buffer[..filled]),
+        }
+        read += filled as u64;
+        if filled < buffer.len() {
+            break;
+        }
+    }
+    let md5 = match layout {
+        Layout::V3 => md5_of(plain),
+        Layout::V2 => old.finish(),
+    };
+    Ok(Hashed { md5, facts, steady: read == facts.size && unchanged(&file, &facts) })
+}

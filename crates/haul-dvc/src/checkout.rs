@@ -1,0 +1,265 @@
+//! `checkout`: makes the workspace what is tracked, from the cache. Nothing is lost that only the workspace has, unless forced.
+
+// A workspace is files of this machine's disk, which this crate reads and writes by itself.
+#![allow(clippy::disallowed_methods)]
+
+use crate::{
+    add::no_links_above,
+    address::{Address, Layout, Md5},
+    cache::Held,
+    config::Link,
+    facts::{Facts, invalid, io_error, key},
+    hashing::{md5s, path_of, shown},
+    manifest::Child,
+    repo::{Chosen, Repo},
+    spread::spread,
+    state::State,
+    status::{children, here},
+    workspace::{Found, Here},
+};
+use haul_core::{Error, ErrorKind, Result};
+use haul_store::disk;
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+/// How to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Lose what only the workspace has.
+    pub force: bool,
+    /// Make every link or copy anew.
+    pub relink: bool,
+}
+
+/// What was done. Paths are below the root; a directory's ends in `/`.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Tracked paths that weren't there.
+    pub added: Vec<String>,
+    /// Tracked paths that were otherwise.
+    pub modified: Vec<String>,
+    /// Files added, modified, deleted.
+    pub files: (u64, u64, u64),
+    /// What the cache lacks, or what went wrong.
+    pub failed: Vec<Error>,
+}
+
+/// What is to be done to one tracked path.
+#[derive(Default)]
+struct Plan {
+    write: Vec<(String, Address)>,
+    delete: Vec<String>,
+    fresh: u64,
+}
+
+/// Checks out what was chosen.
+///
+/// Errors: what would be lost; what can't be read or written as a whole. What single files lack is in the answer.
+pub async fn checkout(repo: &Repo, chosen: &[Chosen], options: Options, state: &mut State) -> Result<Done> {
+    let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "checkout", why))?;
+    let mut done = Done::default();
+    for one in chosen {
+        match path(repo, one, &links, options, state, &mut done).await {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound) => done.failed.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+async fn path(
+    repo: &Repo,
+    chosen: &Chosen,
+    links: &[Link],
+    options: Options,
+    state: &mut State,
+    done: &mut Done,
+) -> Result<()> {
+    let tracked = &chosen.tracked;
+    let Some(address) = tracked.out.address.filter(|_| tracked.out.cache) else { return Ok(()) };
+    let root = repo.root.join(&tracked.path);
+    if !crate::manifest::stays_inside(&tracked.path) {
+        return Err(invalid("checkout", Path::new(&tracked.path), "it lies outside of the repository: use dvc for it"));
+    }
+    no_links_above(repo, &tracked.path, "checkout")?;
+    let want = match address.dir {
+        false => vec![Child { path: String::new(), md5: address.md5 }],
+        true => children(repo, chosen).await?.ok_or_else(|| {
+            let message = "the cache lacks the list of its files: haul dvc fetch brings it";
+            Error::new(ErrorKind::NotFound, "checkout", message).with_key(&key(Path::new(&tracked.path)))
+        })?,
+    };
+    let want: Vec<Child> = want.into_iter().filter(|c| chosen.holds(&c.path)).collect();
+    let was = here(repo, tracked).await?;
+    let (was_there, found) = match was {
+        Here::Nothing => (false, Vec::new()),
+        Here::File(file) => (true, vec![file]),
+        Here::Dir(mut found) => {
+            found.retain(|f| chosen.holds(&f.path));
+            (true, found)
+        }
+    };
+    let plan = plan(repo, &root, &want, found, address.layout, options, state, &tracked.path).await?;
+    let changes = !plan.write.is_empty() || !plan.delete.is_empty();
+    let modified = plan.write.len() as u64 - plan.fresh;
+    let deleted = plan.delete.len() as u64;
+    let written = apply(repo, &root, address.dir, plan, links, tracked.out.isexec, &mut done.failed).await?;
+    done.files.0 += written.saturating_sub(modified);
+    done.files.1 += modified.min(written);
+    done.files.2 += deleted;
+    let slash = if address.dir { "/" } else { "" };
+    if changes {
+        let list = if was_there { &mut done.modified } else { &mut done.added };
+        list.push(format!("{}{slash}", tracked.path));
+    }
+    if tracked.out.isexec {
+        make_executable(&root)?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "all of one decision")]
+async fn plan(
+    repo: &Repo,
+    root: &Path,
+    want: &[Child],
+    found: Vec<Found>,
+    layout: Layout,
+    options: Options,
+    state: &mut State,
+    name: &str,
+) -> Result<Plan> {
+    let expected: HashMap<&str, Md5> = want.iter().map(|c| (c.path.as_str(), c.md5)).collect();
+    let md5s = md5s(&repo.cache, root, &found, layout, &expected, state).await?;
+    let mut plan = Plan::default();
+    let mut same: HashSet<&str> = HashSet::new();
+    let mut doubtful = Vec::new();
+    for (file, md5) in found.iter().zip(&md5s) {
+        match expected.get(file.path.as_str()) {
+            Some(wanted) if wanted == md5 => drop(same.insert(&file.path)),
+            Some(_) => doubtful.push((file.path.clone(), *md5)),
+            None => {
+                plan.delete.push(file.path.clone());
+                doubtful.push((file.path.clone(), *md5));
+            }
+        }
+    }
+    if !options.force {
+        only_here(repo, layout, doubtful, name).await?;
+    }
+    let there: HashSet<&str> = found.iter().map(|f| f.path.as_str()).collect();
+    for child in want.iter().filter(|c| options.relink || !same.contains(c.path.as_str())) {
+        plan.write.push((child.path.clone(), Address::file(layout, child.md5)));
+        plan.fresh += u64::from(!there.contains(child.path.as_str()));
+    }
+    Ok(plan)
+}
+
+/// Refuses to lose what the cache doesn't have.
+async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5)>, name: &str) -> Result<()> {
+    let cache = repo.cache.clone();
+    let kept =
+        spread(doubtful, move |(path, md5)| cache.holds(&Address::file(layout, md5)).map(|held| (path, held))).await?;
+    let mut lost = Vec::new();
+    for one in kept {
+        let (path, held) = one?;
+        if held == Held::No {
+            lost.push(shown(name, &path));
+        }
+    }
+    lost.sort_unstable();
+    let Some(first) = lost.first() else { return Ok(()) };
+    let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
+    let message = format!(
+        "{first}{more} would be lost, since only the workspace has it: keep it with haul dvc add, or lose it with --force"
+    );
+    Err(Error::new(ErrorKind::Exists, "checkout", message).with_key(&key(Path::new(name))))
+}
+
+/// Deletes, makes folders, writes; gives how many files were written.
+async fn apply(
+    repo: &Repo,
+    root: &Path,
+    dir: bool,
+    plan: Plan,
+    links: &[Link],
+    isexec: bool,
+    failed: &mut Vec<Error>,
+) -> Result<u64> {
+    let (target, delete) = (root.to_path_buf(), plan.delete);
+    let folders: BTreeSet<String> =
+        plan.write.iter().filter_map(|(path, _)| Some(path.rsplit_once('/')?.0.to_string())).collect();
+    disk::run(move || {
+        delete.iter().try_for_each(|path| remove(&target, path))?;
+        let above = if dir { Some(target.as_path()) } else { target.parent() };
+        if let Some(above) = above {
+            fs::create_dir_all(above).map_err(|e| io_error("make folder", above, e))?;
+        }
+        folders.iter().try_for_each(|folder| make_folder(&target, folder))
+    })
+    .await?;
+    let (cache, links, root) = (repo.cache.clone(), links.to_vec(), root.to_path_buf());
+    let given = spread(plan.write, move |(path, address)| {
+        let target = path_of(&root, &path);
+        if cache.holds(&address)? == Held::No {
+            let message = "the cache lacks its content: haul dvc fetch brings it";
+            return Err(Error::new(ErrorKind::NotFound, "checkout", message).with_key(&key(&target)));
+        }
+        cache.give(&address, &target, &links, isexec)
+    })
+    .await?;
+    let mut written = 0;
+    for one in given {
+        match one {
+            Ok(()) => written += 1,
+            Err(error) => failed.push(error),
+        }
+    }
+    Ok(written)
+}
+
+/// Removes a file and the folders that it leaves empty.
+fn remove(root: &Path, path: &str) -> Result<()> {
+    let full = path_of(root, path);
+    fs::remove_file(&full).map_err(|e| io_error("delete", &full, e))?;
+    let mut folder = full.parent();
+    while let Some(empty) = folder.filter(|f| f.starts_with(root) && *f != root) {
+        // One that isn't empty stays, as do those above.
+        if fs::remove_dir(empty).is_err() {
+            break;
+        }
+        folder = empty.parent();
+    }
+    Ok(())
+}
+
+/// Makes a folder below the root; refuses to go through a link, which could lead out of it.
+fn make_folder(root: &Path, folder: &str) -> Result<()> {
+    let mut path = PathBuf::from(root);
+    for part in folder.split('/') {
+        path.push(part);
+        match Facts::get(&path, false).map_err(|e| io_error("make folder", &path, e))? {
+            Some(facts) if facts.is_dir() => {}
+            Some(_) => {
+                return Err(invalid("checkout", &path, "a folder is to be here, and something else is in its place"));
+            }
+            None => fs::create_dir(&path).map_err(|e| io_error("make folder", &path, e))?,
+        }
+    }
+    Ok(())
+}
+
+fn make_executable(path: &Path) -> Result<()> {
+    let Some(facts) = Facts::get(path, true).map_err(|e| io_error("read", path, e))? else { return Ok(()) };
+    if facts.is_exec() {
+        return Ok(());
+    }
+    let mode = facts.mode & 0o777;
+    let exec = fs::Permissions::from_mode(mode | (mode & 0o444) >> 2);
+    fs::set_permissions(path, exec).map_err(|e| io_error("checkout", path, e))
+}

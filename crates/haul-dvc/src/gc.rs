@@ -1,0 +1,56 @@
+//! What a cache or remote holds that nothing uses. Only finds: what is found is a person's to remove.
+
+use crate::{
+    address::Address,
+    remote::all_of,
+    repo::{Chosen, Repo},
+    wanted::Wanted,
+};
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_store::{ListRequest, Store, disk};
+use std::{collections::HashSet, sync::Arc};
+
+/// Everything that is used.
+#[derive(Debug, Default)]
+pub struct Used(HashSet<Address>);
+
+impl Used {
+    /// What tracked paths use.
+    ///
+    /// Errors: `NotFound` for a directory whose list of files isn't in the cache: its files would be taken for unused.
+    pub async fn of(repo: &Repo, chosen: &[Chosen]) -> Result<Used> {
+        let wanted = Wanted::of(repo, chosen).await?;
+        if let Some(unknown) = wanted.dirs.iter().find(|dir| dir.children.is_none()) {
+            let message =
+                "the cache lacks the list of its files, so what it uses isn't known: haul dvc fetch brings it";
+            let key = Key::new(wanted.name(&unknown.address));
+            return Err(Error::new(ErrorKind::NotFound, "gc", message).with_key(&key));
+        }
+        Ok(Used(wanted.names.into_keys().collect()))
+    }
+}
+
+fn sorted(mut all: Vec<(Address, u64)>, used: &Used) -> Vec<(Address, u64)> {
+    all.retain(|(address, _)| !used.0.contains(address));
+    // As dvc removes: lists of directories before files.
+    all.sort_unstable_by_key(|(address, _)| (address.layout, !address.dir, address.md5));
+    all
+}
+
+/// What of the cache nothing uses, with sizes in bytes.
+///
+/// Errors: it can't be read.
+pub async fn unused(repo: &Repo, used: &Used) -> Result<Vec<(Address, u64)>> {
+    let cache = repo.cache.clone();
+    let all = disk::run(move || cache.all()).await?;
+    Ok(sorted(all, used))
+}
+
+/// What of a remote nothing uses, with sizes in bytes.
+///
+/// Errors: it can't be listed to its end.
+pub async fn unused_at(store: &Arc<dyn Store>, used: &Used) -> Result<Vec<(Address, u64)>> {
+    let entries = all_of(store, ListRequest::all()).await?;
+    let file = |entry: haul_core::Entry| Some((Address::of_key(entry.key.as_bytes())?, entry.size));
+    Ok(sorted(entries.into_iter().filter_map(file).collect(), used))
+}

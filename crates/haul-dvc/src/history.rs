@@ -1,0 +1,268 @@
+//! What git knows of a repository's past: earlier `.dvc` files and `dvc.lock` files, read by `git` as a child process. Without
+//! git, or outside of it, there is no past.
+
+use crate::{
+    address::Address,
+    remote::History,
+    repo::{Index, Repo},
+    wanted::Wanted,
+};
+use haul_core::{Error, ErrorKind, Result};
+use haul_store::disk;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Earlier states of one file that are looked at.
+const STATES: usize = 4;
+/// Earlier directories that are asked for at a remote, in all: each is one question.
+const ASKED: usize = 16;
+/// Commits that are looked through for them.
+const COMMITS: &str = "200";
+
+/// Which revisions, beside the workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revisions {
+    /// Tips of all branches.
+    pub branches: bool,
+    /// All tags.
+    pub tags: bool,
+    /// All commits.
+    pub commits: bool,
+}
+
+impl Revisions {
+    /// True when there are any.
+    pub fn any(self) -> bool {
+        self.branches || self.tags || self.commits
+    }
+}
+
+fn git(root: &Path) -> Command {
+    let mut git = Command::new("git");
+    // A question must not write: no index refresh, no prompt.
+    git.arg("-C").arg(root).args(["-c", "core.quotepath=off", "--no-optional-locks"]);
+    git.env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
+    git
+}
+
+fn output(root: &Path, args: &[&str]) -> Result<Vec<u8>> {
+    let failed = |why: String| Error::new(ErrorKind::Io, "git", why);
+    let output = git(root).args(args).output().map_err(|e| failed(format!("git can't be run: {e}")))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(failed(format!("git {}: {}", args[0], said.trim().lines().next().unwrap_or("it failed"))))
+}
+
+/// A file at some time: its path below the repository's root, and git's name of its content.
+type Blob = (String, String);
+
+/// The states of files in a log with `--raw`: `:mode mode old new status<TAB>path`, the newest first.
+fn raw(log: &[u8], prefix: &str, old_too: bool) -> Vec<Blob> {
+    let mut all = Vec::new();
+    for line in String::from_utf8_lossy(log).lines() {
+        let Some((facts, path)) = line.strip_prefix(':').and_then(|rest| rest.split_once('\t')) else { continue };
+        let Some(path) = path.strip_prefix(prefix) else { continue };
+        let facts: Vec<&str> = facts.split(' ').collect();
+        let [_, _, old, new, _] = facts[..] else { continue };
+        let real = |id: &&str| !id.bytes().all(|b| b == b'0');
+        all.extend(
+            [Some(new), old_too.then_some(old)].into_iter().flatten().filter(real).map(|id| (path.into(), id.into())),
+        );
+    }
+    all
+}
+
+/// What a tree holds: `mode blob ID<TAB>path`.
+fn tree(listing: &[u8], prefix: &str) -> Vec<Blob> {
+    let line = |line: &str| {
+        let (facts, path) = line.split_once('\t')?;
+        Some((path.strip_prefix(prefix)?.to_string(), facts.split(' ').nth(2)?.to_string()))
+    };
+    String::from_utf8_lossy(listing).lines().filter_map(line).collect()
+}
+
+fn is_ours(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name == "dvc.lock" || name == "dvc.yaml" || name.ends_with(".dvc") && name.len() > 4
+}
+
+/// The contents of blobs, in order.
+fn contents(root: &Path, blobs: &[Blob]) -> Result<Vec<String>> {
+    let failed = |e: std::io::Error| Error::new(ErrorKind::Io, "git", format!("git cat-file: {e}"));
+    let mut child =
+        git(root).args(["cat-file", "--batch"]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let names: String = blobs.iter().map(|(_, id)| format!("{id}\n")).collect();
+    let asking = std::thread::spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(names.as_bytes())));
+    let mut answers = BufReader::new(stdout.ok_or_else(|| Error::new(ErrorKind::Io, "git", "git has no output"))?);
+    let mut all = Vec::with_capacity(blobs.len());
+    for _ in blobs {
+        let mut head = String::new();
+        answers.read_line(&mut head).map_err(failed)?;
+        let size = head.trim_end().rsplit(' ').next().and_then(|n| n.parse::<usize>().ok());
+        let Some(size) = size else {
+            all.push(String::new());
+            continue;
+        };
+        let mut bytes = vec![0; size + 1];
+        answers.read_exact(&mut bytes).map_err(failed)?;
+        bytes.pop();
+        all.push(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    drop(answers);
+    // What it still had to say is no matter: all answers are here.
+    let _ = (asking.join(), child.wait());
+    Ok(all)
+}
+
+/// Everything that was tracked in these revisions. Blocks.
+///
+/// Errors: git isn't there or fails.
+fn tracked(root: &Path, revisions: Revisions) -> Result<Index> {
+    let prefix = output(root, &["rev-parse", "--show-prefix"])?;
+    let prefix = String::from_utf8_lossy(&prefix).trim_end().to_string();
+    let mut trees: Vec<Vec<Blob>> = Vec::new();
+    if revisions.commits {
+        let args = [
+            "log",
+            "--all",
+            "--root",
+            "-m",
+            "--raw",
+            "--no-abbrev",
+            "--no-renames",
+            "--format=",
+            "--",
+            ":(top)*.dvc",
+            ":(top)*dvc.lock",
+        ];
+        trees.push(raw(&output(root, &args)?, &prefix, false));
+    }
+    let kinds = [(revisions.branches, "refs/heads"), (revisions.tags, "refs/tags")];
+    for (_, kind) in kinds.into_iter().filter(|(wanted, _)| *wanted) {
+        let refs = output(root, &["for-each-ref", "--format=%(refname)", kind])?;
+        for name in String::from_utf8_lossy(&refs).lines() {
+            trees.push(tree(&output(root, &["ls-tree", "-r", "--full-tree", name])?, &prefix));
+        }
+    }
+    let mut index = Index::default();
+    let mut seen = BTreeSet::new();
+    for mut blobs in trees {
+        blobs.retain(|(path, _)| is_ours(path));
+        let texts = contents(root, &blobs)?;
+        let pipelines: BTreeMap<&str, &str> = blobs
+            .iter()
+            .zip(&texts)
+            .map(|((path, _), text)| (path.as_str(), text.as_str()))
+            .filter(|(path, _)| path.ends_with("dvc.yaml"))
+            .collect();
+        for ((path, id), text) in blobs.iter().zip(&texts) {
+            if path.ends_with("dvc.yaml") || !seen.insert((path.clone(), id.clone())) {
+                continue;
+            }
+            let read = match path.strip_suffix("dvc.lock") {
+                Some(folder) => {
+                    index.add_lock(path, text, pipelines.get(format!("{folder}dvc.yaml").as_str()).copied())
+                }
+                None => index.add_file(path, text),
+            };
+            // What an old commit holds can't be mended.
+            if let Err(why) = read {
+                tracing::warn!("{path} of an earlier commit is left out: {why}");
+            }
+        }
+    }
+    Ok(index)
+}
+
+/// Adds what was tracked in these revisions to what is tracked now.
+///
+/// Errors: git isn't there or fails.
+pub async fn with_revisions(repo: &Repo, index: &mut Index, revisions: Revisions) -> Result<()> {
+    if !revisions.any() {
+        return Ok(());
+    }
+    let root = repo.root.clone();
+    let past = disk::run(move || tracked(&root, revisions)).await?;
+    let key = |out: &crate::repo::Tracked| (out.file.clone(), out.path.clone(), out.out.address);
+    let mut known: BTreeSet<_> = index.outs.iter().map(key).collect();
+    index.outs.extend(past.outs.into_iter().filter(|out| known.insert(key(out))));
+    Ok(())
+}
+
+/// Earlier states of the wanted directories, whose lists of files are in the cache. Nothing where git has nothing to say: then
+/// the remote is asked more.
+pub async fn earlier(repo: &Repo, wanted: &Wanted) -> History {
+    let files: BTreeSet<String> = wanted.dirs.iter().map(|dir| dir.file.clone()).collect();
+    let current: BTreeSet<Address> = wanted.dirs.iter().map(|dir| dir.address).collect();
+    if files.is_empty() {
+        return History::new();
+    }
+    let repo = repo.clone();
+    let found = disk::run(move || past(&repo, &files, &current)).await;
+    found.unwrap_or_else(|error| {
+        tracing::debug!("no history: {error}");
+        History::new()
+    })
+}
+
+fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> Result<History> {
+    let prefix = output(&repo.root, &["rev-parse", "--show-prefix"])?;
+    let prefix = String::from_utf8_lossy(&prefix).trim_end().to_string();
+    let mut args =
+        vec!["log", "-n", COMMITS, "--root", "-m", "--raw", "--no-abbrev", "--no-renames", "--format=", "--"];
+    args.extend(files.iter().map(String::as_str));
+    let mut states: BTreeMap<String, usize> = BTreeMap::new();
+    let mut blobs = raw(&output(&repo.root, &args)?, &prefix, true);
+    let mut seen = BTreeSet::new();
+    blobs.retain(|blob| seen.insert(blob.clone()));
+    blobs.retain(|(path, _)| {
+        let count = states.entry(path.clone()).or_default();
+        *count += 1;
+        *count <= STATES
+    });
+    let mut history = History::new();
+    for ((path, _), text) in blobs.iter().zip(contents(&repo.root, &blobs)?) {
+        let mut index = Index::default();
+        let read =
+            if path.ends_with("dvc.lock") { index.add_lock(path, &text, None) } else { index.add_file(path, &text) };
+        if read.is_err() {
+            continue;
+        }
+        for address in index.outs.iter().filter_map(|out| out.out.address).filter(|a| a.dir && !current.contains(a)) {
+            if history.len() < ASKED
+                && history.iter().all(|(known, _)| *known != address)
+                && let Ok(children) = repo.cache.manifest(&address)
+            {
+                history.push((address, children.into_iter().map(|c| c.md5).collect()));
+            }
+        }
+    }
+    Ok(history)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_and_trees_as_git_prints_them() {
+        let (a, b) = ("a".repeat(40), "b".repeat(40));
+        let zero = "0".repeat(40);
+        let log = format!(
+            ":100644 100644 {a} {b} M\tsub/data.dvc\n\n:000000 100644 {zero} {a} A\tsub/data.dvc\n:100644 100644 {a} {b} M\tother.dvc\n"
+        );
+        let blob = |id: &str| ("data.dvc".to_string(), id.to_string());
+        assert_eq!(raw(log.as_bytes(), "sub/", true), [blob(&b), blob(&a), blob(&a)]);
+        assert_eq!(raw(log.as_bytes(), "sub/", false), [blob(&b), blob(&a)]);
+        let listing = format!("100644 blob {a}\tsub/data.dvc\n100644 blob {b}\tREADME\n");
+        assert_eq!(tree(listing.as_bytes(), "sub/"), [blob(&a)]);
+        assert!(is_ours("x/dvc.lock") && is_ours("a.dvc") && !is_ours("x/.dvc") && !is_ours("a.dvcx"));
+    }
+}

@@ -1,0 +1,84 @@
+//! `.dvcignore`: gitignore's syntax, one file a folder, deeper ones count first. ripgrep's `ignore` knows the syntax.
+
+use crate::facts::invalid;
+use haul_core::Result;
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+use std::{path::Path, sync::Arc};
+
+/// The name of such files.
+pub const NAME: &str = ".dvcignore";
+
+/// The rules that hold in a folder: its own and those of the folders above. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Ignored(Option<Arc<Rules>>);
+
+struct Rules {
+    own: Gitignore,
+    above: Ignored,
+}
+
+impl Ignored {
+    /// The rules in a folder that has a `.dvcignore` of its own with this text.
+    ///
+    /// Errors: a pattern that can't be read.
+    pub fn with(&self, folder: &Path, text: &str) -> Result<Ignored> {
+        let mut builder = GitignoreBuilder::new(folder);
+        for line in text.lines() {
+            builder.add_line(None, line).map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
+        }
+        let own = builder.build().map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
+        Ok(Ignored(Some(Arc::new(Rules { own, above: self.clone() }))))
+    }
+
+    /// True for a path, by the absolute path of which the folder above isn't ignored.
+    pub fn is(&self, path: &Path, dir: bool) -> bool {
+        let mut rules = &self.0;
+        while let Some(here) = rules {
+            match here.own.matched(path, dir) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => rules = &here.above.0,
+            }
+        }
+        false
+    }
+
+    /// True when nothing is ignored.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Folders of tools, which are never tracked.
+pub fn is_tools_own(name: &[u8]) -> bool {
+    matches!(name, b".dvc" | b".git" | b".hg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deeper_rules_count_first() {
+        let top = Ignored::default().with(Path::new("/r"), "# c\n*.tmp\n/build/\ncache*\n").unwrap();
+        let below = top.with(Path::new("/r/a"), "!keep.tmp\n*.log\n").unwrap();
+        for (rules, path, dir, ignored) in [
+            (&top, "/r/x.tmp", false, true),
+            (&top, "/r/a/x.tmp", false, true),
+            (&top, "/r/build", true, true),
+            (&top, "/r/build", false, false),
+            (&top, "/r/a/build", true, false),
+            (&top, "/r/a/x.log", false, false),
+            (&below, "/r/a/x.log", false, true),
+            (&below, "/r/a/keep.tmp", false, false),
+            (&below, "/r/a/other.tmp", false, true),
+            (&below, "/r/a/cached", true, true),
+        ] {
+            assert_eq!(rules.is(Path::new(path), dir), ignored, "{path}");
+        }
+        assert!(Ignored::default().is_empty() && !top.is_empty());
+    }
+}

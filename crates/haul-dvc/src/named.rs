@@ -1,0 +1,93 @@
+//! A cache or remote as the engine sees it for one job: only what is to be moved is listed, and each entry has the MD5 that its
+//! name promises, so that content which isn't what its name says is never published.
+
+use crate::address::{Address, Layout};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
+use haul_store::{Answer, Caps, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec};
+use std::{ops::Range, sync::Arc};
+
+/// The entries to move, of a store whose names are hashes.
+#[derive(Debug)]
+pub struct Named {
+    inner: Arc<dyn Store>,
+    entries: Vec<Entry>,
+}
+
+impl Named {
+    /// The store with only these entries, in key order.
+    pub fn new(inner: Arc<dyn Store>, entries: Vec<Entry>) -> Self {
+        Named { inner, entries: entries.into_iter().map(promised).collect() }
+    }
+}
+
+/// An entry with what its name promises. The old layout's MD5 isn't that of the bytes, except for manifests.
+fn promised(mut entry: Entry) -> Entry {
+    if let Some(address) = Address::of_key(entry.key.as_bytes())
+        && (address.layout == Layout::V3 || address.dir)
+    {
+        entry.hashes.set(Algo::Md5, address.md5);
+    }
+    entry
+}
+
+impl Store for Named {
+    fn locator(&self) -> &str {
+        self.inner.locator()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn list(&self, _request: ListRequest) -> BoxStream<'static, Listed> {
+        stream::iter([Listed::Batch(self.entries.clone()), Listed::End]).boxed()
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let root = key.is_root();
+        let answer = self.inner.stat(key);
+        async move { answer.await.map(|entry| if root { entry } else { promised(entry) }) }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let read = self.inner.read(key, want, range);
+        async move { read.await.map(|read| Read { entry: promised(read.entry), body: read.body }) }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        self.inner.write(key, spec)
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        self.inner.resume(key, token, sent, spec)
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+        self.inner.discard(key, token)
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        self.inner.make_dir(key, spec)
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.inner.copy(batch)
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        self.inner.set_meta(key, mtime, meta)
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        self.inner.delete(keys)
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        self.inner.extra(request)
+    }
+}

@@ -1,0 +1,410 @@
+//! A repository: where it is, its configuration, and what its `.dvc` files and `dvc.lock` files track.
+
+// A repository is files of this machine's disk, which this crate reads and writes by itself.
+#![allow(clippy::disallowed_methods)]
+
+use crate::{
+    address::Address,
+    cache::{Cache, Held},
+    config::{Config, normal},
+    dvcfile::{self, Out, OutFlags},
+    facts::{invalid, io_error},
+    ignored::{self, Ignored},
+    spread::spread,
+    state::State,
+};
+use haul_core::{Error, ErrorKind, Result};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// What the command line knows of its surroundings.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The user's home.
+    pub home: Option<PathBuf>,
+    /// Configuration files outside of the repository, the weakest first.
+    pub configs: Vec<PathBuf>,
+    /// The folder for what haul remembers; `None` remembers nothing.
+    pub state: Option<PathBuf>,
+}
+
+/// A repository.
+#[derive(Clone, Debug)]
+pub struct Repo {
+    /// The folder that holds `.dvc`, absolute.
+    pub root: PathBuf,
+    /// Its configuration, all levels.
+    pub config: Config,
+    /// Its cache.
+    pub cache: Cache,
+    state: Option<PathBuf>,
+}
+
+/// Something tracked.
+#[derive(Clone, Debug)]
+pub struct Tracked {
+    /// The `.dvc` file or `dvc.lock`, below the root.
+    pub file: String,
+    /// The stage, in a `dvc.lock`.
+    pub stage: Option<String>,
+    /// Its number in the file.
+    pub index: usize,
+    /// The path of the file or directory, below the root.
+    pub path: String,
+    /// What is written of it.
+    pub out: Out,
+    /// It comes from another repository.
+    pub imported: bool,
+}
+
+/// Everything that is tracked.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    /// Files and directories.
+    pub outs: Vec<Tracked>,
+    /// What they were made from, where `dvc.lock` or a `.dvc` file says it.
+    pub deps: Vec<Tracked>,
+}
+
+/// A tracked path, or a part of one, that a command is about.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Whose it is.
+    pub tracked: Tracked,
+    /// Only this file or folder of the directory, below it.
+    pub within: Option<String>,
+}
+
+impl Chosen {
+    /// True for a file of the directory that is meant.
+    pub fn holds(&self, path: &str) -> bool {
+        self.within.as_ref().is_none_or(|within| below(path, within).is_some())
+    }
+}
+
+/// What follows `folder/` in a path; empty for the folder itself.
+pub fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    if folder.is_empty() || rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
+impl Repo {
+    /// The repository that holds a folder.
+    ///
+    /// Errors: there is none, or its configuration can't be read.
+    pub fn find(from: &Path, around: &Surroundings) -> Result<Repo> {
+        let root = from.ancestors().find(|folder| folder.join(".dvc").is_dir()).ok_or_else(|| {
+            let message = "this isn't in a DVC repository: no folder from here up holds .dvc (dvc init makes one)";
+            Error::new(ErrorKind::DirNotFound, "open", message)
+        })?;
+        let dvc = root.join(".dvc");
+        let mut config = Config::default();
+        let own = [dvc.join("config"), dvc.join("config.local")];
+        for file in around.configs.iter().chain(&own) {
+            let text = match fs::read_to_string(file) {
+                Ok(text) => text,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(io_error("read", file, e)),
+            };
+            let folder = file.parent().unwrap_or(root);
+            config.add(&text, folder, around.home.as_deref()).map_err(|why| invalid("read", file, why))?;
+        }
+        let folder = config.cache_dir().unwrap_or_else(|| dvc.join("cache"));
+        Ok(Repo {
+            root: root.to_path_buf(),
+            cache: Cache::new(folder, config.shared()),
+            state: around.state.as_ref().map(|state| state.join("dvc").join("md5")),
+            config,
+        })
+    }
+
+    /// `.dvc`.
+    pub fn dvc_dir(&self) -> PathBuf {
+        self.root.join(".dvc")
+    }
+
+    /// What was hashed before.
+    pub fn state(&self) -> State {
+        State::load(self.state.clone())
+    }
+
+    /// Which of these the cache holds, in the same order.
+    ///
+    /// Errors: the cache can't be read.
+    pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Held)>> {
+        let cache = self.cache.clone();
+        let held = spread(all, move |address| cache.holds(&address).map(|held| (address, held))).await?;
+        held.into_iter().collect()
+    }
+
+    /// A path that a user typed in `here`, below the root.
+    ///
+    /// Errors: it is outside.
+    pub fn relative(&self, here: &Path, typed: &str) -> Result<String> {
+        let path = normal(&here.join(typed));
+        let inside = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+        inside.map(str::to_string).ok_or_else(|| {
+            let message = format!("it is outside of the repository {}", self.root.display());
+            invalid("open", Path::new(typed), message)
+        })
+    }
+
+    /// Reads every `.dvc` file and `dvc.lock`, except in what is ignored or itself tracked.
+    ///
+    /// Errors: a folder or file that can't be read or understood.
+    pub fn index(&self) -> Result<Index> {
+        let mut index = Index::default();
+        self.scan(String::new(), &Ignored::default(), &mut index)?;
+        Ok(index)
+    }
+
+    /// The rules that hold in a folder below the root.
+    pub fn ignored_in(&self, folder: &str) -> Result<Ignored> {
+        let mut ignored = self.rules(&self.root, &Ignored::default())?;
+        let mut path = self.root.clone();
+        for part in folder.split('/').filter(|part| !part.is_empty()) {
+            path.push(part);
+            ignored = self.rules(&path, &ignored)?;
+        }
+        Ok(ignored)
+    }
+
+    fn rules(&self, folder: &Path, above: &Ignored) -> Result<Ignored> {
+        let file = folder.join(ignored::NAME);
+        match fs::read_to_string(&file) {
+            Ok(text) => above.with(folder, &text),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(above.clone()),
+            Err(e) => Err(io_error("read", &file, e)),
+        }
+    }
+
+    fn scan(&self, folder: String, above: &Ignored, index: &mut Index) -> Result<()> {
+        let path = self.root.join(&folder);
+        let ignored = self.rules(&path, above)?;
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(&path).map_err(|e| io_error("list", &path, e))? {
+            let entry = entry.map_err(|e| io_error("list", &path, e))?;
+            // DVC can't track what isn't UTF-8.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let kind = entry.file_type().map_err(|e| io_error("list", &entry.path(), e))?;
+            if ignored::is_tools_own(name.as_bytes()) || ignored.is(&entry.path(), kind.is_dir()) {
+                continue;
+            }
+            match kind.is_dir() {
+                true => folders.push(name),
+                false if name == "dvc.lock" || name.ends_with(".dvc") => files.push(name),
+                false => {}
+            }
+        }
+        files.sort_unstable();
+        for name in files {
+            self.read_file(&folder, &name, index)?;
+        }
+        folders.sort_unstable();
+        let outs: BTreeSet<&str> = index.outs.iter().map(|out| out.path.as_str()).collect();
+        let next: Vec<String> =
+            folders.into_iter().map(|name| joined(&folder, &name)).filter(|p| !outs.contains(p.as_str())).collect();
+        for folder in next {
+            // A repository in this one is that one's business.
+            if !self.root.join(&folder).join(".dvc").is_dir() {
+                self.scan(folder, &ignored, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_file(&self, folder: &str, name: &str, index: &mut Index) -> Result<()> {
+        let file = joined(folder, name);
+        let path = self.root.join(&file);
+        let text = fs::read_to_string(&path).map_err(|e| io_error("read", &path, e))?;
+        if name != "dvc.lock" {
+            return index.add_file(&file, &text).map_err(|why| invalid("read", Path::new(&file), why));
+        }
+        let pipeline = self.root.join(joined(folder, "dvc.yaml"));
+        let pipeline = match fs::read_to_string(&pipeline) {
+            Ok(text) => Some(text),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(io_error("read", &pipeline, e)),
+        };
+        index.add_lock(&file, &text, pipeline.as_deref()).map_err(|why| invalid("read", Path::new(&file), why))
+    }
+}
+
+/// `folder/name`, without the slash in the root.
+pub fn joined(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.into() } else { format!("{folder}/{name}") }
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// A path written in a file of `folder`, below the root; as it is when it leads out of it.
+fn tracked_path(folder: &str, wdir: Option<&str>, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.into();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    let all = folder.split('/').chain(wdir.unwrap_or_default().split('/')).chain(path.split('/'));
+    for part in all.filter(|part| !matches!(*part, "" | ".")) {
+        match part {
+            ".." if parts.pop().is_none() => return path.into(),
+            ".." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+impl Index {
+    /// Takes in a `.dvc` file; `file` is its path below the root.
+    ///
+    /// Errors: what is wrong in it.
+    pub fn add_file(&mut self, file: &str, text: &str) -> Result<(), String> {
+        let read = dvcfile::parse(text)?;
+        self.add(file, None, read);
+        Ok(())
+    }
+
+    /// Takes in a `dvc.lock`, with the `dvc.yaml` beside it, which says what isn't kept or pushed.
+    ///
+    /// Errors: what is wrong in it.
+    pub fn add_lock(&mut self, file: &str, text: &str, pipeline: Option<&str>) -> Result<(), String> {
+        let flags = pipeline.map_or_else(|| Ok(OutFlags::new()), dvcfile::parse_pipeline).unwrap_or_default();
+        for mut stage in dvcfile::parse_lock(text)? {
+            let template = stage.name.split('@').next().unwrap_or_default().to_string();
+            for out in &mut stage.file.outs {
+                if let Some((cache, push, remote)) = flags.get(&(template.clone(), out.path.clone())) {
+                    (out.cache, out.push, out.remote) = (*cache, *push, remote.clone());
+                }
+            }
+            self.add(file, Some(stage.name), stage.file);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, file: &str, stage: Option<String>, read: dvcfile::DvcFile) {
+        let (folder, wdir) = (folder_of(file), read.wdir.as_deref());
+        let tracked = |(index, out): (usize, Out)| Tracked {
+            file: file.into(),
+            stage: stage.clone(),
+            index,
+            path: tracked_path(folder, wdir, &out.path),
+            imported: read.imported,
+            out,
+        };
+        self.outs.extend(read.outs.into_iter().enumerate().map(tracked));
+        if !read.imported {
+            self.deps.extend(read.deps.into_iter().enumerate().map(tracked));
+        }
+    }
+
+    /// What the targets mean; everything when there are none. A target is a tracked path, a path in a tracked directory, a
+    /// `.dvc` file, a stage, a `dvc.yaml`; with `recursive` a folder that holds such. All are below the root already, except
+    /// stages.
+    ///
+    /// Errors: a target that means nothing.
+    pub fn choose(&self, targets: &[String], recursive: bool) -> Result<Vec<Chosen>> {
+        if targets.is_empty() {
+            return Ok(self.outs.iter().map(|out| Chosen { tracked: out.clone(), within: None }).collect());
+        }
+        let mut chosen: BTreeMap<(String, Option<String>, usize), Chosen> = BTreeMap::new();
+        for target in targets {
+            let found: Vec<Chosen> = self.outs.iter().filter_map(|out| means(target, out, recursive)).collect();
+            if found.is_empty() {
+                let message = "nothing of that name is tracked: a target is a tracked path, a .dvc file or a stage";
+                return Err(Error::new(ErrorKind::NotFound, "open", message).with_key(&haul_core::Key::new(target)));
+            }
+            for one in found {
+                let place = (one.tracked.file.clone(), one.tracked.stage.clone(), one.tracked.index);
+                // Two targets in one directory: all of it is the simple answer that holds both.
+                let both = chosen.get(&place).is_some_and(|old| old.within != one.within);
+                let within = if both { None } else { one.within };
+                chosen.insert(place, Chosen { within, ..one });
+            }
+        }
+        Ok(chosen.into_values().collect())
+    }
+}
+
+fn means(target: &str, out: &Tracked, recursive: bool) -> Option<Chosen> {
+    let whole = Chosen { tracked: out.clone(), within: None };
+    let folder = folder_of(&out.file);
+    let stage = out.stage.as_ref().is_some_and(|name| {
+        let plain = name.split('@').next().unwrap_or_default();
+        [name.as_str(), plain].into_iter().any(|name| {
+            let full = joined(folder, &format!("dvc.yaml:{name}"));
+            target == full || (folder.is_empty() && target == name)
+        })
+    });
+    let pipeline = out.stage.is_some() && target == joined(folder, "dvc.yaml");
+    if stage || pipeline || target == out.path || target == out.file {
+        return Some(whole);
+    }
+    if recursive && (below(&out.path, target).is_some() || below(&out.file, target).is_some()) {
+        return Some(whole);
+    }
+    let within = below(target, &out.path).filter(|rest| !rest.is_empty())?;
+    out.out.address.is_some_and(|a| a.dir).then(|| Chosen { within: Some(within.into()), ..whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        let mut index = Index::default();
+        index
+            .add_file("data.dvc", "outs:\n- md5: 1e22361e83161aaf6ea7cfed91cb7df2.dir\n  hash: md5\n  path: data\n")
+            .unwrap();
+        index
+            .add_file("sub/x.dvc", "wdir: ..\nouts:\n- md5: b1946ac92492d2347c6235b4d2611184\n  path: sub/x\n")
+            .unwrap();
+        let lock = "schema: '2.0'\nstages:\n  train@a:\n    outs:\n    - path: model\n      hash: md5\n      md5: \
+                    b1946ac92492d2347c6235b4d2611184\n";
+        let pipeline =
+            "stages:\n  train:\n    foreach: [a]\n    do:\n      outs:\n      - model:\n          push: false\n";
+        index.add_lock("p/dvc.lock", lock, Some(pipeline)).unwrap();
+        index
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file_and_its_wdir() {
+        let index = index();
+        let paths: Vec<_> = index.outs.iter().map(|out| out.path.as_str()).collect();
+        assert_eq!(paths, ["data", "sub/x", "p/model"]);
+        assert!(!index.outs[2].out.push && index.outs[2].out.cache);
+        assert_eq!(tracked_path("a", None, "../../x"), "../../x");
+    }
+
+    #[test]
+    fn targets_are_what_people_type() {
+        let index = index();
+        let of = |targets: &[&str], recursive: bool| -> Vec<String> {
+            let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
+            let all = index.choose(&targets, recursive).unwrap();
+            all.into_iter()
+                .map(|c| format!("{}{}", c.tracked.path, c.within.map(|w| format!(" {w}")).unwrap_or_default()))
+                .collect()
+        };
+        assert_eq!(of(&[], false), ["data", "sub/x", "p/model"]);
+        assert_eq!(of(&["data"], false), ["data"]);
+        assert_eq!(of(&["data.dvc", "data/a/b"], false), ["data"], "the whole holds the part");
+        assert_eq!(of(&["data/a/b"], false), ["data a/b"]);
+        assert_eq!(of(&["sub"], true), ["sub/x"]);
+        assert_eq!(of(&["p/dvc.yaml:train"], false), ["p/model"]);
+        assert_eq!(of(&["p/dvc.yaml"], false), ["p/model"]);
+        for target in ["sub", "nothing", "dat", "sub/x/y"] {
+            let error = index.choose(&[target.into()], false).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{target}: open: nothing of that name is tracked: a target is a tracked path, a .dvc file or a stage"
+                )
+            );
+        }
+    }
+}

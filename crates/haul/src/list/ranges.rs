@@ -1,0 +1,173 @@
+//! A listing in ranges that are read at once, given out in order: asks for the pages that [`haul_core::ranges`] names. Stores
+//! that don't list in pages list as they do.
+
+use super::page::{Page, page};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered},
+};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Listed, Lost, Result,
+    key::after_prefix,
+    ranges::{Ask, Ranges},
+};
+use haul_store::{Direction, ListRequest, Store};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// Lists what `request` asks for, `at_once` pages at once (0: as many as the store's lanes take).
+///
+/// As with any listing only [`Listed::End`] proves that the rest was seen: it comes when every range has come to its end, or was
+/// told as lost.
+pub fn list(store: &Arc<dyn Store>, request: ListRequest, at_once: usize) -> BoxStream<'static, Listed> {
+    let Some(size) = store.caps().page.filter(|_| request.limit.is_none()) else { return store.list(request) };
+    let ranges = Ranges::new(request.after.clone(), size);
+    let listing = Listing {
+        store: store.clone(),
+        request: ListRequest { limit: Some(size), ..request },
+        at_once,
+        ranges,
+        under_way: FuturesUnordered::new(),
+        came: BTreeMap::new(),
+        last: None,
+        state: State::Going,
+    };
+    stream::unfold(listing, |mut listing| async move { Some((listing.next().await?, listing)) }).boxed()
+}
+
+struct Listing {
+    store: Arc<dyn Store>,
+    request: ListRequest,
+    at_once: usize,
+    ranges: Ranges,
+    under_way: FuturesUnordered<BoxFuture<'static, (Ask, Result<Page>)>>,
+    /// What each range has brought and was not given out yet.
+    came: BTreeMap<u64, VecDeque<Step>>,
+    /// The last key that was given out.
+    last: Option<Key>,
+    state: State,
+}
+
+enum Step {
+    Entries(Vec<Entry>),
+    Lost(Lost, Error),
+}
+
+enum State {
+    Going,
+    /// The store doesn't begin where it is asked to: listed from the start to the end.
+    Plain(BoxStream<'static, Listed>),
+    Over,
+}
+
+impl Listing {
+    async fn next(&mut self) -> Option<Listed> {
+        loop {
+            match &mut self.state {
+                State::Going => {}
+                State::Plain(steps) => return Some(unseen(steps.next().await?, self.last.as_ref())),
+                State::Over => return None,
+            }
+            // What has come makes room for more, however much there is to give out first.
+            while let Some(Some((ask, answer))) = self.under_way.next().now_or_never() {
+                self.take(&ask, answer);
+            }
+            if !matches!(self.state, State::Going) {
+                continue;
+            }
+            let width = self.width();
+            while let Some(ask) = self.ranges.next(width) {
+                self.under_way.push(self.ask(ask));
+            }
+            if let Some(step) = self.give() {
+                return Some(step);
+            }
+            let (ask, answer) = self.under_way.next().await?;
+            self.take(&ask, answer);
+        }
+    }
+
+    /// The next step in order, if it has come.
+    fn give(&mut self) -> Option<Listed> {
+        while let Some((number, over)) = self.ranges.first() {
+            match self.came.get_mut(&number).and_then(VecDeque::pop_front) {
+                Some(Step::Entries(entries)) => {
+                    self.ranges.gave();
+                    self.last = entries.last().map(|entry| entry.key.clone());
+                    return Some(Listed::Batch(entries));
+                }
+                Some(Step::Lost(lost, error)) => {
+                    if lost.to.is_none() || lost.to == after_prefix(&self.request.prefix).map(Key::new) {
+                        // Nothing was seen behind it: this is where it broke off.
+                        self.state = State::Over;
+                    }
+                    return Some(Listed::Failed { lost, error });
+                }
+                None if over => {
+                    self.came.remove(&number);
+                    self.ranges.pass();
+                }
+                None => return None,
+            }
+        }
+        self.state = State::Over;
+        Some(Listed::End)
+    }
+
+    fn width(&self) -> usize {
+        let caps = self.store.caps();
+        match (self.at_once, &caps.lanes) {
+            (0, Some(lanes)) => lanes.lane(Direction::Meta).limit(),
+            (0, None) => caps.concurrency,
+            (pinned, _) => pinned,
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, (Ask, Result<Page>)> {
+        let (store, request) = (self.store.clone(), ListRequest { after: ask.after.clone(), ..self.request.clone() });
+        async move {
+            let answer = page(&store, request).await;
+            (ask, answer)
+        }
+        .boxed()
+    }
+
+    fn take(&mut self, ask: &Ask, answer: Result<Page>) {
+        let step = match answer {
+            Ok(Page { mut entries, ended }) => {
+                let keep = self.ranges.took(ask.range, &entries, ended);
+                entries.truncate(keep);
+                (keep > 0).then_some(Step::Entries(entries))
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let request = ListRequest { limit: None, ..self.request.clone() };
+                self.state = State::Plain(self.store.list(request));
+                None
+            }
+            Err(error) => self.ranges.failed(ask.range).map(|lost| Step::Lost(self.within(lost), error)),
+        };
+        if let Some(step) = step {
+            self.came.entry(ask.range).or_default().push_back(step);
+        }
+    }
+
+    /// A lost range within what was asked for.
+    fn within(&self, lost: Lost) -> Lost {
+        let prefix = Key::new(&self.request.prefix);
+        Lost { from: lost.from.max(prefix), to: lost.to.or_else(|| after_prefix(&self.request.prefix).map(Key::new)) }
+    }
+}
+
+/// What of a step comes after `last`.
+fn unseen(step: Listed, last: Option<&Key>) -> Listed {
+    match step {
+        Listed::Batch(mut entries) => {
+            entries.retain(|entry| last.is_none_or(|last| entry.key > *last));
+            Listed::Batch(entries)
+        }
+        other => other,
+    }
+}

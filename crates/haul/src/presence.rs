@@ -1,0 +1,434 @@
+//! Which of some keys a store has: for each its entry, or the proof that it is absent. Chooses between asking for each and leaping
+//! through the listing ([`haul_core::presence`]). For jobs that needn't know what else is there, and for library callers.
+
+use crate::list::page::{Page, page};
+use futures::{StreamExt, stream, stream::BoxStream};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Result,
+    key::just_before,
+    policy::{Mode, Policy},
+    presence::{Choice, Method, Next, Sample, Why, choose},
+};
+use haul_store::{ListRequest, Store};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Keys that are held at once at most, each with what was found: 330 bytes each, twice.
+const HELD: usize = 100_000;
+/// Pages that one walk through the listing takes: what its last one shows beyond its keys is of no use, half a page in five.
+const PAGES: f64 = 5.0;
+/// Keys of one walk, least and most.
+const WALK: (usize, usize) = (8, 8_192);
+/// Keys that are looked at for a choice.
+const AHEAD: usize = 1_000;
+/// Questions under way at once where the store's lanes limit them.
+const WIDE: usize = 256;
+/// Answers that are given out together.
+const BATCH: usize = 1_000;
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It is there.
+    There(Entry),
+    /// It isn't: proved.
+    Absent,
+    /// It could not be found out.
+    Unknown(Arc<Error>),
+    /// It was not to be found out ([`Wanted::is_asked`]).
+    NotAsked,
+}
+
+/// Something with a key that is looked for.
+pub trait Wanted: Send + 'static {
+    /// The key.
+    fn key(&self) -> &Key;
+
+    /// False for what only passes by, keeping its place in the order.
+    fn is_asked(&self) -> bool {
+        true
+    }
+}
+
+impl Wanted for Key {
+    fn key(&self) -> &Key {
+        self
+    }
+}
+
+impl Wanted for Entry {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Directories aren't: a store that lists in pages has none but in the names of keys.
+    fn is_asked(&self) -> bool {
+        !self.is_dir()
+    }
+}
+
+/// How to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// In this way; `None` chooses.
+    pub method: Option<Method>,
+    /// Questions and pages at once; `None` leaves it to the store's lanes.
+    pub at_once: Option<usize>,
+}
+
+/// What a search did, to be read at any time.
+#[derive(Debug, Default)]
+pub struct Told {
+    requests: AtomicU64,
+    choice: OnceLock<Choice>,
+}
+
+impl Told {
+    /// Questions and pages so far; retries not counted.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// The way that was chosen, once it is.
+    pub fn choice(&self) -> Option<Choice> {
+        self.choice.get().copied()
+    }
+}
+
+/// How a job looks for what its source has; `None` when it must know all that the destination holds, or is told to list it.
+pub(crate) fn options(mode: Mode, policy: &Policy, dst: &Arc<dyn Store>) -> Option<Options> {
+    let at_once = policy.checkers;
+    if policy.no_check_dest {
+        return None;
+    }
+    if policy.no_traverse {
+        return Some(Options { method: Some(Method::Ask), at_once });
+    }
+    let all = mode == Mode::Sync || policy.list_all || dst.caps().page.is_none();
+    (!all).then_some(Options { method: None, at_once })
+}
+
+/// All answers at once.
+#[derive(Debug)]
+pub struct Found {
+    /// Each key with what is known of it, in order.
+    pub answers: Vec<(Key, Answer)>,
+    /// The way, and why.
+    pub choice: Choice,
+    /// Questions and pages that it took.
+    pub requests: u64,
+}
+
+/// Looks for `keys`, which must be in bytewise order. For so few that their answers fit in memory; else see [`search`].
+pub async fn find(store: &Arc<dyn Store>, keys: Vec<Key>, options: Options) -> Found {
+    let (mut answers, told) = search(store, stream::iter([keys]).boxed(), options);
+    let mut all = Vec::new();
+    while let Some(batch) = answers.next().await {
+        all.extend(batch);
+    }
+    let choice = told.choice().unwrap_or(Choice { method: Method::Ask, why: Why::Few(0) });
+    Found { answers: all, choice, requests: told.requests() }
+}
+
+/// Looks for what comes from `wanted`, in bytewise order of keys, and gives it back in the same order with its answers. Holds a
+/// bounded number of keys, so `wanted` isn't read faster than the answers are taken.
+pub fn search<T: Wanted>(
+    store: &Arc<dyn Store>,
+    wanted: BoxStream<'static, Vec<T>>,
+    options: Options,
+) -> (BoxStream<'static, Vec<(T, Answer)>>, Arc<Told>) {
+    let told = Arc::<Told>::default();
+    let caps = store.caps();
+    let wide = if caps.lanes.is_some() { WIDE } else { caps.concurrency };
+    let search = Arc::new(Search {
+        store: store.clone(),
+        page: caps.page,
+        at_once: options.at_once.unwrap_or(wide).max(1),
+        told: told.clone(),
+        state: Mutex::default(),
+        asks_only: AtomicBool::new(caps.page.is_none()),
+        settled: AtomicU64::new(0),
+        pages: AtomicU64::new(0),
+    });
+    let answers = async move {
+        let mut input = Input { wanted, waiting: VecDeque::new(), ended: false, taken: 0 };
+        let choice = search.choose(options.method, &mut input).await;
+        tracing::info!("{}: {choice}", search.store.locator());
+        let _ = search.told.choice.set(choice);
+        match choice.method {
+            Method::Ask => search.ask_all(input),
+            Method::Leap | Method::List => search.leap_all(input),
+        }
+    };
+    (stream::once(answers).flatten().boxed(), told)
+}
+
+/// What is to be looked for, as far as it has come.
+struct Input<T> {
+    wanted: BoxStream<'static, Vec<T>>,
+    waiting: VecDeque<T>,
+    ended: bool,
+    /// How many have been taken out.
+    taken: usize,
+}
+
+impl<T: Wanted> Input<T> {
+    /// Waits until `count` are there, or all.
+    async fn fill(&mut self, count: usize) {
+        while !self.ended && self.waiting.len() < count {
+            match self.wanted.next().await {
+                Some(batch) => self.waiting.extend(batch),
+                None => self.ended = true,
+            }
+        }
+    }
+
+    /// The next ones, `count` at most; none at the end.
+    async fn take(&mut self, count: usize) -> Vec<T> {
+        self.fill(count).await;
+        let count = count.min(self.waiting.len());
+        self.taken += count;
+        self.waiting.drain(..count).collect()
+    }
+
+    fn asked(&self) -> impl Iterator<Item = &Key> {
+        self.waiting.iter().filter(|wanted| wanted.is_asked()).map(Wanted::key)
+    }
+}
+
+struct Search {
+    store: Arc<dyn Store>,
+    page: Option<usize>,
+    at_once: usize,
+    told: Arc<Told>,
+    state: Mutex<State>,
+    /// Listing is of no use here.
+    asks_only: AtomicBool,
+    /// Keys that pages settled, and how many pages.
+    settled: AtomicU64,
+    pages: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Pages that were read for the choice.
+    looked: Vec<Arc<Stretch>>,
+    /// Nothing comes after this key.
+    last: Option<Key>,
+}
+
+/// A part of the listing that was seen whole.
+struct Stretch {
+    /// Begins after this,
+    after: Key,
+    /// ends with this; `None`: it goes to the end.
+    through: Option<Key>,
+    entries: Vec<Entry>,
+}
+
+impl Stretch {
+    fn covers(&self, key: &Key) -> bool {
+        *key > self.after && self.through.as_ref().is_none_or(|through| key <= through)
+    }
+
+    fn answer(&self, key: &Key) -> Answer {
+        match self.entries.binary_search_by(|entry| entry.key.cmp(key)) {
+            Ok(at) => Answer::There(self.entries[at].clone()),
+            Err(_) => Answer::Absent,
+        }
+    }
+}
+
+impl Search {
+    async fn choose<T: Wanted>(&self, pinned: Option<Method>, input: &mut Input<T>) -> Choice {
+        if let Some(method) = pinned {
+            return Choice { method, why: Why::Pinned };
+        }
+        if self.page.is_none() {
+            return Choice { method: Method::Ask, why: Why::OnlyWay };
+        }
+        input.fill(AHEAD).await;
+        let count = input.asked().count();
+        let wanted = input.ended.then_some(count);
+        let mut sample = Sample::default();
+        loop {
+            match choose(wanted, sample) {
+                Next::Go(choice) => return choice,
+                Next::Look => {}
+            }
+            // First where they begin, then in their middle.
+            let open: Vec<&Key> = input.asked().filter(|key| self.known(key).is_none()).collect();
+            let at = if sample.pages == 0 { 0 } else { open.len() / 2 };
+            let Some(key) = open.get(at) else { return Choice { method: Method::Leap, why: Why::SeenWhole } };
+            let Ok(stretch) = self.stretch(just_before(key.as_bytes())).await else {
+                return Choice { method: Method::Ask, why: Why::OnlyWay };
+            };
+            sample.pages += 1;
+            sample.ended |= stretch.through.is_none() && sample.pages == 1;
+            sample.settled += open.iter().filter(|key| stretch.covers(key)).count() as u64;
+            self.settled.store(sample.settled, Relaxed);
+            self.state().looked.push(stretch);
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What is known of a key without a request.
+    fn known(&self, key: &Key) -> Option<Answer> {
+        let state = self.state();
+        if let Some(stretch) = state.looked.iter().find(|stretch| stretch.covers(key)) {
+            return Some(stretch.answer(key));
+        }
+        state.last.as_ref().is_some_and(|last| key > last).then_some(Answer::Absent)
+    }
+
+    /// Reads the page that begins after `after`.
+    ///
+    /// Errors: those of the listing. One that can't be read is no loss: the keys can be asked for.
+    async fn stretch(&self, after: Vec<u8>) -> Result<Arc<Stretch>> {
+        self.told.requests.fetch_add(1, Relaxed);
+        self.pages.fetch_add(1, Relaxed);
+        let after = Key::new(after);
+        let begin = (!after.is_root()).then(|| after.clone());
+        let request = ListRequest { after: begin, limit: self.page, ..ListRequest::all() };
+        let Page { entries, ended } = match page(&self.store, request).await {
+            Ok(page) => page,
+            // A store that isn't there holds nothing: that is proof, not a failure.
+            Err(error) if error.kind() == ErrorKind::DirNotFound => Page { entries: Vec::new(), ended: true },
+            Err(error) => {
+                tracing::debug!("the listing can't be read, asking instead: {error}");
+                self.asks_only.store(true, Relaxed);
+                return Err(error);
+            }
+        };
+        let last = entries.last().map(|entry| entry.key.clone());
+        let through = if ended { None } else { last.clone() };
+        if ended {
+            let last = last.unwrap_or_else(|| after.clone());
+            let mut state = self.state();
+            state.last = Some(state.last.take().map_or(last.clone(), |known| known.min(last)));
+        }
+        Ok(Arc::new(Stretch { after, through, entries }))
+    }
+
+    async fn ask(&self, key: &Key) -> Answer {
+        self.told.requests.fetch_add(1, Relaxed);
+        match self.store.stat(key).await {
+            Ok(entry) if entry.is_dir() != key.is_dir() => Answer::Absent,
+            Ok(entry) => Answer::There(entry),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Answer::Absent,
+            Err(error) => Answer::Unknown(Arc::new(error.with_key(key))),
+        }
+    }
+
+    async fn ask_unless_known<T: Wanted>(&self, wanted: T) -> (T, Answer) {
+        let answer = match self.known(wanted.key()) {
+            _ if !wanted.is_asked() => Answer::NotAsked,
+            Some(answer) => answer,
+            None => self.ask(wanted.key()).await,
+        };
+        (wanted, answer)
+    }
+
+    fn ask_all<T: Wanted>(self: Arc<Self>, input: Input<T>) -> BoxStream<'static, Vec<(T, Answer)>> {
+        let at_once = self.at_once;
+        let one_by_one = stream::unfold(input, |mut input| async move {
+            let batch = input.take(BATCH).await;
+            (!batch.is_empty()).then_some((stream::iter(batch), input))
+        });
+        let answers = one_by_one.flatten().map(move |wanted| {
+            let search = self.clone();
+            async move { search.ask_unless_known(wanted).await }
+        });
+        answers.buffered(at_once).ready_chunks(BATCH).boxed()
+    }
+
+    fn leap_all<T: Wanted>(self: Arc<Self>, input: Input<T>) -> BoxStream<'static, Vec<(T, Answer)>> {
+        let (room, at_once) = (Arc::new(Semaphore::new(HELD)), self.at_once);
+        let search = self.clone();
+        let walks = stream::unfold((input, room), move |(mut input, room)| {
+            let search = search.clone();
+            async move {
+                let count = search.walk_length();
+                let held = room.clone().acquire_many_owned(count as u32).await.ok()?;
+                let keys = input.take(count).await;
+                (!keys.is_empty()).then_some(((keys, held), (input, room)))
+            }
+        });
+        let answers = walks.map(move |(keys, held): (Vec<T>, OwnedSemaphorePermit)| {
+            let search = self.clone();
+            async move { (search.walk(keys).await, held) }
+        });
+        // They are held until they are given out.
+        answers.buffered(at_once).map(|(answers, _held)| answers).boxed()
+    }
+
+    /// Keys that are worth a walk of their own now.
+    fn walk_length(&self) -> usize {
+        let per_page = self.settled.load(Relaxed) as f64 / self.pages.load(Relaxed).max(1) as f64;
+        ((per_page * PAGES) as usize).clamp(WALK.0, WALK.1)
+    }
+
+    /// Settles keys that follow each other, one page after the other.
+    async fn walk<T: Wanted>(&self, keys: Vec<T>) -> Vec<(T, Answer)> {
+        let mut answers = Vec::with_capacity(keys.len());
+        let mut stretch: Option<Arc<Stretch>> = None;
+        let (mut pages, mut settled) = (0u64, 0u64);
+        let mut keys = keys.into_iter();
+        while let Some(wanted) = keys.next() {
+            let key = wanted.key();
+            if !wanted.is_asked() {
+                answers.push((wanted, Answer::NotAsked));
+                continue;
+            }
+            if let Some(answer) = stretch.as_ref().filter(|s| s.covers(key)).map(|s| s.answer(key)) {
+                settled += 1;
+                self.settled.fetch_add(1, Relaxed);
+                answers.push((wanted, answer));
+                continue;
+            }
+            if let Some(answer) = self.known(key) {
+                answers.push((wanted, answer));
+                continue;
+            }
+            // Where hardly a page settles more than the key that it was read for, asking is cheaper.
+            let sparse = pages >= 4 && settled * 2 < pages * 3;
+            if sparse || self.asks_only.load(Relaxed) {
+                answers.extend(self.ask_rest(std::iter::once(wanted).chain(keys)).await);
+                return answers;
+            }
+            // More than a page may lie between the place just before a key and the key.
+            let from = just_before(key.as_bytes());
+            let from = match stretch.as_ref().and_then(|s| s.through.as_ref()) {
+                Some(through) if through.as_bytes() > &from[..] => through.as_bytes().to_vec(),
+                _ => from,
+            };
+            pages += 1;
+            let covered = match self.stretch(from).await {
+                Ok(next) => stretch.insert(next).covers(key),
+                Err(_) => false,
+            };
+            if covered {
+                let answer = stretch.as_ref().map_or(Answer::Absent, |s| s.answer(key));
+                settled += 1;
+                self.settled.fetch_add(1, Relaxed);
+                answers.push((wanted, answer));
+            } else {
+                answers.push(self.ask_unless_known(wanted).await);
+            }
+        }
+        answers
+    }
+
+    async fn ask_rest<T: Wanted>(&self, keys: impl Iterator<Item = T>) -> Vec<(T, Answer)> {
+        stream::iter(keys.map(|wanted| self.ask_unless_known(wanted))).buffered(16).collect().await
+    }
+}
