@@ -36,7 +36,7 @@ impl Run {
             let Some(found) = self.same_in(store, src, to).await else { continue };
             let rsync = self.policy.rsync.as_ref();
             let how = if rsync.is_some_and(|habits| habits.link) { CopyHow::Link } else { CopyHow::Copy };
-            let differs = Difference::between(src, Some(&found), &self.rules);
+            let differs = self.difference(src, Some(&found));
             let action = if rsync.is_some() { Action::Reuse } else { Action::Copy };
             if how == CopyHow::Link && !self.keeps_all(differs) {
                 continue;

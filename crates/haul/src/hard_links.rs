@@ -195,7 +195,7 @@ impl Run {
             let step = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.policy);
             let (action, why) = step;
             let (key, size, dry_run) = (name.src.key.clone(), name.src.size, self.policy.dry_run);
-            let differs = Difference::between(&name.src, name.dst.as_ref(), &self.rules);
+            let differs = self.difference(&name.src, name.dst.as_ref());
             self.cx.sink.emit(&Event::Decided { key: key.clone(), action, why, size, differs, dry_run });
             match action {
                 Action::Link if dry_run => self.report().totals.links += 1,

@@ -381,7 +381,7 @@ impl Run {
             }
             let (key, dry_run) = (src.key.clone(), self.policy.dry_run);
             let (action, size) = (Action::Keep, src.size);
-            let differs = Difference::between(src, Some(dst), &self.rules);
+            let differs = self.difference(src, Some(dst));
             self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
             count += 1;
             true
@@ -587,7 +587,7 @@ impl Run {
         if action == Action::Keep && self.must_look(why) {
             return self.look(src, to, why, &orders.attributes).await;
         }
-        let differs = Difference::between(&src, dst.as_ref(), &self.rules);
+        let differs = self.difference(&src, dst.as_ref());
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),

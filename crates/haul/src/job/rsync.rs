@@ -5,7 +5,7 @@ use super::{Orders, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, attributes,
     compare::{Difference, Reason},
     event::Event,
     plan::{Action, Step},
@@ -18,17 +18,28 @@ use std::sync::Arc;
 const LINK: &[u8] = b".rclonelink";
 
 impl Run {
+    /// What differs between a source and what a destination has of its name: of attributes, what would be set.
+    pub fn difference(&self, src: &Entry, dst: Option<&Entry>) -> Difference {
+        let differs = Difference::between(src, dst, &self.rules);
+        let there = dst.filter(|_| !differs.new).and_then(|dst| dst.posix.as_deref());
+        let (Some(keep), Some(from), Some(there)) = (&self.attributes.keep, src.posix.as_deref(), there) else {
+            return differs;
+        };
+        let (found, _) = attributes::differs(from, there, keep, &self.attributes.rights);
+        Difference { perms: found.mode, owner: found.owner, group: found.group, ..differs }
+    }
+
     /// A directory of the source, and what the destination has of it.
     pub(super) async fn dir_seen(&self, src: &Entry, dst: Option<&Entry>) {
         if self.policy.rsync.is_none() {
             return;
         }
-        let mut differs = Difference::between(src, dst, &self.rules);
+        let mut differs = self.difference(src, dst);
         let mut elsewhere = false;
         if differs.new
             && let Some(found) = self.dir_elsewhere(&src.key).await
         {
-            (differs, elsewhere) = (Difference::between(src, Some(&found), &self.rules), true);
+            (differs, elsewhere) = (self.difference(src, Some(&found)), true);
         }
         self.cx.sink.emit(&Event::DirSeen { key: src.key.clone(), differs, elsewhere });
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{context::Context, show::out::Out};
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Kind, Listed, compare::FileType};
+use haul_core::{Entry, Listed, compare::FileType};
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
 const LINK: &[u8] = b".rclonelink";
@@ -57,7 +57,7 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         let seen = Options { links: !options.copy_links, ..options.clone() };
         let filter = Arc::new(filters::filter(&seen, scope).map_err(|line| (exit::USAGE, line))?);
         let depth = (!options.recursive).then_some(1);
-        let request = ListOptions { dirs: true, posix: true, max_depth: depth, ..ListOptions::default() };
+        let request = ListOptions { dirs: true, posix: true, mtimes: true, max_depth: depth, ..ListOptions::default() };
         let mut listing = haul::list(&store, &filter, request);
         while let Some(step) = listing.next().await {
             match step {
@@ -90,7 +90,11 @@ fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow:
         FileType::Special => 'p',
     };
     // Where there are no permissions, those that a new file would have.
-    let usual = if entry.kind == Kind::Dir { 0o755 } else { 0o644 };
+    let usual = match what {
+        FileType::Link => 0o777,
+        FileType::Dir => 0o755,
+        _ => 0o644,
+    };
     let mode = entry.posix.as_ref().map_or(usual, |posix| posix.mode);
     let secs = entry.mtime.map_or(0, |mtime| mtime.secs());
     let at = jiff::Timestamp::new(secs, 0)?.to_zoned(jiff::tz::TimeZone::system());
