@@ -140,7 +140,8 @@ async fn a_key_that_shows_late_disturbs_nothing() {
     let cloud = Cloudsim::with(&[("bucket", "b:keys=30000,shape=dvc,size=1"), ("list-delay", "30s")]);
     let store = open(&cloud, "b", &[]);
     for n in 0..50 {
-        cloud.put("b", format!("files/md5/{n:02x}/new").as_bytes(), "late", &[]);
+        let upload = store.write(&Key::new(format!("files/md5/{n:02x}/new")), Default::default()).await.unwrap();
+        upload.publish(Vec::new(), Default::default()).await.unwrap();
     }
     assert_eq!(keys(&store).await.len(), 30_000);
 }

@@ -37,6 +37,7 @@ pub mod rmdirs;
 pub mod rsync;
 pub mod sha1sum;
 pub mod size;
+pub mod status;
 pub mod sync;
 pub mod touch;
 pub mod tree;
@@ -207,6 +208,15 @@ pub enum Command {
     Sha1sum(sha1sum::Args),
     /// Show the number of files in a path and their total size
     Size(size::Args),
+    /// Show what a copy or a sync would do, change nothing
+    ///
+    /// What is new, changed (and why) and, with --sync, extra at DEST; the flags of copy and sync count. Exits with 0 when both
+    /// are in step, 1 when there are differences, another code after errors.
+    ///
+    /// Example: haul status ~/photos minio:backup/photos
+    ///
+    /// Example: haul status --sync --json ~/photos minio:backup/photos
+    Status(status::Args),
     /// Make the destination equal to the source, deleting what the source lacks
     ///
     /// Try it with --dry-run first. It deletes after the last transfer, and nothing when there was any error or the
@@ -293,6 +303,7 @@ impl Command {
             Command::Rsync(args) => rsync::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,
             Command::Size(args) => size::run(args, context).await,
+            Command::Status(args) => status::run(args, context).await,
             Command::Sync(args) => sync::run(args, context).await,
             Command::Touch(args) => touch::run(args, context).await,
             Command::Tree(args) => tree::run(args, context).await,
