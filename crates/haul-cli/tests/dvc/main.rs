@@ -35,6 +35,9 @@ fn dvc_takes_what_haul_wrote() {
     let before = fs::metadata(site.repo.join("data.dvc")).unwrap().mtime_nsec();
     assert_eq!(site.haul(&["dvc", "add", "data"]).ok().out, "");
     assert_eq!(fs::metadata(site.repo.join("data.dvc")).unwrap().mtime_nsec(), before);
+    let dry = site.haul(&["dvc", "push", "--dry-run"]).ok();
+    assert!(dry.out.is_empty() && dry.err.contains("Skipped copy as --dry-run is set"), "{}", dry.err);
+    assert!(!site.lab.path("rem").exists());
     assert_eq!(site.haul(&["dvc", "push"]).ok().out, "8 files pushed\n");
     assert_eq!(site.haul(&["dvc", "push"]).ok().out, "Everything is up to date.\n");
     site.commit();
@@ -248,7 +251,7 @@ fn the_list_of_a_directory_goes_last_and_only_when_all_is_there() {
     site.write("single", b"single\n");
     site.haul(&["dvc", "add", "data", "single"]).ok();
     fs::remove_file(site.repo.join(".dvc/cache/files/md5/7a/c062d8a84466e70d9b899c0821a51c")).unwrap();
-    let ran = site.haul(&["dvc", "push"]).code(4); // The last error speaks: not found.
+    let ran = site.haul(&["dvc", "push"]).code(1);
     assert!(
         ran.err.contains("data/crlf.txt: Failed to transfer: neither the cache nor the remote has its content"),
         "{}",

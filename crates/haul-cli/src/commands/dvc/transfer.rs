@@ -237,7 +237,8 @@ fn count(ctx: &Context, report: &mut Report, error: Error) {
 
 /// The last line, as dvc has it.
 fn say(ctx: &Context, report: &Report, counts: &[(u64, &str)]) {
-    if ctx.flags.log.quiet || !report.is_ok() {
+    // The summary of a dry run says what would be done.
+    if ctx.flags.log.quiet || ctx.flags.config.dry_run || !report.is_ok() {
         return;
     }
     let words: Vec<String> =
