@@ -93,8 +93,8 @@ impl Group {
 
     fn of(action: Action, why: Reason) -> Option<Group> {
         Some(match (action, why) {
-            (Action::Copy, Reason::Missing | Reason::NotSeen) => Group::New,
-            (Action::Copy | Action::Touch | Action::Refuse, _) => Group::Changed,
+            (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Group::New,
+            (Action::Copy | Action::Reuse | Action::Link | Action::Touch | Action::Refuse, _) => Group::Changed,
             (Action::Delete, _) => Group::Extra,
             (Action::Keep, Reason::Existing | Reason::NotExisting | Reason::Newer) => Group::Kept,
             (Action::Keep, _) => Group::Same,
