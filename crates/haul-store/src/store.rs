@@ -505,6 +505,8 @@ pub enum CopyHow {
     Attributes {
         /// Change what differs.
         set: bool,
+        /// It was made for this by the same job: it has no permissions of its own that a user may have set.
+        new: bool,
     },
 }
 

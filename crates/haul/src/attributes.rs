@@ -233,7 +233,7 @@ impl Run {
             keep: self.attributes.keep.clone(),
             ..WriteSpec::default()
         };
-        let how = CopyHow::Attributes { set };
+        let how = CopyHow::Attributes { set, new: false };
         CopyItem { from: src.key.clone(), want: None, size: src.size, to: to.clone(), spec, how, log: None }
     }
 

@@ -11,7 +11,7 @@ use haul_core::{
     key,
     policy::{DeleteWhen, Mode, Policy},
 };
-use haul_store::{Store, WriteSpec};
+use haul_store::{CopyHow, CopyItem, Store, WriteSpec};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},
@@ -406,7 +406,7 @@ impl Run {
             Ok(dst) => self.dirs.found(&top, dst),
             Err(error) => self.error(error.with_key(&top)),
         }
-        let mut levels: BTreeMap<usize, Vec<(Key, Option<Mtime>)>> = BTreeMap::new();
+        let mut levels: BTreeMap<usize, Vec<CopyItem>> = BTreeMap::new();
         {
             let mut state = self.dirs.state();
             let dirs = std::mem::take(&mut state.src);
@@ -417,7 +417,10 @@ impl Run {
                 let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
                 if written || (dir.there && (other_time || other())) {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
-                    levels.entry(depth).or_default().push((key, dir.mtime.filter(|_| time)));
+                    let mtime = dir.mtime.filter(|_| time);
+                    let item = self.attribute_item(&Entry::dir(key.clone()), &key, mtime, true);
+                    let how = CopyHow::Attributes { set: true, new: !dir.there };
+                    levels.entry(depth).or_default().push(CopyItem { how, ..item });
                 }
             }
         }
@@ -427,16 +430,14 @@ impl Run {
         }
     }
 
-    async fn set_attributes_of_dirs(&self, dirs: &[(Key, Option<Mtime>)]) {
-        let item =
-            |(key, mtime): &(Key, Option<Mtime>)| self.attribute_item(&Entry::dir(key.clone()), key, *mtime, true);
-        let answers = self.ask_attributes(dirs.iter().map(item).collect()).await;
-        for ((key, _), answer) in dirs.iter().zip(answers) {
+    async fn set_attributes_of_dirs(&self, dirs: &[CopyItem]) {
+        let answers = self.ask_attributes(dirs.to_vec()).await;
+        for (dir, answer) in dirs.iter().zip(answers) {
             match answer {
                 Ok(stored) => self.count_unkept(stored.unkept),
                 // Another program may have removed it meanwhile; nothing is lost by that.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => self.error(error.with_key(key)),
+                Err(error) => self.error(error.with_key(&dir.to)),
             }
         }
     }

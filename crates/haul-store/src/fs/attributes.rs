@@ -365,7 +365,7 @@ fn found(root: &Root, local: &Local, key: &Key, write: bool) -> rustix::io::Resu
 }
 
 /// Compares the attributes of two things that are there, and sets what differs; see [`crate::CopyHow::Attributes`].
-pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool) -> Result<Stored> {
+pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, new: bool) -> Result<Stored> {
     check_key(OP, &item.from)?;
     check_key(OP, &item.to)?;
     meta::check_time(OP, &item.to, item.spec.mtime)?;
@@ -380,7 +380,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool) -
     }
     let nothing = Keep::default();
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
-    let want = wanted(owned(&st), owned(&there), false, keeper.keep, keeper.rights);
+    let want = wanted(owned(&st), owned(&there), new, keeper.keep, keeper.rights);
     let mut unkept = want.unkept;
     let source = match from.follow() {
         true => At::followed(&from_dir, &from_name).map_err(source_error)?,

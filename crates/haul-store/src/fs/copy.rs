@@ -84,8 +84,8 @@ impl Batch<'_> {
     }
 
     fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
-        if let CopyHow::Attributes { set } = item.how {
-            return attributes::existing(self.local, self.from, item, set);
+        if let CopyHow::Attributes { set, new } = item.how {
+            return attributes::existing(self.local, self.from, item, set, new);
         }
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
