@@ -328,7 +328,7 @@ impl Planner<'_> {
         }
         let alone = sources.len() == 1;
         for (folder, names) in folders {
-            jobs.push(self.from_folder(folder, names, to, there, alone));
+            jobs.push(self.of_folder(folder, names, to, there, alone));
         }
         Ok(())
     }
@@ -350,7 +350,7 @@ impl Planner<'_> {
         }
     }
 
-    fn from_folder(&self, folder: Typed, names: Vec<(Vec<u8>, What)>, to: &Typed, there: Dest, alone: bool) -> Job {
+    fn of_folder(&self, folder: Typed, names: Vec<(Vec<u8>, What)>, to: &Typed, there: Dest, alone: bool) -> Job {
         let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, others, ..Scope::default() };

@@ -70,6 +70,9 @@ struct PerDir {
     defaults: parse::Defaults,
 }
 
+/// Rules that directories brought: by the number of the `dir-merge` rule and the directory.
+type OfDirs = HashMap<(usize, Vec<u8>), Arc<Vec<Rule>>>;
+
 /// Compiled rules.
 #[derive(Debug)]
 pub struct RuleSet {
@@ -79,7 +82,7 @@ pub struct RuleSet {
     files: Arc<dyn RuleFiles>,
     /// As given, for what must know whether two jobs have the same rules.
     texts: Vec<String>,
-    of_dirs: Mutex<HashMap<(usize, Vec<u8>), Arc<Vec<Rule>>>>,
+    of_dirs: Mutex<OfDirs>,
     broken: Mutex<Vec<String>>,
 }
 
@@ -142,7 +145,7 @@ impl RuleSet {
         (matches != rule.negated).then_some(rule.include)
     }
 
-    fn remembered(&self) -> MutexGuard<'_, HashMap<(usize, Vec<u8>), Arc<Vec<Rule>>>> {
+    fn remembered(&self) -> MutexGuard<'_, OfDirs> {
         self.of_dirs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -154,7 +157,7 @@ impl RuleSet {
         }
         let inherited = match (dir.is_empty(), per_dir.no_inherit) {
             (_, true) => Arc::default(),
-            (true, false) if per_dir.from_above => self.from_above(per_dir),
+            (true, false) if per_dir.from_above => self.above(per_dir),
             (true, false) => Arc::default(),
             (false, false) => self.of_dir(at, per_dir, crate::key::parent(dir)),
         };
@@ -169,7 +172,7 @@ impl RuleSet {
     }
 
     /// Rules of the directories above the transfer's root, the topmost last.
-    fn from_above(&self, per_dir: &PerDir) -> Arc<Vec<Rule>> {
+    fn above(&self, per_dir: &PerDir) -> Arc<Vec<Rule>> {
         let above = &self.root[..self.root.len() - 1];
         let ends = (0..above.len()).filter(|at| above[*at] == b'/');
         ends.fold(Arc::default(), |rules, end| self.add(per_dir, &above[..=end], &above[1..=end], true, rules))
