@@ -62,14 +62,14 @@ fn what_a_sync_would_do_and_every_form() {
     assert_eq!(
         lines,
         [
-            r#"{"path":"extra","size":1,"status":"extra","why":"extra"}"#,
-            r#"{"path":"longer","size":6,"status":"changed","why":"size"}"#,
-            r#"{"path":"new/a","size":3,"status":"new","why":"missing"}"#,
+            r#"{"path":"extra","status":"extra","why":"extra","size":1}"#,
+            r#"{"path":"longer","status":"changed","why":"size","size":6}"#,
+            r#"{"path":"new/a","status":"new","why":"missing","size":3}"#,
         ]
     );
     assert_eq!(
         last,
-        r#"{"bytes":9,"changed":1,"errors":0,"extra":1,"kept":0,"new":1,"renames":0,"same":2,"summary":true}"#
+        r#"{"summary":true,"new":1,"changed":1,"extra":1,"same":2,"kept":0,"bytes":9,"renames":0,"errors":0}"#
     );
 }
 

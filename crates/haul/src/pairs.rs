@@ -123,7 +123,17 @@ impl Pairs {
                             }
                             Answer::Absent => waiting.push_back(Pair::SrcOnly(entry)),
                             Answer::NotAsked => waiting.push_back(Pair::SrcUnknown(entry)),
-                            Answer::Unknown(error) => self.errors.push((Side::Dst, error)),
+                            // Once is enough: the job ends with it.
+                            Answer::Unknown(error) if error.kind() == ErrorKind::Unauthenticated => {
+                                *answers = futures::stream::empty().boxed();
+                                self.sink.emit(&Event::ListFailed { side: Side::Dst, error: error.clone() });
+                                self.errors.push((Side::Dst, error));
+                                return Ok(None);
+                            }
+                            Answer::Unknown(error) => {
+                                self.sink.emit(&Event::Error(error.clone()));
+                                self.errors.push((Side::Dst, error));
+                            }
                         }
                     }
                     self.sink.emit(&Event::Listed { side: Side::Dst, files, bytes });

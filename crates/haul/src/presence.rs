@@ -4,7 +4,7 @@
 use crate::list::page::{Page, page};
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Result,
+    Entry, Error, ErrorKind, Key, Result, Retry,
     key::just_before,
     policy::{Mode, Policy},
     presence::{Choice, Method, Next, Sample, Why, choose},
@@ -21,8 +21,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Keys that are held at once at most, each with what was found: 330 bytes each, twice.
 const HELD: usize = 100_000;
-/// Pages that one walk through the listing takes: what its last one shows beyond its keys is of no use, half a page in five.
-const PAGES: f64 = 5.0;
+/// Pages that one walk through the listing takes: what its last one shows beyond its keys is of no use, half a page in eight.
+const PAGES: f64 = 8.0;
 /// Keys of one walk, least and most.
 const WALK: (usize, usize) = (8, 8_192);
 /// Keys that are looked at for a choice.
@@ -153,6 +153,7 @@ pub fn search<T: Wanted>(
         told: told.clone(),
         state: Mutex::default(),
         asks_only: AtomicBool::new(caps.page.is_none()),
+        refused: OnceLock::new(),
         settled: AtomicU64::new(0),
         pages: AtomicU64::new(0),
     });
@@ -210,6 +211,8 @@ struct Search {
     state: Mutex<State>,
     /// Listing is of no use here.
     asks_only: AtomicBool,
+    /// The store doesn't know us: it would say so of every key.
+    refused: OnceLock<Arc<Error>>,
     /// Keys that pages settled, and how many pages.
     settled: AtomicU64,
     pages: AtomicU64,
@@ -295,7 +298,6 @@ impl Search {
     /// Errors: those of the listing. One that can't be read is no loss: the keys can be asked for.
     async fn stretch(&self, after: Vec<u8>) -> Result<Arc<Stretch>> {
         self.told.requests.fetch_add(1, Relaxed);
-        self.pages.fetch_add(1, Relaxed);
         let after = Key::new(after);
         let begin = (!after.is_root()).then(|| after.clone());
         let request = ListRequest { after: begin, limit: self.page, ..ListRequest::all() };
@@ -306,9 +308,14 @@ impl Search {
             Err(error) => {
                 tracing::debug!("the listing can't be read, asking instead: {error}");
                 self.asks_only.store(true, Relaxed);
+                if error.kind() == ErrorKind::Unauthenticated {
+                    let _ = self.refused.set(Arc::new(error.to_report()));
+                }
                 return Err(error);
             }
         };
+        // Not before it has come: what it settles is counted then, too.
+        self.pages.fetch_add(1, Relaxed);
         let last = entries.last().map(|entry| entry.key.clone());
         let through = if ended { None } else { last.clone() };
         if ended {
@@ -320,12 +327,31 @@ impl Search {
     }
 
     async fn ask(&self, key: &Key) -> Answer {
+        if let Some(error) = self.refused.get() {
+            return Answer::Unknown(error.clone());
+        }
         self.told.requests.fetch_add(1, Relaxed);
         match self.store.stat(key).await {
             Ok(entry) if entry.is_dir() != key.is_dir() => Answer::Absent,
             Ok(entry) => Answer::There(entry),
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Answer::Absent,
+            Err(error) if self.page.is_some() && error.retry() == Retry::Never => self.listed_instead(key, error).await,
             Err(error) => Answer::Unknown(Arc::new(error.with_key(key))),
+        }
+    }
+
+    /// What the listing says of a key that can't be asked for. An answer to a question has no room for a reason, and some stores
+    /// refuse to say that a key isn't there, or to hear of names that they can't hold.
+    async fn listed_instead(&self, key: &Key, error: Error) -> Answer {
+        if let Some(error) = self.refused.get() {
+            return Answer::Unknown(error.clone());
+        }
+        match self.stretch(just_before(key.as_bytes())).await {
+            Ok(stretch) if stretch.covers(key) => stretch.answer(key),
+            _ => match self.refused.get() {
+                Some(refused) => Answer::Unknown(refused.clone()),
+                None => Answer::Unknown(Arc::new(error.with_key(key))),
+            },
         }
     }
 
