@@ -36,7 +36,7 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         let scope = Scope { root, prefix: prefix.clone(), ..Scope::default() };
         if let Some(key) = file {
             let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
-            line(&mut out, options, &entry, &key.as_bytes().to_vec()).map_err(io)?;
+            line(&mut out, options, &entry, key.as_bytes()).map_err(io)?;
             continue;
         }
         let top = store.stat(&haul_core::Key::new("")).await;

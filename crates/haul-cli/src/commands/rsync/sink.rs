@@ -312,11 +312,11 @@ impl Sink for Lines {
         let mut state = self.lock();
         let state = &mut *state;
         match event {
-            Event::Decided { key, action: Action::Delete, differs, dry_run, .. } => {
-                if *dry_run {
-                    self.deleting(state, key, differs.what);
-                }
+            Event::Decided { key, action: Action::Delete, differs, dry_run: true, .. } => {
+                self.deleting(state, key, differs.what);
             }
+            // Told when it is done.
+            Event::Decided { action: Action::Delete, .. } => {}
             Event::Decided { key, action: Action::Link, size, differs, dry_run: false, .. } => {
                 state.stats.seen(differs.what, *size);
                 state.to_link.insert(key.clone(), *differs);

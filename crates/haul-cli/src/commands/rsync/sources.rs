@@ -123,6 +123,9 @@ enum What {
     Special,
 }
 
+/// Sources of one folder.
+type Names = Vec<(Vec<u8>, What)>;
+
 /// What the destination is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dest {
@@ -296,7 +299,7 @@ impl Planner<'_> {
         jobs: &mut Vec<Job>,
     ) -> Result<(), Refusal> {
         // By the folder that holds them, in the order of the first of each.
-        let mut folders: Vec<(Typed, Vec<(Vec<u8>, What)>)> = Vec::new();
+        let mut folders: Vec<(Typed, Names)> = Vec::new();
         for source in sources {
             let typed = Typed::parse(source)?;
             let what = match typed.here() {
@@ -350,7 +353,7 @@ impl Planner<'_> {
         }
     }
 
-    fn of_folder(&self, folder: Typed, names: Vec<(Vec<u8>, What)>, to: &Typed, there: Dest, alone: bool) -> Job {
+    fn of_folder(&self, folder: Typed, names: Names, to: &Typed, there: Dest, alone: bool) -> Job {
         let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, others, ..Scope::default() };
