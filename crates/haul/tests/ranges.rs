@@ -75,7 +75,7 @@ fn shapes() -> Vec<(&'static str, BTreeSet<Vec<u8>>)> {
 async fn every_key_once_of_every_shape_with_faults_too() {
     for (name, wanted) in shapes() {
         for fault in [None, Some("error500=0.05,reset=0.05")] {
-            let cloud = Cloudsim::with(&[("bucket", "b"), ("page", "10")]);
+            let cloud = Cloudsim::with(&[("bucket", "b"), ("page", "10"), ("latency", "2ms")]);
             for key in &wanted {
                 cloud.make("b", key, &Wanted::default());
             }
