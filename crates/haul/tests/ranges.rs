@@ -75,7 +75,7 @@ fn shapes() -> Vec<(&'static str, BTreeSet<Vec<u8>>)> {
 async fn every_key_once_of_every_shape_with_faults_too() {
     for (name, wanted) in shapes() {
         for fault in [None, Some("error500=0.05,reset=0.05")] {
-            let cloud = Cloudsim::with(&[("bucket", "b"), ("page", "10"), ("latency", "2ms")]);
+            let cloud = Cloudsim::with(&[("bucket", "b"), ("page", "10"), ("latency", "1ms")]);
             for key in &wanted {
                 cloud.make("b", key, &Wanted::default());
             }
@@ -137,7 +137,7 @@ async fn one_level_of_a_large_folder_and_prefixes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_shows_late_disturbs_nothing() {
-    let cloud = Cloudsim::with(&[("bucket", "b:keys=30000,shape=dvc,size=1"), ("list-delay", "30s")]);
+    let cloud = Cloudsim::with(&[("bucket", "b:keys=30000,shape=dvc,size=1"), ("list-delay", "3600s")]);
     let store = open(&cloud, "b", &[]);
     for n in 0..50 {
         let upload = store.write(&Key::new(format!("files/md5/{n:02x}/new")), Default::default()).await.unwrap();
