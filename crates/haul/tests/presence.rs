@@ -104,7 +104,8 @@ async fn a_page_that_fails_is_asked_for_key_by_key() {
             assert_true(&find(&store, wanted.clone(), Options::default()).await, &there, &wanted);
         }
     }
-    let broken = Faulty::new(whole).on(Op::List, 1, Fault::Fail(ErrorKind::Io, Retry::Never));
+    let fails = Fault::Fail(ErrorKind::Io, Retry::Never);
+    let broken = Faulty::new(whole).on(Op::List, 1, fails.clone()).on(Op::List, 2, fails);
     let store: Arc<dyn Store> = Arc::new(broken.on(Op::Stat, 5, Fault::Fail(ErrorKind::Io, Retry::Never)));
     let found = find(&store, wanted, Options { at_once: Some(1), ..Options::default() }).await;
     let unknown: Vec<usize> =

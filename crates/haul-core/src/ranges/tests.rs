@@ -130,10 +130,6 @@ fn every_shape_whole_frugal_and_faster() {
             assert!(run.given == all, "{name}, {keys} keys: not the same");
             assert_eq!(run.lost, []);
             let least = all.len().div_ceil(1_000).max(1);
-            eprintln!(
-                "{keys} {name}: {} requests for {least} pages, {} rounds, {} held",
-                run.requests, run.rounds, run.held
-            );
             if run.requests as f64 > 1.05 * least as f64 + 0.5 {
                 bad.push(format!("{name}, {keys} keys: {} requests for {least} pages", run.requests));
             }
