@@ -7,9 +7,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
@@ -25,6 +26,18 @@ pub const HASH_INLINE: u64 = 256 << 10;
 pub async fn run<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     bytes().run("run", job).await
 }
+
+/// Waits until no job is waiting or running, at most so long: one that nobody waits for any more still has to remove what it
+/// began, which it can't after the process has ended.
+pub async fn at_rest(within: Duration) {
+    let end = Instant::now() + within;
+    while BUSY.load(Ordering::Acquire) > 0 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Jobs that wait or run, in all pools.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 /// A pool of threads with one queue. The callers' numbers of requests in flight bound the queue.
 pub(crate) struct Pool(Sender<Job>);
@@ -70,7 +83,9 @@ impl Pool {
                 let _ = answer.send(job());
             }
         });
+        BUSY.fetch_add(1, Ordering::AcqRel);
         if self.0.send(job).is_err() {
+            BUSY.fetch_sub(1, Ordering::AcqRel);
             tracing::warn!("no disk thread is running");
         }
         pending
@@ -97,6 +112,7 @@ fn work(queue: &Receiver<Job>) {
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
             tracing::error!("a disk job panicked");
         }
+        BUSY.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

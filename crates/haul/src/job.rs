@@ -39,9 +39,12 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinHandle, JoinSet},
+};
 pub(crate) use working::Orders;
 use working::is_there;
 
@@ -52,12 +55,7 @@ pub async fn run(mode: Mode, policy: Policy, cx: Cx) -> Report {
     let run = Run::new(mode, policy, cx);
     let clock = run.clone().watch_time_limit();
     run.clone().whole().await;
-    clock.abort();
-    run.force_to_device().await;
-    run.say_if_full().await;
-    run.end_journal().await;
-    run.say_unkept();
-    run.into_report()
+    run.end(clock).await
 }
 
 /// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
@@ -65,13 +63,11 @@ pub async fn run_one(mode: Mode, policy: Policy, cx: Cx, from: &Key, to: &Key) -
     let run = Run::new(mode, policy, cx);
     let clock = run.clone().watch_time_limit();
     run.clone().one(from, to).await;
-    clock.abort();
-    run.force_to_device().await;
-    run.say_if_full().await;
-    run.end_journal().await;
-    run.say_unkept();
-    run.into_report()
+    run.end(clock).await
 }
+
+/// What a stopped job waits at most for disk threads to remove what they began.
+const AT_REST_WITHIN: Duration = Duration::from_secs(2);
 
 /// A job under way.
 pub(crate) struct Run {
@@ -147,6 +143,18 @@ impl Run {
         self.report.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    async fn end(self: Arc<Self>, clock: JoinHandle<()>) -> Report {
+        clock.abort();
+        if self.cx.cancel.is_cancelled() {
+            haul_store::disk::at_rest(AT_REST_WITHIN).await;
+        }
+        self.force_to_device().await;
+        self.say_if_full().await;
+        self.end_journal().await;
+        self.say_unkept();
+        self.into_report()
+    }
+
     fn into_report(self: Arc<Self>) -> Report {
         let mut report = std::mem::take(&mut *self.report());
         if report.stopped.is_none() && !report.time_limit && !report.transfer_limit && self.cx.cancel.is_cancelled() {
@@ -200,7 +208,7 @@ impl Run {
         }
     }
 
-    fn watch_time_limit(self: Arc<Self>) -> tokio::task::JoinHandle<()> {
+    fn watch_time_limit(self: Arc<Self>) -> JoinHandle<()> {
         let deadline = self.policy.max_duration.map(|limit| Instant::now() + limit);
         tokio::spawn(async move {
             let Some(deadline) = deadline else { return };
