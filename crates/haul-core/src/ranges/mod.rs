@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// Entries that may wait for those before them: 330 bytes each, half as many on the average.
 const WINDOW: usize = 192_000;
 /// Part of the pages that may be of no use: 5 % is promised, and a cut may cost more than it was taken to.
-const WASTE: f64 = 0.035;
+const WASTE: f64 = 0.03;
 /// Pages of a range, least and most.
 const PAGES: (f64, f64) = (4.0, 12.0);
 /// What a cut is taken to cost where nothing is known: its last page is half of use.
