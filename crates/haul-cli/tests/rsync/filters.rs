@@ -1,7 +1,10 @@
 //! rsync's filter rules in `haul rsync`, beside rsync itself: a table of rules, and rules made at random on small folders.
 
 use super::oracle::{Compare, Oracle};
-use proptest::{prelude::*, test_runner::TestRunner};
+use proptest::{
+    prelude::*,
+    test_runner::{RngAlgorithm, TestRng, TestRunner},
+};
 
 const SETUP: &str = r#"
 mkdir -p s/a/b/c s/x/a/b s/core s/cvs/.git dst
@@ -109,7 +112,8 @@ fn any_rules_and_options_do_what_they_do_in_rsync() {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let strategy = (folder("s"), folder("dst"), options());
-    let mut runner = TestRunner::new(config);
+    // The same trees in each run; more of them with PROPTEST_CASES.
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let ran = runner.run(&strategy, |(s, dst, options)| {
         let Some(oracle) = Oracle::new(&[s, dst].concat()) else { return Ok(()) };
         let mut args = vec!["-a".to_string()];

@@ -419,9 +419,10 @@ impl Options {
     /// How to compare.
     pub fn compare(&self) -> Compare {
         match self {
-            Options { ignore_times: true, .. } => Compare::Never,
+            // Together, rsync looks at them in this order.
             Options { checksum: true, .. } => Compare::Checksum,
             Options { size_only: true, .. } => Compare::SizeOnly,
+            Options { ignore_times: true, .. } => Compare::Never,
             _ => Compare::SizeAndTime,
         }
     }
