@@ -42,6 +42,13 @@ pub enum Reason {
     Linked,
 }
 
+impl Reason {
+    /// True where a file is left as it is whether it is the same or not: the destination may not have what the source has.
+    pub fn is_left_alone(self) -> bool {
+        matches!(self, Reason::Existing | Reason::NotExisting | Reason::Newer)
+    }
+}
+
 /// What a comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -171,7 +171,7 @@ impl Lane {
 
     /// Requests that may be under way at once now.
     pub fn limit(&self) -> usize {
-        self.shown().limit
+        self.controller().limit(self.begun.elapsed())
     }
 
     /// Requests that have entered it so far.

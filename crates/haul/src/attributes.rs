@@ -149,8 +149,7 @@ impl Run {
 
     /// True when an unchanged file goes to [`Run::look`] before it counts as such.
     pub fn must_look(&self, why: Reason) -> bool {
-        let same = !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer);
-        same && self.attributes.looks_inside()
+        !why.is_left_alone() && self.attributes.looks_inside()
     }
 
     /// Has the attributes of an unchanged file looked at.

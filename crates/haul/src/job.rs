@@ -46,7 +46,6 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 pub(crate) use working::Orders;
-use working::is_there;
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
 ///
@@ -632,7 +631,7 @@ impl Run {
     /// An unchanged file: a move still takes its source away.
     pub fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
-        if self.mode != Mode::Move || !is_there(why) || self.policy.dry_run {
+        if self.mode != Mode::Move || why.is_left_alone() || self.policy.dry_run {
             return;
         }
         if self.confirm("delete", &src.key) {

@@ -96,7 +96,7 @@ impl Group {
             (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Group::New,
             (Action::Copy | Action::Reuse | Action::Link | Action::Touch | Action::Refuse, _) => Group::Changed,
             (Action::Delete, _) => Group::Extra,
-            (Action::Keep, Reason::Existing | Reason::NotExisting | Reason::Newer) => Group::Kept,
+            (Action::Keep, why) if why.is_left_alone() => Group::Kept,
             (Action::Keep, _) => Group::Same,
             (Action::MakeDir, _) => return None,
         })

@@ -256,7 +256,9 @@ impl Controller {
         self.rate.bound(now, BOUND.max(Duration::from_secs_f64(2.0 * self.meter.mean())))
     }
 
-    fn limit(&self, now: Duration) -> usize {
+    /// Requests at once that may be in flight.
+    #[must_use]
+    pub fn limit(&self, now: Duration) -> usize {
         self.pinned.unwrap_or_else(|| self.climb.limit().max(self.floor(now)))
     }
 

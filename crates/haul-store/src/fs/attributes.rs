@@ -322,7 +322,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<(Dir
     let nothing = Keep::default();
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
-    let mode = Mode::from_raw_mode(if keeper.keep.private() { 0o600 } else { 0o666 });
+    let mode = place::first_mode(keeper.keep.private());
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
         let temp = place::temp_name(item.to.name(), &item.spec.partial_suffix);
         rustix::fs::mknodat(dir, &temp[..], kind, mode, device)?;
@@ -393,12 +393,10 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     };
     let (xattrs, acls) = attrs.differ(&have);
     let differs = Differs {
-        mode: want.mode.is_some_and(|mode| mode != owned(&there).mode & 0o7777),
-        owner: want.uid.is_some_and(|uid| uid != there.stx_uid),
-        group: want.gid.is_some_and(|gid| gid != there.stx_gid),
         mtime: item.spec.mtime.is_some_and(|mtime| mtime != meta::mtime(&there)),
         xattrs,
         acls,
+        ..owned_otherwise(&want, &there)
     };
     let size = there.stx_size;
     if !set || !differs.any() {
@@ -429,16 +427,21 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
     let keeper = Keeper { keep: &given, ..keeper };
     let want = wanted(owned(&there), owned(&there), false, keeper.keep, keeper.rights);
     unkept.merge(want.unkept);
-    let differs = Differs {
-        mode: want.mode.is_some_and(|mode| mode != owned(&there).mode & 0o7777),
-        owner: want.uid.is_some_and(|uid| uid != there.stx_uid),
-        group: want.gid.is_some_and(|gid| gid != there.stx_gid),
-        ..Differs::default()
-    };
+    let differs = owned_otherwise(&want, &there);
     let attrs = keeper.attrs(item, &target, &mut unkept)?;
     let job = Change { keeper, item, target: &target, there: &there, want, attrs: &attrs, have: Attrs::default() };
     job.make(differs, &there, &mut unkept)?;
     Ok(unkept)
+}
+
+/// What of owner, group and permission bits is otherwise than wanted.
+fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
+    Differs {
+        mode: want.mode.is_some_and(|mode| mode != owned(there).mode & 0o7777),
+        owner: want.uid.is_some_and(|uid| uid != there.stx_uid),
+        group: want.gid.is_some_and(|gid| gid != there.stx_gid),
+        ..Differs::default()
+    }
 }
 
 /// A change of what is there.

@@ -8,7 +8,7 @@ use super::{
 };
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags},
+    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
     io::Errno,
 };
 use std::{
@@ -113,8 +113,39 @@ pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str, pri
     Ok(Hidden { dir, temp, file })
 }
 
+/// Space for files of this size and more is reserved first: a full disk is then known before the bytes move, and ext4 takes
+/// 0.10 s instead of 0.14 s for 400 MB. Smaller ones aren't worth the call.
+pub(super) const RESERVE_FROM: u64 = 1 << 20;
+
+/// `TMPFS_MAGIC` of statfs(2).
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
+/// Reserves space for a file that will have `size` bytes, where that is worth it; its size stays.
+///
+/// Errors: there is not so much space, or a file can't be so large.
+pub(super) fn reserve(file: &OwnedFd, size: u64) -> rustix::io::Result<()> {
+    if size < RESERVE_FROM {
+        return Ok(());
+    }
+    if let Ok(space) = rustix::fs::fstatfs(file)
+        && space.f_type == TMPFS
+    {
+        // Reserving memory means clearing it, which costs as much as filling it; so only look whether it is there.
+        let free = space.f_bavail.saturating_mul(u64::try_from(space.f_bsize).unwrap_or(1));
+        let held = meta::facts(file, meta::FACTS).map_or(0, |st| st.stx_blocks * 512);
+        // Without a limit (`size=0`) it says that there are no blocks at all.
+        let full = space.f_blocks > 0 && size > free.saturating_add(held);
+        return if full { Err(Errno::NOSPC) } else { Ok(()) };
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size) {
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
+        // Not every file system can reserve; then writing tells.
+        _ => Ok(()),
+    }
+}
+
 /// The mode that a file is made with; until its own is set, when it gets one, it is for its owner alone.
-fn first_mode(private: bool) -> Mode {
+pub(super) fn first_mode(private: bool) -> Mode {
     Mode::from_raw_mode(if private { 0o600 } else { 0o666 })
 }
 

@@ -27,13 +27,6 @@ use std::{
 
 const OP: &str = "write";
 
-/// Space for files of this size and more is reserved first: a full disk is then known before the bytes move. Smaller
-/// ones aren't worth the call.
-const RESERVE_FROM: u64 = 1 << 20;
-
-/// `TMPFS_MAGIC` of statfs(2).
-const TMPFS: rustix::fs::FsWord = 0x0102_1994;
-
 /// Longest target of a symbolic link (PATH_MAX less its zero byte).
 const TARGET_MAX: usize = 4095;
 
@@ -106,22 +99,8 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
 }
 
 fn reserve(write: &Inner) -> Result<()> {
-    let Some(size) = write.spec.size.filter(|size| *size >= RESERVE_FROM && !write.spec.sparse) else { return Ok(()) };
-    if let Ok(space) = rustix::fs::fstatfs(&write.place.file)
-        && space.f_type == TMPFS
-    {
-        // Reserving memory means clearing it, which costs as much as filling it; so only look whether it is there.
-        let free = space.f_bavail.saturating_mul(u64::try_from(space.f_bsize).unwrap_or(1));
-        let held = meta::facts(&write.place.file, meta::FACTS).map_or(0, |st| st.stx_blocks * 512);
-        // Without a limit (`size=0`) it says that there are no blocks at all.
-        let full = space.f_blocks > 0 && size > free.saturating_add(held);
-        return if full { Err(fail(OP, &write.key, Errno::NOSPC)) } else { Ok(()) };
-    }
-    match rustix::fs::fallocate(&write.place.file, FallocateFlags::KEEP_SIZE, 0, size) {
-        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(fail(OP, &write.key, errno)),
-        // Not every file system can reserve; then writing tells.
-        _ => Ok(()),
-    }
+    let Some(size) = write.spec.size.filter(|_| !write.spec.sparse) else { return Ok(()) };
+    place::reserve(&write.place.file, size).map_err(|errno| fail(OP, &write.key, errno))
 }
 
 struct FileWrite(Arc<Inner>);
@@ -156,7 +135,9 @@ impl Inner {
             return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&self.key));
         }
         // Longer when a part was sent again shorter, when written in place, or when more space was reserved.
-        if st.stx_size != size || self.spec.size.is_some_and(|reserved| reserved >= RESERVE_FROM && reserved > size) {
+        if st.stx_size != size
+            || self.spec.size.is_some_and(|reserved| reserved >= place::RESERVE_FROM && reserved > size)
+        {
             rustix::fs::ftruncate(file, size).map_err(error)?;
         }
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());

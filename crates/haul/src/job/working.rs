@@ -31,11 +31,6 @@ pub(crate) struct Working {
     setter: JoinHandle<()>,
 }
 
-/// True when a file that is kept for this reason is at the destination as the source has it.
-pub(super) fn is_there(why: Reason) -> bool {
-    !matches!(why, Reason::Existing | Reason::NotExisting | Reason::Newer)
-}
-
 impl Run {
     /// Starts what does the work that is decided: transfers, and setting attributes.
     pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
@@ -56,7 +51,7 @@ impl Run {
     /// Tells the further names of a file what becomes of the first.
     pub(super) fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
         match action {
-            Action::Keep if is_there(why) => self.links.there(src, dst),
+            Action::Keep if !why.is_left_alone() => self.links.there(src, dst),
             Action::Touch => self.links.there(src, dst),
             Action::Copy if self.policy.dry_run => self.links.there(src, None),
             _ => {}
