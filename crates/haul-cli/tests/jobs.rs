@@ -4,8 +4,9 @@
 
 use haul::journal::{Job, JobId, Journal, Opened};
 use haul_core::{Key, Mtime, Version, filter::FilterSpec, policy::Mode};
-use haul_store::{Meters, Net, OpenRequest, Part, Payload, Sent, Store, WriteSpec, registry};
+use haul_store::{Part, Payload, Sent, Store, WriteSpec};
 use haul_testkit::{
+    disk,
     folder::write,
     lab::{Lab, Ran},
 };
@@ -14,16 +15,7 @@ use std::{fs, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 fn store(lab: &Lab, name: &str) -> Arc<dyn Store> {
-    let request = OpenRequest {
-        remote: String::new(),
-        path: lab.path(name).as_os_str().as_bytes().to_vec(),
-        options: Default::default(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        wrapped: Default::default(),
-    };
-    (registry::kind("local").unwrap().open)(request).unwrap()
+    disk::open(&lab.path(name), Default::default())
 }
 
 fn journals(lab: &Lab) -> PathBuf {

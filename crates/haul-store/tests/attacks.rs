@@ -5,14 +5,13 @@
 
 use bytes::Bytes;
 use haul_core::{Error, Key, Mtime};
-use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, Links, Meters, Net, OpenRequest, Payload, Store, WriteSpec, registry,
-};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Late, Links, Payload, Store, WriteSpec};
+use haul_testkit::disk::open;
 use rustix::fs::{CWD, RenameFlags};
 use std::{
     fs,
-    os::unix::{ffi::OsStrExt, fs::symlink},
-    path::{Path, PathBuf},
+    os::unix::fs::symlink,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,19 +26,6 @@ const SPAN: Duration = Duration::from_millis(1500);
 
 /// Files in one batch.
 const FILES: usize = 8;
-
-fn open(path: &Path, links: Links) -> Arc<dyn Store> {
-    let request = OpenRequest {
-        remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
-        options: Default::default(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links,
-        wrapped: Default::default(),
-    };
-    (registry::kind("local").unwrap().open)(request).unwrap()
-}
 
 /// A source, a destination in which `d` and `d/e` take turns with links to the outside, and the outside.
 struct Scene {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, Links, ListRequest, Meters, Net, OpenRequest, Part,
-    Payload, Sent, Store, WriteSpec, registry,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, Links, ListRequest, Part, Payload, Sent, Store, WriteSpec,
 };
+use haul_testkit::disk::open;
 use std::{
     fs,
     os::unix::{
@@ -20,19 +20,6 @@ use std::{
     time::Duration,
 };
 use tempfile::{TempDir, tempdir};
-
-fn open(path: &Path, links: Links) -> Arc<dyn Store> {
-    let request = OpenRequest {
-        remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
-        options: Default::default(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links,
-        wrapped: Default::default(),
-    };
-    (registry::kind("local").unwrap().open)(request).unwrap()
-}
 
 async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(Lost, Error)>, bool) {
     let (mut entries, mut failed, mut ended) = (Vec::new(), Vec::new(), false);

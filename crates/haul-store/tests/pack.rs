@@ -6,15 +6,13 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result};
 use haul_store::{
-    Answer, Extra, Late, Links, ListRequest, Meters, Net, OpenRequest, Payload, Store, Stored, WriteSpec,
+    Answer, Extra, Late, Links, ListRequest, Payload, Store, Stored, WriteSpec,
     mem::MemStore,
     pack::{PackStore, Settings},
-    registry,
 };
-use haul_testkit::{conformance, conformance::collect};
+use haul_testkit::{conformance, conformance::collect, disk};
 use std::{
     collections::BTreeMap,
-    os::unix::ffi::OsStrExt,
     path::Path,
     process::Command,
     sync::{
@@ -39,16 +37,7 @@ fn mem() -> Arc<dyn Store> {
 }
 
 fn local(path: &Path) -> Arc<dyn Store> {
-    let request = OpenRequest {
-        remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
-        options: Default::default(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Links::Skip,
-        wrapped: Default::default(),
-    };
-    (registry::kind("local").expect("known").open)(request).expect("opened")
+    disk::open(path, Links::Skip)
 }
 
 async fn put_with(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: WriteSpec) -> Result<Stored> {

@@ -6,6 +6,7 @@
 pub mod attributes;
 pub mod cloudsim;
 pub mod conformance;
+pub mod disk;
 pub mod faults;
 pub mod folder;
 pub mod lab;

@@ -9,9 +9,9 @@ use haul_core::{
     filter::{Filter, FilterSpec},
     policy::{Compare, Cutoff, DeleteWhen, Mode, OrderBy, Policy, RenameBy},
 };
-use haul_store::{Links, Meters, Net, OpenRequest, Store, registry};
+use haul_store::{Links, Meters, Store};
+use haul_testkit::disk;
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -37,21 +37,7 @@ impl Sink for Recorder {
 }
 
 fn open(path: &Path) -> Arc<dyn Store> {
-    open_with(path, Links::Skip)
-}
-
-fn open_with(path: &Path, links: Links) -> Arc<dyn Store> {
-    use std::os::unix::ffi::OsStrExt;
-    let request = OpenRequest {
-        remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
-        options: BTreeMap::new(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links,
-        wrapped: Default::default(),
-    };
-    (registry::kind("local").unwrap().open)(request).unwrap()
+    disk::open(path, Links::Skip)
 }
 
 impl Bench {
@@ -414,7 +400,7 @@ async fn a_link_in_a_circle_is_one_error_and_the_rest_is_copied() {
     let mut b = Bench::new();
     b.file("src/a/f", "f", 5).file("src/z", "z", 5);
     std::os::unix::fs::symlink("..", b.path("src/a/loop")).unwrap();
-    b.more.push(|b, cx| cx.src = open_with(&b.path("src"), Links::Follow));
+    b.more.push(|b, cx| cx.src = disk::open(&b.path("src"), Links::Follow));
     let report = b.run(Mode::Copy).await;
     assert_eq!(report.error_count, 1, "{report:?}");
     assert_eq!(b.tree("dst"), ["a/", "a/f=f", "z=z"]);

@@ -11,10 +11,12 @@ use haul_core::{
     plan::Action,
     policy::{Compare, Cutoff, Mode, Policy},
 };
-use haul_store::{Late, Links, Meters, Net, OpenRequest, Payload, Store, WriteSpec, mem::MemStore, registry};
-use haul_testkit::faults::{Fault, Faulty, Op};
+use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
+use haul_testkit::{
+    disk,
+    faults::{Fault, Faulty, Op},
+};
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -32,17 +34,7 @@ impl<F: Fn(&Event) + Send + Sync> Sink for On<F> {
 }
 
 fn open(path: &Path) -> Arc<dyn Store> {
-    use std::os::unix::ffi::OsStrExt;
-    let request = OpenRequest {
-        remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
-        options: BTreeMap::new(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Links::Skip,
-        wrapped: Default::default(),
-    };
-    (registry::kind("local").unwrap().open)(request).unwrap()
+    disk::open(path, Links::Skip)
 }
 
 /// Stores in memory that don't copy between themselves, as two clouds.

@@ -1,0 +1,18 @@
+//! The store of local disks, opened for a test.
+
+use haul_store::{Links, Meters, Net, OpenRequest, Store, registry};
+use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+/// The folder `path` as a store.
+pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
+    let request = OpenRequest {
+        remote: String::new(),
+        path: path.as_os_str().as_bytes().to_vec(),
+        options: Default::default(),
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links,
+        wrapped: Default::default(),
+    };
+    (registry::kind("local").expect("known").open)(request).expect("opened")
+}
