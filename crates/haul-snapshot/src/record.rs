@@ -91,7 +91,10 @@ impl Record {
         let unreadable = |e: serde_json::Error| format!("it is no record of a snapshot: {e}");
         let head: Head = serde_json::from_slice(bytes).map_err(unreadable)?;
         if head.haul_snapshot != FORMAT {
-            return Err(format!("its format is {}, and this haul knows {FORMAT}: use a newer haul", head.haul_snapshot));
+            return Err(format!(
+                "its format is {}, and this haul knows {FORMAT}: use a newer haul",
+                head.haul_snapshot
+            ));
         }
         let line: Line = serde_json::from_slice(bytes).map_err(unreadable)?;
         let time = parse_time(&line.time).ok_or_else(|| format!("{:?} is no time", line.time))?;
@@ -136,13 +139,13 @@ mod tests {
         assert_eq!(
             String::from_utf8_lossy(&bytes),
             concat!(
-                r#"{"haul_snapshot":1,"name":"data","time":"20261123T002849.123Z","tree":"01010101010101010101010101010101","#,
+                r#"{"haul_snapshot":1,"name":"data","time":"20261123T000849.123Z","tree":"01010101010101010101010101010101","#,
                 r#""tree_size":77,"dir":"02020202020202020202020202020202","files":3,"bytes":4,"dirs":5,"links":6}"#,
                 "\n"
             )
         );
         assert_eq!(Record::parse("data", &version, &bytes), Ok(record()));
-        assert_eq!(record().key(&version).to_string(), format!("snapshots/data/20261123T002849.123Z-{}", version.id()));
+        assert_eq!(record().key(&version).to_string(), format!("snapshots/data/20261123T000849.123Z-{}", version.id()));
     }
 
     #[test]
@@ -160,7 +163,7 @@ mod tests {
     fn a_record_under_another_name_or_of_another_format_is_refused() {
         let (bytes, version) = record().write().unwrap();
         let why = Record::parse("other", &version, &bytes).unwrap_err();
-        assert_eq!(why, "it is the record of data@20261123T002849.123Z, under another name");
+        assert_eq!(why, "it is the record of data@20261123T000849.123Z, under another name");
         let moved = Version::new(Mtime(0), &bytes).unwrap();
         assert!(Record::parse("data", &moved, &bytes).unwrap_err().contains("under another name"));
         let newer = String::from_utf8(bytes).unwrap().replace("\"haul_snapshot\":1", "\"haul_snapshot\":2");

@@ -241,4 +241,3 @@ async fn targets(cx: &Cx, links: Vec<Entry>) -> Vec<Result<(Entry, Vec<u8>)>> {
     };
     stream::iter(links).map(read).buffer_unordered(LINKS_AT_ONCE).collect().await
 }
-

@@ -138,7 +138,7 @@ impl Tree {
         let mut lines = text.split_terminator('\n');
         match lines.next() {
             Some(HEAD) if text.ends_with('\n') => {}
-            Some(head) if head.starts_with("{\"haul_tree\":") => {
+            Some(head) if head != HEAD && head.starts_with("{\"haul_tree\":") => {
                 return Err("its list has a format that this haul doesn't know: use a newer haul".into());
             }
             _ => return Err("it is no list of a folder".into()),
@@ -232,9 +232,7 @@ impl Node {
             ..Line::default()
         };
         match &self.what {
-            What::File(size, md5) => {
-                Line { kind: "file", size: Some(*size), md5: Some(hash::to_hex(md5)), ..base }
-            }
+            What::File(size, md5) => Line { kind: "file", size: Some(*size), md5: Some(hash::to_hex(md5)), ..base },
             What::Dir => Line { kind: "dir", ..base },
             What::Link(to) => {
                 let (target, target_hex) = text_or_hex(to);

@@ -21,9 +21,9 @@ pub async fn unused(store: &Arc<dyn Store>) -> Result<Vec<(Address, u64)>> {
     for (name, versions) in versions::versions(store, None).await? {
         for version in versions {
             let record = versions::record(store, &name, &version).await?;
-            let tree = versions::tree(store, &record).await.map_err(|error| {
-                Error::new(error.kind(), "gc", format!("{name}@{version}: {}", error.message()))
-            })?;
+            let tree = versions::tree(store, &record)
+                .await
+                .map_err(|error| Error::new(error.kind(), "gc", format!("{name}@{version}: {}", error.message())))?;
             used.extend(referred(&Restored { version, record, tree }));
         }
     }

@@ -74,6 +74,14 @@ fn live(listed: &Entry, now: Entry) -> Entry {
     Entry { key, hashes, kind: Kind::File, mtime: None, meta: None, posix: None, ..now }
 }
 
+/// An error of content, told of what has the content.
+fn lacking(error: Error, origin: &Key, key: &Key) -> Error {
+    if error.kind() != ErrorKind::NotFound {
+        return error.with_key(key);
+    }
+    Error::new(ErrorKind::NotFound, "read", format!("the remote lacks its content, {origin}")).with_key(key)
+}
+
 fn only_read<T>(op: &'static str) -> Result<T> {
     Err(Error::new(ErrorKind::Unsupported, op, "a snapshot is only read"))
 }
@@ -126,7 +134,7 @@ impl Store for View {
             From::Content(origin) => {
                 let read = self.inner.read(origin, None, range);
                 async move {
-                    let read = read.await?;
+                    let read = read.await.map_err(|error| lacking(error, origin, &listed.key))?;
                     let (has, size) = (read.entry.size, listed.size);
                     if has != size {
                         let message = format!("the remote has {has} bytes of its content, and there are to be {size}");

@@ -1,12 +1,7 @@
 //! `snapshot pull`.
 
 use super::{in_words, named, refuse};
-use crate::{
-    commands::job,
-    context::Context,
-    error::Outcome,
-    flags,
-};
+use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
 use haul_core::policy::Mode;
 use haul_snapshot::pull::{open, pull, surroundings};

@@ -59,7 +59,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     state.save();
     let pushed = pushed?;
     if pushed.lost > 0 {
-        tracing::warn!("The remote lost {} files of earlier versions; those of this folder are sent again", pushed.lost);
+        tracing::warn!(
+            "The remote lost {} files of earlier versions; those of this folder are sent again",
+            pushed.lost
+        );
     }
     if pushed.left_out > 0 {
         tracing::warn!("{} devices, FIFOs and sockets left out: no version keeps them", pushed.left_out);
