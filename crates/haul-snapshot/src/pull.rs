@@ -31,6 +31,9 @@ pub struct Pulled {
     pub more: Option<u64>,
 }
 
+/// What the owner of a folder needs to change what is in it.
+const OWNER: u32 = 0o700;
+
 /// A version, read and found right.
 #[derive(Clone, Debug)]
 pub struct Restored {
@@ -58,7 +61,7 @@ pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
     haul::overlap::check(&cx, Mode::Sync)?;
     let entries = version.tree.nodes().iter().map(|node| (node.entry(setid), from(node))).collect();
     let locator = format!("{} {}@{}", cx.src.locator(), version.record.name, version.version);
-    Ok(Cx { src: Arc::new(View::new(cx.src.clone(), locator, entries)), ..cx })
+    Ok(Cx { src: Arc::new(View::new(cx.src.clone(), locator, entries, false)), ..cx })
 }
 
 fn from(node: &Node) -> From {
@@ -80,15 +83,72 @@ pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> P
         create_empty_dirs: true,
         ..policy.clone()
     };
+    let disk = cx.dst.caps().attributes.is_some() && !policy.dry_run;
+    if disk {
+        open_up(cx, version, mode).await;
+    }
     let mut report = haul::run(mode, policy.clone(), cx.clone()).await;
     let mut more = None;
-    if report.is_ok() && !policy.dry_run && cx.dst.caps().attributes.is_some() {
+    // What was opened is closed again also where something failed.
+    if disk && !cx.cancel.is_cancelled() {
         match settle(cx, &policy, version, &mut report).await {
-            Ok(count) => more = Some(count),
+            Ok(count) => more = report.is_ok().then_some(count),
             Err(error) => tell(cx, &mut report, error),
         }
     }
     Pulled { report, more }
+}
+
+/// Folders in which something is to be changed and which their owner may not write to are opened; [`settle`] closes them.
+async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
+    let closed = |node: &&Node| node.what == What::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
+    let nodes = version.tree.nodes();
+    let mut dirs: HashMap<Key, (u32, HashMap<Key, &Node>)> = HashMap::new();
+    for node in nodes.iter().filter(closed) {
+        dirs.insert(node.key(), (node.mode.unwrap_or_default(), HashMap::new()));
+    }
+    if dirs.is_empty() {
+        return;
+    }
+    for node in nodes {
+        if let Some((_, inside)) = dirs.get_mut(&node.key().parent()) {
+            inside.insert(node.key(), node);
+        }
+    }
+    for (key, (bits, inside)) in dirs {
+        let Ok(there) = cx.dst.stat(&key).await else { continue };
+        if !differs_inside(cx, &key, &inside, mode).await {
+            continue;
+        }
+        let bits = bits & 0o777 | OWNER;
+        let meta = haul_core::Meta::from([("mode".to_string(), format!("{:o}", 0o040_000 | bits))]);
+        if let Err(error) = cx.dst.set_meta(&key, there.mtime, Some(&meta)).await {
+            tracing::debug!("{key}: can't be opened: {error}");
+        }
+    }
+}
+
+/// True when something right in this folder isn't as in the version; what can't be looked at may not be.
+async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, &Node>, mode: Mode) -> bool {
+    let mut listing = cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
+    let mut seen = 0;
+    while let Some(step) = listing.next().await {
+        let Listed::Batch(entries) = step else { continue };
+        for entry in entries {
+            match inside.get(&entry.key) {
+                Some(node) => {
+                    seen += 1;
+                    let want = node.entry(false);
+                    if !entry.is_dir() && (want.size, want.mtime) != (entry.size, entry.mtime) {
+                        return true;
+                    }
+                }
+                None if mode == Mode::Sync => return true,
+                None => {}
+            }
+        }
+    }
+    seen != inside.len()
 }
 
 fn tell(cx: &Cx, report: &mut Report, error: Error) {
@@ -109,13 +169,16 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
         ..ListOptions::default()
     };
     let mut steps = haul::list(&cx.dst, &cx.filter, options);
+    // After an error a file may be another than the version's.
+    let whole = report.is_ok();
     let (mut due, mut more) = (Vec::new(), 0);
     while let Some(step) = steps.next().await {
         match step {
             Listed::Batch(entries) => {
                 for entry in entries {
                     match nodes.get(&entry.key) {
-                        Some(node) => due.extend(differs(node, &entry, policy)),
+                        Some(node) if whole || entry.is_dir() => due.extend(differs(node, &entry, policy)),
+                        Some(_) => {}
                         None => more += u64::from(entry.kind != Kind::Dir),
                     }
                 }
@@ -125,7 +188,7 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
         }
     }
     // Files before the folder that they are in, which may then be closed to us.
-    due.sort_unstable_by(|(a, ..), (b, ..)| b.key().cmp(&a.key()));
+    due.sort_unstable_by_key(|(node, _)| std::cmp::Reverse(node.key()));
     let set = |(node, mtime): (&Node, Option<Mtime>)| {
         let (key, meta) = (node.key(), node.meta(policy.keep_setid));
         let dst = cx.dst.clone();

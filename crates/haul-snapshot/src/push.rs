@@ -286,7 +286,7 @@ async fn job(
     let shown = Arc::new(Shown::new(cx.sink.clone(), paths, again));
     let locator = format!("{} as content", cx.src.locator());
     let job = Cx {
-        src: Arc::new(View::new(cx.src.clone(), locator, entries)),
+        src: Arc::new(View::new(cx.src.clone(), locator, entries, cx.src.caps().cheap_reads)),
         dst: cx.dst.clone(),
         backup: None,
         compare_dest: Vec::new(),

@@ -38,17 +38,17 @@ pub struct View {
 }
 
 impl View {
-    /// A view of `inner` with these entries.
-    pub fn new(inner: Arc<dyn Store>, locator: String, mut all: Vec<(Entry, From)>) -> View {
+    /// A view of `inner` with these entries. `cheap_reads`: what its hashes say may be computed again from its bytes.
+    pub fn new(inner: Arc<dyn Store>, locator: String, mut all: Vec<(Entry, From)>, cheap_reads: bool) -> View {
         all.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
         let caps = Caps {
             mtime: Some(std::time::Duration::from_nanos(1)),
             mtime_listed: true,
             changed: Changed::Unknown,
             dirs: true,
-            cheap_reads: false,
             // Every byte passes through this process, so that it is hashed.
             domain: None,
+            cheap_reads,
             page: None,
             attributes: None,
             ..inner.caps().clone()

@@ -40,6 +40,27 @@ fn a_killed_push_leaves_no_version_and_the_next_sends_only_what_is_missing() {
 }
 
 #[test]
+fn a_large_file_goes_on_with_the_parts_that_are_missing() {
+    let cloud = Cloudsim::with(&[("bucket", "b"), ("connection-rate", "10M"), ("latency", "5ms")]);
+    let site = Site::new();
+    site.lab.remote("c", &cloud.endpoint());
+    site.write("src/large", &folder::noise(7, 60 << 20));
+    let flags =
+        ["--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi", "--multi-thread-streams=2"];
+    let mut child = site.lab.start(&[&["snapshot", "push", "@src", "c:b/s"][..], &flags].concat());
+    until(|| cloud.report().of("UploadPart") >= 9 || child.try_wait().unwrap().is_some());
+    assert!(child.try_wait().unwrap().is_none(), "it was done before it could be killed");
+    let _ = child.kill();
+    child.wait().unwrap();
+    assert!(cloud.keys("b").is_empty());
+    cloud.reset();
+    site.haul(&[&["snapshot", "push", "@src", "c:b/s"][..], &flags].concat()).ok();
+    let sent = cloud.report().of("UploadPart");
+    assert!(sent <= 9, "{sent} of 12 parts were sent again");
+    site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok();
+}
+
+#[test]
 fn a_killed_pull_goes_on() {
     let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("latency", "10ms")]), Site::new());
     site.lab.remote("c", &cloud.endpoint());
