@@ -93,7 +93,9 @@ pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> P
     if disk && !cx.cancel.is_cancelled() {
         match settle(cx, &policy, version, &mut report).await {
             Ok(count) => more = report.is_ok().then_some(count),
-            Err(error) => tell(cx, &mut report, error),
+            // After an error this one has the same cause, or doesn't count beside it.
+            Err(error) if report.is_ok() => tell(cx, &mut report, error),
+            Err(error) => tracing::debug!("{error}"),
         }
     }
     Pulled { report, more }

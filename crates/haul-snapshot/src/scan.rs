@@ -9,6 +9,7 @@ use haul_core::{
     attributes::{MODE_BITS, is_link},
     event::Event,
     policy::Policy,
+    units::size_text,
 };
 use haul_dvc::{
     address::{Layout, Md5},
@@ -169,6 +170,10 @@ async fn hashed(
             Some(md5) => done.push(Ok(Some((entry, md5)))),
             None => unknown.push(entry),
         }
+    }
+    if !unknown.is_empty() {
+        let bytes = unknown.iter().map(|entry| entry.size).sum();
+        tracing::info!("hashing {} files, {}", unknown.len(), size_text(bytes));
     }
     let mut hashing = stream::iter(unknown)
         .map(|entry| async move {

@@ -262,6 +262,7 @@ impl Command {
         match self {
             Copy(args) | Copyto(args) | Sync(args) => Some(args.destination()),
             Moveto(args) | Mv(args) => Some(args.destination()),
+            Command::Snapshot(args) => args.destination(),
             _ => None,
         }
     }

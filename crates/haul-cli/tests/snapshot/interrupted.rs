@@ -145,6 +145,51 @@ fn a_file_that_changes_is_never_stored_under_a_wrong_hash() {
 }
 
 #[test]
+fn what_changes_between_hashing_and_sending_is_looked_at_again() {
+    const FILES: usize = 300;
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("latency", "30ms")]), Site::new());
+    site.lab.remote("c", &cloud.endpoint());
+    // Content goes in the order of its hashes: the last two are changed while the first are sent.
+    let mut order: Vec<(String, usize)> = Vec::new();
+    for n in 0..FILES {
+        let bytes = format!("file {n}");
+        site.write(&format!("src/{n}"), bytes.as_bytes());
+        let hash = haul_core::hash::hash_bytes(&[haul_core::Algo::Md5], bytes.as_bytes());
+        order.push((hash.hex(haul_core::Algo::Md5).unwrap(), n));
+    }
+    order.sort();
+    let (gone, changed) = (order[FILES - 1].1, order[FILES - 2].1);
+    let mut child = site.lab.start(&["snapshot", "push", "@src", "c:b/s", "--transfers=4", "-v"]);
+    assert!(until(|| cloud.keys("b").len() >= 8 || child.try_wait().unwrap().is_some()));
+    fs::remove_file(site.path(&format!("src/{gone}"))).unwrap();
+    site.write(&format!("src/{changed}"), b"changed meanwhile");
+    let ran = site.lab.end(child).ok();
+    let told = format!("{changed}: it changed while it was read: looking at it again");
+    assert!(ran.err.contains(&told) && !ran.err.contains("ERROR"), "{}", ran.err);
+    site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok();
+    site.haul(&["snapshot", "pull", "c:b/s", "src", "@out"]).ok();
+    assert_eq!(facts(&site.path("out")), facts(&site.path("src")));
+}
+
+#[test]
+fn a_push_goes_on_as_a_job_of_haul_resume() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("connection-rate", "10M")]), Site::new());
+    site.lab.remote("c", &cloud.endpoint());
+    site.write("src/large", &folder::noise(9, 60 << 20));
+    let flags =
+        ["--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi", "--multi-thread-streams=2"];
+    let mut child = site.lab.start(&[&["snapshot", "push", "@src", "c:b/s", "big"][..], &flags].concat());
+    until(|| cloud.report().of("UploadPart") >= 8 || child.try_wait().unwrap().is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let jobs = site.haul(&["jobs"]).ok().out;
+    let id = jobs.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("no job: {jobs}"));
+    let ran = site.haul(&["resume", id]).ok();
+    assert!(ran.out.starts_with("big@"), "{}", ran.out);
+    assert_eq!(site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok().out.lines().count(), 1);
+}
+
+#[test]
 fn what_can_not_be_read_makes_no_version() {
     let site = Site::new();
     site.write("src/a", b"a");

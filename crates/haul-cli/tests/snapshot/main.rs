@@ -252,6 +252,16 @@ fn what_is_wrong_is_told_in_a_line() {
             2,
             "haul: say which version is to go: NAME@VERSION, see haul snapshot list\n",
         ),
+        (
+            &["snapshot", "push", "@nowhere", "@store"],
+            3,
+            "haul: open: ROOT/nowhere: no such folder (check the spelling, or create it with haul mkdir)\n",
+        ),
+        (
+            &["snapshot", "list", "@nowhere"],
+            3,
+            "haul: stat: ROOT/nowhere: no such file or directory (check the spelling, or create it with haul mkdir)\n",
+        ),
         (&["snapshot", "list", "@store", "other"], 4, "haul: list: there is no snapshot \"other\"\n"),
     ] {
         let ran = site.haul(args).code(code);

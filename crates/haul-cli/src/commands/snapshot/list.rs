@@ -7,7 +7,7 @@ use crate::{
     print,
 };
 use anyhow::Result;
-use haul_core::hash::to_hex;
+use haul_core::{Error, ErrorKind, Key, hash::to_hex};
 use haul_snapshot::{
     diff,
     name::Version,
@@ -50,9 +50,13 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let store = ctx.open(&args.at.remote)?;
     let all = versions(&store, args.name.as_deref()).await?;
+    if all.is_empty() {
+        // A mistyped place is no place without snapshots.
+        store.stat(&Key::new("")).await?;
+    }
     if let Some(name) = args.name.as_ref().filter(|name| !all.contains_key(*name)) {
         let message = format!("there is no snapshot {name:?}");
-        return Err(haul_core::Error::new(haul_core::ErrorKind::NotFound, "list", message).into());
+        return Err(Error::new(ErrorKind::NotFound, "list", message).into());
     }
     if args.name.is_none() && !args.json {
         for (name, versions) in &all {

@@ -13,7 +13,7 @@ use crate::{
 use anyhow::Result;
 use haul_core::units::size_text;
 use haul_snapshot::record::Totals;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// What to do with snapshots.
 #[derive(clap::Args, Debug)]
@@ -55,7 +55,16 @@ enum What {
 impl Args {
     /// True for what moves content as a job.
     pub fn is_job(&self) -> bool {
-        matches!(self.what, What::Push(_) | What::Pull(_))
+        self.destination().is_some()
+    }
+
+    /// Where a job brings its files, as typed.
+    pub fn destination(&self) -> Option<&OsStr> {
+        match &self.what {
+            What::Push(args) => Some(args.destination()),
+            What::Pull(args) => Some(args.destination()),
+            _ => None,
+        }
     }
 }
 

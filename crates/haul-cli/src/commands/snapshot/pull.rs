@@ -5,7 +5,7 @@ use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
 use haul_core::policy::Mode;
 use haul_snapshot::pull::{open, pull, surroundings};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// Arguments of `snapshot pull`.
 #[derive(clap::Args, Debug)]
@@ -21,6 +21,13 @@ pub struct Args {
     /// Delete what the version doesn't have, when all else went well
     #[arg(long)]
     delete: bool,
+}
+
+impl Args {
+    /// Where to, as typed.
+    pub fn destination(&self) -> &OsStr {
+        &self.folder
+    }
 }
 
 /// Runs it.

@@ -8,8 +8,8 @@ use crate::{
     flags,
     remote::Spec,
 };
-use anyhow::{Context as _, Result};
-use haul_core::{Mtime, policy::Mode};
+use anyhow::Result;
+use haul_core::{Error, ErrorKind, Mtime, policy::Mode};
 use haul_dvc::{remote::Proof, state::State};
 use haul_snapshot::{
     name,
@@ -37,9 +37,18 @@ pub struct Args {
     verify: bool,
 }
 
+impl Args {
+    /// Where to, as typed.
+    pub fn destination(&self) -> &OsStr {
+        &self.to.remote
+    }
+}
+
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
-    refuse(ctx, &[(ctx.flags.sync.backup_dir.is_some(), "--backup-dir")])?;
+    let given =
+        [(ctx.flags.sync.backup_dir.is_some(), "--backup-dir"), (ctx.flags.config.interactive, "--interactive")];
+    refuse(ctx, &given)?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => own_name(&args.folder)?,
@@ -87,7 +96,9 @@ fn own_name(folder: &OsStr) -> Result<String> {
     let spec = Spec::parse(folder.as_bytes())?;
     let path = Path::new(OsStr::from_bytes(&spec.path));
     let whole = match spec.place {
-        crate::remote::Place::Local => path.canonicalize().with_context(|| folder.display().to_string())?,
+        crate::remote::Place::Local => path
+            .canonicalize()
+            .map_err(|_| Error::new(ErrorKind::DirNotFound, "open", format!("{}: no such folder", folder.display())))?,
         _ => path.to_path_buf(),
     };
     let name = whole.file_name().and_then(OsStr::to_str);
