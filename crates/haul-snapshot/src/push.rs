@@ -8,14 +8,14 @@ use crate::{
     shown::{Shown, is_change},
     tree::Tree,
     versions,
-    view::{self, From, View},
+    view::{From, View},
 };
 use bytes::Bytes;
 use haul::{Cx, Report};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result,
     event::Event,
-    policy::{Compare, Mode, Policy},
+    policy::{Compare, Fsync, Mode, Policy},
 };
 use haul_dvc::{
     address::{Address, Layout, Md5},
@@ -122,7 +122,7 @@ async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Reco
 fn changed_only(report: &Report) -> bool {
     let all_kept = report.errors.len() as u64 == report.error_count;
     let stopped = report.stopped.is_some() || report.time_limit || report.transfer_limit;
-    all_kept && !stopped && report.errors.iter().all(|error| is_change(error.kind()))
+    all_kept && !stopped && report.errors.iter().all(|error| is_change(error))
 }
 
 fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
@@ -203,17 +203,17 @@ async fn one(
             let (tree, dir) = (lists.tree.0.md5, lists.dir.0.md5);
             let (tree_size, totals) = (lists.tree.1.len() as u64, scan.tree.totals());
             let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals };
-            Outcome::Made(versions::make(&cx.dst, &record).await?, record)
+            Outcome::Made(versions::make(&cx.dst, &record, policy.fsync != Fsync::None).await?, record)
         }
     };
     Ok(true)
 }
 
 fn wanted(scan: &Scan, lists: &Lists, name: &str) -> Wanted {
-    let file = |(entry, md5): &(Entry, Md5)| (Address::file(Layout::V3, *md5), entry.key.display().into_owned());
-    let mut names: BTreeMap<Address, String> = scan.files.iter().map(file).collect();
-    names.insert(lists.tree.0, format!("{name}'s list"));
-    names.insert(lists.dir.0, format!("{name}'s list for DVC"));
+    // Nobody is told these names, and a million paths take room.
+    let files = scan.files.iter().map(|file| Address::file(Layout::V3, file.md5));
+    let names: BTreeMap<Address, String> =
+        files.chain([lists.tree.0, lists.dir.0]).map(|address| (address, String::new())).collect();
     let dir = Dir { address: lists.dir.0, file: name.into(), children: Some(lists.children.clone()), part: false };
     Wanted { names, dirs: vec![dir] }
 }
@@ -246,12 +246,14 @@ async fn send_files(
 ) -> usize {
     let mut sent: HashSet<Address> = HashSet::new();
     let (mut entries, mut paths) = (Vec::new(), HashMap::new());
-    for (entry, md5) in &scan.files {
-        let address = Address::file(Layout::V3, *md5);
+    for file in &scan.files {
+        let address = Address::file(Layout::V3, file.md5);
         if lacking.contains(&address) && !is_list(&address) && sent.insert(address) {
-            paths.insert(address.key(), entry.key.clone());
-            let hashes = Hashes::default().with(Algo::Md5, md5);
-            entries.push((view::content(address.key(), entry, hashes), From::Live(entry.key.clone())));
+            let key = address.key();
+            paths.insert(key.clone(), file.key.clone());
+            let hashes = Hashes::default().with(Algo::Md5, file.md5);
+            let entry = Entry { hashes, version: file.version.clone(), ..Entry::file(key, file.size) };
+            entries.push((entry, From::Live(file.key.clone())));
         }
     }
     job(cx, policy, entries, paths, again, report).await

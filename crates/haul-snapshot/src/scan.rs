@@ -5,7 +5,7 @@ use crate::tree::{LINK, Node, Tree, What};
 use futures::{StreamExt as _, stream};
 use haul::{Cx, ListOptions};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Kind, Listed, Mtime, Result, Side,
+    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version,
     attributes::{MODE_BITS, is_link},
     event::Event,
     policy::Policy,
@@ -29,13 +29,26 @@ const CHANGED_TRIES: usize = 3;
 /// Longest target of a symlink, in bytes.
 const TARGET_MAX: usize = 4095;
 
+/// A file as it was looked at.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its key in the folder's store.
+    pub key: Key,
+    /// Bytes.
+    pub size: u64,
+    /// Pins the content that was hashed.
+    pub version: Option<Version>,
+    /// Of that content.
+    pub md5: Md5,
+}
+
 /// A folder as it was looked at.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// All that a version keeps.
     pub tree: Tree,
-    /// The files: as listed, with the MD5 of each.
-    pub files: Vec<(Entry, Md5)>,
+    /// The files.
+    pub files: Vec<File>,
     /// Devices, FIFOs and sockets, which no version keeps.
     pub left_out: u64,
 }
@@ -63,7 +76,7 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &mut State) -> Result<Scan, V
         match file {
             Ok(Some((entry, md5))) => {
                 nodes.push(node(&entry, What::File(entry.size, md5), ""));
-                known.push((entry, md5));
+                known.push(File { key: entry.key, size: entry.size, version: entry.version, md5 });
             }
             Ok(None) => {}
             Err(error) => errors.push(error),

@@ -10,9 +10,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// Errors that mean: the folder isn't as it was when it was looked at.
-pub fn is_change(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound)
+/// True when it says: a file of the folder isn't as it was when it was looked at.
+pub fn is_change(error: &Error) -> bool {
+    let other = matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound);
+    other && matches!(error.op(), "read" | "stat" | "list")
 }
 
 /// A sink that renames.
@@ -62,7 +63,7 @@ impl Sink for Shown {
                 Event::Done { step, key: path, size, replaced, proved }
             }
             Event::Retried { step, error, wait } => Event::Retried { step, error: self.error(&error), wait },
-            Event::Failed { step, error } if self.again && is_change(error.kind()) => {
+            Event::Failed { step, error } if self.again && is_change(&error) => {
                 self.inner.emit(&Event::Skipped { step });
                 let key = error.key().map(|key| self.path(key));
                 Event::Notice { key, message: "it changed while it was read: looking at it again".into() }

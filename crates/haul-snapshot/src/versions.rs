@@ -90,14 +90,15 @@ async fn read(store: &Arc<dyn Store>, key: &Key, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes the record that makes a version exist. One that is there already is this one: its key is its hash.
+/// Writes the record that makes a version exist; `fsync` has it on the device, where what it refers to is by then. One that is
+/// there already is this one: its key is its hash.
 ///
 /// Errors: it can't be written.
-pub async fn make(store: &Arc<dyn Store>, record: &Record) -> Result<Version> {
+pub async fn make(store: &Arc<dyn Store>, record: &Record, fsync: bool) -> Result<Version> {
     let (bytes, version) = record.write().map_err(|why| Error::new(ErrorKind::Invalid, "push", why))?;
     let key = record.key(&version);
     let replace = if store.caps().conditional { Replace::Absent } else { Replace::Anything };
-    let spec = WriteSpec { size: Some(bytes.len() as u64), replace, ..WriteSpec::default() };
+    let spec = WriteSpec { size: Some(bytes.len() as u64), replace, fsync, ..WriteSpec::default() };
     let pieces = stream::iter([Ok(Bytes::from(bytes))]).boxed();
     match haul::pipe::write(store, &key, spec, pieces).await {
         Ok(_) => Ok(version),

@@ -8,7 +8,7 @@ use futures::{
     future::{BoxFuture, ready},
     stream::{self, BoxStream},
 };
-use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Kind, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Answer, Body, Caps, Changed, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec,
 };
@@ -190,9 +190,4 @@ impl Store for View {
     fn extra(&self, _request: Extra) -> BoxFuture<'_, Result<Answer>> {
         ready(only_read("extra")).boxed()
     }
-}
-
-/// The entry of content that a push is to send: under its MD5, pinned as the folder listed it.
-pub fn content(key: Key, of: &Entry, hashes: Hashes) -> Entry {
-    Entry { hashes, version: of.version.clone(), ..Entry::file(key, of.size) }
 }
