@@ -42,3 +42,19 @@ fn a_push_that_changes_nothing_costs_a_handful_of_requests() {
     site.haul(&["snapshot", "list", "c:b", "src"]).ok();
     assert!(cloud.report().total_requests <= 3, "{:?}", cloud.report().requests);
 }
+
+#[test]
+fn a_bucket_that_is_not_there_is_no_reason_to_wait() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b")]), Site::new());
+    site.lab.remote("c", &cloud.endpoint());
+    let ran = site.haul(&["snapshot", "list", "c:other"]).code(3);
+    assert!(ran.err.contains("bucket other does not exist"), "{}", ran.err);
+    assert_eq!(cloud.report().total_requests, 2, "{:?}", cloud.report().requests);
+    // A push makes it.
+    site.write("src/a", b"a");
+    cloud.reset();
+    site.haul(&["snapshot", "push", "@src", "c:new/deep"]).ok();
+    let report = cloud.report();
+    assert!(report.of("CreateBucket") >= 1 && report.total_requests <= 12, "{:?}", report.requests);
+    site.haul(&["snapshot", "check", "c:new/deep"]).ok();
+}
