@@ -101,7 +101,7 @@ impl Store for View {
             let Some(rest) = key.strip_prefix(&request.prefix[..]) else { return false };
             let deeper = rest.strip_suffix(b"/").unwrap_or(rest).contains(&b'/');
             let passed = request.after.as_ref().is_some_and(|after| entry.key <= *after);
-            !passed && !rest.is_empty() && (request.recursive || !deeper)
+            !passed && !(rest.is_empty() && entry.is_dir()) && (request.recursive || !deeper)
         };
         let listed: Vec<Entry> = self.entries.iter().filter(below).cloned().collect();
         stream::iter([Listed::Batch(listed), Listed::End]).boxed()
@@ -189,5 +189,76 @@ impl Store for View {
 
     fn extra(&self, _request: Extra) -> BoxFuture<'_, Result<Answer>> {
         ready(only_read("extra")).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods)] // A test makes its own files.
+
+    use super::*;
+    use haul_store::Links;
+    use std::fs;
+
+    async fn keys(store: &Arc<dyn Store>, request: ListRequest) -> Vec<Key> {
+        let steps: Vec<Listed> = store.list(request).collect().await;
+        assert!(matches!(steps.last(), Some(Listed::End)));
+        let entries = steps.into_iter().filter_map(|step| match step {
+            Listed::Batch(entries) => Some(entries),
+            _ => None,
+        });
+        entries.flatten().map(|entry| entry.key).collect()
+    }
+
+    /// A folder on disk, and a view of it under the same keys.
+    async fn both(dir: &std::path::Path, from: fn(&Key) -> From) -> (Arc<dyn Store>, Arc<dyn Store>) {
+        for name in ["a", "a-b", "d/x", "d/e/y", "z"] {
+            fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+            fs::write(dir.join(name), name).unwrap();
+        }
+        let disk = haul_testkit::disk::open(dir, Links::Translate);
+        let mut all = Vec::new();
+        for key in keys(&disk, ListRequest::all()).await {
+            let entry = disk.stat(&key).await.unwrap();
+            let from = if key.is_dir() { From::Nothing } else { from(&key) };
+            all.push((entry, from));
+        }
+        (disk.clone(), Arc::new(View::new(disk, "view".into(), all, false)))
+    }
+
+    #[tokio::test]
+    async fn it_lists_as_a_folder_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, view) = both(dir.path(), |key| From::Live(key.clone())).await;
+        for prefix in ["", "d/", "d/e/", "a", "none"] {
+            for recursive in [true, false] {
+                for after in ["", "a", "d/", "d/e/", "z"] {
+                    let after = (!after.is_empty()).then(|| Key::new(after));
+                    let request = ListRequest { prefix: prefix.into(), after, recursive, ..ListRequest::all() };
+                    assert_eq!(keys(&view, request.clone()).await, keys(&disk, request.clone()).await, "{request:?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn content_of_another_size_is_an_error_and_live_files_are_asked_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, content) = both(dir.path(), |key| From::Content(key.clone())).await;
+        let (_, live) = both(dir.path(), |key| From::Live(key.clone())).await;
+        fs::write(dir.path().join("a"), "longer").unwrap();
+        fs::remove_file(dir.path().join("z")).unwrap();
+        let (a, z) = (Key::new("a"), Key::new("z"));
+        let error = content.read(&a, None, None).await.unwrap_err();
+        assert_eq!(error.to_string(), "read: the remote has 6 bytes of its content, and there are to be 1");
+        let error = content.read(&z, None, None).await.unwrap_err();
+        assert_eq!(error.to_string(), "z: read: the remote lacks its content, z");
+        let before = live.stat(&Key::new("a-b")).await.unwrap();
+        assert_eq!(live.stat(&a).await.unwrap().size, 6);
+        assert_eq!(live.stat(&z).await.unwrap_err().kind(), ErrorKind::NotFound);
+        fs::write(dir.path().join("a-b"), "other").unwrap();
+        let error = live.read(&Key::new("a-b"), before.version.as_ref(), None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Changed);
+        assert_eq!(live.write(&a, WriteSpec::default()).await.err().unwrap().kind(), ErrorKind::Unsupported);
     }
 }
