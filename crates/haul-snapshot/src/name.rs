@@ -30,7 +30,7 @@ impl Version {
         Ok(Version { time: time_text(time)?, id: id_of(record) })
     }
 
-    /// Reads what [`Version::to_string`] writes.
+    /// Reads a version as it is shown.
     pub fn parse(text: &str) -> Option<Version> {
         let (time, id) = text.split_once('-')?;
         let hex = |id: &str| id.len() == ID && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

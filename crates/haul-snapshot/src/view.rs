@@ -101,7 +101,9 @@ impl Store for View {
             let Some(rest) = key.strip_prefix(&request.prefix[..]) else { return false };
             let deeper = rest.strip_suffix(b"/").unwrap_or(rest).contains(&b'/');
             let passed = request.after.as_ref().is_some_and(|after| entry.key <= *after);
-            !passed && !(rest.is_empty() && entry.is_dir()) && (request.recursive || !deeper)
+            let itself = rest.is_empty() && entry.is_dir();
+            let left_out = passed || itself || deeper && !request.recursive;
+            !left_out
         };
         let listed: Vec<Entry> = self.entries.iter().filter(below).cloned().collect();
         stream::iter([Listed::Batch(listed), Listed::End]).boxed()
