@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use haul_core::{Entry, Error, ErrorKind, Key, Result, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_dvc::{manifest, remote::all_of};
 use haul_store::{ListRequest, Store, WriteSpec};
 use std::{collections::BTreeMap, sync::Arc};
@@ -90,21 +90,18 @@ async fn read(store: &Arc<dyn Store>, key: &Key, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes the record that makes a version exist; `fsync` has it on the device, where what it refers to is by then. One that is
-/// there already is this one: its key is its hash.
+/// Writes the record that makes a version exist; `fsync` has it on the device, where what it refers to is by then. What is there
+/// already under its key, which holds its hash, are these bytes or damaged ones: so it may be written, and tried again, without
+/// a condition.
 ///
 /// Errors: it can't be written.
 pub async fn make(store: &Arc<dyn Store>, record: &Record, fsync: bool) -> Result<Version> {
     let (bytes, version) = record.write().map_err(|why| Error::new(ErrorKind::Invalid, "push", why))?;
     let key = record.key(&version);
-    let replace = if store.caps().conditional { Replace::Absent } else { Replace::Anything };
-    let spec = WriteSpec { size: Some(bytes.len() as u64), replace, fsync, ..WriteSpec::default() };
+    let spec = WriteSpec { size: Some(bytes.len() as u64), fsync, ..WriteSpec::default() };
     let pieces = stream::iter([Ok(Bytes::from(bytes))]).boxed();
-    match haul::pipe::write(store, &key, spec, pieces).await {
-        Ok(_) => Ok(version),
-        Err(error) if error.kind() == ErrorKind::Exists => Ok(version),
-        Err(error) => Err(error.with_key(&key)),
-    }
+    haul::pipe::write(store, &key, spec, pieces).await.map_err(|error| error.with_key(&key))?;
+    Ok(version)
 }
 
 /// Removes the record of a version, and nothing else: its content may be another version's too.

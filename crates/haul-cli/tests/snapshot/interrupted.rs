@@ -190,6 +190,25 @@ fn a_push_goes_on_as_a_job_of_haul_resume() {
 }
 
 #[test]
+fn a_cloud_with_faults_gets_whole_versions_and_gives_them_back() {
+    let faults = "error500=0.03,reset=0.03,lost-answer=0.1,cut=0.05,wrong-etag=0.02";
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("fault", faults)]), Site::new());
+    site.lab.remote("c", &cloud.endpoint());
+    for n in 0..150 {
+        site.write(&format!("src/{n}"), &folder::noise(n, 3_000));
+    }
+    for n in 0..4 {
+        site.write("src/changes", format!("{n}").as_bytes());
+        site.haul(&["snapshot", "push", "@src", "c:b/s"]).ok();
+    }
+    cloud.set(None, &[("fault", "cut=0.05")]).unwrap();
+    let out = site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok().out;
+    assert_eq!(out.lines().count(), 4, "{out}");
+    site.haul(&["snapshot", "pull", "c:b/s", "src", "@out"]).ok();
+    assert_eq!(facts(&site.path("out")), facts(&site.path("src")));
+}
+
+#[test]
 fn what_can_not_be_read_makes_no_version() {
     let site = Site::new();
     site.write("src/a", b"a");
