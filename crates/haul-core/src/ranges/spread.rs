@@ -8,8 +8,10 @@ const DIGITS: u32 = 12;
 /// Fewest names that show anything.
 const FEWEST: usize = 200;
 /// Between which the gaps' standard deviation over their mean lies: 1 for names drawn at random, with 1,000 of them 0.97 to
-/// 1.03 in most cases; 0 for those that count.
-const RANDOM: (f64, f64) = (0.8, 1.25);
+/// 1.03 in most cases, less where each has a part of the space to itself; 0 for those that count, more where names crowd.
+const RANDOM: (f64, f64) = (0.3, 1.25);
+/// Most pages that are believed: numbers that count with gaps would make billions.
+const MOST: f64 = 1e5;
 /// The first one lies this many mean gaps behind the very first name there could be, at most.
 const BEGINS: f64 = 12.0;
 /// Part of the last four digits that are letters: 6 in 16.
@@ -53,7 +55,8 @@ impl Spread {
         let random = (RANDOM.0..RANDOM.1).contains(&varies) && (LETTERS.0..LETTERS.1).contains(&letters);
         let like = first[before.len()..].to_vec();
         let covered = values[values.len() - 1];
-        (random && values[0] <= BEGINS * mean).then_some(Spread { before, like, came: 1.0, covered })
+        let spread = Spread { before, like, came: 1.0, covered };
+        (random && values[0] <= BEGINS * mean && spread.pages() <= MOST).then_some(spread)
     }
 
     /// So many pages are all that there is between two keys.
@@ -188,6 +191,10 @@ mod tests {
         let none = |names: Vec<String>| assert_eq!(seen(names), None);
         none((0..100_000u64).map(|n| format!("file-{n:012}")).collect());
         none((0..100_000u64).map(|n| format!("{n:012x}")).collect());
+        for length in [8, 12, 16] {
+            none((0..100_000u64).map(|n| format!("{:0length$x}", 5 * n + random(n) % 5)).collect());
+            none((0..500_000u64).filter(|n| random(*n) % 5 == 0).map(|n| format!("{n:0length$x}")).collect());
+        }
         none((0..100_000u64).map(|n| format!("{:013}", 1_700_000_000_000 + random(n) % 1_000_000_000)).collect());
         // Decimal digits, words, and two files a hash.
         none((0..100_000u64).map(|n| format!("{:016}", random(n) % 10_000_000_000_000_000)).collect());
