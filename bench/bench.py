@@ -184,7 +184,8 @@ def run_once(case, command, tools, number, quick, results):
     load = os.getloadavg()[0]
     out, log = case.output(command)
     argv = [tools.paths[command.tool], *command.words]
-    run = measure(argv, case.environment(command), case.limit, out, log, case.until(command))
+    stop = case.until(command)
+    run = measure(argv, case.environment(command), case.limit, out, log, stop, command.ends, command.folder)
     run["server_cpu_s"] = sum(endpoint.cpu_seconds() for endpoint in case.endpoints) - server_before if case.endpoints else None
     run["load_before"] = load
     if clouds:

@@ -13,19 +13,19 @@ import time
 LOOK_SECONDS = 0.05
 
 
-def measure(argv, environment, limit, out=None, log=None, until=None):
+def measure(argv, environment, limit, out=None, log=None, until=None, ends=(0,), folder=None):
     """Wall, user and system seconds and peak memory of `argv` and the children it waited for.
 
     Peak memory is that of the largest process of the tree, and never less than the small Python's, some 10 MB. Standard
     output goes to the file `out` and standard error to `log`, if given. The command is killed after `limit` seconds, and as soon
-    as `until()` is true. `problem` is None if the command exited with 0, or was killed because of `until`; `over_limit` says
-    that it took too long.
+    as `until()` is true. It runs in `folder`. `problem` is None if the command exited with one of `ends`, or was killed because
+    of `until`; `over_limit` says that it took too long.
     """
     import subprocess
 
     starter = [sys.executable, "-I", "-S", __file__, str(limit), str(out or os.devnull), str(log or ""), *argv]
     pipe = subprocess.PIPE
-    with subprocess.Popen(starter, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+    with subprocess.Popen(starter, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=folder) as process:
         stopped = False
         try:
             while until and not stopped and process.poll() is None:
@@ -44,7 +44,7 @@ def measure(argv, environment, limit, out=None, log=None, until=None):
     run["problem"] = None
     if run["over_limit"]:
         run["problem"] = f"not done after {limit} s"
-    elif run["exit_code"] != 0 and not run["stopped"]:
+    elif run["exit_code"] not in ends and not run["stopped"]:
         last = tail(log) if log else errors.decode("utf-8", "replace")
         run["problem"] = f"exit code {run['exit_code']}: {' '.join(last.strip().splitlines()[-1:])[-300:]}"
     return run

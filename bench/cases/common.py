@@ -32,6 +32,10 @@ class Command:
     # Takes so long that one measured run has to do, without a warm-up.
     once: bool = False
     why: str | None = None
+    # Exit codes that say that all went well.
+    ends: tuple = (0,)
+    # Where it runs.
+    folder: str | None = None
 
 
 def cannot(tool, why):

@@ -1,8 +1,8 @@
 """DVC's text on deciding what to transfer: few changes against a large bucket, one file against it, many against an empty one.
 
 The bucket has the layout of a DVC remote. The local side is a DVC cache of the same names, with a hand-written repository
-around it, so that `dvc status -c` answers the same question as `copy --dry-run` of the cache. DVC starts without an index, as
-on another machine or in CI.
+around it, so that `dvc status -c` answers the same question as `copy --dry-run` of the cache. DVC and
+`haul dvc` start without an index, as on another machine or in CI.
 """
 
 import datetime
@@ -105,15 +105,22 @@ class Status(CloudCase):
         yield copy("haul", "haul")
         yield copy("haul size-only", "haul", "--size-only")
         yield copy("haul no-traverse", "haul", "--no-traverse", once=full)
+        ends = ["--json", str(self.cache), f"bench:{BUCKET}"]
+        yield Command("haul status", "haul", ["status", *ends], ends=(1,))
+        yield Command("haul dvc", "haul", ["dvc", "status", "-c", "--json"], folder=str(self.repo))
         # By default it asks for the time of each stored file that is also here.
         yield copy("rclone", "rclone", once=full)
         yield copy("rclone fast-list", "rclone", *BEST)
         yield copy("rclone best", "rclone", *BEST, "--size-only", equal="haul size-only")
         yield copy("rclone no-traverse", "rclone", "--no-traverse", once=full, equal="haul no-traverse")
-        yield Command("dvc", "dvc", ["--cd", str(self.repo), "status", "-c", "--json"])
+        yield Command("dvc", "dvc", ["--cd", str(self.repo), "status", "-c", "--json"], equal="haul dvc")
 
     def environment(self, command):
-        return super().environment(command) | {"DVC_SITE_CACHE_DIR": str(self.index), "DVC_NO_ANALYTICS": "1"}
+        return super().environment(command) | {
+            "DVC_SITE_CACHE_DIR": str(self.index),
+            "DVC_NO_ANALYTICS": "1",
+            "HAUL_STATE_DIR": str(self.index),
+        }
 
     def output(self, _command):
         return self.out, self.log
@@ -122,7 +129,10 @@ class Status(CloudCase):
         writes = [kind for kind in run["requests"] if kind.startswith(("Put", "Create", "Delete", "Complete", "Upload"))]
         if writes:
             return f"only asked what would be done, and yet: {writes}"
-        if command.tool == "dvc":
+        if command.label == "haul status":
+            found = sum(json.loads(line).get("status") == "new" for line in lines(self.out))
+            return None if found == self.expected else f"says that {found} are new instead of {self.expected}"
+        if "dvc" in command.label:
             answer = json.loads(self.out.read_text(encoding="utf-8"))
             found = sum(state == "new" for state in answer.values())
             return None if found == self.expected == len(answer) else f"says that {found} are new instead of {self.expected}"

@@ -49,6 +49,11 @@ class Measure(unittest.TestCase):
         run = measure([SHELL, "-c", "exit 5"], ENVIRONMENT, 50, until=lambda: False)
         self.assertEqual((run["stopped"], run["problem"]), (False, "exit code 5: "))
 
+    def test_other_exit_codes_can_be_right(self):
+        run = measure([SHELL, "-c", "pwd; exit 1"], ENVIRONMENT, 50, self.place / "out", ends=(0, 1), folder=self.place)
+        self.assertIsNone(run["problem"])
+        self.assertEqual((self.place / "out").read_text().strip(), str(self.place.resolve()))
+
     def test_a_program_that_is_not_there(self):
         with self.assertRaisesRegex(RuntimeError, "can't be started"):
             measure([str(self.place / "none")], ENVIRONMENT, 50)
