@@ -198,7 +198,7 @@ async fn both(cx: &Cx, by: By, src: Entry, dst: Entry) -> Outcome {
     }
     let answer = match by.download {
         true => by_content(cx, &src, &dst).await,
-        false => hash::compare((&cx.src, &src), (&cx.dst, &dst)).await,
+        false => hash::compare(cx.known.hashes.as_deref(), (&cx.src, &src), (&cx.dst, &dst)).await,
     };
     match answer {
         Ok(HashAnswer::Known(algo, true)) => say(Found::Same, Some(Reason::Hash(algo))),

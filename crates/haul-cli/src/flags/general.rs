@@ -23,9 +23,15 @@ pub struct GeneralFlags {
     /// Sizes as 1.5Mi instead of bytes
     #[arg(long)]
     pub human_readable: bool,
+    /// Believe what earlier runs found out: hashes of unchanged files
+    #[arg(long)]
+    pub index: bool,
     /// Ask before each change
     #[arg(long, short = 'i')]
     pub interactive: bool,
+    /// Take back --index, where a variable sets it
+    #[arg(long)]
+    pub no_index: bool,
     /// Keep no journal: what is cut short is removed, or begins again
     #[arg(long)]
     pub no_journal: bool,

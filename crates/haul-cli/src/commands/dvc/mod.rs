@@ -135,7 +135,7 @@ fn open(ctx: &Context) -> Result<Opened> {
     let around = Surroundings {
         home,
         configs: configs.into_iter().flatten().map(|dir| dir.join("config")).collect(),
-        state: ctx.state(),
+        hashes: ctx.hashes(),
     };
     let repo = Repo::find(&here, &around)?;
     let index = repo.index()?;

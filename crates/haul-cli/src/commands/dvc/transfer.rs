@@ -216,6 +216,7 @@ fn surroundings(
         cancel: ctx.cancel.clone(),
         confirm: None,
         journal: None,
+        known: ctx.known(),
     };
     Ok((cx, policy))
 }

@@ -220,6 +220,7 @@ async fn job(
         cancel: ctx.cancel.clone(),
         confirm: None,
         journal: None,
+        known: ctx.known(),
     };
     let filter = cx.filter.clone();
     let names = one.as_ref().map(|(from, to)| (from, to));
