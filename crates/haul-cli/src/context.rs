@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use haul::{
     Cancel,
-    index::{FileHashes, Known},
+    index::{FileHashes, Known, Settings},
 };
 use haul_core::{Error, ErrorKind, Key, Kind, Listed};
 use haul_store::{
@@ -106,10 +106,20 @@ impl Context {
         self.hashes.get_or_init(load).clone()
     }
 
-    /// What jobs may go by of what earlier runs found out: nothing without `--index`.
+    /// What jobs may go by of what earlier runs found out: nothing without `--index` or `--verify-index`.
     pub fn known(&self) -> Known {
-        let index = self.flags.config.index && !self.flags.config.no_index;
-        Known { hashes: index.then(|| self.hashes()) }
+        let flags = &self.flags.config;
+        if flags.no_index || !(flags.index || flags.verify_index) {
+            return Known::default();
+        }
+        let index = self.index(false);
+        Known { hashes: Some(self.hashes()), index }
+    }
+
+    /// Where indexes of destinations are; of those whose keys are named by their content, if so.
+    pub fn index(&self, content: bool) -> Option<Settings> {
+        let folder = self.state()?.join("index");
+        Some(Settings { folder, verify: self.flags.config.verify_index, content, seed: None, minute: None })
     }
 
     /// Keeps hashes that this run computed for the next one.

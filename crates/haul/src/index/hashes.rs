@@ -37,8 +37,8 @@ pub enum HashKind {
 }
 
 impl HashKind {
-    /// Its number in files, never to be given to another.
-    fn number(self) -> u64 {
+    /// Its number in files, below 256, never to be given to another.
+    pub(super) fn number(self) -> u64 {
         match self {
             HashKind::Of(Algo::Md5) => 1,
             HashKind::Of(Algo::Sha1) => 2,
@@ -54,7 +54,7 @@ impl HashKind {
         }
     }
 
-    fn of_number(number: u64) -> Option<HashKind> {
+    pub(super) fn of_number(number: u64) -> Option<HashKind> {
         let all = Algo::ALL.into_iter().map(HashKind::Of).chain([HashKind::TextMd5]);
         all.into_iter().find(|kind| kind.number() == number)
     }
