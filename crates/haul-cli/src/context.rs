@@ -116,8 +116,14 @@ impl Context {
         Known { hashes: Some(self.hashes()), index }
     }
 
+    /// The same for remotes whose keys are named by their content, with `--index` or without, but not with `--no-index`.
+    pub fn known_content(&self) -> Known {
+        let index = if self.flags.config.no_index { None } else { self.index(true) };
+        Known { index, ..self.known() }
+    }
+
     /// Where indexes of destinations are; of those whose keys are named by their content, if so.
-    pub fn index(&self, content: bool) -> Option<Settings> {
+    fn index(&self, content: bool) -> Option<Settings> {
         let folder = self.state()?.join("index");
         Some(Settings { folder, verify: self.flags.config.verify_index, content, seed: None, minute: None })
     }

@@ -17,8 +17,8 @@ use std::{
 /// Pages that are compared: with pages of 1,000 keys, a loss of one key in a thousand, spread evenly, shows with a probability
 /// of 1 − 0.999^16,000, if what they show is all in the index; and one that follows each other, of a sixteenth, always.
 pub const PAGES: u64 = 16;
-/// Keys that are found wrong on a page, at most.
-const ENOUGH: usize = 20;
+/// Of so many keys about which the index is wrong a page looks no further: nothing is believed then.
+pub const ENOUGH: usize = 1_000;
 
 /// What the comparison showed.
 #[derive(Debug, Default)]
@@ -29,6 +29,8 @@ pub struct Audit {
     pub news: Vec<Entry>,
     /// Keys of the index, believed, that the pages bore out.
     pub borne_out: u64,
+    /// Keys of the index that the pages cover.
+    pub compared: usize,
 }
 
 /// How an index was wrong.
@@ -52,14 +54,20 @@ pub fn random(seed: Option<u64>) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Numbers of the keys with which pages of `page` keys begin: all of a small index is looked at, of a larger one pages at even
-/// distances, the first one anywhere.
-fn starts(count: u64, page: u64, random: u64) -> BTreeSet<u64> {
-    if count <= page * PAGES {
-        return (0..count).step_by(page as usize).collect();
-    }
+/// Numbers of the keys with which pages begin: at even distances, the first one anywhere.
+fn starts(count: u64, random: u64) -> BTreeSet<u64> {
     let place = |n: u64| (u128::from(random % count) + u128::from(n) * u128::from(count) / u128::from(PAGES)) as u64;
     (0..PAGES).map(|n| place(n) % count).collect()
+}
+
+/// Where pages begin that show the rest of `count` keys, when the first page showed `shown` of them; and true when they show all of
+/// it, unless the rest of the store holds more than its beginning.
+fn rest(count: usize, shown: usize) -> (Vec<usize>, bool) {
+    let left = count - shown;
+    // A quarter is for what others added since.
+    let needed = left.div_ceil((shown * 3 / 4).max(1));
+    let pages = needed.min(PAGES as usize - 1);
+    ((0..pages).map(|n| shown + n * left / pages).collect(), pages == needed)
 }
 
 /// How to compare.
@@ -71,6 +79,8 @@ pub struct Terms {
     pub aged: u32,
     /// What the index never knew is news too.
     pub unknown: bool,
+    /// Keys are named by their content: another version is no other content.
+    pub content: bool,
     /// Makes what is compared foreseeable.
     pub seed: Option<u64>,
 }
@@ -79,33 +89,78 @@ pub struct Terms {
 ///
 /// Errors: the store can't be asked; the index can't be read.
 pub async fn audit(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: Terms) -> Result<Audit> {
-    let limit = store.caps().page;
-    let numbers = starts(snapshot.count(), limit.unwrap_or(1) as u64, random(terms.seed));
-    // Where a small index begins few pages, what else is there may fill them: then more are read.
-    let each = PAGES / numbers.len().max(1) as u64;
+    let each = store.caps().page.unwrap_or(1);
+    if snapshot.count() <= each as u64 * PAGES {
+        return of_small(snapshot, store, terms).await;
+    }
+    let (from, numbers) = (snapshot.clone(), starts(snapshot.count(), random(terms.seed)));
+    let keys = move || numbers.into_iter().map(|number| from.key(number)).collect::<io::Result<Vec<_>>>();
+    let keys = disk::run(move || keys().map_err(broken)).await?;
+    all_of(snapshot, store, &terms, keys, 1).await
+}
+
+/// Compares all of a small index where the store holds little else, in as many pages as that takes.
+async fn of_small(snapshot: &Arc<Snapshot>, store: &Arc<dyn Store>, terms: Terms) -> Result<Audit> {
     let from = snapshot.clone();
-    let keys = disk::run(move || {
-        let keys: io::Result<Vec<_>> = numbers.into_iter().map(|number| from.key(number)).collect();
-        keys.map_err(|error| haul_core::Error::from_io("read the index", error))
-    })
-    .await?;
-    let mut compared = stream::iter(keys)
-        .map(|key| {
-            let (snapshot, terms) = (snapshot.clone(), terms.clone());
-            async move {
-                let shown = pages(store, just_before(&key), limit, each).await?;
-                disk::run(move || compare(&snapshot, &key, shown, &terms)).await
-            }
-        })
-        .buffer_unordered(PAGES as usize);
+    let keys = move || {
+        let (mut all, mut keys) = (from.read()?, Vec::new());
+        while let Some((key, _)) = all.here() {
+            keys.push(key.to_vec());
+            all.next()?;
+        }
+        io::Result::Ok(keys)
+    };
+    let keys = disk::run(move || keys().map_err(broken)).await?;
+    let Some(first) = keys.first() else { return Ok(Audit::default()) };
+    let mut audit = one(snapshot, store, &terms, first.clone(), 1).await?;
+    if audit.compared < keys.len() && audit.wrong.len() < ENOUGH {
+        let (starts, whole) = rest(keys.len(), audit.compared);
+        let starts = starts.into_iter().map(|start| keys[start].clone()).collect();
+        audit.join(all_of(snapshot, store, &terms, starts, if whole { 2 } else { 1 }).await?);
+    }
+    Ok(audit)
+}
+
+async fn all_of(
+    snapshot: &Arc<Snapshot>,
+    store: &Arc<dyn Store>,
+    terms: &Terms,
+    keys: Vec<Vec<u8>>,
+    pages: u64,
+) -> Result<Audit> {
+    let each = keys.into_iter().map(|key| one(snapshot, store, terms, key, pages));
+    let mut compared = stream::iter(each).buffer_unordered(PAGES as usize);
     let mut all = Audit::default();
     while let Some(one) = compared.next().await {
-        let Audit { wrong, news, borne_out } = one?;
-        all.wrong.extend(wrong);
-        all.news.extend(news);
-        all.borne_out += borne_out;
+        all.join(one?);
     }
     Ok(all)
+}
+
+/// Compares so many pages from a key on.
+async fn one(
+    snapshot: &Arc<Snapshot>,
+    store: &Arc<dyn Store>,
+    terms: &Terms,
+    key: Vec<u8>,
+    count: u64,
+) -> Result<Audit> {
+    let shown = pages(store, just_before(&key), store.caps().page, count).await?;
+    let (snapshot, terms) = (snapshot.clone(), terms.clone());
+    disk::run(move || compare(&snapshot, &key, shown, &terms)).await
+}
+
+fn broken(error: io::Error) -> haul_core::Error {
+    haul_core::Error::from_io("read the index", error)
+}
+
+impl Audit {
+    fn join(&mut self, other: Audit) {
+        self.wrong.extend(other.wrong);
+        self.news.extend(other.news);
+        self.borne_out += other.borne_out;
+        self.compared += other.compared;
+    }
 }
 
 /// So many pages that follow each other, as one.
@@ -131,7 +186,10 @@ async fn pages(store: &Arc<dyn Store>, after: Vec<u8>, limit: Option<usize>, cou
 
 /// Compares what a page shows with what the index says of those keys.
 fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Result<Audit> {
-    let broken = |error| haul_core::Error::from_io("read the index", error);
+    let same = |index: &Entry, store: &Entry| match terms.content {
+        true => index.size == store.size,
+        false => agree(index, store),
+    };
     let mut audit = Audit::default();
     let mut index = snapshot.read().map_err(broken)?;
     index.seek(from).map_err(broken)?;
@@ -152,7 +210,7 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
             (None, None) => {}
             (None, Some(entry)) => audit.news.push(entry),
             (Some(fact), None) => audit.wrong.push((fact.entry.key, Wrong::Gone)),
-            (Some(fact), Some(entry)) if !agree(&fact.entry, &entry) => {
+            (Some(fact), Some(entry)) if !same(&fact.entry, &entry) => {
                 audit.wrong.push((fact.entry.key, Wrong::Changed));
                 audit.news.push(entry);
             }
@@ -162,6 +220,7 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
                 audit.news.extend(aged.then_some(Entry { mtime: entry.mtime.or(fact.entry.mtime), ..entry }));
             }
         }
+        audit.compared += 1;
         index.next().map_err(broken)?;
     }
     audit.news.extend(entries.filter(|_| terms.unknown));
@@ -184,16 +243,17 @@ mod tests {
 
     #[test]
     fn pages_begin_at_even_distances_and_a_small_index_is_seen_whole() {
-        assert_eq!(starts(0, 10, 7), BTreeSet::new());
-        assert_eq!(starts(25, 10, 7), [0, 10, 20].into());
-        assert_eq!(starts(160, 10, 7).len(), 16);
         for seed in 0..1_000 {
-            let starts: Vec<u64> = starts(1_000_003, 1_000, random(Some(seed))).into_iter().collect();
+            let starts: Vec<u64> = starts(1_000_003, random(Some(seed))).into_iter().collect();
             assert_eq!(starts.len(), 16);
             let gaps = starts.windows(2).map(|pair| pair[1] - pair[0]);
             let round = 1_000_003 - starts[15] + starts[0];
             assert!(gaps.chain([round]).all(|gap| gap.abs_diff(62_500) <= 1), "{seed}: {starts:?}");
         }
         assert_ne!(random(None), random(None));
+        assert_eq!(rest(1_700, 1_000), (vec![1_000], true));
+        assert_eq!(rest(5_000, 1_000), (vec![1_000, 1_666, 2_333, 3_000, 3_666, 4_333], true));
+        let (starts, whole) = rest(3_000, 4);
+        assert!(starts.len() == 15 && !whole && starts[0] == 4 && starts[14] > 2_700);
     }
 }

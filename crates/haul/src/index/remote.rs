@@ -2,7 +2,7 @@
 //! of this run bears it out, and no run was killed while it changed what is there. Says what is there, never what isn't.
 
 use super::{
-    audit::{Audit, Terms, Wrong, audit},
+    audit::{Audit, ENOUGH, Terms, Wrong, audit},
     doubts::Doubts,
     files,
     kept::{self, Addition, CHANGING, ENDING, Identity, Snapshot},
@@ -154,11 +154,15 @@ impl RemoteIndex {
     async fn audit(&mut self, store: &Arc<dyn Store>, unknown: bool) {
         let Some(was) = &self.was else { return };
         let (young, aged, seed) = (self.young(), self.minute.saturating_sub(AGED), self.settings.seed);
-        match audit(was, store, Terms { young, aged, unknown, seed }).await {
-            Ok(Audit { wrong, news, borne_out }) => {
+        let content = self.settings.content;
+        match audit(was, store, Terms { young, aged, unknown, content, seed }).await {
+            Ok(Audit { wrong, news, borne_out, .. }) => {
                 tracing::info!("{}: the listing bears out {borne_out} keys of the index", self.name);
                 let mut doubts = Doubts::default();
                 wrong.iter().for_each(|(key, _)| doubts.add(key.as_bytes()));
+                if wrong.len() >= ENOUGH {
+                    doubts = Doubts::All;
+                }
                 if let Some((key, how)) = wrong.first() {
                     self.tell_wrong(key, *how, &doubts);
                 }
@@ -191,7 +195,7 @@ impl RemoteIndex {
     }
 
     /// What the index said when it was opened, if it is believed at all.
-    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+    pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.was.clone().filter(|_| self.believed && self.state().doubts != Doubts::All)
     }
 
@@ -210,23 +214,64 @@ impl RemoteIndex {
         Ok(all.here().is_some_and(|(here, body)| here == key.as_bytes() && super::record::is_there(body)))
     }
 
+    /// Which of these keys, in their order, are there as far as the index is believed; empty when it isn't.
+    pub async fn believed(self: &Arc<Self>, mut keys: Vec<Key>) -> Vec<Key> {
+        let (Some(was), doubts, young) = (self.snapshot(), self.doubts(), self.young()) else { return Vec::new() };
+        keys.sort_unstable();
+        let look = move || {
+            let mut all = was.read()?;
+            let mut found = Vec::new();
+            for key in keys {
+                all.seek(key.as_bytes())?;
+                let here = all.here().filter(|(here, _)| *here == key.as_bytes() && !doubts.holds(here));
+                if here.and_then(|(_, body)| super::record::minute(body)).is_some_and(|minute| young.contains(&minute))
+                {
+                    found.push(key);
+                }
+            }
+            io::Result::Ok(found)
+        };
+        let found = disk::run(move || look().map_err(|e| Error::from_io("read the index", e))).await;
+        found.unwrap_or_else(|error| {
+            self.give_up(&io::Error::other(error.message().to_string()));
+            Vec::new()
+        })
+    }
+
+    /// The store says that a key isn't there, which the index believably had.
+    pub fn lost(&self, key: &Key) {
+        self.contradicted(key, Wrong::Gone);
+        self.forget(key);
+    }
+
+    /// True when it was found to be wrong in this run.
+    pub fn is_wrong(&self) -> bool {
+        let state = self.state();
+        !state.doubts.is_empty() || !state.late.is_empty()
+    }
+
+    /// True when all is to be looked for (`--verify-index`).
+    pub fn verifies(&self) -> bool {
+        self.settings.verify
+    }
+
     /// To be compared with a listing (`--verify-index`).
-    pub fn to_verify(&self) -> Option<Arc<Snapshot>> {
+    pub(crate) fn to_verify(&self) -> Option<Arc<Snapshot>> {
         self.was.clone().filter(|_| self.settings.verify)
     }
 
     /// True for what the index may say of a key outside of its doubts.
-    pub fn is_young(&self, fact: &Fact) -> bool {
+    pub(crate) fn is_young(&self, fact: &Fact) -> bool {
         self.young().contains(&fact.minute)
     }
 
     /// Where the index isn't believed now.
-    pub fn doubts(&self) -> Doubts {
+    pub(crate) fn doubts(&self) -> Doubts {
         self.state().doubts.clone()
     }
 
     /// Where it wasn't believed until now, if there is more now: what was believed between must be looked at again.
-    pub fn more_doubts(&self) -> Option<Doubts> {
+    pub(crate) fn more_doubts(&self) -> Option<Doubts> {
         let state = &mut *self.state();
         let before = state.doubts.clone();
         state.doubts.join(std::mem::take(&mut state.late));
@@ -234,7 +279,7 @@ impl RemoteIndex {
     }
 
     /// The store says otherwise of a key that the index has.
-    pub fn contradicted(&self, key: &Key, how: Wrong) {
+    pub(crate) fn contradicted(&self, key: &Key, how: Wrong) {
         let mut doubts = {
             let mut state = self.state();
             let known = state.doubts.holds(key.as_bytes()) || state.late.holds(key.as_bytes());
@@ -302,7 +347,7 @@ impl RemoteIndex {
     }
 
     /// Drops the index: what it says can't be kept true. The job goes on without.
-    pub fn give_up(&self, error: &io::Error) {
+    pub(crate) fn give_up(&self, error: &io::Error) {
         if self.state().learned.take().is_none() {
             return;
         }
@@ -353,7 +398,7 @@ impl RemoteIndex {
     }
 
     /// Says what a listing of everything found of the index.
-    pub fn tell_verified(&self, found: Verified) {
+    pub(crate) fn tell_verified(&self, found: Verified) {
         let (name, Verified { right, gone, changed }) = (&self.name, found);
         notice(
             &self.sink,
