@@ -17,7 +17,7 @@ pub mod index;
 mod job;
 pub mod journal;
 pub mod list;
-mod overlap;
+pub mod overlap;
 mod pairs;
 pub mod pipe;
 pub mod presence;
