@@ -405,10 +405,14 @@ async fn a_run_that_was_killed_while_it_changed_something_costs_the_index() {
     // It is changing it: nobody believes the index meanwhile.
     let (pages, _, _) = pair.count(Mode::Copy).await;
     assert!(pages > PAGES as u64, "{pages}");
+    for n in 3..203 {
+        remove(&pair.there(), &name(n)).await;
+    }
     // As a kill does, this ends without a word.
     drop(index);
-    let (pages, _, _) = pair.count(Mode::Copy).await;
+    let (pages, _, report) = pair.count(Mode::Copy).await;
     assert!(pages > PAGES as u64, "{pages}");
+    assert_eq!(report.totals.transfers, 200, "all that is gone comes back, whatever an audit would have shown");
     let said = pair.said.take();
     assert!(said[0].contains("an earlier run was killed while it changed what is there"), "{said:?}");
     let (pages, _, _) = pair.count(Mode::Copy).await;
