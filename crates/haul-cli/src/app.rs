@@ -164,6 +164,7 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         let context = Context::new(cli.flags, backends, line, screen.clone())?;
         signals::listen(context.cancel.clone());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
+        context.keep_hashes();
         finish(&context, outcome)
     });
     // A blocking read of a terminal or a pipe must not keep a finished program alive.

@@ -12,7 +12,10 @@ use crate::{
 };
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
-use haul::Cancel;
+use haul::{
+    Cancel,
+    index::{FileHashes, Known, Settings},
+};
 use haul_core::{Error, ErrorKind, Key, Kind, Listed};
 use haul_store::{
     ListRequest, Meters, Net, OpenRequest, OptionKind, Store,
@@ -47,6 +50,7 @@ pub struct Context {
     net: Net,
     layers: LayerSettings,
     config: OnceLock<Config>,
+    hashes: Arc<OnceLock<Arc<FileHashes>>>,
 }
 
 impl Context {
@@ -58,7 +62,8 @@ impl Context {
         let cancel = Cancel::default();
         let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, &cancel));
         let layers = LayerSettings { tries: flags.pace.low_level_retries, rate, ..LayerSettings::default() };
-        Ok(Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config: OnceLock::new() })
+        let (config, hashes) = (OnceLock::new(), Arc::default());
+        Ok(Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config, hashes })
     }
 
     /// The surroundings of another command line, to open what it opens; display, counters and layers stay these.
@@ -66,8 +71,8 @@ impl Context {
         let Given { cli, backends, line } = given;
         let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
         let (net, layers, screen) = (flags::net(&cli.flags), self.layers.clone(), self.screen.clone());
-        let config = OnceLock::new();
-        Context { flags: cli.flags, meters, cancel, progress, screen, line, backends, net, layers, config }
+        let (config, hashes) = (OnceLock::new(), self.hashes.clone());
+        Context { flags: cli.flags, meters, cancel, progress, screen, line, backends, net, layers, config, hashes }
     }
 
     /// The same surroundings with some flags changed: what they say of connections, links and bandwidth holds for what is
@@ -81,7 +86,8 @@ impl Context {
             layers.rate = Some(bwlimit::follow(table, &cancel));
         }
         let (line, backends, config) = (self.line.clone(), self.backends.clone(), OnceLock::new());
-        Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config }
+        let hashes = self.hashes.clone();
+        Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config, hashes }
     }
 
     /// The folder for journals; `None` when there is none to keep them in.
@@ -92,6 +98,41 @@ impl Context {
     /// The folder for what haul remembers; `None` when there is none.
     pub fn state(&self) -> Option<PathBuf> {
         paths::state(self.flags.config.state_dir.as_ref(), &env, paths::home().as_deref())
+    }
+
+    /// Hashes of files on disk that earlier runs computed.
+    pub fn hashes(&self) -> Arc<FileHashes> {
+        let load = || Arc::new(FileHashes::load(self.state().map(|state| state.join("hashes"))));
+        self.hashes.get_or_init(load).clone()
+    }
+
+    /// What jobs may go by of what earlier runs found out: nothing without `--index` or `--verify-index`.
+    pub fn known(&self) -> Known {
+        let flags = &self.flags.config;
+        if flags.no_index || !(flags.index || flags.verify_index) {
+            return Known::default();
+        }
+        let index = self.index(false);
+        Known { hashes: Some(self.hashes()), index }
+    }
+
+    /// The same for remotes whose keys are named by their content, with `--index` or without, but not with `--no-index`.
+    pub fn known_content(&self) -> Known {
+        let index = if self.flags.config.no_index { None } else { self.index(true) };
+        Known { index, ..self.known() }
+    }
+
+    /// Where indexes of destinations are; of those whose keys are named by their content, if so.
+    fn index(&self, content: bool) -> Option<Settings> {
+        let folder = self.state()?.join("index");
+        Some(Settings { folder, verify: self.flags.config.verify_index, content, seed: None, minute: None })
+    }
+
+    /// Keeps hashes that this run computed for the next one.
+    pub fn keep_hashes(&self) {
+        if let Some(hashes) = self.hashes.get() {
+            hashes.save();
+        }
     }
 
     /// The configuration, read when it is first asked for.

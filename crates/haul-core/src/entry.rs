@@ -55,6 +55,53 @@ impl Version {
     }
 }
 
+/// What pins the content of a file that has an inode. Where a store's `Caps::changed` is an inode's ctime, its versions are
+/// these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// The device: major number in the upper half, minor in the lower.
+    pub dev: u64,
+    /// Its number there.
+    pub ino: u64,
+    /// Change time, which no user can set back.
+    pub ctime: Mtime,
+    /// Modification time.
+    pub mtime: Mtime,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Inode {
+    /// As a version: each number big-endian, times as seconds and nanoseconds.
+    pub fn to_version(self) -> Version {
+        let mut bytes = [0; 48];
+        let mut at = 0;
+        let mut put = |part: &[u8]| {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        };
+        put(&self.dev.to_be_bytes());
+        put(&self.ino.to_be_bytes());
+        for time in [self.ctime, self.mtime] {
+            put(&time.secs().to_be_bytes());
+            put(&time.nanos().to_be_bytes());
+        }
+        put(&self.size.to_be_bytes());
+        Version::new(bytes)
+    }
+
+    /// What a version says; `None` when it isn't one of an inode.
+    pub fn of(version: &Version) -> Option<Inode> {
+        let bytes: &[u8; 48] = version.0[..].try_into().ok()?;
+        let long = |at: usize| bytes[at..at + 8].try_into().map(u64::from_be_bytes).ok();
+        let time = |at: usize| {
+            let nanos = bytes[at + 8..at + 12].try_into().map(u32::from_be_bytes).ok()?;
+            Some(Mtime::new(long(at)? as i64, nanos))
+        };
+        Some(Inode { dev: long(0)?, ino: long(8)?, ctime: time(16)?, mtime: time(28)?, size: long(40)? })
+    }
+}
+
 /// Metadata by name, in the names and text forms that rclone's `--metadata` uses: `mode` (octal), `uid`, `gid`,
 /// `atime`, `btime`, `mtime` (RFC 3339), `content-type`, `tier`, … and the user's own.
 pub type Meta = BTreeMap<String, String>;
@@ -146,6 +193,14 @@ mod tests {
         let t = Mtime(-1);
         assert_eq!((t.secs(), t.nanos()), (-1, 999_999_999));
         assert_eq!(Mtime::new(t.secs(), t.nanos()), t);
+    }
+
+    #[test]
+    fn a_version_of_an_inode_says_what_it_pins() {
+        let inode =
+            Inode { dev: 8 << 32 | 1, ino: 77, ctime: Mtime(-5), mtime: Mtime(1_600_000_000_000_000_001), size: 9 };
+        assert_eq!(Inode::of(&inode.to_version()), Some(inode));
+        assert_eq!(Inode::of(&Version::new("764efa883dda1e11db47671c4a3bbd9e")), None);
     }
 
     #[test]

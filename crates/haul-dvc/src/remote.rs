@@ -1,13 +1,17 @@
 //! Which content a remote has. A directory's manifest is written after its files, so where it is, they were: that saves most
-//! questions, and is believed only as far as a sample of what it promises is there too. DVC believes it always.
+//! questions, and is believed only as far as a sample of what it promises is there too. DVC believes it always. What haul saw or wrote
+//! there itself is in an index, which is audited in each run.
 
 use crate::{
     address::{Address, Layout, Md5},
     wanted::Wanted,
 };
 use futures::{StreamExt as _, stream};
-use haul::presence::{self, Answer};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, key};
+use haul::{
+    index::{RemoteIndex, Settings, Uses},
+    presence::{self, Answer},
+};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, event::Sink, key};
 use haul_store::{ListRequest, Store};
 use std::{
     collections::{BTreeSet, HashSet},
@@ -60,8 +64,98 @@ pub async fn look(store: &Arc<dyn Store>, wanted: &Wanted, history: &History, pr
         return exact(store, all, HashSet::new()).await;
     }
     let (present, size) = futures::join!(markers(store, wanted, history), size(store));
-    let (present, size) = (present?, size?);
-    let promised = promises(wanted, history, &present);
+    beside(store, wanted, history, all, present?, size?).await
+}
+
+/// As [`look`], by the index of what haul saw at the remote: manifests are asked for in any case, and of the rest what the index doesn't
+/// have. Where it is wrong, everything is looked for.
+///
+/// Errors: the remote can't be asked.
+pub async fn look_by_index(
+    store: &Arc<dyn Store>,
+    wanted: &Wanted,
+    history: &History,
+    proof: Proof,
+    settings: &Settings,
+    sink: &Arc<dyn Sink>,
+) -> Result<Found> {
+    let uses = if proof == Proof::Full { Uses::Nothing } else { Uses::Wanted };
+    let Some(index) = RemoteIndex::open(settings, store, sink, uses).await else {
+        return look(store, wanted, history, proof).await;
+    };
+    let looked = with_index(store, wanted, history, proof, &index).await;
+    index.end().await;
+    looked
+}
+
+async fn with_index(
+    store: &Arc<dyn Store>,
+    wanted: &Wanted,
+    history: &History,
+    proof: Proof,
+    index: &Arc<RemoteIndex>,
+) -> Result<Found> {
+    let all: Vec<Address> = wanted.names.keys().copied().collect();
+    if proof == Proof::Full || index.verifies() {
+        index.lists_all();
+        return noted(store, all, HashSet::new(), index).await;
+    }
+    if all.len() <= FEW {
+        return noted(store, all, HashSet::new(), index).await;
+    }
+    let known: HashSet<Address> = index
+        .believed(all.iter().map(Address::key).collect())
+        .await
+        .iter()
+        .filter_map(|key| Address::of_key(key.as_bytes()))
+        .collect();
+    let present = markers(store, wanted, history).await?;
+    let asked = asked(wanted, history);
+    for marker in asked.iter().filter(|address| known.contains(address) && !present.contains(address)) {
+        index.lost(&marker.key());
+    }
+    if index.is_wrong() {
+        let promised = promises(wanted, history, &present);
+        return noted(store, all, promised, index).await;
+    }
+    let known: HashSet<Address> = known.into_iter().filter(|address| !asked.contains(address)).collect();
+    let rest: Vec<Address> = all.into_iter().filter(|a| !known.contains(a) && !present.contains(a)).collect();
+    let mut found = match rest.len() {
+        0 => Found::default(),
+        1..=FEW => noted(store, rest, HashSet::new(), index).await?,
+        _ => beside(store, wanted, history, rest, present.clone(), size(store).await?).await?,
+    };
+    found.believed += known.len();
+    found.there.extend(known);
+    found.there.extend(present.into_iter().filter(|address| wanted.names.contains_key(address)));
+    Ok(found)
+}
+
+/// Looks for each, and notes in the index what is there.
+async fn noted(
+    store: &Arc<dyn Store>,
+    all: Vec<Address>,
+    promised: HashSet<Address>,
+    index: &RemoteIndex,
+) -> Result<Found> {
+    let entries = entries(store, all.clone()).await?;
+    entries.iter().for_each(|entry| index.saw(entry));
+    Ok(found(all, promised, &entries))
+}
+
+/// Looks for `all`, of which manifests that are `present` may promise some, at a remote of about this size.
+async fn beside(
+    store: &Arc<dyn Store>,
+    wanted: &Wanted,
+    history: &History,
+    all: Vec<Address>,
+    present: HashSet<Address>,
+    size: f64,
+) -> Result<Found> {
+    let promised: HashSet<Address> = {
+        let all: HashSet<&Address> = all.iter().collect();
+        promises(wanted, history, &present).into_iter().filter(|address| all.contains(address)).collect()
+    };
     if size <= SMALL || promised.is_empty() {
         return exact(store, all, promised).await;
     }
@@ -81,9 +175,13 @@ pub async fn look(store: &Arc<dyn Store>, wanted: &Wanted, history: &History, pr
 /// Looks for each.
 async fn exact(store: &Arc<dyn Store>, all: Vec<Address>, promised: HashSet<Address>) -> Result<Found> {
     let entries = entries(store, all.clone()).await?;
+    Ok(found(all, promised, &entries))
+}
+
+fn found(all: Vec<Address>, promised: HashSet<Address>, entries: &[Entry]) -> Found {
     let there: HashSet<Address> = entries.iter().filter_map(|e| Address::of_key(e.key.as_bytes())).collect();
     let lost = all.into_iter().filter(|a| promised.contains(a) && !there.contains(a)).collect();
-    Ok(Found { there, lost, believed: 0 })
+    Found { there, lost, believed: 0 }
 }
 
 /// The entries of those addresses that a store has, in key order.
@@ -110,11 +208,15 @@ pub async fn entries(store: &Arc<dyn Store>, all: Vec<Address>) -> Result<Vec<En
     Ok(entries)
 }
 
+/// Manifests that are asked for in each run.
+fn asked(wanted: &Wanted, history: &History) -> BTreeSet<Address> {
+    let own = wanted.dirs.iter().filter(|dir| dir.children.is_some()).map(|dir| dir.address);
+    own.chain(history.iter().map(|(address, _)| *address)).collect()
+}
+
 /// Which manifests are there, of what is wanted and of what was before.
 async fn markers(store: &Arc<dyn Store>, wanted: &Wanted, history: &History) -> Result<HashSet<Address>> {
-    let own = wanted.dirs.iter().filter(|dir| dir.children.is_some()).map(|dir| dir.address);
-    let all: BTreeSet<Address> = own.chain(history.iter().map(|(address, _)| *address)).collect();
-    let mut asked = stream::iter(all)
+    let mut asked = stream::iter(asked(wanted, history))
         .map(|address| async move {
             match store.stat(&address.key()).await {
                 Ok(_) => Ok(Some(address)),

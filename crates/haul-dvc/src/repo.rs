@@ -13,11 +13,13 @@ use crate::{
     spread::spread,
     state::State,
 };
+use haul::index::FileHashes;
 use haul_core::{Error, ErrorKind, Result};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// What the command line knows of its surroundings.
@@ -27,8 +29,8 @@ pub struct Surroundings {
     pub home: Option<PathBuf>,
     /// Configuration files outside of the repository, the weakest first.
     pub configs: Vec<PathBuf>,
-    /// The folder for what haul remembers; `None` remembers nothing.
-    pub state: Option<PathBuf>,
+    /// Hashes of files that earlier runs computed.
+    pub hashes: Arc<FileHashes>,
 }
 
 /// A repository.
@@ -40,7 +42,7 @@ pub struct Repo {
     pub config: Config,
     /// Its cache.
     pub cache: Cache,
-    state: Option<PathBuf>,
+    hashes: Arc<FileHashes>,
 }
 
 /// Something tracked.
@@ -116,7 +118,7 @@ impl Repo {
         Ok(Repo {
             root: root.to_path_buf(),
             cache: Cache::new(folder, config.shared()),
-            state: around.state.as_ref().map(|state| state.join("dvc").join("md5")),
+            hashes: around.hashes.clone(),
             config,
         })
     }
@@ -128,7 +130,7 @@ impl Repo {
 
     /// What was hashed before.
     pub fn state(&self) -> State {
-        State::load(self.state.clone())
+        State::new(self.hashes.clone())
     }
 
     /// Which of these the cache holds, in the same order.

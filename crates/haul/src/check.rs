@@ -1,6 +1,13 @@
 //! `check`: compares two sides and says of each key where it stands; changes nothing.
 
-use crate::{Cx, ListOptions, decide, hash, job::absent_is_empty, list, pairs::Pairs, presence};
+use crate::{
+    Cx, ListOptions, decide, hash,
+    index::{RemoteIndex, Use, Uses, noted},
+    job::absent_is_empty,
+    list,
+    pairs::{ListSrc, Pairs},
+    presence,
+};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{
     Algo, Entry, Error, Key, Kind,
@@ -83,18 +90,33 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
     let checkers = policy.checkers.unwrap_or(cx.src.caps().concurrency.max(cx.dst.caps().concurrency)).max(1);
     let pages = policy.checkers.unwrap_or(0);
     let how = ListOptions { max_depth: policy.max_depth, checkers, pages, ..ListOptions::default() };
-    let src = list(&cx.src, &cx.filter, how.clone());
+    let (from, filter, listed) = (cx.src.clone(), cx.filter.clone(), how.clone());
+    let src: ListSrc = Arc::new(move || list(&from, &filter, listed.clone()));
     // As for a copy, a destination that isn't there lacks everything.
     let dst = absent_is_empty(list(&cx.dst, &cx.filter, how));
-    let search = presence::options(Mode::Check, policy, &cx.dst).filter(|_| options.one_way);
-    let pairs = match search {
-        Some(options) => Pairs::search(src, &cx.dst, options, cx.sink.clone()).0,
-        None => Pairs::new(src, dst, cx.sink.clone()),
-    };
     let by = By {
         size_only: policy.compare == Compare::SizeOnly,
         ignore_size: rules.ignore_size,
         download: options.download,
+        asked: false,
+    };
+    let index = open_index(policy, cx, options).await;
+    let by_index = index.as_ref().and_then(|index| use_of_index(index, by, cx, options));
+    let verifies = index.as_ref().is_some_and(|index| index.to_verify().is_some());
+    let search = presence::options(Mode::Check, policy, &cx.dst).filter(|_| options.one_way && !verifies);
+    let sink = cx.sink.clone();
+    let pairs = match (by_index, search) {
+        (Some(how), _) => {
+            let at = presence::Options { method: None, at_once: policy.checkers };
+            match Pairs::indexed(src, &cx.dst, at, sink, how) {
+                Ok(pairs) => pairs,
+                Err(error) => return CheckReport { errors: vec![Arc::new(error)], ..CheckReport::default() },
+            }
+        }
+        (None, Some(options)) => Pairs::search(src(), &cx.dst, options, sink, index.clone()).0,
+        (None, None) => {
+            Pairs::new(src(), noted(dst, index.as_ref(), cx.filter.is_all() && policy.max_depth.is_none()), sink)
+        }
     };
     let steps = futures::stream::unfold(Some(pairs), |state| async move {
         let mut pairs = state?;
@@ -122,7 +144,35 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
             break;
         }
     }
+    drop(checked);
+    if let Some(index) = index {
+        index.end().await;
+    }
     report
+}
+
+/// The destination's index, if the job has one. What reads both sides believes nothing.
+async fn open_index(policy: &Policy, cx: &Cx, options: CheckOptions) -> Option<Arc<RemoteIndex>> {
+    let settings = cx.known.index.as_ref()?;
+    let unclear = policy.max_depth.is_some() || !cx.filter.markers().is_empty() || cx.filter.needs_mtime();
+    let uses = match options {
+        _ if options.download || policy.no_traverse || policy.list_all => Uses::Nothing,
+        CheckOptions { one_way: true, .. } => Uses::Wanted,
+        _ if unclear => Uses::Nothing,
+        _ => Uses::All,
+    };
+    RemoteIndex::open(settings, &cx.dst, &cx.sink, uses).await
+}
+
+/// How to go by the index: of sizes that are equal, and hashes that it has.
+fn use_of_index(index: &Arc<RemoteIndex>, by: By, cx: &Cx, options: CheckOptions) -> Option<Use> {
+    let snapshot = index.snapshot().filter(|_| options.one_way || index.is_fresh())?;
+    let settles = move |src: &Entry, dst: &Entry| {
+        (by.ignore_size || src.size == dst.size) && (by.size_only || !dst.hashes.is_empty())
+    };
+    let about = cx.filter.clone();
+    let extras = (!options.one_way).then(|| Arc::new(move |dst: &Entry| about.wants(dst)) as _);
+    Some(Use { index: index.clone(), snapshot, settles: Arc::new(settles), extras })
 }
 
 #[derive(Clone, Copy)]
@@ -130,6 +180,8 @@ struct By {
     size_only: bool,
     ignore_size: bool,
     download: bool,
+    /// The destination was asked about this key just now.
+    asked: bool,
 }
 
 enum Step {
@@ -198,10 +250,20 @@ async fn both(cx: &Cx, by: By, src: Entry, dst: Entry) -> Outcome {
     }
     let answer = match by.download {
         true => by_content(cx, &src, &dst).await,
-        false => hash::compare((&cx.src, &src), (&cx.dst, &dst)).await,
+        false => hash::compare(cx.known.hashes.as_deref(), (&cx.src, &src), (&cx.dst, &dst)).await,
     };
     match answer {
         Ok(HashAnswer::Known(algo, true)) => say(Found::Same, Some(Reason::Hash(algo))),
+        Ok(HashAnswer::Known(..)) if cx.known.index.is_some() && !by.asked => {
+            // It may be the index that is wrong.
+            match cx.dst.stat(&key).await {
+                Ok(fresh) => Box::pin(both(cx, By { asked: true, ..by }, src, fresh)).await,
+                Err(error) => {
+                    let error = Some(Arc::new(error.with_key(&key)));
+                    Outcome::Key(Checked { key, found: Found::Error, why: None, error })
+                }
+            }
+        }
         Ok(HashAnswer::Known(algo, false)) => say(Found::Differs, Some(Reason::Hash(algo))),
         Ok(_) => say(Found::Same, None),
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
-use crate::journal::Journal;
+use crate::{index::Known, journal::Journal};
 use haul_core::{event::Sink, filter::Filter};
 use haul_store::{Meters, Store};
 use std::sync::{
@@ -34,6 +34,8 @@ pub struct Cx {
     pub confirm: Option<Arc<dyn Confirm>>,
     /// Remembers large files that are on their way, for the next run; `None` lets them begin again.
     pub journal: Option<Journal>,
+    /// What it may go by of what earlier runs found out.
+    pub known: Known,
 }
 
 /// Asks a person about one change.

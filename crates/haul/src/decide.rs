@@ -58,7 +58,9 @@ pub async fn verdict(cx: &Cx, policy: &Policy, rules: &Rules, src: &mut Entry, d
                 futures::try_join!(ask_mtime(&cx.src, src), ask_mtime(&cx.dst, dst))?;
                 asked = true;
             }
-            Verdict::Ask(Need::Hash) => answer = hash::compare((&cx.src, src), (&cx.dst, dst)).await?,
+            Verdict::Ask(Need::Hash) => {
+                answer = hash::compare(cx.known.hashes.as_deref(), (&cx.src, src), (&cx.dst, dst)).await?
+            }
             said => return Ok(said),
         }
     }
@@ -86,7 +88,7 @@ async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry
         return Ok(None);
     }
     let Some((algo, _)) = dst.hashes.iter().next() else { return Ok(None) };
-    let computed = hash::read_and_hash(&cx.src, src, &[algo]).await?;
+    let computed = hash::known_or_read(cx.known.hashes.as_deref(), &cx.src, src, &[algo]).await?;
     Ok(computed.agree(&dst.hashes).filter(|(_, same)| *same).map(|(algo, _)| algo))
 }
 

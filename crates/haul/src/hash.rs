@@ -1,12 +1,13 @@
 //! Hashes of what a store holds: known ones where the store has them, computed where reading is cheap or asked for.
 
+use crate::index::{self, FileHashes, HashKind};
 use futures::{StreamExt, TryStreamExt};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result,
+    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Inode, Result,
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
-use haul_store::{Body, Store, disk};
+use haul_store::{Body, Changed, Store, disk};
 use std::{fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
 /// Bytes read at a time when a file is hashed: little enough that they are still in the core's cache when they are hashed.
@@ -93,6 +94,37 @@ pub fn ended_early(got: u64, want: u64) -> Error {
         .with_retry(haul_core::Retry::Backoff)
 }
 
+/// The hashes of `entry`'s content: those that `known` has of exactly this state of the file, else by reading, which `known` then
+/// remembers. Without `known` as [`read_and_hash`].
+pub async fn known_or_read(
+    known: Option<&FileHashes>,
+    store: &Arc<dyn Store>,
+    entry: &Entry,
+    algos: &[Algo],
+) -> Result<Hashes> {
+    let inode = |entry: &Entry| {
+        let version = entry.version.as_ref().filter(|_| store.caps().changed == Changed::Inode)?;
+        Inode::of(version)
+    };
+    let Some((known, inode)) = known.zip(inode(entry)) else { return read_and_hash(store, entry, algos).await };
+    let mut hashes = Hashes::default();
+    for algo in algos {
+        if let Some(value) = known.get(&inode, HashKind::Of(*algo)) {
+            hashes.set(*algo, value);
+        }
+    }
+    if algos.iter().all(|algo| hashes.get(*algo).is_some()) {
+        return Ok(hashes);
+    }
+    let looked = index::now();
+    // It reads this version of the file or none.
+    let hashes = read_and_hash(store, entry, algos).await?;
+    for (algo, value) in hashes.iter() {
+        known.put(&inode, HashKind::Of(algo), value, looked);
+    }
+    Ok(hashes)
+}
+
 /// Hashes known of `entry` without reading its bytes: as listed, else as stored.
 pub async fn known(store: &Arc<dyn Store>, entry: &Entry) -> Result<Hashes> {
     if !entry.hashes.is_empty() || store.caps().hashes_stored.is_empty() {
@@ -102,28 +134,39 @@ pub async fn known(store: &Arc<dyn Store>, entry: &Entry) -> Result<Hashes> {
 }
 
 /// The hash of one key by `algo`: known, or computed when reading is cheap or `download` is set. `None`: the store
-/// has no such hash.
-pub async fn of(store: &Arc<dyn Store>, entry: &Entry, algo: Algo, download: bool) -> Result<Option<Vec<u8>>> {
+/// has no such hash. `kept` saves reading what was hashed before, see [`known_or_read`]; `download` reads in any case.
+pub async fn of(
+    kept: Option<&FileHashes>,
+    store: &Arc<dyn Store>,
+    entry: &Entry,
+    algo: Algo,
+    download: bool,
+) -> Result<Option<Vec<u8>>> {
     if !download && !store.caps().cheap_reads {
         return Ok(known(store, entry).await?.get(algo).map(<[u8]>::to_vec));
     }
-    Ok(read_and_hash(store, entry, &[algo]).await?.get(algo).map(<[u8]>::to_vec))
+    let kept = kept.filter(|_| !download);
+    Ok(known_or_read(kept, store, entry, &[algo]).await?.get(algo).map(<[u8]>::to_vec))
 }
 
 /// Compares two entries by hash: what both know, else what one knows and the other computes cheaply, else BLAKE3 on
-/// both where both are cheap to read.
-pub async fn compare(a: (&Arc<dyn Store>, &Entry), b: (&Arc<dyn Store>, &Entry)) -> Result<HashAnswer> {
+/// both where both are cheap to read. `kept` saves reading what was hashed before, see [`known_or_read`].
+pub async fn compare(
+    kept: Option<&FileHashes>,
+    a: (&Arc<dyn Store>, &Entry),
+    b: (&Arc<dyn Store>, &Entry),
+) -> Result<HashAnswer> {
     let (cheap_a, cheap_b) = (a.0.caps().cheap_reads, b.0.caps().cheap_reads);
     if cheap_a && cheap_b {
-        let both =
-            futures::try_join!(read_and_hash(a.0, a.1, &[Algo::Blake3]), read_and_hash(b.0, b.1, &[Algo::Blake3]))?;
-        return Ok(answer(&both.0, &both.1));
+        let algo = [Algo::Blake3];
+        let (x, y) = futures::try_join!(known_or_read(kept, a.0, a.1, &algo), known_or_read(kept, b.0, b.1, &algo))?;
+        return Ok(answer(&x, &y));
     }
     if cheap_a {
-        return compare_known_and_cheap(b, a).await;
+        return compare_known_and_cheap(kept, b, a).await;
     }
     if cheap_b {
-        return compare_known_and_cheap(a, b).await;
+        return compare_known_and_cheap(kept, a, b).await;
     }
     if let Some((algo, same)) = a.1.hashes.agree(&b.1.hashes) {
         return Ok(HashAnswer::Known(algo, same));
@@ -133,12 +176,13 @@ pub async fn compare(a: (&Arc<dyn Store>, &Entry), b: (&Arc<dyn Store>, &Entry))
 }
 
 async fn compare_known_and_cheap(
+    kept: Option<&FileHashes>,
     known_side: (&Arc<dyn Store>, &Entry),
     cheap: (&Arc<dyn Store>, &Entry),
 ) -> Result<HashAnswer> {
     let have = known(known_side.0, known_side.1).await?;
     let Some(algo) = have.iter().map(|(a, _)| a).next() else { return Ok(HashAnswer::NoneInCommon) };
-    let computed = read_and_hash(cheap.0, cheap.1, &[algo]).await?;
+    let computed = known_or_read(kept, cheap.0, cheap.1, &[algo]).await?;
     Ok(answer(&have, &computed))
 }
 

@@ -3,22 +3,24 @@
 
 mod ending;
 mod full;
+mod known;
 mod one;
 mod rsync;
+mod sides;
 mod transfers;
 mod working;
 
 use crate::{
-    Cx, ListOptions, Report,
+    Cx, Report,
     attributes::Attributes,
     backup::Backup,
     budget::Budget,
     decide,
     finish::{Dirs, Doomed},
     hard_links::HardLinks,
-    list, overlap,
+    index::RemoteIndex,
+    overlap,
     pairs::Pairs,
-    presence,
     rename::Renames,
     transfer::{Mover, Order},
 };
@@ -28,7 +30,6 @@ use haul_core::{
     attributes::{Differs, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
-    filter::Filter,
     join::Pair,
     plan::{self, Action, Step},
     policy::{Cutoff, DeleteWhen, Mode, Policy},
@@ -36,7 +37,7 @@ use haul_core::{
 use haul_store::{CopyHow, WriteSpec};
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -91,6 +92,8 @@ pub(crate) struct Run {
     kept_below: Mutex<Option<Key>>,
     /// What found no room at the destination.
     full: full::Full,
+    /// The destination's index, once it is opened.
+    index: OnceLock<Arc<RemoteIndex>>,
 }
 
 impl Run {
@@ -131,6 +134,7 @@ impl Run {
                 moved_away: Mutex::default(),
                 kept_below: Mutex::default(),
                 full: full::Full::default(),
+                index: OnceLock::new(),
                 policy,
                 cx,
             }
@@ -150,6 +154,7 @@ impl Run {
         self.force_to_device().await;
         self.say_if_full().await;
         self.end_journal().await;
+        self.end_index().await;
         self.say_unkept();
         self.into_report()
     }
@@ -228,6 +233,7 @@ impl Run {
         if let Err(error) = self.prepare_root().await {
             return self.error(error);
         }
+        self.open_index().await;
         let deletes = self.mode == Mode::Sync && !self.policy.no_check_dest && !self.policy.no_traverse;
         if deletes && self.policy.delete_when == DeleteWhen::Before {
             self.clone().pass(Pass::DeletesOnly).await;
@@ -269,59 +275,17 @@ impl Run {
         self.cx.dst.make_dir(&Key::new(""), &spec).await
     }
 
-    /// True when files are asked for one by one, so that no directory is ever listed.
-    fn asks_each(&self) -> bool {
-        self.policy.no_traverse && self.cx.filter.files_from().is_some()
-    }
-
-    fn list_src(&self) -> BoxStream<'static, Listed> {
-        let options = ListOptions {
-            max_depth: self.policy.max_depth,
-            dirs: true,
-            meta: self.policy.metadata,
-            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
-            for_join: !self.policy.delete_excluded,
-            checkers: self.mover.budget.checkers,
-            pages: self.policy.checkers.unwrap_or(0),
-            ask_each: self.asks_each(),
-            ..ListOptions::default()
-        };
-        list(&self.cx.src, &self.cx.filter, options)
-    }
-
-    fn list_dst(&self) -> BoxStream<'static, Listed> {
-        if self.policy.no_check_dest {
-            return futures::stream::iter([Listed::End]).boxed();
-        }
-        let filter = match self.policy.delete_excluded {
-            true => Filter::default(),
-            false => self.cx.filter.for_destination(),
-        };
-        let options = ListOptions {
-            max_depth: self.policy.max_depth,
-            dirs: true,
-            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
-            for_join: true,
-            checkers: self.mover.budget.checkers,
-            pages: self.policy.checkers.unwrap_or(0),
-            ..ListOptions::default()
-        };
-        absent_is_empty(list(&self.cx.dst, &Arc::new(filter), options))
-    }
-
-    /// Both sides: two listings where all of the destination must be known, else a search for what the source has.
-    fn pairs(&self) -> Pairs {
-        let sink = self.cx.sink.clone();
-        let Some(options) = presence::options(self.mode, &self.policy, &self.cx.dst) else {
-            return Pairs::new(self.list_src(), self.list_dst(), sink);
-        };
-        Pairs::search(self.list_src(), &self.cx.dst, options, sink).0
-    }
-
     /// One walk over both sides.
     async fn pass(self: Arc<Self>, pass: Pass) {
         let (orders, working) = self.clone().start_working(self.policy.check_first);
-        let mut pairs = self.pairs();
+        let mut pairs = match self.pairs() {
+            Ok(pairs) => pairs,
+            Err(error) => {
+                self.error(error);
+                drop(orders);
+                return self.finish_working(working).await;
+            }
+        };
         let mut checks = Checks::new(self.mover.budget.checkers);
         let (mut src_files, mut whole) = (0u64, false);
         while !self.stopping() {
@@ -490,7 +454,10 @@ impl Run {
         let check = async move {
             run.report().totals.checks += 1;
             match run.verdict(&mut src, &mut dst).await {
-                Ok(verdict) => run.settle(src, dst, verdict, &orders).await,
+                Ok(verdict) => {
+                    run.saw(&dst);
+                    run.settle(src, dst, verdict, &orders).await;
+                }
                 Err(error) => run.error(error),
             }
         };
@@ -595,6 +562,9 @@ impl Run {
             return;
         }
         let dry_run = self.policy.dry_run;
+        if change && !dry_run {
+            self.will_write(&to, dst.is_some()).await;
+        }
         self.note_first_name(action, &src, dst.as_ref(), why);
         if action == Action::Keep && self.must_look(why) {
             return Box::pin(self.look(src, to, why, &orders.attributes)).await;
@@ -670,7 +640,10 @@ impl Run {
                 self.kept(&src, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
-            Err(error) => self.error(error.with_key(&to)),
+            Err(error) => {
+                self.is_gone(&to, &error);
+                self.error(error.with_key(&to));
+            }
         }
     }
 
@@ -712,6 +685,8 @@ impl Run {
     }
 
     async fn rename(&self, src: &Entry, old: &Entry) -> bool {
+        self.will_write(&old.key, true).await;
+        self.will_write(&src.key, true).await;
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };

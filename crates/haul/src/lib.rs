@@ -13,6 +13,7 @@ mod elsewhere;
 mod finish;
 mod hard_links;
 pub mod hash;
+pub mod index;
 mod job;
 pub mod journal;
 pub mod list;

@@ -1,13 +1,17 @@
 //! The ordered join of two listings under way: pulls from whichever side is behind, gives pairs, remembers errors.
 
-use crate::presence::{self, Answer, Told};
+use crate::{
+    index::{Candidate, Matcher, RemoteIndex, Use, Wrong, agree},
+    presence::{self, Answer, Told},
+};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Listed, Side,
     event::{Event, Sink},
     join::{Join, Pair},
+    listing::Lost,
 };
-use haul_store::Store;
+use haul_store::{Store, disk};
 use std::{
     collections::VecDeque,
     sync::{
@@ -34,8 +38,34 @@ enum From {
     /// Two listings being joined.
     Listings { join: Box<Join>, src: mpsc::Receiver<Listed>, dst: mpsc::Receiver<Listed> },
     /// The source's listing, and a search for its keys at the destination.
-    Search { answers: BoxStream<'static, Vec<(Entry, Answer)>>, waiting: VecDeque<Pair>, src: Arc<Source> },
+    Search(Box<Search>),
 }
+
+struct Search {
+    answers: Answers,
+    waiting: VecDeque<Pair>,
+    src: Arc<Source>,
+    /// Where answers are noted.
+    note: Option<Arc<RemoteIndex>>,
+    /// What saves questions.
+    index: Option<Indexed>,
+}
+
+type Answers = BoxStream<'static, Vec<(Candidate, Answer)>>;
+
+/// A search that goes by an index.
+struct Indexed {
+    how: Use,
+    /// Lists the source once more.
+    list_src: ListSrc,
+    dst: Arc<dyn Store>,
+    options: presence::Options,
+    /// What is lost of the source, of a further listing.
+    again: Option<Arc<Source>>,
+}
+
+/// Lists the source from its beginning.
+pub type ListSrc = Arc<dyn Fn() -> BoxStream<'static, Listed> + Send + Sync>;
 
 /// What became of the source's listing, beside its entries.
 #[derive(Default)]
@@ -54,32 +84,55 @@ impl Pairs {
         Pairs { from, sink, errors: Vec::new(), readers: vec![a, b] }
     }
 
-    /// Looks at `dst` for what `src` lists, without listing what else is there: there is never a [`Pair::DstOnly`].
+    /// Looks at `dst` for what `src` lists, without listing what else is there: there is never a [`Pair::DstOnly`]. Answers are noted
+    /// in an index, if there is one.
     pub fn search(
         src: BoxStream<'static, Listed>,
         dst: &Arc<dyn Store>,
         options: presence::Options,
         sink: Arc<dyn Sink>,
+        note: Option<Arc<RemoteIndex>>,
     ) -> (Self, Arc<Told>) {
         let (mut steps, reader) = read_ahead(src);
         let source = Arc::<Source>::default();
         let (seen, tell) = (source.clone(), sink.clone());
         let wanted = futures::stream::poll_fn(move |cx| steps.poll_recv(cx)).filter_map(move |step| {
-            let entries = seen.take(step, &tell);
-            async move { entries }
+            let entries = seen.take(step, Some(&tell)).ok();
+            async move { Some(entries?.into_iter().map(Candidate::Ask).collect()) }
         });
         let (answers, told) = presence::search(dst, wanted.boxed(), options);
-        let from = From::Search { answers, waiting: VecDeque::new(), src: source };
-        (Pairs { from, sink, errors: Vec::new(), readers: vec![reader] }, told)
+        let search = Search { answers, waiting: VecDeque::new(), src: source, note, index: None };
+        (Pairs { from: From::Search(Box::new(search)), sink, errors: Vec::new(), readers: vec![reader] }, told)
+    }
+
+    /// As [`Pairs::search`], of what an index doesn't settle. Gives a [`Pair::DstOnly`] for what the index has, the source lacks, and
+    /// the store says is there. Where it turns out that the index was wrong, what was given of that by it is looked at again, and
+    /// given again if it is otherwise.
+    pub fn indexed(
+        list_src: ListSrc,
+        dst: &Arc<dyn Store>,
+        options: presence::Options,
+        sink: Arc<dyn Sink>,
+        how: Use,
+    ) -> haul_core::Result<Self> {
+        let (steps, reader) = read_ahead(list_src());
+        let src = Arc::<Source>::default();
+        let matcher = Matcher::new(how.clone(), None).map_err(|e| Error::from_io("read the index", e))?;
+        let wanted = matched(steps, src.clone(), Some(sink.clone()), matcher);
+        let (answers, _) = presence::search(dst, wanted, options);
+        let note = Some(how.index.clone());
+        let index = Some(Indexed { how, list_src, dst: dst.clone(), options, again: None });
+        let search = Search { answers, waiting: VecDeque::new(), src, note, index };
+        Ok(Pairs { from: From::Search(Box::new(search)), sink, errors: Vec::new(), readers: vec![reader] })
     }
 
     /// Drops pairs that are here already for as long as `same` agrees, see [`Join::drop_while`].
     pub fn drop_while(&mut self, mut same: impl FnMut(&Entry, &Entry) -> bool) {
         match &mut self.from {
             From::Listings { join, .. } => join.drop_while(same),
-            From::Search { waiting, .. } => {
-                while matches!(waiting.front(), Some(Pair::Both(src, dst)) if same(src, dst)) {
-                    waiting.pop_front();
+            From::Search(search) => {
+                while matches!(search.waiting.front(), Some(Pair::Both(src, dst)) if same(src, dst)) {
+                    search.waiting.pop_front();
                 }
             }
         }
@@ -107,36 +160,24 @@ impl Pairs {
                     let pushed = join.push(side, step);
                     pushed.map_err(|broken| Error::new(ErrorKind::Io, "list", broken.to_string()))?;
                 }
-                From::Search { answers, waiting, src } => {
-                    if let Some(pair) = waiting.pop_front() {
+                From::Search(search) => {
+                    if let Some(pair) = search.waiting.pop_front() {
                         return Ok(Some(pair));
                     }
-                    let batch = answers.next().await;
-                    self.errors.extend(src.errors().drain(..).map(|error| (Side::Src, error)));
-                    let Some(batch) = batch else { return Ok(None) };
-                    let (mut files, mut bytes) = (0, 0);
-                    for (entry, answer) in batch {
-                        match answer {
-                            Answer::There(found) => {
-                                (files, bytes) = (files + 1, bytes + found.size);
-                                waiting.push_back(Pair::Both(entry, found));
-                            }
-                            Answer::Absent => waiting.push_back(Pair::SrcOnly(entry)),
-                            Answer::NotAsked => waiting.push_back(Pair::SrcUnknown(entry)),
-                            // Once is enough: the job ends with it.
-                            Answer::Unknown(error) if error.kind() == ErrorKind::Unauthenticated => {
-                                *answers = futures::stream::empty().boxed();
-                                self.sink.emit(&Event::ListFailed { side: Side::Dst, error: error.clone() });
-                                self.errors.push((Side::Dst, error));
-                                return Ok(None);
-                            }
-                            Answer::Unknown(error) => {
-                                self.sink.emit(&Event::Error(error.clone()));
-                                self.errors.push((Side::Dst, error));
-                            }
+                    let batch = search.answers.next().await;
+                    self.errors.extend(search.take_errors());
+                    let Some(batch) = batch else {
+                        match search.begin_again()? {
+                            Some(reader) => self.readers.push(reader),
+                            None => return Ok(None),
                         }
+                        continue;
+                    };
+                    if let Some(error) = search.take(batch, &*self.sink, &mut self.errors) {
+                        self.sink.emit(&Event::ListFailed { side: Side::Dst, error: error.clone() });
+                        self.errors.push((Side::Dst, error));
+                        return Ok(None);
                     }
-                    self.sink.emit(&Event::Listed { side: Side::Dst, files, bytes });
                 }
             }
         }
@@ -146,9 +187,138 @@ impl Pairs {
     pub fn src_complete(&self) -> bool {
         match &self.from {
             From::Listings { join, .. } => join.src_complete(),
-            From::Search { src, .. } => src.ended.load(Ordering::Acquire) && !src.lost.load(Ordering::Acquire),
+            From::Search(search) => {
+                search.src.ended.load(Ordering::Acquire) && !search.src.lost.load(Ordering::Acquire)
+            }
         }
     }
+}
+
+impl Search {
+    fn take_errors(&mut self) -> Vec<(Side, Arc<Error>)> {
+        let again = self.index.as_ref().and_then(|index| index.again.as_ref());
+        let sources = std::iter::once(&self.src).chain(again);
+        sources.flat_map(|source| std::mem::take(&mut *source.errors())).map(|error| (Side::Src, error)).collect()
+    }
+
+    /// Makes pairs of answers. Gives the error after which nothing more need be asked.
+    fn take(
+        &mut self,
+        batch: Vec<(Candidate, Answer)>,
+        sink: &dyn Sink,
+        errors: &mut Vec<(Side, Arc<Error>)>,
+    ) -> Option<Arc<Error>> {
+        let (mut files, mut bytes) = (0, 0);
+        let note = self.note.as_deref();
+        for (candidate, answer) in batch {
+            match answer {
+                // Once is enough: the job ends with it.
+                Answer::Unknown(error) if error.kind() == ErrorKind::Unauthenticated => {
+                    self.answers = futures::stream::empty().boxed();
+                    return Some(error);
+                }
+                Answer::Unknown(error) => {
+                    sink.emit(&Event::Error(error.clone()));
+                    errors.push((Side::Dst, error));
+                }
+                answer => {
+                    if let Answer::There(found) = &answer {
+                        (files, bytes) = (files + 1, bytes + found.size);
+                    }
+                    self.waiting.extend(pair(candidate, answer, note));
+                }
+            }
+        }
+        sink.emit(&Event::Listed { side: Side::Dst, files, bytes });
+        None
+    }
+
+    /// Looks again at what an index that turned out to be wrong had settled; gives the source's reader. `None` when there is nothing.
+    fn begin_again(&mut self) -> Result<Option<JoinHandle<()>>, Error> {
+        let Some(index) = &mut self.index else { return Ok(None) };
+        let Some(before) = index.how.index.more_doubts() else { return Ok(None) };
+        let matcher = Matcher::new(index.how.clone(), Some(before)).map_err(|e| Error::from_io("read the index", e))?;
+        let (steps, reader) = read_ahead((index.list_src)());
+        let src = Arc::<Source>::default();
+        // It was counted when it was listed first.
+        let wanted = matched(steps, src.clone(), None, matcher);
+        index.again = Some(src);
+        self.answers = presence::search(&index.dst, wanted, index.options).0;
+        Ok(Some(reader))
+    }
+}
+
+/// The pair that comes of an answer that was had; what it says is noted in the index.
+fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Option<Pair> {
+    let claim = match &candidate {
+        Candidate::Claimed(_, claim) | Candidate::Again(_, claim) | Candidate::Extra(claim, true) => Some(&**claim),
+        _ => None,
+    };
+    let wrong = match (&answer, claim) {
+        (Answer::There(found), Some(claim)) if !agree(claim, found) => Some(Wrong::Changed),
+        (Answer::Absent, Some(_)) => Some(Wrong::Gone),
+        _ => None,
+    };
+    if let Some(index) = index {
+        if let (Some(wrong), Some(claim)) = (wrong, claim) {
+            index.contradicted(&claim.key, wrong);
+        }
+        match (&answer, &candidate) {
+            (Answer::There(found), _) => index.saw(found),
+            (Answer::Absent, Candidate::Claimed(..) | Candidate::Again(..) | Candidate::Extra(..)) => {
+                index.forget(presence::Wanted::key(&candidate));
+            }
+            _ => {}
+        }
+    }
+    match (candidate, answer) {
+        (Candidate::Same(src, dst), _) => Some(Pair::Both(src, *dst)),
+        // It is as it was taken to be.
+        (Candidate::Again(..), _) if wrong.is_none() => None,
+        (Candidate::Ask(src) | Candidate::Claimed(src, _) | Candidate::Again(src, _), answer) => Some(match answer {
+            Answer::There(found) => Pair::Both(src, found),
+            Answer::Absent => Pair::SrcOnly(src),
+            Answer::NotAsked | Answer::Unknown(_) => Pair::SrcUnknown(src),
+        }),
+        (Candidate::Extra(..), Answer::There(found)) => Some(Pair::DstOnly(found)),
+        (Candidate::Extra(..), _) => None,
+    }
+}
+
+/// What must be asked of the destination, and what need not, as the source's listing comes.
+fn matched(
+    steps: mpsc::Receiver<Listed>,
+    seen: Arc<Source>,
+    tell: Option<Arc<dyn Sink>>,
+    matcher: Matcher,
+) -> BoxStream<'static, Vec<Candidate>> {
+    let state = (steps, seen, tell, matcher);
+    futures::stream::unfold(state, |(mut steps, seen, tell, mut matcher)| async move {
+        loop {
+            if matcher.queue.is_empty() && !matcher.ended {
+                let step = steps.recv().await?;
+                match seen.take(step, tell.as_ref()) {
+                    Ok(entries) => matcher.queue.extend(entries),
+                    Err(Some(lost)) => matcher.lost.push(lost),
+                    Err(None) => matcher.ended = true,
+                }
+            }
+            let work = move || {
+                let batch = matcher.take();
+                Ok((matcher, batch))
+            };
+            // It fails only when the disk's threads are gone, with the process.
+            let (after, batch) = disk::run(work).await.ok()?;
+            matcher = after;
+            if !batch.is_empty() {
+                return Some((batch, (steps, seen, tell, matcher)));
+            }
+            if matcher.ended && matcher.queue.is_empty() {
+                return None;
+            }
+        }
+    })
+    .boxed()
 }
 
 impl Source {
@@ -156,15 +326,27 @@ impl Source {
         self.errors.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The entries of a step; anything else is remembered.
-    fn take(&self, step: Listed, sink: &Arc<dyn Sink>) -> Option<Vec<Entry>> {
-        self.errors().extend(tell(&**sink, Side::Src, &step));
+    /// The entries of a step; else the range that was lost, or `None` at the end. What it says is remembered.
+    fn take(&self, step: Listed, sink: Option<&Arc<dyn Sink>>) -> Result<Vec<Entry>, Option<Lost>> {
+        let error = match (&step, sink) {
+            (_, Some(sink)) => tell(&**sink, Side::Src, &step),
+            (Listed::Failed { error, .. }, None) if error.kind() != ErrorKind::Hidden => {
+                Some(Arc::new(error.to_report()))
+            }
+            (_, None) => None,
+        };
+        self.errors().extend(error);
         match step {
-            Listed::Batch(entries) => return Some(entries),
-            Listed::Failed { .. } => self.lost.store(true, Ordering::Release),
-            Listed::End => self.ended.store(true, Ordering::Release),
+            Listed::Batch(entries) => Ok(entries),
+            Listed::Failed { lost, .. } => {
+                self.lost.store(true, Ordering::Release);
+                Err(Some(lost))
+            }
+            Listed::End => {
+                self.ended.store(true, Ordering::Release);
+                Err(None)
+            }
         }
-        None
     }
 }
 

@@ -183,10 +183,24 @@ impl<T: Wanted> Input<T> {
     /// Waits until `count` are there, or all.
     async fn fill(&mut self, count: usize) {
         while !self.ended && self.waiting.len() < count {
-            match self.wanted.next().await {
-                Some(batch) => self.waiting.extend(batch),
-                None => self.ended = true,
-            }
+            self.more().await;
+        }
+    }
+
+    /// Waits until `count` that are asked for are there, or as many as may be held, or all.
+    async fn fill_asked(&mut self, count: usize) {
+        let (mut looked, mut asked) = (0, 0);
+        while !self.ended && asked < count && self.waiting.len() < HELD {
+            self.more().await;
+            asked += self.waiting.range(looked..).filter(|wanted| wanted.is_asked()).count();
+            looked = self.waiting.len();
+        }
+    }
+
+    async fn more(&mut self) {
+        match self.wanted.next().await {
+            Some(batch) => self.waiting.extend(batch),
+            None => self.ended = true,
         }
     }
 
@@ -256,7 +270,7 @@ impl Search {
         if self.page.is_none() {
             return Choice { method: Method::Ask, why: Why::OnlyWay };
         }
-        input.fill(AHEAD).await;
+        input.fill_asked(AHEAD).await;
         let count = input.asked().count();
         let wanted = input.ended.then_some(count);
         let mut sample = Sample::default();

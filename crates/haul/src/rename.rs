@@ -93,7 +93,7 @@ impl Renames {
         if !self.by.hash {
             return Ok(true);
         }
-        let answer = hash::compare((&cx.src, src), (&cx.dst, old)).await?;
+        let answer = hash::compare(cx.known.hashes.as_deref(), (&cx.src, src), (&cx.dst, old)).await?;
         Ok(matches!(answer, HashAnswer::Known(algo, true) if algo != Algo::Crc32))
     }
 }

@@ -74,6 +74,7 @@ impl Bench {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
+            known: haul::index::Known::default(),
         };
         self.more.iter().for_each(|change| change(self, &mut cx));
         cx

@@ -127,6 +127,7 @@ async fn the_first_file_arrives_before_the_listing_ends() {
         cancel: Cancel::default(),
         confirm: None,
         journal: None,
+        known: haul::index::Known::default(),
     };
     // An engine that waited for the whole listing would wait for ever.
     let job = haul::run(Mode::Copy, Policy::default(), cx);

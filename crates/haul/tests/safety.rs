@@ -68,6 +68,7 @@ fn cx(src: Arc<dyn Store>, dst: Arc<dyn Store>) -> Cx {
         cancel: Cancel::default(),
         confirm: None,
         journal: None,
+        known: haul::index::Known::default(),
     }
 }
 

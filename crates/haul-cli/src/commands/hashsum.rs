@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use futures::StreamExt;
-use haul::ListOptions;
+use haul::{ListOptions, index::FileHashes};
 use haul_core::{Algo, Entry, Error, Hasher, hash::to_hex};
 use haul_store::Store;
 use std::{
@@ -93,7 +93,7 @@ async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<O
     }
     let mut out = Target::open(how)?;
     let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
-    let mut sums = hashes(&source, entries, algo, how.download);
+    let mut sums = hashes(&source, entries, algo, how.download, ctx.known().hashes);
     let mut failures = Failures::default();
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };
@@ -107,19 +107,20 @@ async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<O
 /// A file and its hash, where the store knows it.
 pub type Sum = Result<(Entry, Option<Vec<u8>>), Error>;
 
-/// Hashes of entries, several at once, in their order.
+/// Hashes of entries, several at once, in their order. `kept` saves reading what was hashed before, unless `download`.
 pub fn hashes(
     source: &Source,
     entries: futures::stream::BoxStream<'static, Result<Entry, Error>>,
     algo: Algo,
     download: bool,
+    kept: Option<Arc<FileHashes>>,
 ) -> futures::stream::BoxStream<'static, Sum> {
     let store: Arc<dyn Store> = source.store.clone();
     let sums = entries.map(move |entry| {
-        let store = store.clone();
+        let (store, kept) = (store.clone(), kept.clone());
         async move {
             let entry = entry?;
-            let value = haul::hash::of(&store, &entry, algo, download).await?;
+            let value = haul::hash::of(kept.as_deref(), &store, &entry, algo, download).await?;
             Ok((entry, value))
         }
     });

@@ -54,7 +54,7 @@ impl Facts {
             }
         }
         for algo in &self.hashes {
-            match haul::hash::of(store, &item.entry, *algo, false).await {
+            match haul::hash::of(None, store, &item.entry, *algo, false).await {
                 Ok(Some(value)) => item.entry.hashes.set(*algo, value),
                 Ok(None) => {}
                 Err(error) => item.failed.push(error),

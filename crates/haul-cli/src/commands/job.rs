@@ -154,6 +154,7 @@ pub fn cx(ctx: &Context, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr)
         cancel: ctx.cancel.clone(),
         confirm: interactive.then(|| Arc::new(Prompt::new(ctx.screen.clone(), ctx.cancel.clone())) as Arc<dyn Confirm>),
         journal: None,
+        known: ctx.known(),
     })
 }
 

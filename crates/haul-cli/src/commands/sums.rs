@@ -25,7 +25,7 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ct
     let mut expected = parse(algo, &content(file, ctx).await?)?;
     let source = Source::open(ctx, path).await?;
     let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
-    let mut sums = hashes(&source, entries, algo, download);
+    let mut sums = hashes(&source, entries, algo, download, ctx.known().hashes);
     let (mut failures, mut same, mut differ) = (Failures::default(), 0u64, 0u64);
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };

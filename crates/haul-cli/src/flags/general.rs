@@ -23,9 +23,15 @@ pub struct GeneralFlags {
     /// Sizes as 1.5Mi instead of bytes
     #[arg(long)]
     pub human_readable: bool,
+    /// Believe what earlier runs found out, as far as it may be: hashes of unchanged files, what is at the destination
+    #[arg(long)]
+    pub index: bool,
     /// Ask before each change
     #[arg(long, short = 'i')]
     pub interactive: bool,
+    /// Take back --index, where a variable sets it
+    #[arg(long)]
+    pub no_index: bool,
     /// Keep no journal: what is cut short is removed, or begins again
     #[arg(long)]
     pub no_journal: bool,
@@ -35,4 +41,7 @@ pub struct GeneralFlags {
     /// Folder for the journals of jobs that have not ended [default: $XDG_STATE_HOME/haul or ~/.local/state/haul]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<std::ffi::OsString>,
+    /// List all of the destination, say in what its index is wrong, and make it anew
+    #[arg(long)]
+    pub verify_index: bool,
 }

@@ -51,6 +51,59 @@ fn one_change_among_many_costs_a_handful_of_requests() {
     assert!(report.total_requests < 2 * FILES as u64, "{:?}", report.requests);
 }
 
+/// What haul itself sent is in its index: the next run asks for the directory's list, and audits the index.
+#[test]
+fn a_second_run_asks_for_the_list_only() {
+    let (cloud, site) = large();
+    for args in [&["dvc", "status", "-c"][..], &["dvc", "push"]] {
+        cloud.reset();
+        site.haul(args).ok();
+        let report = cloud.report();
+        assert_eq!(report.of("HeadObject"), 1, "{args:?}: {:?}", report.requests);
+        assert!(report.total_requests <= 17, "{args:?}: {:?}", report.requests);
+    }
+    site.write("data/07/7", b"another");
+    site.haul(&["dvc", "add", "data"]).ok();
+    cloud.reset();
+    assert_eq!(site.haul(&["dvc", "push"]).ok().out, "2 files pushed\n");
+    let report = cloud.report();
+    assert!(report.total_requests <= 24 && report.of("PutObject") == 2, "{:?}", report.requests);
+    // Every list is lost, the one that is wanted too: nothing is believed any more.
+    for list in cloud.keys("b").into_iter().filter(|key| key.ends_with(b".dir")) {
+        site.lab.haul(&["deletefile", &format!("m:b/{}", String::from_utf8(list).unwrap())]).ok();
+    }
+    let ran = site.haul(&["dvc", "push"]).ok();
+    assert_eq!(ran.out, "1 file pushed\n", "{}", ran.err);
+    assert!(ran.err.contains("the index is wrong"), "{}", ran.err);
+    assert_eq!(site.haul(&["dvc", "status", "-c", "--no-index", "--verify"]).ok().out, IN_SYNC);
+}
+
+/// In a bucket of its own the audit shows all that a small repository has: every loss is found by the next push.
+#[test]
+fn every_loss_is_repaired_in_a_small_remote() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    for n in 0..500 {
+        site.write(&format!("data/{n}"), format!("file {n}").as_bytes());
+    }
+    site.haul(&["dvc", "add", "data"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    cloud.reset();
+    assert_eq!(site.haul(&["dvc", "status", "-c"]).ok().out, IN_SYNC);
+    let report = cloud.report();
+    assert_eq!((report.of("HeadObject"), report.total_requests), (1, 2), "{:?}", report.requests);
+    let keys: Vec<Vec<u8>> = cloud.keys("e").into_iter().filter(|key| !key.ends_with(b".dir")).collect();
+    for key in keys.iter().step_by(60) {
+        site.lab.haul(&["deletefile", &format!("m:e/{}", String::from_utf8_lossy(key))]).ok();
+        let ran = site.haul(&["dvc", "push"]).ok();
+        assert_eq!(ran.out, "1 file pushed\n", "{}", ran.err);
+        assert!(ran.err.contains("the index is wrong"), "{}", ran.err);
+    }
+    assert_eq!(site.haul(&["dvc", "status", "-c", "--no-index", "--verify"]).ok().out, IN_SYNC);
+    let ran = site.haul(&["dvc", "push", "--verify-index"]).ok();
+    assert_eq!(ran.out, "Everything is up to date.\n");
+}
+
 #[test]
 fn a_first_push_into_an_empty_bucket_asks_once() {
     let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());

@@ -1,7 +1,7 @@
 //! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
 
 use super::error::fail;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Posix, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version};
 use jiff::Timestamp;
 use rustix::{
     fs::{AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid, XattrFlags},
@@ -60,34 +60,26 @@ pub(super) fn atime(st: &Statx) -> Mtime {
     time(st.stx_atime)
 }
 
-/// Where the ctime is in a version.
-const CTIME: std::ops::Range<usize> = 16..28;
-
 /// True when a file about to be deleted still holds what `want` pins: all but the ctime, which also moves when another
 /// name of the same file is deleted.
 pub(super) fn pinned(want: &Version, st: &Statx) -> bool {
-    let now = version(st);
-    let but_ctime = |v: &Version| Some([v.0.get(..CTIME.start)?, v.0.get(CTIME.end..)?].concat());
-    but_ctime(want) == but_ctime(&now)
+    let now = inode(st);
+    Inode::of(want).is_some_and(|want| Inode { ctime: now.ctime, ..want } == now)
 }
 
-/// Pins content: device, inode, ctime, mtime and size. ctime moves with any change and can't be set back.
+/// Pins content: ctime moves with any change and can't be set back.
+fn inode(st: &Statx) -> Inode {
+    Inode {
+        dev: u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor),
+        ino: st.stx_ino,
+        ctime: time(st.stx_ctime),
+        mtime: mtime(st),
+        size: st.stx_size,
+    }
+}
+
 pub(super) fn version(st: &Statx) -> Version {
-    let mut bytes = [0; 48];
-    let mut at = 0;
-    let mut put = |part: &[u8]| {
-        bytes[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    };
-    put(&st.stx_dev_major.to_be_bytes());
-    put(&st.stx_dev_minor.to_be_bytes());
-    put(&st.stx_ino.to_be_bytes());
-    put(&st.stx_ctime.tv_sec.to_be_bytes());
-    put(&st.stx_ctime.tv_nsec.to_be_bytes());
-    put(&st.stx_mtime.tv_sec.to_be_bytes());
-    put(&st.stx_mtime.tv_nsec.to_be_bytes());
-    put(&st.stx_size.to_be_bytes());
-    Version::new(bytes)
+    inode(st).to_version()
 }
 
 /// The entry of something with these facts; `key` ends in `/` if and only if it is a directory.

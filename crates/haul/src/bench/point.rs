@@ -207,6 +207,7 @@ fn surroundings(
         cancel,
         confirm: None,
         journal: None,
+        known: crate::index::Known::default(),
     })
 }
 

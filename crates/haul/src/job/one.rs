@@ -22,6 +22,7 @@ impl Run {
         if let Err(error) = self.check_backup() {
             return self.error(error);
         }
+        self.open_index().await;
         let (orders, working) = self.clone().start_working(false);
         if let Err(error) = self.decide_one(from, to, &orders).await {
             self.error(error);

@@ -143,6 +143,9 @@ impl Run {
 
     /// Counts a file that arrived and tells the sink.
     pub fn arrived(&self, order: &Order, arrived: Arrived) {
+        if let Some(stored) = &arrived.stored {
+            self.saw(stored);
+        }
         {
             let mut report = self.report();
             let totals = &mut report.totals;

@@ -95,6 +95,8 @@ pub struct Arrived {
     pub version: Option<Version>,
     /// What of its attributes could not be kept.
     pub unkept: Unkept,
+    /// What the destination now holds, where it is known as well as its listing would tell.
+    pub stored: Option<Box<Entry>>,
 }
 
 /// Bytes moved by one attempt; takes them back when the attempt fails.
@@ -328,8 +330,14 @@ impl Mover {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
             proved => proved?,
         };
-        let (version, unkept) = (facts.version, Unkept::default());
-        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version, unkept })
+        let holds = Entry {
+            version: stored.version,
+            hashes: stored.hashes,
+            mtime: facts.mtime.filter(|_| self.cx.dst.caps().mtime.is_some()),
+            ..Entry::file(order.to.clone(), stored.size)
+        };
+        let (version, unkept, stored) = (facts.version, Unkept::default(), Some(Box::new(holds)));
+        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version, unkept, stored })
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.

@@ -15,12 +15,14 @@ use crate::{
     remote::{Place as At, Spec},
 };
 use anyhow::{Context as _, Result, anyhow};
-use haul_core::{Error, ErrorKind};
+use haul_core::{Error, ErrorKind, event::Sink};
 use haul_dvc::{
     config::{Place, Remote},
     history::{Revisions, with_revisions},
     lock::Lock,
+    remote::{self, Found, Proof},
     repo::{Chosen, Index, Repo, Surroundings},
+    wanted::Wanted,
 };
 use haul_store::{Store, disk};
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
@@ -135,7 +137,7 @@ fn open(ctx: &Context) -> Result<Opened> {
     let around = Surroundings {
         home,
         configs: configs.into_iter().flatten().map(|dir| dir.join("config")).collect(),
-        state: ctx.state(),
+        hashes: ctx.hashes(),
     };
     let repo = Repo::find(&here, &around)?;
     let index = repo.index()?;
@@ -195,6 +197,21 @@ fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, V
         }
     }
     groups
+}
+
+/// What a remote has of what is wanted, by its index unless `--no-index` is given.
+async fn look(
+    ctx: &Context,
+    store: &Arc<dyn Store>,
+    wanted: &Wanted,
+    history: &remote::History,
+    proof: Proof,
+) -> haul_core::Result<Found> {
+    let sink: Arc<dyn Sink> = ctx.progress.clone();
+    match ctx.known_content().index {
+        Some(settings) => remote::look_by_index(store, wanted, history, proof, &settings, &sink).await,
+        None => remote::look(store, wanted, history, proof).await,
+    }
 }
 
 /// Opens a remote of DVC's configuration.

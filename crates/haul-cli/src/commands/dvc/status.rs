@@ -11,7 +11,7 @@ use haul_dvc::{
     address::Address,
     cache::Held,
     history::earlier,
-    remote::{Proof, look},
+    remote::Proof,
     status::{Changes, status},
     wanted::Wanted,
 };
@@ -111,7 +111,7 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
         let wanted = Wanted::of(&opened.repo, &chosen).await?;
         let history = earlier(&opened.repo, &wanted).await;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-        let there = look(&store, &wanted, &history, proof).await?.there;
+        let there = super::look(ctx, &store, &wanted, &history, proof).await?.there;
         let all: Vec<Address> = wanted.names.keys().copied().collect();
         let held = opened.repo.held(all).await?;
         for (address, held) in held {

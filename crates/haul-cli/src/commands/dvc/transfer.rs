@@ -15,14 +15,7 @@ use haul_core::{
     policy::{Mode, Policy},
 };
 use haul_dvc::{
-    address::Address,
-    bring,
-    cache::Held,
-    config::Remote,
-    history::earlier,
-    remote::{Proof, look},
-    repo::Chosen,
-    wanted::Wanted,
+    address::Address, bring, cache::Held, config::Remote, history::earlier, remote::Proof, repo::Chosen, wanted::Wanted,
 };
 use haul_store::Store;
 use std::sync::Arc;
@@ -75,7 +68,7 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
         let wanted = Wanted::of(&opened.repo, &chosen).await?;
         let history = earlier(&opened.repo, &wanted).await;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-        let found = look(&cx.dst, &wanted, &history, proof).await?;
+        let found = super::look(ctx, &cx.dst, &wanted, &history, proof).await?;
         if !found.lost.is_empty() {
             tracing::warn!(
                 "The remote lost {} of directories that it has the lists of; sending them again",
@@ -216,6 +209,7 @@ fn surroundings(
         cancel: ctx.cancel.clone(),
         confirm: None,
         journal: None,
+        known: ctx.known_content(),
     };
     Ok((cx, policy))
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 use anyhow::Result;
 use exit::Trouble;
-use haul::{Cx, Report};
+use haul::{Cx, Report, index::Known};
 use haul_core::{
     Mtime,
     policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
@@ -220,6 +220,7 @@ async fn job(
         cancel: ctx.cancel.clone(),
         confirm: None,
         journal: None,
+        known: Known { index: None, ..ctx.known() },
     };
     let filter = cx.filter.clone();
     let names = one.as_ref().map(|(from, to)| (from, to));

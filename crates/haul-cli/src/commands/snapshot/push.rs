@@ -59,8 +59,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (src, dst) = (ctx.open(&args.folder)?, ctx.open(&args.to.remote)?);
     let mut cx = job::cx(ctx, src, dst, &args.to.remote)?;
     cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+    // What is at the remote is looked for each time, and sampled.
+    cx.known.index = None;
     let policy = flags::policy(&ctx.flags)?;
-    let mut state = State::load(ctx.state().map(|state| state.join("snapshot").join("md5")));
+    let mut state = State::new(ctx.hashes());
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let proof = if args.verify { Proof::Full } else { Proof::Sampled };
     let pushed = push(&cx, &policy, &How { name: name.clone(), now, proof }, &mut state).await;

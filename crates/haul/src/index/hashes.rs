@@ -1,0 +1,344 @@
+//! Hashes of files that were hashed before, so that a file is hashed once: by device and inode, good as long as size, mtime and
+//! ctime are the same. One sorted file with a checksum: a damaged one is as good as none. Not for what a store says of its keys.
+
+use super::files;
+use haul_core::{Algo, Inode, Mtime};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
+    time::{Duration, SystemTime},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A change within a clock tick of the file system may leave times as they are. What changed less than this before it was looked
+/// at isn't remembered; kernels tick every 1 to 10 ms.
+const RACY: Duration = Duration::from_millis(100);
+/// The same for file systems that keep whole seconds, or two of them (FAT).
+const RACY_COARSE: Duration = Duration::from_millis(2100);
+const MAGIC: &[u8; 8] = b"haulhsh\x01";
+/// Device, inode, size, mtime, ctime; the value comes behind.
+const FACTS: usize = 5 * 8;
+/// By what records are sorted: device and inode.
+const PLACE: usize = 16;
+/// The head of a kind's records: the kind's number, how many there are.
+const HEAD: usize = 16;
+/// Records of files that a run didn't see, of one kind, kept beside those that it did.
+const KEPT_UNSEEN: usize = 1 << 20;
+
+/// What is computed of a file's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HashKind {
+    /// This.
+    Of(Algo),
+    /// The MD5 after line ends of text were made Unix's, as DVC had it before version 3.
+    TextMd5,
+}
+
+impl HashKind {
+    /// Its number in files, below 256, never to be given to another.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            HashKind::Of(Algo::Md5) => 1,
+            HashKind::Of(Algo::Sha1) => 2,
+            HashKind::Of(Algo::Sha256) => 3,
+            HashKind::Of(Algo::Sha512) => 4,
+            HashKind::Of(Algo::Crc32) => 5,
+            HashKind::Of(Algo::Crc32c) => 6,
+            HashKind::Of(Algo::Crc64Nvme) => 7,
+            HashKind::Of(Algo::Blake3) => 8,
+            HashKind::Of(Algo::Xxh3) => 9,
+            HashKind::Of(Algo::Xxh128) => 10,
+            HashKind::TextMd5 => 64,
+        }
+    }
+
+    pub(super) fn of_number(number: u64) -> Option<HashKind> {
+        let all = Algo::ALL.into_iter().map(HashKind::Of).chain([HashKind::TextMd5]);
+        all.into_iter().find(|kind| kind.number() == number)
+    }
+
+    /// Bytes of a value.
+    fn size(self) -> usize {
+        match self {
+            HashKind::Of(algo) => algo.size(),
+            HashKind::TextMd5 => Algo::Md5.size(),
+        }
+    }
+
+    fn record(self) -> usize {
+        FACTS + self.size()
+    }
+}
+
+/// What is known. Several threads may ask and tell.
+#[derive(Debug, Default)]
+pub struct FileHashes {
+    file: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    was: Kept,
+    /// Which of the records in `was` hold of files that this run saw.
+    seen: BTreeMap<HashKind, Vec<bool>>,
+    /// What this run adds, by kind and place, as records.
+    new: BTreeMap<HashKind, HashMap<[u8; PLACE], Vec<u8>>>,
+}
+
+/// A file's content: the records of each kind, sorted by place.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    kinds: BTreeMap<HashKind, Range<usize>>,
+    sum: u64,
+}
+
+impl FileHashes {
+    /// Reads the file; empty when it isn't there or isn't whole. `None` keeps nothing after this run.
+    pub fn load(file: Option<PathBuf>) -> FileHashes {
+        let was = file.as_deref().map(Kept::load).unwrap_or_default();
+        FileHashes { file, state: Mutex::new(State { was, ..State::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The hash of the file that is so.
+    pub fn get(&self, inode: &Inode, kind: HashKind) -> Option<Vec<u8>> {
+        let facts = facts(inode)?;
+        let state = &mut *self.state();
+        if let Some(record) = state.new.get(&kind).and_then(|new| new.get(&facts[..PLACE])) {
+            return (record[..FACTS] == facts).then(|| record[FACTS..].to_vec());
+        }
+        let (at, record) = state.was.find(kind, &facts)?;
+        if record[..FACTS] != facts {
+            return None;
+        }
+        let value = record[FACTS..].to_vec();
+        let count = state.was.count(kind);
+        state.seen.entry(kind).or_insert_with(|| vec![false; count])[at] = true;
+        Some(value)
+    }
+
+    /// Remembers what was hashed. `looked` is when the facts were asked for or before, and before the first byte was read;
+    /// younger changes could be followed by ones that facts don't show, so they aren't remembered. Neither is what changed after
+    /// `looked` by the file system's clock: one of the two is wrong.
+    pub fn put(&self, inode: &Inode, kind: HashKind, value: &[u8], looked: SystemTime) {
+        let Some(facts) = facts(inode).filter(|_| settled(inode, looked) && value.len() == kind.size()) else { return };
+        let place: [u8; PLACE] = std::array::from_fn(|n| facts[n]);
+        self.state().new.entry(kind).or_default().insert(place, [&facts, value].concat());
+    }
+
+    /// Writes what is new. What another process has written meanwhile is kept beside it. A failure costs only time later, so it
+    /// is told and no error.
+    pub fn save(&self) {
+        let Some(file) = &self.file else { return };
+        let mut state = self.state();
+        if state.new.values().all(HashMap::is_empty) {
+            return;
+        }
+        let now = Kept::load(file);
+        if now.sum != state.was.sum {
+            (state.was, state.seen) = (now, BTreeMap::new());
+        }
+        let bytes = state.bytes();
+        if let Err(error) = files::replace(file, |file| std::io::Write::write_all(file, &bytes)) {
+            tracing::debug!("{}: hashes can't be kept for the next run: {error}", file.display());
+        }
+        *state = State { was: Kept::parse(bytes).unwrap_or_default(), ..State::default() };
+    }
+}
+
+impl State {
+    /// The whole file, old and new.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let kinds: std::collections::BTreeSet<HashKind> =
+            self.was.kinds.keys().chain(self.new.keys()).copied().collect();
+        for kind in kinds {
+            let none = HashMap::new();
+            let new = self.new.get(&kind).unwrap_or(&none);
+            let seen = self.seen.get(&kind);
+            let was = self.was.records(kind);
+            let unseen = seen.map_or(0, |seen| seen.iter().filter(|seen| !**seen).count());
+            let forget = unseen > KEPT_UNSEEN.max((was.len() + new.len()) / 2);
+            let kept = was.enumerate().filter(|(n, _)| !forget || seen.is_none_or(|seen| seen[*n]));
+            let kept = kept.map(|(_, record)| record).filter(|record| !new.contains_key(&record[..PLACE]));
+            let mut all: Vec<&[u8]> = kept.chain(new.values().map(Vec::as_slice)).collect();
+            all.sort_unstable();
+            bytes.extend_from_slice(&kind.number().to_le_bytes());
+            bytes.extend_from_slice(&(all.len() as u64).to_le_bytes());
+            all.into_iter().for_each(|record| bytes.extend_from_slice(record));
+        }
+        let sum = xxh3_64(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+impl Kept {
+    fn load(path: &Path) -> Kept {
+        files::read(path).and_then(Kept::parse).unwrap_or_default()
+    }
+
+    fn parse(bytes: Vec<u8>) -> Option<Kept> {
+        let (rest, sum) = bytes.split_last_chunk::<8>()?;
+        let sum = u64::from_le_bytes(*sum);
+        if xxh3_64(rest) != sum || !rest.starts_with(MAGIC) {
+            return None;
+        }
+        let (mut at, end, mut kinds) = (MAGIC.len(), rest.len(), BTreeMap::new());
+        let number = |at: usize| Some(u64::from_le_bytes(*rest.get(at..)?.first_chunk()?));
+        while at < end {
+            let kind = HashKind::of_number(number(at)?)?;
+            let length = usize::try_from(number(at + 8)?).ok()?.checked_mul(kind.record())?;
+            at += HEAD;
+            let to = at.checked_add(length).filter(|to| *to <= end)?;
+            kinds.insert(kind, at..to);
+            at = to;
+        }
+        Some(Kept { bytes, kinds, sum })
+    }
+
+    fn records(&self, kind: HashKind) -> std::slice::ChunksExact<'_, u8> {
+        let range = self.kinds.get(&kind).cloned().unwrap_or_default();
+        self.bytes[range].chunks_exact(kind.record())
+    }
+
+    fn count(&self, kind: HashKind) -> usize {
+        self.records(kind).len()
+    }
+
+    /// The record of a place, and its number.
+    fn find(&self, kind: HashKind, facts: &[u8]) -> Option<(usize, &[u8])> {
+        let range = self.kinds.get(&kind)?.clone();
+        let (all, size) = (&self.bytes[range], kind.record());
+        let (mut low, mut high) = (0, all.len() / size);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let record = &all[middle * size..(middle + 1) * size];
+            match record[..PLACE].cmp(&facts[..PLACE]) {
+                std::cmp::Ordering::Equal => return Some((middle, record)),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}
+
+/// The facts as records have them; `None` for times that nanoseconds since 1970 in 64 bits can't hold.
+fn facts(inode: &Inode) -> Option<[u8; FACTS]> {
+    let time = |time: Mtime| i64::try_from(time.0).ok().map(i64::cast_unsigned);
+    let numbers = [inode.dev, inode.ino, inode.size, time(inode.mtime)?, time(inode.ctime)?];
+    let mut facts = [0; FACTS];
+    for (number, bytes) in numbers.into_iter().zip(facts.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&number.to_be_bytes());
+    }
+    Some(facts)
+}
+
+/// True when no later change could leave these facts as they are.
+fn settled(inode: &Inode, looked: SystemTime) -> bool {
+    let racy = if inode.ctime.nanos() == 0 { RACY_COARSE } else { RACY };
+    let last = inode.ctime.max(inode.mtime);
+    let looked = looked.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(last.0).is_ok_and(|last| Duration::from_nanos(last) + racy < looked)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
+    use super::*;
+    use std::fs;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+    const MD5: HashKind = HashKind::Of(Algo::Md5);
+    const CRC: HashKind = HashKind::Of(Algo::Crc32c);
+
+    fn inode(ino: u64, ctime: i128) -> Inode {
+        Inode { dev: 1, ino, size: 5, mtime: Mtime(7), ctime: Mtime(ctime) }
+    }
+
+    fn late() -> SystemTime {
+        SystemTime::UNIX_EPOCH + DAY
+    }
+
+    #[test]
+    fn what_was_hashed_is_known_in_the_next_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a/b/hashes");
+        let all = FileHashes::load(Some(file.clone()));
+        for n in (1..100).rev() {
+            all.put(&inode(n, 9), MD5, &[n as u8; 16], late());
+        }
+        all.put(&inode(1, 9), CRC, &[7; 4], late());
+        all.put(&inode(2, 9), HashKind::TextMd5, &[2; 16], late());
+        all.save();
+        for all in [all, FileHashes::load(Some(file.clone()))] {
+            for n in 1..100 {
+                assert_eq!(all.get(&inode(n, 9), MD5), Some(vec![n as u8; 16]));
+            }
+            assert_eq!(all.get(&inode(1, 9), CRC), Some(vec![7; 4]), "two of one file");
+            assert_eq!(all.get(&inode(2, 9), HashKind::TextMd5), Some(vec![2; 16]));
+            assert_eq!(all.get(&inode(2, 9), CRC), None, "another kind of hash");
+            assert_eq!(all.get(&inode(1, 10), MD5), None, "its ctime moved");
+            assert_eq!(all.get(&Inode { size: 6, ..inode(1, 9) }, MD5), None);
+            assert_eq!(all.get(&Inode { dev: 2, ..inode(1, 9) }, MD5), None);
+        }
+    }
+
+    #[test]
+    fn two_processes_keep_each_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hashes");
+        let (a, b) = (FileHashes::load(Some(file.clone())), FileHashes::load(Some(file.clone())));
+        a.put(&inode(1, 9), MD5, &[1; 16], late());
+        b.put(&inode(2, 9), MD5, &[2; 16], late());
+        a.save();
+        b.save();
+        b.put(&inode(1, 10), MD5, &[3; 16], late());
+        b.save();
+        let all = FileHashes::load(Some(file));
+        assert_eq!((all.get(&inode(1, 9), MD5), all.get(&inode(1, 10), MD5)), (None, Some(vec![3; 16])));
+        assert_eq!(all.get(&inode(2, 9), MD5), Some(vec![2; 16]));
+    }
+
+    #[test]
+    fn a_damaged_file_is_as_good_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hashes");
+        let all = FileHashes::load(Some(file.clone()));
+        all.put(&inode(1, 9), MD5, &[1; 16], late());
+        all.put(&inode(1, 9), CRC, &[1; 4], late());
+        all.save();
+        let whole = fs::read(&file).unwrap();
+        for damage in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[damage] ^= 1;
+            assert!(Kept::parse(bytes).is_none(), "byte {damage}");
+            assert!(Kept::parse(whole[..damage].to_vec()).is_none(), "cut at {damage}");
+        }
+        assert_eq!(Kept::parse(whole).unwrap().count(MD5), 1);
+    }
+
+    #[test]
+    fn a_change_just_before_isnt_remembered() {
+        let all = FileHashes::default();
+        let at = |ms: i128| DAY.as_nanos() as i128 - ms * 1_000_000 + 1;
+        // The last one is of a clock that was set back since.
+        for (ms, kept) in [(0, false), (99, false), (101, true), (-86_400_000, false)] {
+            all.put(&inode(1, at(ms)), MD5, &[1; 16], late());
+            assert_eq!(all.get(&inode(1, at(ms)), MD5).is_some(), kept, "{ms} ms");
+        }
+        // Whole seconds: this clock may be a coarse one.
+        let second = DAY.as_nanos() as i128 - 2_000_000_000;
+        all.put(&inode(2, second), MD5, &[1; 16], late());
+        assert_eq!(all.get(&inode(2, second), MD5), None);
+    }
+}

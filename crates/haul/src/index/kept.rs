@@ -1,0 +1,285 @@
+//! An index's file: a head, and sections, the newest last. Added to, or written anew and renamed; readers keep what they opened. What
+//! isn't whole, or isn't of this store, is as good as none.
+
+use super::{
+    doubts::Doubts,
+    files, record,
+    section::{Merge, Record, Section, SectionWriter, Source},
+};
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    ops::RangeInclusive,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"haulidx\x01";
+/// Magic, whose it is, where it ends, the last section's sum, the head's sum.
+const HEAD: usize = 8 + 32 + 3 * 8;
+/// Sections that are added before all is written anew, and their bytes: what is added is held in memory while it is read, and
+/// each run reads it. 16 MiB are some 150,000 keys.
+const ADDED: (usize, u64) = (16, 16 << 20);
+/// Ending of the names of an index's files.
+pub const ENDING: &str = "index";
+/// Ending of the names of marks, see [`files::mark`].
+pub const CHANGING: &str = "changing";
+
+/// Whose index it is.
+pub type Identity = [u8; 32];
+
+/// An index as it was when it was opened.
+#[derive(Debug)]
+pub struct Snapshot {
+    file: Arc<File>,
+    /// Device and inode.
+    id: (u64, u64),
+    end: u64,
+    /// The oldest first.
+    sections: Vec<Arc<Section>>,
+    /// What all sections but the first say.
+    added: Arc<Vec<Record>>,
+}
+
+impl Snapshot {
+    /// Opens the index at `path`; `None` when there is none.
+    ///
+    /// Errors: `InvalidData` when it is damaged, of another store or of another version of haul; those of reading.
+    pub fn open(path: &Path, whose: &Identity) -> io::Result<Option<Snapshot>> {
+        let Some(file) = files::open(path)? else { return Ok(None) };
+        let file = Arc::new(file);
+        let mut head = [0; HEAD];
+        file.read_exact_at(&mut head, 0).map_err(|_| damaged())?;
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| head[at + n]));
+        let (end, mut sum) = (number(40), number(48));
+        if head[..8] != *MAGIC || head[8..40] != *whose || number(56) != xxh3_64(&head[..HEAD - 8]) {
+            return Err(damaged());
+        }
+        let (mut sections, mut at) = (Vec::new(), end);
+        while at != 0 {
+            let section = Section::open(&file, at, Some(sum)).map_err(|_| damaged())?;
+            (at, sum) = section.before;
+            sections.push(Arc::new(section));
+        }
+        sections.reverse();
+        let mut merge = Merge::new(sections.iter().skip(1).map(Source::section).collect())?;
+        let mut added = Vec::new();
+        while let Some((key, body)) = merge.here() {
+            added.push((key.into(), body.into()));
+            merge.next()?;
+        }
+        let id = files::identity(&file)?;
+        Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added) }))
+    }
+
+    /// All that it says, from its beginning.
+    ///
+    /// Errors: those of reading.
+    pub fn read(&self) -> io::Result<Merge> {
+        let base = self.sections.iter().take(1).map(Source::section);
+        Merge::new(base.chain([Source::List(self.added.clone(), 0)]).collect())
+    }
+
+    /// Keys of which it says something, about.
+    pub fn count(&self) -> u64 {
+        self.base() + self.added.len() as u64
+    }
+
+    fn base(&self) -> u64 {
+        self.sections.first().map_or(0, |section| section.count)
+    }
+
+    /// Keys of which it was found out since `minute` that they are there, about, never too many.
+    pub fn fresh(&self, minute: u32) -> u64 {
+        let base = self.sections.first().map_or(0, |section| section.fresh(minute));
+        let forgotten = self.added.iter().filter(|(_, record)| !record::is_there(record)).count() as u64;
+        base.saturating_sub(forgotten)
+    }
+
+    /// Key number `number`, less than [`Snapshot::count`], in no order.
+    ///
+    /// Errors: those of reading.
+    pub fn key(&self, number: u64) -> io::Result<Vec<u8>> {
+        match number.checked_sub(self.base()) {
+            None => self.sections[0].key(number),
+            Some(number) => self.added.get(number as usize).map(|(key, _)| key.to_vec()).ok_or_else(damaged),
+        }
+    }
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is damaged, or not this store's")
+}
+
+/// What a run found out, to be put into an index.
+pub struct Addition {
+    /// In sorted sources, the newest last.
+    pub found: Vec<Source>,
+    /// What the index says beside it is of no worth.
+    pub replaces: bool,
+    /// What it says in these places isn't, either.
+    pub doubts: Doubts,
+    /// What was found out in other minutes isn't kept.
+    pub within: RangeInclusive<u32>,
+}
+
+/// Puts what a run found out into the index at `path`. The caller holds the lock. `was` is the index as it was when the run
+/// began.
+///
+/// What others have put there meanwhile may have been found out later than what we found: of keys that they know of, nothing is
+/// known any more. Nor is it said of what we saw that it is there when they wrote all anew. That costs questions, where the
+/// other way would cost data.
+///
+/// Errors: those of the file system. The old index then is what it was, and must be removed if it can't stay.
+pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addition) -> io::Result<()> {
+    let now = match Snapshot::open(path, whose) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+        now => now?,
+    };
+    let theirs = match (was, &now) {
+        // Somebody had reason to drop it.
+        (Some(_), None) => return Ok(()),
+        (None, None) => Some(Vec::new()),
+        (None, Some(_)) => None,
+        (Some(was), Some(now)) if was.id == now.id => {
+            Some(now.sections[was.sections.len().min(now.sections.len())..].to_vec())
+        }
+        (Some(_), Some(_)) => None,
+    };
+    let Addition { found, replaces, doubts, within } = addition;
+    let theirs = theirs.map(|sections| Merge::new(sections.iter().map(Source::section).collect())).transpose()?;
+    let ours = Ours { found: Merge::new(found)?, theirs };
+    match now {
+        Some(now) if !replaces && doubts.is_empty() && now.has_room() => append(path, &now, ours),
+        now => {
+            let old = if replaces { None } else { now.as_ref() };
+            // What is dropped as a whole may hold what others forgot; ours says so of those keys.
+            rewrite(path, whose, old, ours, &doubts, &within)
+        }
+    }
+}
+
+/// What we found, as far as it still holds.
+struct Ours {
+    found: Merge,
+    /// What others have said meanwhile; `None` when that can't be told.
+    theirs: Option<Merge>,
+}
+
+impl Ours {
+    /// What to say of the key that is next.
+    fn here(&mut self) -> io::Result<Option<Record>> {
+        let Some((key, body)) = self.found.here() else { return Ok(None) };
+        let holds = match &mut self.theirs {
+            None => false,
+            Some(theirs) => {
+                theirs.seek(key)?;
+                theirs.here().is_none_or(|(theirs, _)| theirs != key)
+            }
+        };
+        Ok(Some((key.into(), if holds { body.into() } else { record::FORGOTTEN.into() })))
+    }
+}
+
+impl Snapshot {
+    /// True while another section may be added.
+    fn has_room(&self) -> bool {
+        let added = self.sections.iter().skip(1).map(|section| section.count).sum::<u64>();
+        let base = self.base();
+        let size = self.sections.first().map_or(0, |_| self.end / (base + added).max(1) * added);
+        self.sections.len() < ADDED.0 && size < ADDED.1 && added <= base / 4 + 1_000
+    }
+}
+
+fn append(path: &Path, now: &Snapshot, mut ours: Ours) -> io::Result<()> {
+    if ours.here()?.is_none() {
+        return Ok(());
+    }
+    let mut out = BufWriter::new(At { file: &now.file, at: now.end });
+    let mut writer = SectionWriter::new(&mut out, now.end);
+    while let Some((key, body)) = ours.here()? {
+        writer.push(&key, &body)?;
+        ours.found.next()?;
+    }
+    let last = now.sections.last().map_or(0, |section| section.sum);
+    let (_, end, sum) = writer.finish((now.end, last))?;
+    out.flush()?;
+    drop(out);
+    now.file.sync_data()?;
+    // Until here the head says nothing of it.
+    let mut whose = [0; 32];
+    now.file.read_exact_at(&mut whose, 8)?;
+    now.file.write_all_at(&head(&whose, end, sum), 0)?;
+    now.file.sync_data()?;
+    tracing::debug!(path = %path.display(), bytes = end - now.end, "added to the index");
+    Ok(())
+}
+
+fn rewrite(
+    path: &Path,
+    whose: &Identity,
+    old: Option<&Snapshot>,
+    mut ours: Ours,
+    doubts: &Doubts,
+    within: &RangeInclusive<u32>,
+) -> io::Result<()> {
+    let mut before = old.map_or_else(|| Merge::new(Vec::new()), Snapshot::read)?;
+    files::replace(path, |file| {
+        file.write_all(&[0; HEAD])?;
+        let mut out = BufWriter::with_capacity(1 << 20, &*file);
+        let mut writer = SectionWriter::new(&mut out, HEAD as u64);
+        let keep = |body: &[u8]| record::minute(body).is_some_and(|minute| within.contains(&minute));
+        while let Some((key, body)) = ours.here()? {
+            while let Some((older, record)) = before.here().filter(|(older, _)| *older < &*key) {
+                if keep(record) && !doubts.holds(older) {
+                    writer.push(older, record)?;
+                }
+                before.next()?;
+            }
+            if before.here().is_some_and(|(older, _)| *older == *key) {
+                before.next()?;
+            }
+            if keep(&body) {
+                writer.push(&key, &body)?;
+            }
+            ours.found.next()?;
+        }
+        while let Some((older, record)) = before.here() {
+            if keep(record) && !doubts.holds(older) {
+                writer.push(older, record)?;
+            }
+            before.next()?;
+        }
+        let (_, end, sum) = writer.finish((0, 0))?;
+        out.flush()?;
+        drop(out);
+        file.write_all_at(&head(whose, end, sum), 0)
+    })
+}
+
+fn head(whose: &Identity, end: u64, sum: u64) -> Vec<u8> {
+    let mut head = [&MAGIC[..], whose, &end.to_le_bytes(), &sum.to_le_bytes()].concat();
+    let own = xxh3_64(&head);
+    head.extend_from_slice(&own.to_le_bytes());
+    head
+}
+
+/// Writes into a file from a place on.
+struct At<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Write for At<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write_at(bytes, self.at)?;
+        self.at += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! What haul remembers from run to run so that it need not find it out again: hashes of files on disk, and what is at a destination.
+//! Files in a folder that the caller names; each can be thrown away at any time, and a damaged one is as good as none.
+
+mod audit;
+mod doubts;
+mod files;
+pub mod hashes;
+mod join;
+mod kept;
+mod learned;
+mod record;
+mod remote;
+mod section;
+mod verify;
+
+pub(crate) use audit::{Wrong, agree};
+pub use files::now;
+pub use hashes::{FileHashes, HashKind};
+pub(crate) use join::{Candidate, Matcher, Use};
+pub use remote::{RemoteIndex, Settings, Uses};
+pub(crate) use verify::noted;
+
+use std::sync::Arc;
+
+/// What a job may go by of what earlier runs found out. Nothing, unless a caller says so.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Hashes of files on disk.
+    pub hashes: Option<Arc<FileHashes>>,
+    /// What is at the destination: how to use its index.
+    pub index: Option<Settings>,
+}

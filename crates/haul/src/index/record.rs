@@ -1,0 +1,159 @@
+//! What an index keeps of a key, as bytes. Pure. A record says that a key was there and how, and when that was found out; or that
+//! nothing is known of it any more.
+
+use super::hashes::HashKind;
+use haul_core::{Entry, Hashes, Key, Mtime, Version};
+
+/// The first byte of a record of something that was there.
+const THERE: u8 = 0x80;
+const CHANGED: u8 = 1;
+const MTIME: u8 = 2;
+const VERSION: u8 = 4;
+
+/// The record of a key of which nothing is known any more.
+pub const FORGOTTEN: &[u8] = &[0];
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// How it was.
+    pub entry: Entry,
+    /// When that was found out, in minutes since 1970.
+    pub minute: u32,
+}
+
+/// The record of an entry.
+pub fn write(entry: &Entry, minute: u32) -> Box<[u8]> {
+    let mut out = vec![THERE];
+    put(&mut out, minute.into());
+    put(&mut out, entry.size);
+    if let Some(changed) = entry.changed {
+        out[0] |= CHANGED;
+        put_time(&mut out, changed);
+    }
+    if let Some(mtime) = entry.mtime {
+        out[0] |= MTIME;
+        put_time(&mut out, mtime);
+    }
+    if let Some(version) = &entry.version {
+        out[0] |= VERSION;
+        put(&mut out, version.0.len() as u64);
+        out.extend_from_slice(&version.0);
+    }
+    for (algo, value) in entry.hashes.iter() {
+        out.push(HashKind::Of(algo).number() as u8);
+        out.extend_from_slice(value);
+    }
+    out.into()
+}
+
+/// True for the record of something that was there.
+pub fn is_there(record: &[u8]) -> bool {
+    record.first().is_some_and(|flags| flags & THERE != 0)
+}
+
+/// When it was found out that it is there; `None` for what is forgotten.
+pub fn minute(record: &[u8]) -> Option<u32> {
+    let (flags, mut rest) = record.split_first()?;
+    if flags & THERE == 0 { None } else { u32::try_from(take(&mut rest)?).ok() }
+}
+
+/// What the record of `key` says; `None` when it is forgotten or makes no sense.
+pub fn read(key: &[u8], record: &[u8]) -> Option<Fact> {
+    let (flags, mut rest) = record.split_first()?;
+    if flags & THERE == 0 {
+        return None;
+    }
+    let rest = &mut rest;
+    let minute = u32::try_from(take(rest)?).ok()?;
+    let mut entry = Entry::file(Key::new(key), take(rest)?);
+    if flags & CHANGED != 0 {
+        entry.changed = Some(take_time(rest)?);
+    }
+    if flags & MTIME != 0 {
+        entry.mtime = Some(take_time(rest)?);
+    }
+    if flags & VERSION != 0 {
+        let length = take(rest)?;
+        entry.version = Some(Version::new(take_bytes(rest, length)?));
+    }
+    let mut hashes = Hashes::default();
+    while let Some((number, after)) = rest.split_first() {
+        *rest = after;
+        let Some(HashKind::Of(algo)) = HashKind::of_number(u64::from(*number)) else { return None };
+        hashes.set(algo, take_bytes(rest, algo.size() as u64)?);
+    }
+    entry.hashes = hashes;
+    Some(Fact { entry, minute })
+}
+
+/// Appends a number, seven bits a byte, the lowest first.
+pub fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Takes a number off the front.
+pub fn take(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for (n, byte) in rest.iter().enumerate().take(10) {
+        number |= u64::from(byte & 0x7f) << (7 * n);
+        if byte & 0x80 == 0 {
+            *rest = &rest[n + 1..];
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Takes so many bytes off the front.
+pub fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
+    let (bytes, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(bytes)
+}
+
+/// Times are kept to the nanosecond, whole: 1677 to 2262 in ten bytes at most, others not at all.
+fn put_time(out: &mut Vec<u8>, time: Mtime) {
+    let nanos = i64::try_from(time.0).unwrap_or(i64::MIN);
+    put(out, ((nanos << 1) ^ (nanos >> 63)).cast_unsigned());
+}
+
+fn take_time(rest: &mut &[u8]) -> Option<Mtime> {
+    let zigzag = take(rest)?;
+    let nanos = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
+    Some(Mtime(nanos.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::Algo;
+
+    #[test]
+    fn a_record_says_what_was_written() {
+        let plain = Entry::file(Key::new("a"), 0);
+        let full = Entry {
+            changed: Some(Mtime(1_600_000_000_000_000_001)),
+            mtime: Some(Mtime(-7)),
+            version: Some(Version::new("etag")),
+            hashes: Hashes::default().with(Algo::Md5, [7; 16]).with(Algo::Crc64Nvme, [8; 8]),
+            ..Entry::file(Key::new("b/c"), u64::MAX)
+        };
+        for entry in [plain, full] {
+            let record = write(&entry, 27_000_000);
+            let fact = read(entry.key.as_bytes(), &record).unwrap();
+            assert_eq!((fact.minute, minute(&record)), (27_000_000, Some(27_000_000)));
+            assert_eq!(fact.entry, entry);
+            for cut in 1..record.len() {
+                // Hashes come last: what is cut between two of them still makes sense.
+                let cut = read(entry.key.as_bytes(), &record[..cut]);
+                assert!(cut.is_none_or(|fact| fact.entry.size == entry.size));
+            }
+        }
+        assert!(read(b"a", FORGOTTEN).is_none() && !is_there(FORGOTTEN) && minute(FORGOTTEN).is_none());
+    }
+}

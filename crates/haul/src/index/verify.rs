@@ -1,0 +1,77 @@
+//! The destination's listing, where a job lists all of it: noted in its index, and compared with what that said (`--verify-index`).
+
+use super::{audit::agree, record, remote::RemoteIndex, section::Merge};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{Entry, Listed};
+use haul_store::disk;
+use std::{io, sync::Arc};
+
+/// What an index was found to be right and wrong about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verified {
+    /// Keys that are there as it says.
+    pub right: u64,
+    /// Keys that aren't there.
+    pub gone: u64,
+    /// Keys that are there otherwise.
+    pub changed: u64,
+}
+
+/// Notes in the index what `listing` gives. What the index said before counts no more; it is compared, if it is to be and the
+/// listing leaves nothing out (`whole`).
+pub fn noted(
+    listing: BoxStream<'static, Listed>,
+    index: Option<&Arc<RemoteIndex>>,
+    whole: bool,
+) -> BoxStream<'static, Listed> {
+    let Some(index) = index.cloned() else { return listing };
+    index.lists_all();
+    let verify = index.to_verify().filter(|_| whole).and_then(|was| was.read().ok());
+    let state = (listing, index, verify, Verified::default());
+    futures::stream::unfold(state, |(mut listing, index, verify, mut verified)| async move {
+        let step = listing.next().await?;
+        if let Listed::Batch(entries) = &step {
+            entries.iter().for_each(|entry| index.saw(entry));
+        }
+        let Some(mut was) = verify else { return Some((step, (listing, index, None, verified))) };
+        let work = move || {
+            let compared = compare(&mut was, &step, &mut verified);
+            Ok((was, step, verified, compared.is_ok()))
+        };
+        // It fails only when the disk's threads are gone, with the process.
+        let (was, step, verified, readable) = disk::run(work).await.ok()?;
+        if matches!(step, Listed::End) && readable {
+            index.tell_verified(verified);
+        }
+        Some((step, (listing, index, readable.then_some(was), verified)))
+    })
+    .boxed()
+}
+
+/// Compares one step of the listing with what the index said.
+fn compare(was: &mut Merge, step: &Listed, verified: &mut Verified) -> io::Result<()> {
+    let (entries, ended): (&[Entry], bool) = match step {
+        Listed::Batch(entries) => (entries, false),
+        Listed::End => (&[], true),
+        Listed::Failed { .. } => return Ok(()),
+    };
+    let mut entries = entries.iter().filter(|entry| !entry.is_dir()).peekable();
+    loop {
+        let Some(fact) = was.here().map(|(key, body)| record::read(key, body)) else { return Ok(()) };
+        match (fact, entries.peek()) {
+            (_, None) if !ended => return Ok(()),
+            (None, _) => {}
+            (Some(fact), Some(entry)) if entry.key < fact.entry.key => {
+                entries.next();
+                continue;
+            }
+            (Some(fact), Some(entry)) if entry.key == fact.entry.key => {
+                let right = agree(&fact.entry, entry);
+                *(if right { &mut verified.right } else { &mut verified.changed }) += 1;
+                entries.next();
+            }
+            (Some(_), _) => verified.gone += 1,
+        }
+        was.next()?;
+    }
+}

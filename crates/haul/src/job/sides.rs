@@ -1,0 +1,73 @@
+//! The two sides of a job: how each is listed or looked through.
+
+use super::{Run, absent_is_empty};
+use crate::{
+    ListOptions, list,
+    pairs::{ListSrc, Pairs},
+    presence,
+};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{Listed, Result, filter::Filter};
+use std::sync::Arc;
+
+impl Run {
+    /// True when files are asked for one by one, so that no directory is ever listed.
+    pub(super) fn asks_each(&self) -> bool {
+        self.policy.no_traverse && self.cx.filter.files_from().is_some()
+    }
+
+    fn list_src(&self) -> ListSrc {
+        let options = ListOptions {
+            max_depth: self.policy.max_depth,
+            dirs: true,
+            meta: self.policy.metadata,
+            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
+            for_join: !self.policy.delete_excluded,
+            checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
+            ask_each: self.asks_each(),
+            ..ListOptions::default()
+        };
+        let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
+        Arc::new(move || list(&src, &filter, options.clone()))
+    }
+
+    /// What of the destination the job is about.
+    pub(super) fn dst_filter(&self) -> Filter {
+        match self.policy.delete_excluded {
+            true => Filter::default(),
+            false => self.cx.filter.for_destination(),
+        }
+    }
+
+    fn list_dst(&self) -> BoxStream<'static, Listed> {
+        if self.policy.no_check_dest {
+            return futures::stream::iter([Listed::End]).boxed();
+        }
+        let options = ListOptions {
+            max_depth: self.policy.max_depth,
+            dirs: true,
+            posix: self.attributes.keep.is_some() || self.policy.rsync.is_some(),
+            for_join: true,
+            checkers: self.mover.budget.checkers,
+            pages: self.policy.checkers.unwrap_or(0),
+            ..ListOptions::default()
+        };
+        self.noted(absent_is_empty(list(&self.cx.dst, &Arc::new(self.dst_filter()), options)))
+    }
+
+    /// Both sides: two listings where all of the destination must be known, else a search for what the source has; by an index
+    /// where there is one.
+    pub(super) fn pairs(&self) -> Result<Pairs> {
+        let (sink, src) = (self.cx.sink.clone(), self.list_src());
+        if let Some(how) = self.use_of_index() {
+            let options = presence::Options { method: None, at_once: self.policy.checkers };
+            return Pairs::indexed(src, &self.cx.dst, options, sink, how);
+        }
+        let options = presence::options(self.mode, &self.policy, &self.cx.dst).filter(|_| !self.verifies_index());
+        Ok(match options {
+            None => Pairs::new(src(), self.list_dst(), sink),
+            Some(options) => Pairs::search(src(), &self.cx.dst, options, sink, self.index.get().cloned()).0,
+        })
+    }
+}
