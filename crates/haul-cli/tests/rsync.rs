@@ -3,12 +3,16 @@
 
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
+#[path = "rsync/append.rs"]
+mod append;
 #[path = "rsync/filters.rs"]
 mod filters;
 #[path = "rsync/oracle.rs"]
 mod oracle;
 #[path = "rsync/remotes.rs"]
 mod remotes;
+#[path = "rsync/trees.rs"]
+mod trees;
 
 use oracle::{Compare, Oracle};
 
@@ -164,7 +168,7 @@ fn max_delete_stops_with_25() {
 fn what_is_refused_is_said() {
     let Some(oracle) = Oracle::new(&[FRESH, "mkdir d"].concat()) else { return };
     for (args, code, line) in [
-        (&["-ax", "s/", "dst"][..], 1, "haul rsync: -x, --one-file-system: haul rsync doesn't support this option"),
+        (&["-aN", "s/", "dst"][..], 1, "haul rsync: -N, --crtimes: haul rsync doesn't support this option"),
         (&["--nope", "s/", "dst"], 1, "haul rsync: --nope: unknown option (see haul rsync --help)"),
         (&["-a", "s/", "h::m"], 4, "haul rsync: h::m: rsync daemons aren't supported"),
         (&["-a", "--exclude=[", "s/", "dst"], 1, "haul rsync: bad filter rule \"[\": '[' without ']'"),
@@ -239,6 +243,8 @@ fn attributes_are_kept_as_by_rsync() {
         "-ai --no-o --no-g s/ dst",
         "-ai --chmod=Dg-s,F600 s/ dst",
         "-ain s/ dst",
+        "-aiO s/ dst",
+        "-aniO s/ dst",
         "-aii s/ dst",
     ];
     each(ATTRIBUTES, Compare::Attributes, &kept);

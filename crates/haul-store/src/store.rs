@@ -242,6 +242,9 @@ pub struct ListRequest {
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
     pub descend: Option<Descend>,
+    /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
+    /// directory itself is listed.
+    pub one_device: bool,
 }
 
 impl CopyHow {
@@ -498,6 +501,13 @@ pub enum CopyHow {
     Rename,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,
+    /// What the file that is there lacks of the source is written behind what it has, in place, and its attributes become
+    /// the source's; as [`CopyHow::Copy`] where it isn't shorter, or where (with `verify`) it begins otherwise than the
+    /// source.
+    Append {
+        /// Compare what is there first.
+        verify: bool,
+    },
     /// A device, FIFO or socket is made anew.
     Special,
     /// No bytes: the attributes of what is there (a directory too, also the root), and its mtime where the spec gives

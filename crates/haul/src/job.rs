@@ -3,6 +3,7 @@
 
 mod ending;
 mod full;
+mod links;
 mod one;
 mod rsync;
 mod transfers;
@@ -89,6 +90,8 @@ pub(crate) struct Run {
     moved_away: Mutex<Vec<(Key, Option<Version>)>>,
     /// The last directory at the destination that rules protect with all that it holds.
     kept_below: Mutex<Option<Key>>,
+    /// Directories of the source that are behind symlinks at the destination, which stay.
+    kept_links: Mutex<Vec<(Key, links::Behind)>>,
     /// What found no room at the destination.
     full: full::Full,
 }
@@ -130,6 +133,7 @@ impl Run {
                 renames: policy.track_renames.filter(|_| mode == Mode::Sync).map(Renames::new),
                 moved_away: Mutex::default(),
                 kept_below: Mutex::default(),
+                kept_links: Mutex::default(),
                 full: full::Full::default(),
                 policy,
                 cx,
@@ -160,6 +164,11 @@ impl Run {
             report.stopped = Some(ErrorKind::Cancelled);
         }
         report
+    }
+
+    /// Sources are deleted once they arrived.
+    pub fn moves(&self) -> bool {
+        self.policy.moves(self.mode)
     }
 
     /// Where replaced and deleted files go.
@@ -284,6 +293,8 @@ impl Run {
             checkers: self.mover.budget.checkers,
             pages: self.policy.checkers.unwrap_or(0),
             ask_each: self.asks_each(),
+            prune_empty_dirs: self.policy.rsync.as_ref().is_some_and(|habits| habits.prune_empty_dirs),
+            one_device: self.one_device(),
             ..ListOptions::default()
         };
         list(&self.cx.src, &self.cx.filter, options)
@@ -304,6 +315,7 @@ impl Run {
             for_join: true,
             checkers: self.mover.budget.checkers,
             pages: self.policy.checkers.unwrap_or(0),
+            one_device: self.one_device(),
             ..ListOptions::default()
         };
         absent_is_empty(list(&self.cx.dst, &Arc::new(filter), options))
@@ -373,13 +385,13 @@ impl Run {
     /// end, but moves each entry some ten times on its way.
     fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
         // Each of these asks more of a file than whether its listed facts agree.
-        let more = self.mode == Mode::Move || self.policy.use_server_mtime || self.attributes.asks_more();
+        let more = self.moves() || self.policy.use_server_mtime || self.attributes.asks_more();
         if more || pass != Pass::Transfers {
             return 0;
         }
         let mut count = 0;
         pairs.drop_while(|src, dst| {
-            if src.kind != Kind::File || !self.cx.filter.within_limits(src) {
+            if src.kind != Kind::File || !self.cx.filter.within_limits(src) || self.looks_at_link(src) {
                 return false;
             }
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
@@ -431,6 +443,7 @@ impl Run {
     }
 
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
+        let Some(pair) = self.by_habits(pair).await else { return };
         match pair {
             Pair::Both(src, dst) if src.is_dir() => {
                 if pass == Pass::Transfers {
@@ -445,6 +458,7 @@ impl Run {
             }
             Pair::DstOnly(dst) if dst.is_dir() => {
                 if self.may_lose(&dst) && !self.is_replaced(&dst).await {
+                    self.extra_below(&dst, src_files).await;
                     self.dirs.extra(dst);
                 }
             }
@@ -578,7 +592,7 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
-        if self.mode == Mode::Move && self.one_file(&src, dst.as_ref()) {
+        if self.moves() && self.one_file(&src, dst.as_ref()) {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
@@ -631,7 +645,7 @@ impl Run {
     /// An unchanged file: a move still takes its source away.
     pub fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
-        if self.mode != Mode::Move || why.is_left_alone() || self.policy.dry_run {
+        if !self.moves() || why.is_left_alone() || self.policy.dry_run {
             return;
         }
         if self.confirm("delete", &src.key) {

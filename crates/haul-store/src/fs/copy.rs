@@ -2,7 +2,7 @@
 //! the bytes come over is in `content`. A batch is one job on one disk thread.
 
 use super::{
-    Local, attributes,
+    Local, append, attributes,
     content::Bytes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_write},
@@ -107,6 +107,12 @@ impl Batch<'_> {
         }
         if item.how == CopyHow::Link {
             return self.hard_link(item, &dir);
+        }
+        if let CopyHow::Append { verify } = item.how {
+            let source = append::Source { root: self.from, dir: &dir };
+            if let Some(stored) = append::append(self.local, source, (number, item), &mut self.bytes, verify)? {
+                return Ok(stored);
+            }
         }
         if item.how == CopyHow::Rename
             && let Some(stored) = self.rename(number, item, &dir)?

@@ -38,8 +38,8 @@ pub(super) const LINK: &[u8] = b".rclonelink";
 /// See [`crate::Store::list`].
 pub(super) fn list(root: Arc<Root>, links: Links, request: ListRequest) -> BoxStream<'static, Listed> {
     let lister = Arc::new(Lister { root, links, request });
-    let walk =
-        Walk { lister, stack: Vec::new(), batch: Vec::new(), ready: VecDeque::new(), sent: 0, state: State::New };
+    let (stack, batch, ready, state) = (Vec::new(), Vec::new(), VecDeque::new(), State::New);
+    let walk = Walk { lister, stack, batch, ready, sent: 0, state, device: None };
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
 }
 
@@ -129,7 +129,7 @@ enum Seen {
 /// A directory that was read.
 struct Folder {
     names: Arc<Names>,
-    /// Device and inode, asked only when links are followed.
+    /// Device and inode, asked only when links are followed or devices count.
     id: (u32, u32, u64),
     /// All entries, for small ones; else the descriptor to ask through.
     rest: Rest,
@@ -148,6 +148,15 @@ impl Lister {
         self.links == Links::Follow
     }
 
+    /// Reaches the root; gives its device where that counts.
+    fn device(&self) -> rustix::io::Result<Option<(u32, u32)>> {
+        let root = self.root.root()?;
+        if !self.request.one_device {
+            return Ok(None);
+        }
+        meta::facts(&root, meta::FACTS).map(|st| Some((st.stx_dev_major, st.stx_dev_minor)))
+    }
+
     fn mask(&self) -> rustix::fs::StatxFlags {
         match (self.request.meta, self.request.posix) {
             (true, _) => meta::FACTS_AND_META,
@@ -159,7 +168,7 @@ impl Lister {
     /// Reads the directory `key`; runs on the pool.
     fn read(&self, key: &[u8], most: usize) -> Answer {
         let fd = self.root.open_to_list(key)?;
-        let id = match self.follow() {
+        let id = match self.follow() || self.request.one_device {
             true => meta::facts(&fd, meta::FACTS).map(|st| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino))?,
             false => (0, 0, 0),
         };
@@ -295,6 +304,8 @@ struct Walk {
     ready: VecDeque<Listed>,
     sent: usize,
     state: State,
+    /// The root's device, where no other is to be listed.
+    device: Option<(u32, u32)>,
 }
 
 /// A directory being given.
@@ -420,9 +431,10 @@ impl Walk {
         let root = Key::new("");
         // The root is asked first even when only a part is listed: without a root there is no proof of anything.
         let lister = self.lister.clone();
-        let reached = disk::names().submit(move || lister.root.root().map(drop)).await;
-        if let Err(errno) = reached.unwrap_or(Err(Errno::IO)) {
-            return self.fail_all(root_error("list", self.lister.root.path(), errno));
+        let reached = disk::names().submit(move || lister.device()).await;
+        match reached.unwrap_or(Err(Errno::IO)) {
+            Ok(device) => self.device = device,
+            Err(errno) => return self.fail_all(root_error("list", self.lister.root.path(), errno)),
         }
         if super::error::check_key("list", &base).is_err() {
             // No such directory can exist here, so nothing is in it.
@@ -498,8 +510,14 @@ impl Walk {
             return self.lose(Lost::below(&entry.key), error.with_key(&entry.key));
         }
         let key = entry.key.as_bytes().to_vec();
+        let beyond = self.device.is_some_and(|device| device != (folder.id.0, folder.id.1));
         if self.lister.after(&entry.key) {
             self.give(entry);
+        }
+        if beyond {
+            let lost = Lost { from: Key::new([&key[..], &[0]].concat()), to: after_prefix(&key).map(Key::new) };
+            let error = Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here");
+            return self.lose(lost, error.with_key(&Key::new(key)));
         }
         if self.state == State::Going {
             self.stack.push(Frame::new(key, folder));

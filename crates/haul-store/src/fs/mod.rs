@@ -1,6 +1,7 @@
 //! The local disk store (`local`): everything relative to directory descriptors, on its own threads; nothing that a
 //! name or a planted link says leads out of the root.
 
+mod append;
 mod attributes;
 mod content;
 mod copy;

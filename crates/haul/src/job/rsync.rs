@@ -61,6 +61,9 @@ impl Run {
         if self.policy.existing_only && !self.other_kind_there(&src.key).await {
             return;
         }
+        if self.keeps_dirlink(&src.key).await {
+            return;
+        }
         self.dir_seen(&src, None).await;
         if !self.policy.dry_run && self.cx.dst.caps().dirs {
             let bare = bare(src.key.as_bytes());
@@ -137,6 +140,45 @@ impl Run {
             }
         }
         false
+    }
+
+    /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too.
+    pub(super) async fn extra_below(&self, dir: &Entry, src_files: u64) {
+        if self.policy.rsync.is_none() || self.policy.max_depth.is_none() || self.mode != Mode::Sync {
+            return;
+        }
+        let filter = Arc::new(self.cx.filter.for_destination());
+        let request = ListRequest {
+            prefix: dir.key.as_bytes().to_vec(),
+            descend: Some(Arc::new(move |dir| filter.descend(dir))),
+            ..ListRequest::all()
+        };
+        let mut listing = self.cx.dst.list(request);
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => {
+                    for entry in entries {
+                        match entry.is_dir() {
+                            true if self.may_lose(&entry) => self.dirs.extra(entry),
+                            true => {}
+                            false => self.extra(entry, src_files).await,
+                        }
+                    }
+                }
+                Listed::Failed { error, .. } => self.error(error),
+                Listed::End => {}
+            }
+        }
+    }
+
+    /// True when neither side is listed beyond its own file system.
+    pub(super) fn one_device(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.one_device)
+    }
+
+    /// True for a link that may have to be left out for where it leads.
+    pub(super) fn looks_at_link(&self, src: &Entry) -> bool {
+        src.is_link() && self.policy.rsync.as_ref().is_some_and(|habits| habits.safe_links.is_some())
     }
 
     /// May the destination lose this, as far as rules say? Remembers directories that it may not, with what they hold.
@@ -242,6 +284,6 @@ impl Run {
 }
 
 /// A key without what tells its kind.
-fn bare(key: &[u8]) -> &[u8] {
+pub(super) fn bare(key: &[u8]) -> &[u8] {
     key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key)
 }

@@ -8,11 +8,7 @@ use crate::{
     transfer::{Arrived, Order},
 };
 use haul_core::{
-    Error, ErrorKind, Key, Kind, Result, Side, Version,
-    attributes::What,
-    event::Event,
-    plan::Route,
-    policy::{Cutoff, Mode},
+    Error, ErrorKind, Key, Kind, Result, Side, Version, attributes::What, event::Event, plan::Route, policy::Cutoff,
 };
 use haul_store::CopyHow;
 use std::sync::{Arc, atomic::Ordering};
@@ -91,7 +87,7 @@ impl Run {
                 self.ended(order, result);
             }
         } else {
-            let how = if self.mode == Mode::Move { CopyHow::Rename } else { CopyHow::Copy };
+            let how = if self.moves() { CopyHow::Rename } else { CopyHow::Copy };
             let answers = self.mover.bring_by_server(&mut batch, how).await;
             for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
@@ -164,9 +160,9 @@ impl Run {
             replaced: order.replaced.is_some(),
             proved: arrived.proved,
         });
-        if self.mode == Mode::Move && arrived.renamed {
+        if self.moves() && arrived.renamed {
             self.gone(&order.src.key, order.src.size);
-        } else if self.mode == Mode::Move {
+        } else if self.moves() {
             self.away(order.src.key.clone(), arrived.version);
         }
     }

@@ -6,6 +6,7 @@
 mod by_dirs;
 mod implied;
 pub(crate) mod page;
+mod pruned;
 mod ranges;
 
 use futures::{StreamExt, stream::BoxStream};
@@ -36,6 +37,10 @@ pub struct ListOptions {
     pub ask_each: bool,
     /// Pages of the listing at once; 0 leaves it to the store's lanes.
     pub pages: usize,
+    /// Directories that hold nothing but such directories are left out.
+    pub prune_empty_dirs: bool,
+    /// What is beyond a mount point is left out; told as with `for_join`.
+    pub one_device: bool,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -61,7 +66,8 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 }
 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let mut request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::all() };
+    let (meta, posix, one_device) = (options.meta, options.posix, options.one_device);
+    let mut request = ListRequest { meta, posix, one_device, ..ListRequest::all() };
     if !filter.is_all() {
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
@@ -86,7 +92,17 @@ fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream
 
 /// Keeps what the filter wants; drops directories unless asked for.
 fn filtered(raw: BoxStream<'static, Listed>, filter: Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
-    let ListOptions { dirs, for_join, .. } = options;
+    let ListOptions { dirs, for_join, prune_empty_dirs, .. } = options;
+    let raw = keep_wanted(raw, filter, dirs, for_join);
+    if prune_empty_dirs { pruned::without_empty_dirs(raw) } else { raw }
+}
+
+fn keep_wanted(
+    raw: BoxStream<'static, Listed>,
+    filter: Arc<Filter>,
+    dirs: bool,
+    for_join: bool,
+) -> BoxStream<'static, Listed> {
     if filter.is_all() && dirs {
         return raw;
     }

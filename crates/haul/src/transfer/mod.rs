@@ -15,7 +15,7 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
     plan::{Replace, Route},
@@ -260,17 +260,23 @@ impl Mover {
         Ok(Open { source, target })
     }
 
+    /// The time that a file gets whatever its source's is.
+    fn set_time(&self, facts: &Entry) -> Option<Mtime> {
+        let habits = self.policy.rsync.as_ref()?;
+        habits.set_time.or(habits.omit_link_times.filter(|_| facts.is_link()))
+    }
+
     /// How the file is written: what may be there, which times and metadata go along.
     pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
         let caps = self.cx.dst.caps();
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
-        let move_to_disk = self.mode == Mode::Move && caps.files && !self.policy.no_check_dest;
+        let move_to_disk = self.policy.moves(self.mode) && caps.files && !self.policy.no_check_dest;
         let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
         let conditional = never_replace && order.replaced.is_none() && caps.conditional;
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
-            mtime: self.policy.rsync.as_ref().and_then(|habits| habits.set_time).or(facts.mtime),
+            mtime: self.set_time(facts).or(facts.mtime),
             meta: meta(&self.policy, facts),
             hashes: facts.hashes.clone(),
             inplace: self.policy.inplace,

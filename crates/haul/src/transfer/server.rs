@@ -75,8 +75,21 @@ impl Mover {
             size: order.src.size,
             to: order.to.clone(),
             spec,
-            how: if order.src.kind == Kind::Special && how != CopyHow::Link { CopyHow::Special } else { how },
+            how: self.how(order, how),
             log: self.copy_log(order),
+        }
+    }
+
+    /// By which means one file of a batch goes.
+    fn how(&self, order: &Order, how: CopyHow) -> CopyHow {
+        let shorter = order.replaced.as_ref().is_some_and(|there| there.size < order.src.size);
+        match (how, &self.policy.rsync) {
+            (CopyHow::Link, _) => how,
+            _ if order.src.kind == Kind::Special => CopyHow::Special,
+            (CopyHow::Copy, Some(habits)) if habits.append && shorter && !order.src.is_link() => {
+                CopyHow::Append { verify: habits.append_verify }
+            }
+            _ => how,
         }
     }
 

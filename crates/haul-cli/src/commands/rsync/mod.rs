@@ -191,6 +191,7 @@ async fn job(
         root: folder_here(&src),
         one: one.as_ref().map(|(from, _)| from.clone()),
     };
+    let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
     let (from, to) = (open(&src)?, open(&dst)?);
@@ -198,6 +199,9 @@ async fn job(
         return Ok(Report::default());
     }
     let (incomplete, deleted) = before;
+    if options.append && !(from.caps().files && to.caps().files) {
+        lines.complain("--append: only files on this machine can be added to; what is longer at the source goes whole");
+    }
     let mode = match (options.delete, options.remove_source) {
         (Some(_), _) if one.is_none() && !incomplete => Mode::Sync,
         (_, true) => Mode::Move,
@@ -207,6 +211,7 @@ async fn job(
     policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
     if let Some(habits) = &mut policy.rsync {
         habits.top_dir = top && one.is_none();
+        habits.safe_links = options.safe_links.then_some(above);
     }
     let cx = Cx {
         src: from,
@@ -249,6 +254,13 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         // Between disks a copy is as quick as reading both sides to find out; to a remote it isn't.
         time_decides: disks,
         append: options.append,
+        append_verify: options.append_verify,
+        remove_source: options.remove_source,
+        omit_link_times: options.omit_link_times.then_some(now),
+        prune_empty_dirs: options.prune_empty_dirs,
+        safe_links: None,
+        keep_dirlinks: options.keep_dirlinks,
+        one_device: options.one_file_system,
         force: options.force,
         top_dir: false,
         link: !options.link_dest.is_empty(),
