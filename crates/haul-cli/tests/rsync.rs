@@ -5,12 +5,16 @@
 
 #[path = "rsync/append.rs"]
 mod append;
+#[path = "rsync/exits.rs"]
+mod exits;
 #[path = "rsync/filters.rs"]
 mod filters;
 #[path = "rsync/oracle.rs"]
 mod oracle;
 #[path = "rsync/remotes.rs"]
 mod remotes;
+#[path = "rsync/together.rs"]
+mod together;
 #[path = "rsync/trees.rs"]
 mod trees;
 
@@ -178,9 +182,9 @@ fn what_is_refused_is_said() {
             "haul rsync: bad filter rule \"x\": it begins with none of - + . : H S P R !",
         ),
         (
-            &["-a", "s/", "d/", "dst"],
+            &["-a", "--delay-updates", "s/", ":memory:b"],
             4,
-            "haul rsync: several sources that end in / at once aren't supported: run them one after the other",
+            "haul rsync: --delay-updates needs a destination on this machine: a remote shows each file when it is whole",
         ),
         (&["s/", "--delete", "dst"], 1, "haul rsync: --delete does not work without --recursive (-r) or --dirs (-d)."),
         (&[], 1, "haul rsync: it needs SRC and DEST (see haul rsync --help)"),

@@ -174,6 +174,10 @@ pub struct RsyncHabits {
     pub safe_links: Option<usize>,
     /// A symlink to a directory inside the destination stays where the source has a directory (`--keep-dirlinks`).
     pub keep_dirlinks: bool,
+    /// Files get their names when all have arrived (`--delay-updates`).
+    pub delay_updates: bool,
+    /// Nothing is transferred: what the source lacks is deleted, and directories keep their attributes.
+    pub deletes_only: bool,
     /// Neither side is listed beyond its own file system (`--one-file-system`).
     pub one_device: bool,
     /// A directory in the way of a file goes with all that is in it (`--force`).

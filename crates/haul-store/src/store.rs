@@ -93,6 +93,8 @@ pub enum Extra {
         older_than: Duration,
         /// Only find them.
         dry_run: bool,
+        /// Only below this directory; the empty key is the whole. `Unsupported` by stores that can only look at the whole.
+        below: Key,
     },
     /// Force everything that was written so far to the device (`--fsync end`). `Unsupported` where a publish is durable by
     /// itself.
@@ -508,6 +510,9 @@ pub enum CopyHow {
         /// Compare what is there first.
         verify: bool,
     },
+    /// A file of this store that the same job wrote under another name gets its own by a rename. As after any write, it has
+    /// the permissions of a file that it replaces, unless the spec's attributes say otherwise.
+    Settle,
     /// A device, FIFO or socket is made anew.
     Special,
     /// No bytes: the attributes of what is there (a directory too, also the root), and its mtime where the spec gives

@@ -1,6 +1,7 @@
 //! A job from start to end: list both sides, join, decide, transfer, and only then delete. Reads like the life of an
 //! entry in ARCHITECTURE.md; each step's work is in a module of its own.
 
+mod delayed;
 mod ending;
 mod full;
 mod links;
@@ -92,6 +93,8 @@ pub(crate) struct Run {
     kept_below: Mutex<Option<Key>>,
     /// Directories of the source that are behind symlinks at the destination, which stay.
     kept_links: Mutex<Vec<(Key, links::Behind)>>,
+    /// Files that wait for their names.
+    delayed: delayed::Delayed,
     /// What found no room at the destination.
     full: full::Full,
 }
@@ -134,6 +137,7 @@ impl Run {
                 moved_away: Mutex::default(),
                 kept_below: Mutex::default(),
                 kept_links: Mutex::default(),
+                delayed: delayed::Delayed::default(),
                 full: full::Full::default(),
                 policy,
                 cx,
@@ -234,6 +238,9 @@ impl Run {
             return self.error(error);
         }
         self.see_top_dir().await;
+        if self.deletes_only() {
+            return self.delete_alone().await;
+        }
         if let Err(error) = self.prepare_root().await {
             return self.error(error);
         }
@@ -246,6 +253,7 @@ impl Run {
             }
         }
         self.clone().pass(Pass::Transfers).await;
+        self.clear_stages().await;
         self.flush_moved_away(true).await;
         if deletes && self.policy.delete_when != DeleteWhen::Before {
             self.delete_doomed().await;
@@ -266,7 +274,7 @@ impl Run {
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
         if self.cx.src.caps().dirs {
             let top = self.cx.src.stat(&Key::new("")).await?;
-            if self.attributes.keep.is_some() && self.takes_top() {
+            if self.attributes.keep.is_some() && self.takes_top() && !self.is_anothers(&top.key) {
                 // As it is now: a move changes its time.
                 self.dirs.src_only(top);
             }
@@ -445,9 +453,11 @@ impl Run {
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
         let Some(pair) = self.by_habits(pair).await else { return };
         match pair {
+            Pair::Both(src, dst) if src.is_dir() && self.is_anothers(&src.key) => self.dirs.keep(dst),
             Pair::Both(src, dst) if src.is_dir() => {
                 if pass == Pass::Transfers {
                     self.dir_seen(&src, Some(&dst)).await;
+                    self.note_stage(&dst.key).await;
                 }
                 self.dirs.both(src, dst);
             }
@@ -457,7 +467,9 @@ impl Run {
                 }
             }
             Pair::DstOnly(dst) if dst.is_dir() => {
-                if self.may_lose(&dst) && !self.is_replaced(&dst).await {
+                if self.cx.filter.others_show(&dst.key) {
+                    self.dirs.keep(dst);
+                } else if self.may_lose(&dst) && !self.is_replaced(&dst).await {
                     self.extra_below(&dst, src_files).await;
                     self.dirs.extra(dst);
                 }
@@ -660,10 +672,8 @@ impl Run {
     }
 
     async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
-        let step = self.steps.fetch_add(1, Ordering::Relaxed);
         self.full.ordered(src.size);
-        // Fails only when the scheduler is gone, which stops the job anyway.
-        let _ = orders.transfers.send(Order::new(step, src, to, replaced)).await;
+        self.send(Order::new(self.next_step(), src, to, replaced), orders).await;
     }
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
@@ -720,7 +730,7 @@ impl Run {
 
     async fn rename(&self, src: &Entry, old: &Entry) -> bool {
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
-        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        let step = self.next_step();
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
         let order = Order::new(step, from, src.key.clone(), None);
         match mover.bring_by_server(&mut [order], CopyHow::Rename).await.pop() {

@@ -434,6 +434,29 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
     Ok(unkept)
 }
 
+/// Gives a file of ours the permissions of the regular file that it is about to replace, if there is one; with
+/// [`Keep::executability`] it may be executed as it may now.
+pub(super) fn keep_mode(
+    keep: Option<&Keep>,
+    (from, name): (&Dir, &[u8]),
+    (to, replaced): (&Dir, &[u8]),
+) -> rustix::io::Result<()> {
+    let Ok(there) = meta::facts_at(to, replaced, false, FACTS) else { return Ok(()) };
+    if meta::file_type(&there) != FileType::RegularFile {
+        return Ok(());
+    }
+    let file = super::read::open_file(from, name, false)?;
+    let mut mode = u32::from(there.stx_mode) & 0o777;
+    if keep.is_some_and(|keep| keep.executability) {
+        mode = match u32::from(meta::facts(&file, FACTS)?.stx_mode) & 0o111 {
+            0 => mode & !0o111,
+            _ if mode & 0o111 == 0 => mode | (mode & 0o444) >> 2,
+            _ => mode,
+        };
+    }
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+}
+
 /// What of owner, group and permission bits is otherwise than wanted.
 fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
     Differs {

@@ -91,6 +91,9 @@ impl Batch<'_> {
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
+        if item.how == CopyHow::Settle {
+            return self.settle(item, &dir);
+        }
         if item.how == CopyHow::Special {
             let (made_in, stored) = attributes::special(self.local, item, &dir)?;
             self.settled(item, &made_in);
@@ -282,6 +285,26 @@ impl Batch<'_> {
         if st.stx_nlink > 1 {
             let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
         }
+        self.settled(item, &dir);
+        Ok(Stored { size: st.stx_size, ..Stored::default() })
+    }
+
+    /// See [`CopyHow::Settle`].
+    fn settle(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
+        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
+        regular(OP, &item.from, &st)?;
+        check_want(item, &st)?;
+        let keep = item.spec.keep.as_deref();
+        let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
+            if !keep.is_some_and(|keep| keep.private()) {
+                attributes::keep_mode(keep, (from, item.from.name()), (dir, item.to.name()))?;
+            }
+            match item.spec.replace {
+                Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
+                _ => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
+            }
+        })?;
+        settled.map_err(target_error(item))?;
         self.settled(item, &dir);
         Ok(Stored { size: st.stx_size, ..Stored::default() })
     }

@@ -238,8 +238,8 @@ impl Store for LocalStore {
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
         match request {
             Extra::About => self.run("about", |local| tree::about(local)),
-            Extra::Cleanup { older_than, dry_run } => {
-                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
+            Extra::Cleanup { older_than, dry_run, below } => {
+                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run, below))
             }
             Extra::Sync => self.run("sync", |local| sync::sync(local)),
             Extra::Link(..) => refuse("link", "a local disk has no public links"),

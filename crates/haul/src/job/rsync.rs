@@ -1,7 +1,7 @@
 //! What a job does otherwise under rsync's habits: tells of directories, keeps what rules protect, takes the root along,
 //! and makes way for what is of another kind.
 
-use super::{Orders, Run};
+use super::{Orders, Pass, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
@@ -59,6 +59,9 @@ impl Run {
             return self.dirs.src_only(src);
         }
         if self.policy.existing_only && !self.other_kind_there(&src.key).await {
+            return;
+        }
+        if self.policy.dry_run && self.is_anothers(&src.key) {
             return;
         }
         if self.keeps_dirlink(&src.key).await {
@@ -186,6 +189,9 @@ impl Run {
         if self.policy.rsync.is_none() {
             return true;
         }
+        if self.cx.filter.others_show(&dst.key) {
+            return false;
+        }
         let mut kept = self.kept_below.lock().unwrap_or_else(|e| e.into_inner());
         if kept.as_ref().is_some_and(|dir| dst.key.as_bytes().starts_with(dir.as_bytes())) {
             return false;
@@ -203,15 +209,40 @@ impl Run {
         self.policy.rsync.as_ref().is_none_or(|habits| habits.top_dir)
     }
 
+    /// True for a directory of the source that has nothing to do with what the destination's looks like.
+    pub(super) fn is_anothers(&self, dir: &Key) -> bool {
+        self.deletes_only() || self.cx.filter.is_anothers(dir)
+    }
+
+    /// Only deletions are asked for.
+    pub(super) fn deletes_only(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.deletes_only)
+    }
+
+    /// A job that only deletes.
+    pub(super) async fn delete_alone(self: Arc<Self>) {
+        self.clone().pass(Pass::DeletesOnly).await;
+        self.delete_doomed().await;
+        self.finish_dirs(true).await;
+    }
+
     /// Takes the job's root along, where it is part of the transfer.
     pub(super) async fn see_top_dir(&self) {
+        let root = Key::new("");
+        if self.policy.rsync.is_some() && self.is_anothers(&root) {
+            // One that isn't there yet has nothing to keep.
+            if let Ok(dst) = self.cx.dst.stat(&root).await {
+                self.dirs.keep(dst);
+            }
+            return;
+        }
         if !self.policy.rsync.as_ref().is_some_and(|habits| habits.top_dir) {
             return;
         }
-        let root = Key::new("");
         // A source that isn't there is told when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
+            self.note_stage(&root).await;
             self.dir_seen(&src, dst.as_ref()).await;
             // What is written into it changes its time, so it is set in any case.
             let there = Entry { mtime: None, ..src.clone() };

@@ -87,7 +87,8 @@ impl Run {
                 self.ended(order, result);
             }
         } else {
-            let how = if self.moves() { CopyHow::Rename } else { CopyHow::Copy };
+            // What waits for its name is the source's only copy no sooner than it has it.
+            let how = if self.moves() && !self.delays_any() { CopyHow::Rename } else { CopyHow::Copy };
             let answers = self.mover.bring_by_server(&mut batch, how).await;
             for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
@@ -113,13 +114,18 @@ impl Run {
         self.flush_moved_away(false).await;
     }
 
-    fn ended(&self, order: &Order, result: Result<Arrived>) {
+    /// What became of an order.
+    pub(super) fn ended(&self, order: &Order, result: Result<Arrived>) {
         match result {
             Ok(arrived) if !is_file(order) && could_not_be(&arrived) => {
                 self.count_unkept(arrived.unkept);
                 self.cx.sink.emit(&Event::Skipped { step: order.step });
             }
-            Ok(arrived) => self.arrived(order, arrived),
+            Ok(arrived) => {
+                if let Some(arrived) = self.delayed.keep(order, arrived) {
+                    self.arrived(order, arrived);
+                }
+            }
             Err(error) => {
                 if self.attributes.keep.is_some() {
                     // Its directory may have been opened for it.

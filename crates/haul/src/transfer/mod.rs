@@ -272,7 +272,9 @@ impl Mover {
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
         let move_to_disk = self.policy.moves(self.mode) && caps.files && !self.policy.no_check_dest;
         let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
-        let conditional = never_replace && order.replaced.is_none() && caps.conditional;
+        // Where files wait for their names, what is there is what an earlier run left.
+        let waits = self.policy.rsync.as_ref().is_some_and(|habits| habits.delay_updates);
+        let conditional = never_replace && order.replaced.is_none() && caps.conditional && !waits;
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
@@ -337,7 +339,7 @@ impl Mover {
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
-    async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
+    pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
         if let Some(old) = order.replaced.as_ref().filter(|_| !order.kept) {
             self.backup.keep(&self.cx, old).await?;
         }

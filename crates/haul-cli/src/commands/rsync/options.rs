@@ -75,6 +75,7 @@ pub struct Options {
     pub inplace: bool,
     pub append: bool,
     pub append_verify: bool,
+    pub delay_updates: bool,
     pub backup: bool,
     pub backup_dir: Option<Vec<u8>>,
     pub suffix: Option<String>,
@@ -239,6 +240,7 @@ impl Options {
             ("inplace", _) => self.inplace = true,
             ("append", _) => (self.append, self.append_verify) = (true, false),
             ("append-verify", _) => (self.append, self.append_verify) = (true, true),
+            ("delay-updates", _) => self.delay_updates = true,
             ("backup", _) => self.backup = true,
             ("backup-dir", _) => (self.backup, self.backup_dir) = (true, Some(value)),
             ("suffix", _) => self.suffix = Some(text()),
@@ -350,6 +352,7 @@ impl Options {
             ("update", _) => &mut self.update,
             ("inplace", _) => &mut self.inplace,
             ("append", _) => &mut self.append,
+            ("delay-updates", _) => &mut self.delay_updates,
             ("backup", _) => &mut self.backup,
             ("force", _) => &mut self.force,
             ("ignore-errors", _) => &mut self.ignore_errors,
@@ -419,6 +422,10 @@ impl Options {
         }
         if self.append && self.whole_file {
             return Err("--append cannot be used with --whole-file".into());
+        }
+        if self.delay_updates && (self.append || self.inplace) {
+            let other = if self.append { "--append" } else { "--inplace" };
+            return Err(format!("{other} cannot be used with --delay-updates"));
         }
         if self.suffix.as_ref().is_some_and(|suffix| suffix.contains('/')) {
             return Err("--suffix can't contain slashes".into());

@@ -3,6 +3,7 @@
 
 use super::{RuleSet, Side};
 use crate::{Key, key};
+use std::{fmt, sync::Arc};
 
 /// Ending of a symlink's key, see [`crate::Kind::File`].
 const LINK: &[u8] = b".rclonelink";
@@ -20,6 +21,16 @@ impl Only {
         names.sort();
         names.dedup();
         Only { names, recursive }
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// Drops names.
+    pub fn retain(&mut self, keep: impl FnMut(&Vec<u8>) -> bool) {
+        self.names.retain(keep);
     }
 
     fn wants(&self, name: &[u8], is_dir: bool) -> bool {
@@ -40,6 +51,18 @@ impl Only {
     }
 }
 
+/// What other sources of the same transfer show, by the names that rules know. Made by the caller, who may look on a disk.
+pub trait OtherSources: fmt::Debug + Send + Sync {
+    /// Does another source bring this name, so that what is no directory here is left out?
+    fn hides(&self, name: &[u8]) -> bool;
+
+    /// Does a source that goes before this one show a directory of this name?
+    fn has_dir(&self, name: &[u8]) -> bool;
+
+    /// Does another source show this name, or may it?
+    fn shows(&self, name: &[u8]) -> bool;
+}
+
 /// What one job takes, and what it may delete.
 #[derive(Debug)]
 pub struct Selection {
@@ -49,17 +72,33 @@ pub struct Selection {
     prefix: Vec<u8>,
     /// Keys of symlinks have an ending that names don't.
     links: bool,
+    others: Option<Arc<dyn OtherSources>>,
 }
 
 impl Selection {
     /// A selection.
     pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>, links: bool) -> Selection {
-        Selection { rules, only, prefix, links }
+        Selection { rules, only, prefix, links, others: None }
+    }
+
+    /// The same beside other sources.
+    pub fn beside(self, others: Option<Arc<dyn OtherSources>>) -> Selection {
+        Selection { others, ..self }
+    }
+
+    /// True for a directory that a source before this one shows too: its attributes are that one's.
+    pub fn is_anothers(&self, dir: &[u8]) -> bool {
+        self.others.as_ref().is_some_and(|others| others.has_dir(&self.name(dir)))
+    }
+
+    /// True when another source shows it, or may.
+    pub fn others_show(&self, at: &[u8]) -> bool {
+        self.others.as_ref().is_some_and(|others| others.shows(&self.name(at)))
     }
 
     /// True when it takes everything.
     pub fn is_all(&self) -> bool {
-        self.rules.is_empty() && self.only.is_none()
+        self.rules.is_empty() && self.only.is_none() && self.others.is_none()
     }
 
     /// The rules.
@@ -98,6 +137,9 @@ impl Selection {
         let (name, is_dir) = (self.name(at), at.is_empty() || at.ends_with(b"/"));
         let below = &name[self.prefix.len().min(name.len())..];
         if !at.is_empty() && self.only.as_ref().is_some_and(|only| !only.wants(below, is_dir)) {
+            return false;
+        }
+        if !is_dir && !destination && self.others.as_ref().is_some_and(|others| others.hides(&name)) {
             return false;
         }
         let out = |side, dying| self.rules.leaves_out(&name, is_dir, side, dying);
