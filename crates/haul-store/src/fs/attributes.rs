@@ -10,7 +10,7 @@ use super::{
     error::{changed, check_key, fail, fail_write},
     meta, place,
     read::link_name,
-    xattrs::{At, Attrs},
+    xattrs::{At, Attrs, Goes},
 };
 use crate::{CopyItem, Stored, WriteSpec};
 use haul_core::{
@@ -159,6 +159,7 @@ impl Keeper<'_> {
             // Without its owner, a set-id bit would give another's rights away.
             let mode = if chowned { mode } else { mode & 0o1777 };
             self.chmod(target, mode, &mut unkept).map_err(error)?;
+            self.put_nfs4(item, target, &attrs, &mut unkept)?;
         }
         target.set_times(&meta::times(times.atime, times.mtime)).map_err(error)?;
         Ok(unkept)
@@ -212,15 +213,13 @@ impl Keeper<'_> {
     }
 
     fn read(&self, at: &At<'_>, unkept: &mut Unkept) -> rustix::io::Result<Attrs> {
-        Attrs::read(at, |name| match name {
-            name if Attrs::is_acl(name) => self.keep.acls,
-            name if name.starts_with(b"system.") || !self.keep.xattrs => false,
-            name if name.starts_with(b"user.") || self.rights.any_owner => true,
-            b"security.capability" => {
+        Attrs::read(at, |name| match Attrs::goes(name, self.keep, self.rights.any_owner) {
+            Goes::Along => true,
+            Goes::Not => false,
+            Goes::Denied => {
                 unkept.add(What::Xattrs, Why::Denied);
                 false
             }
-            _ => false,
         })
     }
 
@@ -262,6 +261,16 @@ impl Keeper<'_> {
             }
         }
         Ok(done)
+    }
+
+    /// Sets an NFSv4 ACL once more after the permission bits, which are made from it and change it when they are set.
+    fn put_nfs4(&self, item: &CopyItem, target: &At<'_>, want: &Attrs, unkept: &mut Unkept) -> Result<()> {
+        for (name, value) in want.iter().filter(|(name, _)| Attrs::is_nfs4_acl(name)) {
+            if let Err(errno) = target.set(name, value) {
+                unkept.add(What::Acls, self.why_not(item, target, errno)?);
+            }
+        }
+        Ok(())
     }
 
     /// Why an attribute can't be set; an error where it could be but something failed.
@@ -505,6 +514,7 @@ impl Change<'_> {
         let is_link = meta::file_type(self.there) == FileType::Symlink;
         if !is_link && (differs.mode || inside.any() || bits != before.mode) {
             keeper.chmod(target, mode, unkept).map_err(error)?;
+            keeper.put_nfs4(self.item, target, self.attrs, unkept)?;
             done.mode &= !unkept.holds(What::Mode);
         }
         if differs.mtime {

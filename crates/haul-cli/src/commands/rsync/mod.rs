@@ -300,6 +300,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         allow_empty_source: true,
         keep: keep(options),
         sparse: options.sparse,
+        drop_cache: options.drop_cache,
         fsync: if options.fsync { Fsync::File } else { Fsync::None },
         inplace: options.inplace,
         backup_suffix: options.backup_suffix(),

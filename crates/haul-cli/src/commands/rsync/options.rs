@@ -48,6 +48,8 @@ pub struct Options {
     pub whole_file: bool,
     pub sparse: bool,
     pub fsync: bool,
+    /// What passed is taken out of the page cache.
+    pub drop_cache: bool,
     pub chmod: Vec<Chmod>,
     pub chown: (Option<u32>, Option<u32>),
     pub dry_run: bool,
