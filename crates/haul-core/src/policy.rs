@@ -178,6 +178,8 @@ pub struct RsyncHabits {
     pub delay_updates: bool,
     /// Nothing is transferred: what the source lacks is deleted, and directories keep their attributes.
     pub deletes_only: bool,
+    /// Symlinks to directories are directories at the source (`--copy-dirlinks`); its store is opened so.
+    pub copy_dirlinks: bool,
     /// Neither side is listed beyond its own file system (`--one-file-system`).
     pub one_device: bool,
     /// A directory in the way of a file goes with all that is in it (`--force`).

@@ -472,6 +472,8 @@ pub struct CopyBatch {
     pub items: Vec<CopyItem>,
     /// Told of bytes as they are copied: item number, bytes.
     pub progress: Option<Progress>,
+    /// Links to directories at the source are followed, where there are links.
+    pub follow_dirs: bool,
 }
 
 /// One copy of a batch.

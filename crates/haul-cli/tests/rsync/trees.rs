@@ -53,6 +53,27 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -h -d 2021-
     each(times, Compare::All, &["-aiJ s/ dst", "-aniJ s/ dst", "-aiiJ s/ dst", "-aciJ s/ dst"]);
 }
 
+#[test]
+fn links_to_directories_are_directories_with_k() {
+    let setup = r#"
+mkdir -p s/d/e s/in out/sub dst; echo o >out/o; echo u >out/sub/u; echo a >s/a; ln -s ../out s/up; ln -s ../out/o s/file; ln -s in s/in2
+echo i >s/in/i; ln -s nowhere s/dang; ln -s ../in s/d/din; mkdir dst/real; echo r >dst/real/r; ln -s real dst/keep; ln -s out top
+chmod 750 out; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z out out/o
+"#;
+    let lines = [
+        "-aki s/ dst",
+        "-aki s dst",
+        "-akni s/ dst",
+        "-rki s/ dst",
+        "-aki --delete s/ dst",
+        "-aki top dst",
+        "-akci s/ dst",
+        "-aki s/ out/ dst",
+    ];
+    each(setup, Compare::Attributes, &lines);
+    each(&[setup, "cp -aL s/. dst 2>/dev/null || true; echo changed >out/o"].concat(), Compare::Trees, &["-ak s/ dst"]);
+}
+
 /// The destination has a link to one of its directories, and one that leads elsewhere, where the source has directories.
 const DIRLINKS: &str = r#"
 mkdir -p s/d/e dst/real/e out; echo 1 >s/d/1; echo 2 >s/d/e/2; echo old >dst/real/1; echo extra >dst/real/extra; ln -s real dst/d; echo t >s/t

@@ -382,7 +382,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let target_error = |errno| fail(OP, &item.to, errno);
     let (from_dir, from_name) = found(from, local, &item.from, false).map_err(source_error)?;
     let (dir, name) = found(&local.root, local, &item.to, true).map_err(target_error)?;
-    let st = meta::facts_at(&from_dir, &from_name, from.follow(), FACTS).map_err(source_error)?;
+    let st = meta::facts_at(&from_dir, &from_name, from.follows(&item.from), FACTS).map_err(source_error)?;
     let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
     if meta::file_type(&st) != meta::file_type(&there) {
         return Err(changed(OP, &item.to));
@@ -391,7 +391,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
     let want = wanted(owned(&st), owned(&there), new, keeper.keep, keeper.rights);
     let mut unkept = want.unkept;
-    let source = match from.follow() {
+    let source = match from.follows(&item.from) {
         true => At::followed(&from_dir, &from_name).map_err(source_error)?,
         false => At::name(&from_dir, &from_name),
     };

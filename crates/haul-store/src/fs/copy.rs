@@ -380,9 +380,9 @@ pub(super) fn all_failed(items: &[CopyItem], error: impl Fn() -> Error) -> Vec<R
 }
 
 /// The source's root for a batch: this store's own descriptors when it copies within itself.
-pub(super) fn source_root(local: &Arc<Local>, from: &[u8]) -> Arc<Root> {
+pub(super) fn source_root(local: &Arc<Local>, from: &[u8], follow_dirs: bool) -> Arc<Root> {
     match *from == *local.place {
         true => local.root.clone(),
-        false => Arc::new(Root::new(from.to_vec(), local.root.follow())),
+        false => Arc::new(Root::new(from.to_vec(), local.root.follow()).following_dirs(follow_dirs)),
     }
 }

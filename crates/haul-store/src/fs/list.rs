@@ -168,7 +168,7 @@ impl Lister {
     /// Reads the directory `key`; runs on the pool.
     fn read(&self, key: &[u8], most: usize) -> Answer {
         let fd = self.root.open_to_list(key)?;
-        let id = match self.follow() || self.request.one_device {
+        let id = match self.links.follows_dirs() || self.request.one_device {
             true => meta::facts(&fd, meta::FACTS).map(|st| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino))?,
             false => (0, 0, 0),
         };
@@ -208,8 +208,9 @@ impl Lister {
         match listed {
             FileType::RegularFile => Tail::File,
             FileType::Directory => Tail::Dir,
-            FileType::Symlink if self.links == Links::Skip => Tail::Special,
-            FileType::Symlink if self.links == Links::Translate => Tail::Link,
+            FileType::Symlink if self.leads_to_dir(fd, name) => Tail::Dir,
+            FileType::Symlink if self.links.translates() => Tail::Link,
+            FileType::Symlink if !self.follow() => Tail::Special,
             FileType::Symlink | FileType::Unknown => match meta::facts_at(fd, name, self.follow(), meta::FACTS) {
                 Ok(st) => match meta::file_type(&st) {
                     FileType::Unknown => Tail::Special,
@@ -221,6 +222,12 @@ impl Lister {
             },
             _ => Tail::Special,
         }
+    }
+
+    /// True for a link that counts as the directory to which it leads.
+    fn leads_to_dir(&self, fd: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
+        let dirs = matches!(self.links, Links::FollowDirs { .. });
+        dirs && meta::facts_at(fd, name, true, meta::FACTS).is_ok_and(|st| meta::file_type(&st) == FileType::Directory)
     }
 
     /// Whether the request asks for `key` or, for a directory, for something in it.
@@ -249,10 +256,11 @@ impl Lister {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));
-            seen.push(match meta::facts_at(fd, name, self.follow(), self.mask()) {
+            let follow = self.follow() || self.links.follows_dirs() && item.tail == Tail::Dir;
+            seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
                 Ok(st) => self.seen(fd, name, key, item.tail, &st),
-                Err(Errno::ACCESS) if !self.follow() => return Err(Errno::ACCESS),
-                Err(Errno::NOENT) if !self.follow() => Seen::Gone,
+                Err(Errno::ACCESS) if !follow => return Err(Errno::ACCESS),
+                Err(Errno::NOENT) if !follow => Seen::Gone,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {
                     Err(Errno::NOENT) => Seen::Gone,
                     _ if errno == Errno::NOENT => {
@@ -505,7 +513,7 @@ impl Walk {
             Err(Errno::NOENT) => return,
             Err(errno) => return self.lose(Lost::below(&entry.key), fail("list", &entry.key, errno)),
         };
-        if self.lister.follow() && self.stack.iter().any(|frame| frame.id == folder.id) {
+        if self.lister.links.follows_dirs() && self.stack.iter().any(|frame| frame.id == folder.id) {
             let error = Error::new(ErrorKind::Invalid, "list", "a symbolic link leads back to a directory above it");
             return self.lose(Lost::below(&entry.key), error.with_key(&entry.key));
         }

@@ -67,7 +67,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
-    let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
+    let follow_dirs = request.links.follows_dirs();
+    let root = Arc::new(Root::new(absolute, request.links == Links::Follow).following_dirs(follow_dirs));
     let rights = attributes::rights();
     Ok(Arc::new(LocalStore {
         locator,
@@ -205,7 +206,7 @@ impl Store for LocalStore {
         let items: Arc<[_]> = batch.items.into();
         let shared = items.clone();
         let done = disk::bytes().submit(move || {
-            let from = copy::source_root(&local, &batch.from);
+            let from = copy::source_root(&local, &batch.from, batch.follow_dirs);
             copy::copy(&local, &from, &shared, batch.progress.as_ref(), &abandoned)
         });
         Box::pin(async move {

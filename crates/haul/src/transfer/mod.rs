@@ -260,6 +260,11 @@ impl Mover {
         Ok(Open { source, target })
     }
 
+    /// Links to directories at the source are followed.
+    pub(crate) fn follows_dirs(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.copy_dirlinks)
+    }
+
     /// The time that a file gets whatever its source's is.
     fn set_time(&self, facts: &Entry) -> Option<Mtime> {
         let habits = self.policy.rsync.as_ref()?;

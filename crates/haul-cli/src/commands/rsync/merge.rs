@@ -24,6 +24,7 @@ struct Shown {
     /// The folder itself is part of it.
     whole: bool,
     follow: bool,
+    follow_dirs: bool,
     links: bool,
     /// The device that it ends with, where that counts.
     device: Option<u64>,
@@ -40,6 +41,12 @@ enum Kind {
 
 impl Shown {
     fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
+        if self.follow_dirs
+            && let Ok(st) = rustix::fs::stat(path)
+            && FileType::from_raw_mode(st.st_mode) == FileType::Directory
+        {
+            return Ok(st);
+        }
         if self.follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }
     }
 
@@ -132,5 +139,13 @@ fn shown(options: &Options, job: &Job) -> Result<Arc<Shown>, Refusal> {
     let device = rustix::fs::stat(&root[..]).ok().map(|st| st.st_dev).filter(|_| options.one_file_system);
     let selection = filters::selection(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
     let (follow, links) = (options.copy_links, options.links && !options.copy_links);
-    Ok(Arc::new(Shown { root, selection, whole: job.scope.only.is_none(), follow, links, device }))
+    Ok(Arc::new(Shown {
+        root,
+        selection,
+        whole: job.scope.only.is_none(),
+        follow,
+        follow_dirs: options.copy_dirlinks,
+        links,
+        device,
+    }))
 }

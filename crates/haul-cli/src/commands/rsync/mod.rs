@@ -200,7 +200,10 @@ async fn job(
     let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
-    let (from, to) = (open(&src)?, open(&dst)?);
+    // What the destination's links lead to is not the source's.
+    let source_ctx = ctx.with_flags(|flags| flags.meta.copy_dirlinks = options.copy_dirlinks);
+    let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    let to = open(&dst)?;
     if one.is_none() && !into.is_empty() && !filter.wants_root() {
         return Ok(Report::default());
     }
@@ -275,6 +278,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         safe_links: None,
         delay_updates: options.delay_updates,
         deletes_only: false,
+        copy_dirlinks: options.copy_dirlinks,
         keep_dirlinks: options.keep_dirlinks,
         one_device: options.one_file_system,
         force: options.force,

@@ -324,7 +324,7 @@ impl Planner<'_> {
         for source in sources {
             let typed = Typed::parse(source)?;
             let what = match typed.here() {
-                true => kind(&typed.path, self.options.copy_links || typed.contents()),
+                true => self.kind(&typed.path, typed.contents()),
                 false if self.open(&typed, &typed.path).await?.1.is_some() => Some(What::File),
                 false => Some(What::Dir),
             };
@@ -372,6 +372,12 @@ impl Planner<'_> {
         let scope = Scope { root, only, others, ..Scope::default() };
         let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
         Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole }
+    }
+
+    /// What a source here is; `contents`: what is in it is meant.
+    fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
+        let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
+        kind(path, self.options.copy_links || contents || dir)
     }
 
     /// Is this kind of source taken at all?
