@@ -154,6 +154,8 @@ mkdir -p s/d1 dst/f1/in; echo f >s/f1; echo q >s/d1/q; ln -s t s/l1; echo f >s/f
 echo l >dst/l1; ln -s zz dst/f2; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 "#;
     each(setup, Compare::All, &["-ai --delete s/ dst", "-ai --force s/ dst"]);
+    each(setup, Compare::Trees, &["-ab --delete s/ dst", "-ab --delete --backup-dir=../kept s/ dst"]);
+    each(setup, Compare::Trees, &["-a --remove-source-files --force s/ dst"]);
     // Without either nothing that holds something goes.
     each(setup, Compare::Trees, &["-a s/ dst"]);
 }

@@ -152,6 +152,8 @@ pub enum Fsync {
 /// replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RsyncHabits {
+    /// When the command began, by the clock of this machine.
+    pub began: Option<Mtime>,
     /// Everything that is transferred gets this time instead of the source's (without `--times`).
     pub set_time: Option<Mtime>,
     /// Times must be equal to the nanosecond (`--modify-window=-1`).

@@ -425,7 +425,8 @@ impl Run {
         for (key, dir) in due {
             let mode = dir.there_posix.map(|posix| ("mode".to_string(), format!("{:o}", posix.mode & 0o7777)));
             let meta = mode.into_iter().collect::<haul_core::Meta>();
-            match self.cx.dst.set_meta(&key, dir.mtime, Some(&meta)).await {
+            let mtime = dir.mtime.filter(|_| !self.policy.no_update_dir_mtime);
+            match self.cx.dst.set_meta(&key, mtime, Some(&meta)).await {
                 Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
                     self.error(e.with_key(&key))
                 }

@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let parse = |words: &[&str]| parse(words.iter().map(OsString::from).collect()).map(|_| ());
-        assert_eq!(parse(&["-s", "a", "b"]).unwrap_err(), "--direct: haul dcp doesn't support this option");
+        assert_eq!(parse(&["-U", "0"]).unwrap_err(), "--uid: haul dcp doesn't support this option");
         assert_eq!(parse(&["--presrve", "a"]).unwrap_err(), "--presrve: unknown option (did you mean --preserve?)");
         assert_eq!(parse(&["--xattrs", "x"]).unwrap_err(), "--xattrs=x: not none, all, non-lustre or libattr");
         assert_eq!(parse(&["-pvS", "--chunksize", "4M", "a", "b"]), Ok(()));

@@ -10,7 +10,7 @@ use haul_testkit::{
     lab::Lab,
     peers,
 };
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
 #[test]
 fn empty_directories_are_left_out_as_by_rsync() {
@@ -72,6 +72,43 @@ chmod 750 out; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
     ];
     each(setup, Compare::Attributes, &lines);
     each(&[setup, "cp -aL s/. dst 2>/dev/null || true; echo changed >out/o"].concat(), Compare::Trees, &["-ak s/ dst"]);
+}
+
+/// Directories with attributes of their own on the way to files, some of them at the destination with others.
+const ON_THE_WAY: &str = r#"
+mkdir -p s/d/e s/n dst/d/e; echo hi >s/d/f; echo hi >dst/d/f; echo x >s/d/e/g; cp s/d/e/g dst/d/e/g; mkdir -p s/n/m; echo t >s/n/m/t
+chmod 700 s/d; chmod 750 s/d/e s/n; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+touch -d 2021-01-01T00:00:00Z s/d s; touch -d 2022-02-02T00:00:00Z s/n/m s/d/e; printf 'd/e/g\nn/m/t\n' >list; printf 'd/f\n' >one
+"#;
+
+#[test]
+fn directories_on_the_way_are_treated_as_by_rsync() {
+    let lines = [
+        "-ai --files-from=list s dst",
+        "-ani --files-from=list s dst",
+        "-ai --files-from=one s dst",
+        "-ai --files-from=list --no-implied-dirs s dst",
+        "-aiR --no-implied-dirs s/./d/f s/./n dst",
+        "-aniR s/./d/f dst",
+    ];
+    each(ON_THE_WAY, Compare::Attributes, &lines);
+    // `haul copy` keeps attributes of directories on the way to listed names too, as rsync with the same names does.
+    let Some(oracle) = Oracle::new(&[ON_THE_WAY, "cp -a dst ours; touch -r dst ours"].concat()) else { return };
+    oracle.rsync_lines(&["-a", "--files-from=list", "s", "dst"]);
+    let ran = Command::new(env!("CARGO_BIN_EXE_haul"))
+        .args(["copy", "-a", "--no-traverse", "--files-from", "list", "s", "ours"])
+        .current_dir(oracle.folder())
+        .env("HOME", oracle.folder())
+        .status()
+        .unwrap();
+    assert!(ran.success());
+    for dir in ["d", "d/e", "n", "n/m"] {
+        let facts = |side: &str| {
+            let st = fs::metadata(oracle.folder().join(side).join(dir)).unwrap();
+            (st.mode(), st.mtime())
+        };
+        assert_eq!(facts("ours"), facts("dst"), "{dir}");
+    }
 }
 
 /// The destination has a link to one of its directories, and one that leads elsewhere, where the source has directories.

@@ -26,6 +26,12 @@ impl Run {
         {
             return None;
         }
+        if let Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) = &pair
+            && src.is_dir()
+            && self.cx.filter.is_on_the_way(&src.key)
+        {
+            return None;
+        }
         match pair {
             Pair::SrcOnly(src) => match self.dirlink_above(&src.key) {
                 None => Some(Pair::SrcOnly(src)),

@@ -56,7 +56,14 @@ impl Run {
     /// A directory that only the source has: it is made, unless nothing new may be; what is there in its place goes.
     pub(super) async fn new_dir(&self, src: Entry) {
         if self.policy.rsync.is_none() {
-            return self.dirs.src_only(src);
+            // Where keys are asked for one by one, directories weren't.
+            return match self.asks_each() {
+                true => match self.cx.dst.stat(&src.key).await {
+                    Ok(dst) => self.dirs.both(src, dst),
+                    Err(_) => self.dirs.src_only(src),
+                },
+                false => self.dirs.src_only(src),
+            };
         }
         if self.policy.existing_only && !self.other_kind_there(&src.key).await {
             return;
@@ -260,6 +267,7 @@ impl Run {
         if force {
             self.clear_dir(&dir).await?;
         }
+        self.clear_other_kind(&order.to).await?;
         let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
         answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
             ErrorKind::Exists => {
@@ -268,6 +276,24 @@ impl Run {
             }
             _ => error.with_key(&dir),
         })
+    }
+
+    /// Removes a file or link of this name where the one that is to come is of the other kind and must not replace anything,
+    /// since its source goes. What this job has brought stays: on a disk that takes two names for one it is another's only copy.
+    async fn clear_other_kind(&self, key: &Key) -> Result<()> {
+        let Some(began) = self.policy.rsync.as_ref().filter(|_| self.moves()).and_then(|habits| habits.began) else {
+            return Ok(());
+        };
+        let bare = bare(key.as_bytes());
+        for other in [bare.to_vec(), [bare, LINK].concat()] {
+            let other = Key::new(other);
+            let Ok(there) = self.cx.dst.stat(&other).await else { continue };
+            let older = other != *key && !there.is_dir() && there.changed.is_some_and(|changed| changed < began);
+            if older || there.kind == Kind::Special {
+                self.clear_file(&other).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What makes way is told as deleted; a sync tells it anyway.

@@ -102,7 +102,10 @@ impl Run {
                     }
                     Err(e) if e.kind() == ErrorKind::Exists && self.policy.rsync.is_some() => {
                         match self.make_way(order).await {
-                            Ok(()) => self.mover.bring(order, &claim).await,
+                            Ok(()) => {
+                                let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+                                again.unwrap_or_else(|| Err(crate::transfer::cancelled()))
+                            }
                             Err(error) => Err(error),
                         }
                     }

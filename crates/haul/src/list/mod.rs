@@ -50,7 +50,10 @@ pub struct ListOptions {
 pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
     let caps = store.caps();
     let raw = if options.ask_each {
-        ask_each(store.clone(), filter.files_from().unwrap_or_default().to_vec(), options.checkers)
+        let keys = filter.files_from().unwrap_or_default();
+        // Only inodes have attributes that are worth a question for each directory on the way.
+        let keys = if options.dirs && options.posix { with_dirs(keys) } else { keys.to_vec() };
+        ask_each(store.clone(), keys, options.checkers)
     } else if options.max_depth.is_some() || !filter.markers().is_empty() {
         by_dirs::list(store.clone(), filter.clone(), options.clone())
     } else {
@@ -88,6 +91,21 @@ fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream
         }
     });
     answers.buffered(checkers.max(1)).chain(futures::stream::iter([Listed::End])).boxed()
+}
+
+/// Keys in order, with the directories that they are in.
+fn with_dirs(keys: &[Key]) -> Vec<Key> {
+    let mut all: Vec<Key> = Vec::with_capacity(keys.len());
+    let mut last: &[u8] = b"";
+    for key in keys {
+        let bytes = key.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+        all.extend(ends.map(|end| &bytes[..end]).filter(|dir| !last.starts_with(dir)).map(Key::new));
+        all.push(key.clone());
+        last = bytes;
+    }
+    all.dedup();
+    all
 }
 
 /// Keeps what the filter wants; drops directories unless asked for.
@@ -179,6 +197,13 @@ mod tests {
     use super::*;
     use haul_core::{Mtime, filter::FilterSpec};
     use haul_store::mem::MemStore;
+
+    #[test]
+    fn directories_come_once_before_what_is_in_them() {
+        let keys: Vec<Key> = ["a-b", "a/b/x", "a/b/y", "a/c", "b/d/e"].map(Key::new).into();
+        let all: Vec<String> = with_dirs(&keys).iter().map(Key::to_string).collect();
+        assert_eq!(all, ["a-b", "a/", "a/b/", "a/b/x", "a/b/y", "a/c", "b/", "b/d/", "b/d/e"]);
+    }
 
     #[tokio::test]
     async fn a_file_whose_age_cannot_be_found_out_is_lost_and_not_left_out() {

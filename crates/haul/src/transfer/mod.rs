@@ -15,7 +15,7 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
     plan::{Replace, Route},
@@ -33,6 +33,9 @@ use unfinished::{Target, Track};
 
 /// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Ending of a symlink's key, see [`Kind::File`].
+const LINK: &[u8] = b".rclonelink";
 
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;
@@ -345,11 +348,29 @@ impl Mover {
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
     pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
-        if let Some(old) = order.replaced.as_ref().filter(|_| !order.kept) {
-            self.backup.keep(&self.cx, old).await?;
+        match &order.replaced {
+            _ if order.kept => {}
+            Some(old) => self.backup.keep(&self.cx, old).await?,
+            None => self.keep_other_kind(&order.to).await?,
         }
         order.kept = true;
         Ok(())
+    }
+
+    /// The same for a file that a symlink replaces, or a symlink that a file does: they have other keys, so that the
+    /// comparison doesn't tell.
+    async fn keep_other_kind(&self, to: &Key) -> Result<()> {
+        if self.policy.rsync.is_none() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
+            return Ok(());
+        }
+        let other = match to.as_bytes().strip_suffix(LINK) {
+            Some(file) => Key::new(file),
+            None => to.with_suffix(LINK),
+        };
+        match self.cx.dst.stat(&other).await {
+            Ok(old) if old.kind == Kind::File => self.backup.keep(&self.cx, &old).await,
+            _ => Ok(()),
+        }
     }
 
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?

@@ -103,7 +103,9 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, String> {
     if !here && rules.per_dir() {
         return Err("rules that directories bring (-F, -C, dir-merge) need a source on this machine".into());
     }
-    Ok(Selection::new(rules, scope.only, scope.prefix, options.links).beside(scope.merged))
+    Ok(Selection::new(rules, scope.only, scope.prefix, options.links)
+        .beside(scope.merged)
+        .with_bare_way(options.no_implied_dirs))
 }
 
 /// A name as a pattern that matches it alone.

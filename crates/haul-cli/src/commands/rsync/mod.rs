@@ -266,6 +266,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let window = u64::try_from(options.modify_window).ok().map(Duration::from_secs);
     let habits = RsyncHabits {
+        began: Some(now),
         set_time: (!options.times).then_some(now),
         nanoseconds: options.modify_window < 0,
         // Between disks a copy is as quick as reading both sides to find out; to a remote it isn't.

@@ -44,6 +44,11 @@ impl Only {
         (is_dir && above(&[name, b"/"].concat())) || self.below(name)
     }
 
+    /// True for a directory that is only on the way to a name.
+    fn is_on_the_way(&self, dir: &[u8]) -> bool {
+        self.names.binary_search_by(|n| n.as_slice().cmp(dir)).is_err() && !self.below(dir)
+    }
+
     /// True when an argument holds this name.
     fn below(&self, name: &[u8]) -> bool {
         let mut ends = (0..name.len()).filter(|at| name[*at] == b'/');
@@ -73,17 +78,31 @@ pub struct Selection {
     /// Keys of symlinks have an ending that names don't.
     links: bool,
     others: Option<Arc<dyn OtherSources>>,
+    /// Directories on the way to names take no part themselves.
+    bare_way: bool,
 }
 
 impl Selection {
     /// A selection.
     pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>, links: bool) -> Selection {
-        Selection { rules, only, prefix, links, others: None }
+        Selection { rules, only, prefix, links, others: None, bare_way: false }
     }
 
     /// The same beside other sources.
     pub fn beside(self, others: Option<Arc<dyn OtherSources>>) -> Selection {
         Selection { others, ..self }
+    }
+
+    /// The same without the directories that are only on the way to names (`--no-implied-dirs`): those are made where they are
+    /// missing, and nothing else.
+    pub fn with_bare_way(self, bare_way: bool) -> Selection {
+        Selection { bare_way, ..self }
+    }
+
+    /// True for a directory that takes no part itself.
+    pub fn is_on_the_way(&self, dir: &[u8]) -> bool {
+        let below = dir.strip_suffix(b"/").unwrap_or(dir);
+        self.bare_way && self.only.as_ref().is_some_and(|only| only.is_on_the_way(below))
     }
 
     /// True for a directory that a source before this one shows too: its attributes are that one's.
