@@ -58,7 +58,11 @@ impl Dice {
 
 /// A cloud with the given rate of one connection, and a lab with a remote of it.
 fn cloud(rate: &str) -> (Lab, Cloudsim) {
-    let sim = Cloudsim::with(&[("connection-rate", rate), ("latency", "5ms")]);
+    far_cloud(rate, "5ms")
+}
+
+fn far_cloud(rate: &str, latency: &str) -> (Lab, Cloudsim) {
+    let sim = Cloudsim::with(&[("connection-rate", rate), ("latency", latency)]);
     let lab = Lab::new(HAUL);
     lab.remote("c", &sim.endpoint());
     (lab, sim)
@@ -164,6 +168,31 @@ fn killed_downloads_go_on() {
         fs::remove_dir_all(lab.path("dst")).unwrap();
     }
     assert!(killed >= 10, "only {killed} runs were killed in time");
+}
+
+/// A request brings several neighbours here: chunks are noted one by one all the same.
+#[test]
+fn killed_downloads_in_runs_of_chunks_go_on() {
+    let (lab, sim) = far_cloud("40M", "30ms");
+    let flags = ["copy", "c:b", "@dst", "--transfers=1", "--multi-thread-streams=2"];
+    let mut killed = 0;
+    for round in 0..4 {
+        sim.make("b", b"big", &Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: false });
+        sim.reset();
+        let at = SIZE * round / 4;
+        killed += u64::from(round > 0 && kill_when(lab.start(&flags), || sim.report().bytes_out >= at));
+        lab.haul(&flags).ok();
+        assert!(fs::read(lab.path("dst/big")).unwrap() == sim.get("b", b"big").unwrap().bytes, "round {round}");
+        let report = sim.report();
+        assert!(report.bytes_out <= SIZE + 2 * 24 * MIB, "round {round}: {} bytes were sent", report.bytes_out);
+        if round == 0 {
+            let asked = report.of("GetObject");
+            assert!((6..=10).contains(&asked), "{asked} requests for 13 chunks");
+        }
+        assert_clean(&lab, Some(&lab.path("dst")));
+        fs::remove_dir_all(lab.path("dst")).unwrap();
+    }
+    assert_eq!(killed, 3);
 }
 
 #[test]

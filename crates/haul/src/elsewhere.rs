@@ -15,6 +15,11 @@ use haul_store::{CopyHow, Store};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Run {
+    /// Whether there is another place to look at.
+    pub fn looks_elsewhere(&self) -> bool {
+        !(self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty())
+    }
+
     /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
         // rsync looks elsewhere only for what isn't there.

@@ -24,7 +24,7 @@ use crate::{
     rename::Renames,
     transfer::{Mover, Order},
 };
-use futures::{StreamExt, stream::BoxStream};
+use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, Version,
     attributes::{Differs, compare_special},
@@ -168,11 +168,6 @@ impl Run {
             report.stopped = Some(ErrorKind::Cancelled);
         }
         report
-    }
-
-    /// Sources are deleted once they arrived.
-    pub fn moves(&self) -> bool {
-        self.policy.moves(self.mode)
     }
 
     /// Where replaced and deleted files go.
@@ -450,32 +445,27 @@ impl Run {
         }
     }
 
+    /// What a file comes to in the end. The way of a file that is only copied makes no other future than its own: what else
+    /// may happen is boxed, or a future of its size would be moved for each file, which was a fifth of the job's CPU time.
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
-        let Some(pair) = self.by_habits(pair).await else { return };
+        let pair = if self.has_habits_of(&pair) { Box::pin(self.by_habits(pair)).await } else { Some(pair) };
+        let Some(pair) = pair else { return };
         match pair {
             Pair::Both(src, dst) if src.is_dir() && self.is_anothers(&src.key) => self.dirs.keep(dst),
             Pair::Both(src, dst) if src.is_dir() => {
                 if pass == Pass::Transfers {
-                    self.dir_seen(&src, Some(&dst)).await;
-                    self.note_stage(&dst.key).await;
+                    Box::pin(self.dir_seen(&src, Some(&dst))).await;
                 }
                 self.dirs.both(src, dst);
             }
             Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => {
                 if pass == Pass::Transfers {
-                    self.new_dir(src).await;
+                    Box::pin(self.new_dir(src)).await;
                 }
             }
-            Pair::DstOnly(dst) if dst.is_dir() => {
-                if self.cx.filter.others_show(&dst.key) {
-                    self.dirs.keep(dst);
-                } else if self.may_lose(&dst) && !self.is_replaced(&dst).await {
-                    self.extra_below(&dst, src_files).await;
-                    self.dirs.extra(dst);
-                }
-            }
+            Pair::DstOnly(dst) if dst.is_dir() => Box::pin(self.extra_dir(dst, src_files)).await,
             Pair::DstOnly(dst) if dst.kind == Kind::Special && self.attributes.special(&dst).is_none() => {}
-            Pair::DstOnly(dst) => self.extra(dst, src_files).await,
+            Pair::DstOnly(dst) => Box::pin(self.extra(dst, src_files)).await,
             Pair::DstUnknown(dst) => {
                 self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
             }
@@ -491,7 +481,7 @@ impl Run {
             }
             Pair::SrcUnknown(src) => {
                 let (run, orders) = (self.clone(), orders.clone());
-                checks.spawn(self, async move { run.ask_dst(src, orders).await }).await;
+                checks.spawn(self, Box::pin(async move { run.ask_dst(src, orders).await })).await;
             }
         }
     }
@@ -518,7 +508,7 @@ impl Run {
                 Err(error) => run.error(error),
             }
         };
-        checks.spawn(self, check).await;
+        checks.spawn(self, Box::pin(check)).await;
     }
 
     /// Compares what has no bytes by its kind, all else as [`decide::verdict`] does.
@@ -539,14 +529,14 @@ impl Run {
     async fn missing(self: &Arc<Self>, src: Entry, orders: &Orders, checks: &mut Checks) {
         if self.asks_of_other_kinds() {
             let (run, orders) = (self.clone(), orders.clone());
-            return checks.spawn(self, async move { run.missing_of_its_kind(src, &orders).await }).await;
+            return checks.spawn(self, Box::pin(async move { run.missing_of_its_kind(src, &orders).await })).await;
         }
         let step = plan::missing(src, &self.policy);
-        if step.action != Action::Copy || (self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty()) {
+        if step.action != Action::Copy || !self.looks_elsewhere() {
             return self.act(step, orders).await;
         }
         let (run, orders) = (self.clone(), orders.clone());
-        checks.spawn(self, async move { run.act(step, &orders).await }).await;
+        checks.spawn(self, Box::pin(async move { run.act(step, &orders).await })).await;
     }
 
     /// The destination's listing didn't get to this key: ask.
@@ -608,7 +598,10 @@ impl Run {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
-        if action == Action::Copy && self.found_elsewhere(&src, &to, dst.as_ref(), why).await {
+        if action == Action::Copy
+            && self.looks_elsewhere()
+            && Box::pin(self.found_elsewhere(&src, &to, dst.as_ref(), why)).await
+        {
             return;
         }
         let change = action != Action::Keep;
@@ -618,7 +611,7 @@ impl Run {
         let dry_run = self.policy.dry_run;
         self.note_first_name(action, &src, dst.as_ref(), why);
         if action == Action::Keep && self.must_look(why) {
-            return self.look(src, to, why, &orders.attributes).await;
+            return Box::pin(self.look(src, to, why, &orders.attributes)).await;
         }
         let differs = self.difference(&src, dst.as_ref());
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
@@ -631,8 +624,10 @@ impl Run {
             }
             Action::Touch if dry_run => self.report().totals.touched += 1,
             Action::Copy => self.order(src, to, dst, orders).await,
-            Action::Touch if self.attributes.keep.is_some() => self.dress(src, to, why, &orders.attributes).await,
-            Action::Touch => self.touch(src, to, dst, orders).await,
+            Action::Touch if self.attributes.keep.is_some() => {
+                Box::pin(self.dress(src, to, why, &orders.attributes)).await;
+            }
+            Action::Touch => Box::pin(self.touch(src, to, dst, orders)).await,
             Action::Refuse => self.refuse(&to),
             Action::MakeDir | Action::Delete | Action::Link | Action::Reuse => {}
         }
@@ -766,7 +761,7 @@ impl Checks {
         Checks { permits: Arc::new(Semaphore::new(checkers)), tasks: JoinSet::new() }
     }
 
-    async fn spawn(&mut self, run: &Run, check: impl Future<Output = ()> + Send + 'static) {
+    async fn spawn(&mut self, run: &Run, check: BoxFuture<'static, ()>) {
         let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
         self.tasks.spawn(async move {
             check.await;

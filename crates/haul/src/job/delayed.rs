@@ -66,11 +66,14 @@ impl Run {
 
     /// Sends an order on its way: by a place where it waits, or to its name.
     pub(super) async fn send(&self, order: Order, orders: &Orders) {
-        if !self.delays(&order.src) {
-            // Fails only when the scheduler is gone, which stops the job anyway.
-            let _ = orders.transfers.send(order).await;
-            return;
+        if self.delays(&order.src) {
+            return Box::pin(self.send_to_wait(order, orders)).await;
         }
+        // Fails only when the scheduler is gone, which stops the job anyway.
+        let _ = orders.transfers.send(order).await;
+    }
+
+    async fn send_to_wait(&self, order: Order, orders: &Orders) {
         let dir = stage(&order.to);
         let at = Key::new([dir.as_bytes(), order.to.name()].concat());
         self.dirs.written(&order.to);

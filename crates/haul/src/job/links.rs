@@ -16,6 +16,14 @@ pub(super) enum Behind {
 }
 
 impl Run {
+    /// True for a pair that [`Run::by_habits`] may have something to say of.
+    pub(super) fn has_habits_of(&self, pair: &Pair) -> bool {
+        let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)) = pair else { return false };
+        let habits = self.policy.rsync.as_ref();
+        habits
+            .is_some_and(|habits| habits.keep_dirlinks || src.is_dir() || src.is_link() && habits.safe_links.is_some())
+    }
+
     /// What becomes of a pair by these habits; `None` when nothing does.
     pub(super) async fn by_habits(&self, pair: Pair) -> Option<Pair> {
         let Some(habits) = &self.policy.rsync else { return Some(pair) };

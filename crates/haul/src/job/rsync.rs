@@ -34,6 +34,9 @@ impl Run {
         if self.policy.rsync.is_none() {
             return;
         }
+        if dst.is_some() {
+            self.note_stage(&src.key).await;
+        }
         let mut differs = self.difference(src, dst);
         let mut elsewhere = false;
         if differs.new
@@ -152,6 +155,16 @@ impl Run {
         false
     }
 
+    /// A directory that the source provably lacks.
+    pub(super) async fn extra_dir(&self, dst: Entry, src_files: u64) {
+        if self.cx.filter.others_show(&dst.key) {
+            self.dirs.keep(dst);
+        } else if self.may_lose(&dst) && !self.is_replaced(&dst).await {
+            self.extra_below(&dst, src_files).await;
+            self.dirs.extra(dst);
+        }
+    }
+
     /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too.
     pub(super) async fn extra_below(&self, dir: &Entry, src_files: u64) {
         if self.policy.rsync.is_none() || self.policy.max_depth.is_none() || self.mode != Mode::Sync {
@@ -249,7 +262,6 @@ impl Run {
         // A source that isn't there is told when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
-            self.note_stage(&root).await;
             self.dir_seen(&src, dst.as_ref()).await;
             // What is written into it changes its time, so it is set in any case.
             let there = Entry { mtime: None, ..src.clone() };

@@ -15,6 +15,11 @@ use std::sync::{Arc, atomic::Ordering};
 use tokio::task::{JoinError, JoinSet};
 
 impl Run {
+    /// Sources are deleted once they arrived.
+    pub fn moves(&self) -> bool {
+        self.policy.moves(self.mode)
+    }
+
     /// Starts transfers as permits come free, until the queue is done.
     pub(super) async fn schedule(self: Arc<Self>, mut queue: Queue) {
         let mut running = JoinSet::new();

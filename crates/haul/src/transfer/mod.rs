@@ -165,7 +165,9 @@ impl Mover {
         if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
         }
-        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), self.budget.road()) }
+        // Into a file, several chunks come with one request where the road suggests it.
+        let road = if self.cx.dst.caps().files { None } else { self.budget.road() };
+        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), road) }
     }
 
     /// Chunks that a file of this size takes.

@@ -80,6 +80,8 @@ struct Others {
     /// Those that go before this source.
     before: Vec<Arc<Shown>>,
     after: Vec<Arc<Shown>>,
+    /// It brings the whole of its folder.
+    whole: bool,
 }
 
 impl OtherSources for Others {
@@ -89,7 +91,9 @@ impl OtherSources for Others {
     }
 
     fn has_dir(&self, name: &[u8]) -> bool {
-        self.before.iter().any(|shown| shown.kind(name) == Kind::Dir)
+        // The root is nobody's before it is one's that brings the whole of its folder.
+        let after = name.is_empty() && !self.whole && self.after.iter().any(|shown| shown.whole);
+        after || self.before.iter().any(|shown| shown.kind(name) == Kind::Dir)
     }
 
     fn shows(&self, name: &[u8]) -> bool {
@@ -106,7 +110,8 @@ pub fn merge(options: &Options, jobs: Vec<Job>) -> Result<Vec<Job>, Refusal> {
     let mut jobs = jobs;
     for (at, job) in jobs.iter_mut().enumerate() {
         let (before, after) = (shown[..at].to_vec(), shown[at + 1..].to_vec());
-        job.scope.merged = Some(Arc::new(Others { before, after }));
+        let whole = job.scope.only.is_none();
+        job.scope.merged = Some(Arc::new(Others { before, after, whole }));
         job.part = Part::Transfers;
     }
     let deletes = if options.delete.is_some() { deletes(&jobs) } else { Vec::new() };

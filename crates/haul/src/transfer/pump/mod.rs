@@ -34,7 +34,8 @@ pub struct Pumped {
     pub memory: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-/// Largest part that is chosen without being asked for, in bytes: what is lost when a part must be sent again.
+/// Largest part, or run of chunks in one request, that is chosen without being asked for, in bytes: what is lost when it
+/// must be sent again.
 const MOST: u64 = 64 << 20;
 
 /// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
@@ -87,9 +88,10 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         && mover.cx.dst.caps().files
         && digest.is_apart()
     {
-        let missing = (0..size.div_ceil(target.block)).filter(|index| !target.known.contains_key(index)).collect();
+        let missing: Vec<u64> =
+            (0..size.div_ceil(target.block)).filter(|index| !target.known.contains_key(index)).collect();
         let from = through::From { store: store.clone(), entry: entry.clone() };
-        for chunk in through::through(&mover.budget, &from, target, missing, &algos, count, claim).await? {
+        for chunk in through::through(mover, &from, target, &missing, &algos, count, claim).await? {
             digest.chunk(chunk.part.index, chunk.part.size, chunk.hashes);
             bytes += chunk.part.size;
             parts.push(chunk.part);

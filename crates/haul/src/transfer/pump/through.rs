@@ -1,19 +1,23 @@
 //! Chunks that go straight through: from a store's answer into a file at the destination, piece by piece as they come.
-//! No chunk is ever whole in memory, so chunks may be large and many at once; each piece is written while it is still in
-//! the processor's cache.
+//! No chunk is ever whole in memory; each piece is written while it is still in the processor's cache. One request brings
+//! a run of neighbouring chunks: long runs at first, so that the wait for an answer counts little, single chunks at the
+//! end, so that all streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
 
-use super::Target;
+use super::{MOST, Road, Target};
 use crate::{
-    budget::{Budget, Claim},
-    transfer::Count,
+    budget::Claim,
+    transfer::{Count, Mover},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
 use haul_store::{Body, Part, Payload, Store};
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
-/// Memory of one chunk under way: a piece that comes, one that is written, and what the connection holds, with room to spare.
+/// Memory of one run under way: a piece that comes, one that is written, and what the connection holds, with room to spare.
 const IN_HAND: u64 = 1 << 20;
+
+/// A run takes this part of what each stream has still to bring: half of it is enough for streams of unequal speed.
+const SHARE: u64 = 2;
 
 /// Where chunks come from.
 pub struct From {
@@ -29,82 +33,134 @@ pub struct Through {
     pub hashes: Hashes,
 }
 
-/// Moves the chunks of these numbers into `target`; each comes with its hashes of `algos`.
+/// Moves the chunks of these numbers, which ascend, into `target`; each comes with its hashes of `algos`.
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up.
 pub async fn through(
-    budget: &Budget,
+    mover: &Mover,
     from: &From,
     target: &Target,
-    chunks: Vec<u64>,
+    chunks: &[u64],
     algos: &[Algo],
     count: &Count<'_>,
     claim: &Claim,
 ) -> Result<Vec<Through>> {
-    let mut left = chunks.len() as u64;
-    let mut chunks = chunks.into_iter();
+    let budget = &mover.budget;
+    let mut waiting = chunks;
     let mut moving = FuturesUnordered::new();
-    let mut arrived = Vec::new();
+    let mut arrived = Vec::with_capacity(chunks.len());
     loop {
-        // A chunk waits for its memory before it asks for its bytes: one that waited the other way round would keep a
+        // A run waits for its memory before it asks for its bytes: one that waited the other way round would keep a
         // connection from those that have memory.
-        while moving.len() < budget.reads().max(1)
-            && let Some(index) = chunks.next()
-        {
-            let range = index * target.block..((index + 1) * target.block).min(from.entry.size);
+        while moving.len() < budget.reads().max(1) && !waiting.is_empty() {
+            let road = budget.road().filter(|_| mover.policy.part_size.is_none());
+            let (run, rest) = waiting.split_at(run(waiting, target.block, road));
+            waiting = rest;
             moving.push(async move {
-                let memory = budget.memory(IN_HAND.min(range.end - range.start)).await;
-                let chunk = one(from, target, index, range, algos, count).await;
+                let memory = budget.memory(IN_HAND.min(run.len() as u64 * target.block)).await;
+                let chunks = one(from, target, run, algos, count).await;
                 drop(memory);
-                chunk
+                chunks
             });
         }
-        let Some(chunk) = moving.next().await else { return Ok(arrived) };
-        arrived.push(chunk?);
-        left -= 1;
-        claim.left(left.max(1));
+        let Some(chunks) = moving.next().await else { return Ok(arrived) };
+        arrived.extend(chunks?);
+        claim.left((waiting.len() + moving.len()).max(1) as u64);
     }
 }
 
-async fn one(
-    from: &From,
-    target: &Target,
-    index: u64,
-    range: Range<u64>,
-    algos: &[Algo],
-    count: &Count<'_>,
-) -> Result<Through> {
+/// How many of the first of these chunks one request asks for: neighbours, as many bytes as the road suggests, and no
+/// more than a share of what there is for each stream.
+fn run(waiting: &[u64], block: u64, road: Option<Road>) -> usize {
+    let Some(road) = road else { return 1 };
+    let reach = road.reach.min(MOST).div_ceil(block);
+    let share = waiting.len() as u64 / (SHARE * road.width.max(1));
+    let most = reach.min(share).max(1) as usize;
+    waiting.windows(2).take(most - 1).take_while(|two| two[1] == two[0] + 1).count() + 1
+}
+
+/// Moves one run with one request.
+async fn one(from: &From, target: &Target, run: &[u64], algos: &[Algo], count: &Count<'_>) -> Result<Vec<Through>> {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
+    let range = first * target.block..((last + 1) * target.block).min(from.entry.size);
     let read = from.store.read(&from.entry.key, from.entry.version.as_ref(), Some(range.clone())).await?;
     let Body::Stream(mut pieces) = read.body else {
         return Err(Error::new(ErrorKind::Unsupported, "read", "a range came as a file"));
     };
-    let mut hasher = Hasher::new(algos);
+    let mut arrived = Vec::with_capacity(run.len());
+    let mut chunk = Chunk::begin(*first, algos);
     let mut at = range.start;
-    let mut tag = Vec::new();
     // While one piece is written the next is read.
     let mut next = pieces.next().await;
     while let Some(piece) = next {
-        let piece = piece?;
-        let len = piece.len() as u64;
-        if at + len > range.end {
+        let mut piece = piece?;
+        if at + piece.len() as u64 > range.end {
             return Err(Error::new(ErrorKind::Corrupt, "read", "more bytes came than were asked for"));
         }
-        hasher.update(&piece);
-        let write = target.upload.part(index, at, Payload::from(piece));
-        let (written, following) = futures::join!(write, pieces.next());
-        tag = written?.tag;
+        let here = ((chunk.index + 1) * target.block).min(range.end) - at;
+        let beyond = piece.split_off(piece.len().min(here as usize));
+        let len = piece.len() as u64;
+        chunk.hasher.update(&piece);
+        let write = target.upload.part(chunk.index, at, Payload::from(piece));
+        let more = async { if beyond.is_empty() { pieces.next().await } else { Some(Ok(beyond)) } };
+        let (written, following) = futures::join!(write, more);
+        chunk.size += len;
+        chunk.tag = written?.tag;
         count.add(len);
         at += len;
         next = following;
+        if len == here {
+            let index = chunk.index + 1;
+            arrived.push(std::mem::replace(&mut chunk, Chunk::begin(index, algos)).end(target));
+        }
     }
-    let (got, want) = (at - range.start, range.end - range.start);
-    if got != want {
-        return Err(crate::hash::ended_early(got, want));
+    if at < range.end {
+        return Err(crate::hash::ended_early(at - range.start, range.end - range.start));
     }
-    let part = Part { index, size: got, tag };
-    let hashes = hasher.finish();
-    if let Some(track) = &target.track {
-        track.sent(part.clone(), range.start, &hashes);
+    Ok(arrived)
+}
+
+/// One chunk on its way.
+struct Chunk {
+    index: u64,
+    size: u64,
+    tag: Vec<u8>,
+    hasher: Hasher,
+}
+
+impl Chunk {
+    fn begin(index: u64, algos: &[Algo]) -> Self {
+        Chunk { index, size: 0, tag: Vec::new(), hasher: Hasher::new(algos) }
     }
-    Ok(Through { part, hashes })
+
+    /// All of it has arrived.
+    fn end(self, target: &Target) -> Through {
+        let part = Part { index: self.index, size: self.size, tag: self.tag };
+        let hashes = self.hasher.finish();
+        if let Some(track) = &target.track {
+            track.sent(part.clone(), part.index * target.block, &hashes);
+        }
+        Through { part, hashes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MI: u64 = 1 << 20;
+
+    #[test]
+    fn runs_are_long_at_first_and_short_at_the_end() {
+        let road = |reach, width| Some(Road { reach: reach * MI, width });
+        let all: Vec<u64> = (0..640).collect();
+        assert_eq!(run(&all, 8 * MI, None), 1);
+        assert_eq!(run(&all, 8 * MI, road(20, 10)), 3);
+        assert_eq!(run(&all, 8 * MI, road(1000, 10)), 8, "64 MiB at most");
+        assert_eq!(run(&all[..100], 8 * MI, road(1000, 10)), 5);
+        assert_eq!(run(&all[..39], 8 * MI, road(1000, 10)), 1);
+        assert_eq!(run(&[3, 4, 5, 9, 10], 8 * MI, road(64, 1)), 2);
+        assert_eq!(run(&[0, 1, 2, 3, 4, 5, 6, 7, 9], 8 * MI, road(64, 1)), 4);
+        assert_eq!(run(&[7], 8 * MI, road(64, 0)), 1);
+    }
 }
