@@ -86,6 +86,7 @@ fn dcp_copies_as_cp_would() {
     // As scripts call it.
     lab.haul(&[
         "dcp",
+        "-p",
         "-s",
         "-S",
         "--chunksize",

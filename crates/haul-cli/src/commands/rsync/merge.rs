@@ -57,7 +57,7 @@ impl Shown {
         let st = match self.stat(&[&self.root, name].concat()) {
             Ok(st) => st,
             // A link that is followed and leads nowhere is an error of its source.
-            Err(Errno::NOENT) if self.follow && rustix::fs::lstat(&[&self.root, name].concat()).is_ok() => {
+            Err(Errno::NOENT) if self.follow && rustix::fs::lstat([&self.root, name].concat()).is_ok() => {
                 return Kind::Unknown;
             }
             Err(Errno::NOENT | Errno::NOTDIR) => return Kind::Absent,
