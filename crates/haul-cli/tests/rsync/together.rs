@@ -87,6 +87,9 @@ fn delayed_files_arrive_as_in_rsync() {
     ];
     each(DELAYED, Compare::Attributes, &lines);
     each(&[DELAYED, LEFT].concat(), Compare::Attributes, &["-ai --delay-updates s/ dst"]);
+    // A directory of that name that the source has too isn't what a killed run left.
+    let own = "mkdir -p s/.~tmp~ dst/.~tmp~; echo own >s/.~tmp~/own; cp s/.~tmp~/own dst/.~tmp~/own\n";
+    each(&[own, DELAYED].concat(), Compare::Trees, &["-a --delay-updates s/ dst"]);
     if let Some(oracle) = Oracle::new(DELAYED) {
         oracle.same_but_for_lines(&["-aH", "--delay-updates", "--delete", "s/", "dst"], Compare::Attributes);
     }

@@ -185,6 +185,11 @@ impl Run {
     }
 
     async fn clear_stage(&self, stage: &Key) -> Result<()> {
+        // Where the source has such a directory too, it may be somebody's own.
+        let absent = |error: Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound);
+        if !self.cx.src.stat(stage).await.is_err_and(absent) {
+            return Ok(());
+        }
         let mut listing = self.cx.dst.list(ListRequest::dir(stage.as_bytes()));
         while let Some(step) = listing.next().await {
             match step {
