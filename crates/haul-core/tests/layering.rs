@@ -25,6 +25,7 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-store"), ["haul-core"]);
     assert_eq!(ours("haul"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul-dvc"), ["haul", "haul-core", "haul-store"]);
+    assert_eq!(ours("haul-snapshot"), ["haul", "haul-core", "haul-dvc", "haul-store"]);
     assert!(!ours("haul-cli").contains(&"haul-testkit".to_owned()), "the test kit is never shipped");
 }
 
@@ -38,7 +39,8 @@ fn the_pure_crate_has_no_runtime_and_no_network() {
 
 #[test]
 fn the_engine_knows_no_store_by_name() {
-    for (file, text) in sources("crates/haul/src").into_iter().chain(sources("crates/haul-dvc/src")) {
+    let folders = ["crates/haul/src", "crates/haul-dvc/src", "crates/haul-snapshot/src"];
+    for (file, text) in folders.into_iter().flat_map(sources) {
         for banned in
             ["haul_store::fs", "haul_store::s3", "haul_store::mem", "haul_store::pack", "haul_store::registry"]
         {
@@ -72,9 +74,21 @@ fn formats_of_dvc_touch_no_disk() {
 }
 
 #[test]
+fn formats_of_snapshots_touch_no_disk() {
+    let all = sources("crates/haul-snapshot/src");
+    let of = |name: &str| all.iter().find(|(file, _)| file.ends_with(&format!("/{name}.rs"))).unwrap();
+    for (file, text) in ["diff", "name", "record", "tree"].map(of) {
+        for banned in ["std::fs", "rustix", "tokio", "haul_store", "haul::"] {
+            assert!(!text.contains(banned), "{file} uses {banned}");
+        }
+    }
+}
+
+#[test]
 fn only_the_command_line_prints() {
-    for folder in ["crates/haul-core/src", "crates/haul-store/src", "crates/haul/src", "crates/haul-dvc/src"] {
-        for (file, text) in sources(folder) {
+    let folders = ["haul-core", "haul-store", "haul", "haul-dvc", "haul-snapshot"];
+    for folder in folders.map(|name| format!("crates/{name}/src")) {
+        for (file, text) in sources(&folder) {
             for banned in ["println!(", "eprintln!(", "print!(", "dbg!("] {
                 assert!(!text.contains(banned), "{file} uses {banned}");
             }

@@ -16,7 +16,7 @@ pub mod hash;
 mod job;
 pub mod journal;
 pub mod list;
-mod overlap;
+pub mod overlap;
 mod pairs;
 pub mod pipe;
 pub mod presence;

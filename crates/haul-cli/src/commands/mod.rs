@@ -37,6 +37,7 @@ pub mod rmdirs;
 pub mod rsync;
 pub mod sha1sum;
 pub mod size;
+pub mod snapshot;
 pub mod status;
 pub mod sync;
 pub mod touch;
@@ -208,6 +209,14 @@ pub enum Command {
     Sha1sum(sha1sum::Args),
     /// Show the number of files in a path and their total size
     Size(size::Args),
+    /// Keep versions of folders on a remote: push, pull, list, check, diff, rm, gc
+    ///
+    /// Each content is stored once, under its MD5, whatever its names and versions. See the manual's chapter on snapshots.
+    ///
+    /// Example: haul snapshot push ~/data minio:backup/versions
+    ///
+    /// Example: haul snapshot pull minio:backup/versions data@3f9a ~/data
+    Snapshot(snapshot::Args),
     /// Show what a copy or a sync would do, change nothing
     ///
     /// What is new, changed (and why) and, with --sync, extra at DEST; the flags of copy and sync count. Exits with 0 when both
@@ -241,6 +250,9 @@ impl Command {
         if let Dvc(args) = self {
             return args.is_job();
         }
+        if let Command::Snapshot(args) = self {
+            return args.is_job();
+        }
         matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
     }
 
@@ -250,6 +262,7 @@ impl Command {
         match self {
             Copy(args) | Copyto(args) | Sync(args) => Some(args.destination()),
             Moveto(args) | Mv(args) => Some(args.destination()),
+            Command::Snapshot(args) => args.destination(),
             _ => None,
         }
     }
@@ -303,6 +316,7 @@ impl Command {
             Command::Rsync(args) => rsync::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,
             Command::Size(args) => size::run(args, context).await,
+            Command::Snapshot(args) => snapshot::run(args, context).await,
             Command::Status(args) => status::run(args, context).await,
             Command::Sync(args) => sync::run(args, context).await,
             Command::Touch(args) => touch::run(args, context).await,

@@ -67,6 +67,7 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-
 /// What a killed run left: a file that is the source's by now, one that isn't, and one that no source has.
 const LEFT: &str = r#"
 mkdir dst/.~tmp~ dst/d/.~tmp~; echo one1 >dst/.~tmp~/a; touch -d 2021-01-01T00:00:00Z dst/.~tmp~/a; echo stale >dst/d/.~tmp~/b
+touch -d 2020-01-01T00:00:00Z s dst dst/d
 "#;
 
 #[test]

@@ -5,9 +5,11 @@
 //! beyond its end, or that there are no more. So together they hold every key once, wherever the cuts are.
 
 mod ruler;
+mod spread;
 
 use crate::{Entry, Key, Lost};
 use ruler::Ruler;
+use spread::Spread;
 use std::collections::VecDeque;
 
 /// Entries that may wait for those before them: 330 bytes each, half as many on the average.
@@ -24,6 +26,8 @@ const LEAST: f64 = 0.1;
 const RECENT: f64 = 32.0;
 /// From this part on a page counts as a whole one.
 const WHOLE: f64 = 0.9;
+/// Part of the pages that names drawn at random promise that are counted on.
+const PROMISED: f64 = 0.75;
 /// One name of so many is looked at for what names look like.
 const SAMPLED: usize = 8;
 
@@ -62,6 +66,8 @@ pub struct Ranges {
     /// How far ahead the next cut into the unknown is, in pages.
     stride: f64,
     ruler: Ruler,
+    /// What the first page promises, until something speaks against it.
+    spread: Option<Spread>,
 }
 
 #[derive(Debug)]
@@ -132,6 +138,7 @@ impl Ranges {
             trust: 2.0,
             stride: 0.0,
             ruler: Ruler::default(),
+            spread: None,
         }
     }
 
@@ -180,8 +187,15 @@ impl Ranges {
         self.useful += share;
         self.held += usize::from(keep > 0);
         let beyond = keep < entries.len();
+        if self.numbers == 1 && !range.found && keep == self.page && !ended {
+            self.spread = Spread::seen(&entries.iter().map(|entry| &entry.key).collect::<Vec<_>>());
+        }
+        let range = &mut self.ranges[at];
         range.stuck = false;
         let follows = range.found;
+        if let (Some(spread), Some(after), Some(last)) = (&mut self.spread, &range.after, entries[..keep].last()) {
+            spread.learn(after, &last.key, share);
+        }
         if let Some(last) = entries[..keep].last() {
             range.found = true;
             range.after = Some(last.key.clone());
@@ -222,6 +236,7 @@ impl Ranges {
         }
         if !found {
             self.stride /= 4.0;
+            self.spread = None;
             // The range before is now the one whose end isn't known.
             if let Some(before) = at.checked_sub(1) {
                 self.ranges[before].left = 0.0;
@@ -254,6 +269,7 @@ impl Ranges {
         // What was measured elsewhere, or over more pages, counts unless this is another kind of place.
         if wrong {
             own = page;
+            self.spread = None;
         }
         let longer = range.measure.as_ref().is_none_or(|measure| own.pages >= measure.pages.min(RECENT / 2.0));
         if longer || wrong {
@@ -307,6 +323,7 @@ impl Ranges {
         let unknown = self.ranges.iter().skip(frontier + 1).any(|range| range.state == State::InFlight);
         let known: f64 = self.ranges.iter().take(frontier).map(|range| range.left).sum();
         let basis = self.useful + HALF * known.min(3.0 * self.useful).min(8.0 * self.trust);
+        let basis = basis.max(PROMISED * self.spread.as_ref().map_or(0.0, Spread::pages));
         // As long as few cuts have shown what they cost, they may cost more where forecasts are bad.
         let cost = cost + (1.0 - cost) * (4.0 * self.off).min(1.0) * 4.0 / (4.0 + self.ended);
         let room = WASTE * basis - self.wasted - cost * open - if unknown { 1.0 - cost } else { 0.0 };
@@ -320,6 +337,7 @@ impl Ranges {
             if ahead >= window || blind >= self.trust {
                 return None;
             }
+            self.by_spread(at);
             let range = &self.ranges[at];
             if range.state != State::Over && !range.stuck && range.left >= 1.5 * pages {
                 // Not quite so many pages that the last one shows what comes after the cut.
@@ -341,10 +359,28 @@ impl Ranges {
         let measured = last.measure.as_ref().map_or(1.0, |measure| measure.pages);
         let short = self.doubt(pages, measured) / pages;
         // Before a place behind which there is nothing, half the way.
-        let stride = if last.until.is_some() { self.stride.min(last.left / 2.0) } else { self.stride };
+        let promised = match (&self.spread, &last.after) {
+            (Some(spread), Some(after)) => spread.ahead(after),
+            _ => 0.0,
+        };
+        let stride = match last.until {
+            Some(_) => self.stride.min(last.left / 2.0),
+            None if promised > pages => promised / 2.0,
+            None => self.stride,
+        };
         let new = self.cut_at(frontier, (stride / pages).round().max(1.0) * pages * (1.0 - short));
         self.ranges[frontier].stuck = new.is_none();
         new
+    }
+
+    /// Reckons a range of names drawn at random by all that came of them.
+    fn by_spread(&mut self, at: usize) {
+        let Some((from, to, pages)) = self.spread.as_ref().map(Spread::measure) else { return };
+        let range = &mut self.ranges[at];
+        if range.measure.as_ref().is_some_and(|measure| measure.pages < pages) {
+            range.measure = Some(Measure { from, to, pages });
+            self.forecast(at);
+        }
     }
 
     /// Cuts range `at` so many pages after what it has.

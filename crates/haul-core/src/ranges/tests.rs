@@ -134,8 +134,13 @@ fn every_shape_whole_frugal_and_faster() {
                 bad.push(format!("{name}, {keys} keys: {} requests for {least} pages", run.requests));
             }
             let speed = least as f64 / run.rounds as f64;
-            let regular = matches!(name, "counted" | "hashes");
-            if speed < if regular { faster } else { 1.0 } {
+            // The first page of hashes says how many there are.
+            let least = match name {
+                "hashes" if keys >= 50_000 => 1.3 * faster + 0.5,
+                "counted" | "hashes" => faster,
+                _ => 1.0,
+            };
+            if speed < least {
                 bad.push(format!("{name}, {keys} keys: {speed:.1} times as fast"));
             }
             assert!(run.held <= WINDOW / 1_000 + 64, "{name}: {} pages held", run.held);

@@ -371,7 +371,7 @@ impl Listing {
                     return None;
                 }
                 None => {
-                    let reported = self.lost.iter().any(|lost| lost.to.is_none());
+                    let reported = self.lost.iter().any(|lost| self.reaches_the_end(lost));
                     let cut = Error::new(ErrorKind::Io, "list", "the listing broke off").with_retry(Retry::Backoff);
                     if !reported && self.shared.again(&cut, &mut self.failures).await {
                         self.restart();

@@ -1,0 +1,127 @@
+//! `snapshot`: versions of folders on any remote. Here are arguments, opening and words; `haul-snapshot` knows what they are.
+
+mod check;
+mod list;
+mod pull;
+mod push;
+mod remove;
+
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+};
+use anyhow::Result;
+use haul_core::units::size_text;
+use haul_snapshot::record::Totals;
+use std::ffi::{OsStr, OsString};
+
+/// What to do with snapshots.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Make a version of a folder
+    ///
+    /// Sends what the remote lacks of it, then prints the version. A folder that is as in the newest version makes none.
+    Push(push::Args),
+    /// Restore a version into a folder
+    ///
+    /// Changes only what differs. What the version doesn't have stays, unless --delete is given.
+    Pull(pull::Args),
+    /// List snapshots, or the versions of one
+    List(list::Args),
+    /// Look whether all content of versions is there, and of the right size
+    ///
+    /// --verify=read reads all of it. Exits with 1 when something is missing or wrong.
+    Check(check::Args),
+    /// Show what changed between two versions
+    ///
+    /// Lines of a sign and a path: + added, - removed, * other content, m other mode or time. Exits with 1 when they differ.
+    Diff(list::DiffArgs),
+    /// Remove a version, but no content
+    ///
+    /// Other versions may have the same content; haul snapshot gc shows what none has.
+    Rm(remove::RmArgs),
+    /// Show content that no version has
+    ///
+    /// Only shows (--dry-run); it deletes nothing.
+    Gc(remove::GcArgs),
+}
+
+impl Args {
+    /// True for what moves content as a job.
+    pub fn is_job(&self) -> bool {
+        self.destination().is_some()
+    }
+
+    /// Where a job brings its files, as typed.
+    pub fn destination(&self) -> Option<&OsStr> {
+        match &self.what {
+            What::Push(args) => Some(args.destination()),
+            What::Pull(args) => Some(args.destination()),
+            _ => None,
+        }
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    match args.what {
+        What::Push(args) => push::run(args, ctx).await,
+        What::Pull(args) => pull::run(args, ctx).await,
+        What::List(args) => list::run(args, ctx).await,
+        What::Check(args) => check::run(args, ctx).await,
+        What::Diff(args) => list::diff(args, ctx).await,
+        What::Rm(args) => remove::rm(args, ctx).await,
+        What::Gc(args) => remove::gc(args, ctx).await,
+    }
+}
+
+/// Where snapshots are.
+#[derive(clap::Args, Debug)]
+struct Remote {
+    /// Remote or local path that holds the snapshots
+    #[arg(value_name = "REMOTE:PATH")]
+    remote: OsString,
+}
+
+/// `NAME` or `NAME@VERSION`, as typed.
+fn named(typed: &str) -> Result<(String, Option<String>)> {
+    haul_snapshot::name::parse(typed).map_err(usage)
+}
+
+/// Refuses what a job with snapshots can't do.
+fn refuse(ctx: &Context, flags: &[(bool, &str)]) -> Result<()> {
+    let copy = &ctx.flags.copy;
+    let common = [(!copy.compare_dest.is_empty(), "--compare-dest"), (!copy.copy_dest.is_empty(), "--copy-dest")];
+    match common.iter().chain(flags).find(|(given, _)| *given) {
+        Some((_, flag)) => Err(usage(format!("{flag} has no meaning here: leave it out"))),
+        None => Ok(()),
+    }
+}
+
+/// `3 files, 2 folders, 1 symlink, 5 KiB`.
+fn in_words(totals: &Totals) -> String {
+    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let mut words = vec![count(totals.files, "file")];
+    let rest = [(totals.dirs, "folder"), (totals.links, "symlink")];
+    words.extend(rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(*n, what)));
+    words.push(size_text(totals.bytes));
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_version_holds_is_said_in_words() {
+        let totals = Totals { files: 1, bytes: 2048, dirs: 0, links: 2 };
+        assert_eq!(in_words(&totals), "1 file, 2 symlinks, 2 KiB");
+        assert_eq!(in_words(&Totals::default()), "0 files, 0 B");
+    }
+}

@@ -1,0 +1,53 @@
+//! `snapshot pull`.
+
+use super::{in_words, named, refuse};
+use crate::{commands::job, context::Context, error::Outcome, flags};
+use anyhow::Result;
+use haul_core::policy::Mode;
+use haul_snapshot::pull::{open, pull, surroundings};
+use std::ffi::{OsStr, OsString};
+
+/// Arguments of `snapshot pull`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    from: super::Remote,
+    /// Which snapshot, and which version of it [default: the newest]
+    #[arg(value_name = "NAME[@VERSION]")]
+    name: String,
+    /// The folder to restore into; a remote's path can be one too
+    #[arg(value_name = "DIR")]
+    folder: OsString,
+    /// Delete what the version doesn't have, when all else went well
+    #[arg(long)]
+    delete: bool,
+}
+
+impl Args {
+    /// Where to, as typed.
+    pub fn destination(&self) -> &OsStr {
+        &self.folder
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    refuse(ctx, &[(ctx.flags.meta.copy_links, "--copy-links")])?;
+    let (name, typed) = named(&args.name)?;
+    let ctx = &ctx.with_flags(|flags| flags.meta.links = true);
+    let (src, dst) = (ctx.open(&args.from.remote)?, ctx.open(&args.folder)?);
+    let version = open(&src, &name, typed.as_deref()).await?;
+    let label = format!("{name}@{}", version.version);
+    tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
+    let policy = flags::policy(&ctx.flags)?;
+    let mode = if args.delete { Mode::Sync } else { Mode::Copy };
+    let cx = job::cx(ctx, src, dst, &args.folder)?;
+    let mut cx = surroundings(cx, &version, policy.keep_setid)?;
+    cx.journal = job::journal(ctx, mode, &cx, None, false);
+    let pulled = pull(&cx, &policy, &version, mode).await;
+    if let Some(more) = pulled.more.filter(|more| *more > 0 && mode == Mode::Copy) {
+        let files = if more == 1 { "1 file".into() } else { format!("{more} files") };
+        tracing::warn!("{files} that {label} doesn't have left as they are: --delete deletes such");
+    }
+    Ok(Outcome::Job(Box::new(pulled.report)))
+}

@@ -1,0 +1,106 @@
+//! `snapshot push`.
+
+use super::{in_words, refuse};
+use crate::{
+    commands::job,
+    context::Context,
+    error::{Outcome, usage},
+    flags,
+    remote::Spec,
+};
+use anyhow::Result;
+use haul_core::{Error, ErrorKind, Mtime, policy::Mode};
+use haul_dvc::{remote::Proof, state::State};
+use haul_snapshot::{
+    name,
+    push::{How, Outcome as Came, push},
+};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+/// Arguments of `snapshot push`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The folder; a remote's path can be one too
+    #[arg(value_name = "DIR")]
+    folder: OsString,
+    #[command(flatten)]
+    to: super::Remote,
+    /// What it is called [default: the folder's own name]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Look for every file at the remote, whatever the lists of versions promise
+    #[arg(long)]
+    verify: bool,
+}
+
+impl Args {
+    /// Where to, as typed.
+    pub fn destination(&self) -> &OsStr {
+        &self.to.remote
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let given =
+        [(ctx.flags.sync.backup_dir.is_some(), "--backup-dir"), (ctx.flags.config.interactive, "--interactive")];
+    refuse(ctx, &given)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => own_name(&args.folder)?,
+    };
+    name::check(&name).map_err(usage)?;
+    // Symlinks are kept as such, unless what they point to is asked for.
+    let ctx = &ctx.with_flags(|flags| flags.meta.links = !flags.meta.copy_links);
+    let (src, dst) = (ctx.open(&args.folder)?, ctx.open(&args.to.remote)?);
+    let mut cx = job::cx(ctx, src, dst, &args.to.remote)?;
+    cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+    let policy = flags::policy(&ctx.flags)?;
+    let mut state = State::load(ctx.state().map(|state| state.join("snapshot").join("md5")));
+    let now = Mtime(jiff::Timestamp::now().as_nanosecond());
+    let proof = if args.verify { Proof::Full } else { Proof::Sampled };
+    let pushed = push(&cx, &policy, &How { name: name.clone(), now, proof }, &mut state).await;
+    // What was hashed is worth keeping, whatever became of the rest.
+    state.save();
+    let pushed = pushed?;
+    if pushed.lost > 0 {
+        tracing::warn!(
+            "The remote lost {} files of earlier versions; those of this folder are sent again",
+            pushed.lost
+        );
+    }
+    if pushed.left_out > 0 {
+        tracing::warn!("{} devices, FIFOs and sockets left out: no version keeps them", pushed.left_out);
+    }
+    match &pushed.outcome {
+        Came::Made(version, record) => {
+            tracing::info!("made {name}@{version}: {}", in_words(&record.totals));
+            ctx.screen.print(&format!("{name}@{version}"));
+        }
+        Came::Unchanged(version, record) => {
+            tracing::info!("nothing changed since {name}@{version}: {}", in_words(&record.totals));
+            ctx.screen.print(&format!("{name}@{version}"));
+        }
+        Came::None if ctx.flags.config.dry_run => {}
+        Came::None => tracing::warn!("No version was made; what arrived isn't sent again when this is run again"),
+    }
+    Ok(Outcome::Job(Box::new(pushed.report)))
+}
+
+/// The last part of a path.
+fn own_name(folder: &OsStr) -> Result<String> {
+    let spec = Spec::parse(folder.as_bytes())?;
+    let path = Path::new(OsStr::from_bytes(&spec.path));
+    let whole = match spec.place {
+        crate::remote::Place::Local => path
+            .canonicalize()
+            .map_err(|_| Error::new(ErrorKind::DirNotFound, "open", format!("{}: no such folder", folder.display())))?,
+        _ => path.to_path_buf(),
+    };
+    let name = whole.file_name().and_then(OsStr::to_str);
+    name.map(str::to_string).ok_or_else(|| usage("this folder's own name can't be a snapshot's: add a NAME"))
+}

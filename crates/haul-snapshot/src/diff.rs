@@ -1,0 +1,102 @@
+//! In what two trees differ, by their lists alone. Pure.
+
+use crate::tree::{Node, Tree, What};
+
+/// One difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Only the second has it.
+    Added,
+    /// Only the first has it.
+    Removed,
+    /// Other content, another target, or a thing of another kind.
+    Content,
+    /// Only mode or time.
+    Attributes,
+}
+
+impl Change {
+    /// The sign that `haul check --combined` has for it where it has one.
+    pub fn sign(self) -> char {
+        match self {
+            Change::Added => '+',
+            Change::Removed => '-',
+            Change::Content => '*',
+            Change::Attributes => 'm',
+        }
+    }
+}
+
+/// The differences from `a` to `b`, in order of paths.
+pub fn diff<'a>(a: &'a Tree, b: &'a Tree) -> Vec<(Change, &'a Node)> {
+    let (mut a, mut b) = (a.nodes().iter().peekable(), b.nodes().iter().peekable());
+    let mut found = Vec::new();
+    loop {
+        let order = match (a.peek(), b.peek()) {
+            (None, None) => return found,
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(x), Some(y)) => x.path.cmp(&y.path),
+        };
+        match order {
+            std::cmp::Ordering::Less => found.extend(a.next().map(|node| (Change::Removed, node))),
+            std::cmp::Ordering::Greater => found.extend(b.next().map(|node| (Change::Added, node))),
+            std::cmp::Ordering::Equal => {
+                if let (Some(x), Some(y)) = (a.next(), b.next()) {
+                    found.extend(between(x, y).map(|change| (change, y)));
+                }
+            }
+        }
+    }
+}
+
+fn between(x: &Node, y: &Node) -> Option<Change> {
+    // What is added to or removed from a folder changes its time, and is told by itself.
+    let times = x.what != What::Dir && x.mtime != y.mtime;
+    match x.what == y.what {
+        false => Some(Change::Content),
+        true => (times || x.mode != y.mode).then_some(Change::Attributes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::Mtime;
+
+    fn tree(nodes: &[(&str, What, u32, i128)]) -> Tree {
+        let node = |(path, what, mode, mtime): &(&str, What, u32, i128)| Node {
+            path: path.as_bytes().into(),
+            what: what.clone(),
+            mode: Some(*mode),
+            mtime: Some(Mtime(*mtime)),
+        };
+        Tree::new(nodes.iter().map(node).collect()).unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_told_once() {
+        let file = |n: u8| What::File(1, [n; 16]);
+        let a = tree(&[
+            ("content", file(1), 0o644, 1),
+            ("dir", What::Dir, 0o755, 1),
+            ("gone", file(1), 0o644, 1),
+            ("kind", file(1), 0o644, 1),
+            ("mode", file(1), 0o644, 1),
+            ("same", file(1), 0o644, 1),
+            ("time", file(1), 0o644, 1),
+        ]);
+        let b = tree(&[
+            ("content", file(2), 0o644, 1),
+            ("dir", What::Dir, 0o755, 2),
+            ("kind", What::Link(b"x".to_vec()), 0o644, 1),
+            ("mode", file(1), 0o600, 1),
+            ("new", file(1), 0o644, 1),
+            ("same", file(1), 0o644, 1),
+            ("time", file(1), 0o644, 2),
+        ]);
+        let told: Vec<String> = diff(&a, &b).iter().map(|(c, n)| format!("{} {}", c.sign(), n.shown())).collect();
+        assert_eq!(told, ["* content", "- gone", "* kind", "m mode", "+ new", "m time"]);
+        assert!(diff(&a, &a).is_empty());
+    }
+}

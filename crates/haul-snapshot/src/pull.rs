@@ -1,0 +1,234 @@
+//! Restoring a version into a folder: a job of the engine whose source is the version's list, so filters, comparing, deleting
+//! and limits are the engine's; then modes and times that differ on what had the right bytes already.
+
+use crate::{
+    name::Version,
+    record::Record,
+    tree::{Node, Tree, What},
+    versions,
+    view::{From, View},
+};
+use futures::{StreamExt as _, stream};
+use haul::{Cx, ListOptions, Report};
+use haul_core::{
+    Entry, Error, Key, Kind, Listed, Mtime, Result,
+    attributes::MODE_BITS,
+    event::Event,
+    policy::{Mode, Policy},
+};
+use haul_dvc::address::{Address, Layout};
+use std::{collections::HashMap, sync::Arc};
+
+/// Changes of modes and times at once, where the user doesn't say.
+const AT_ONCE: usize = 16;
+
+/// What a pull did.
+#[derive(Debug, Default)]
+pub struct Pulled {
+    /// Of the engine's job.
+    pub report: Report,
+    /// Files of the folder that the version hasn't, and that were left; `None` where they weren't counted.
+    pub more: Option<u64>,
+}
+
+/// What the owner of a folder needs to change what is in it.
+const OWNER: u32 = 0o700;
+
+/// A version, read and found right.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// Which.
+    pub version: Version,
+    /// Its record.
+    pub record: Record,
+    /// Its folder.
+    pub tree: Tree,
+}
+
+/// Reads the version that is meant.
+///
+/// Errors: those of [`versions::find`] and [`versions::tree`].
+pub async fn open(remote: &Arc<dyn haul_store::Store>, name: &str, typed: Option<&str>) -> Result<Restored> {
+    let (version, record) = versions::find(remote, name, typed).await?;
+    let tree = versions::tree(remote, &record).await?;
+    Ok(Restored { version, record, tree })
+}
+
+/// The surroundings of the job that restores a version: `cx.src`, the remote, as the folder that the version was.
+///
+/// Errors: the remote is the folder, in it, or around it.
+pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
+    haul::overlap::check(&cx, Mode::Sync)?;
+    let entries = version.tree.nodes().iter().map(|node| (node.entry(setid), from(node))).collect();
+    let locator = format!("{} {}@{}", cx.src.locator(), version.record.name, version.version);
+    Ok(Cx { src: Arc::new(View::new(cx.src.clone(), locator, entries, false)), ..cx })
+}
+
+fn from(node: &Node) -> From {
+    match &node.what {
+        What::File(_, md5) => From::Content(Address::file(Layout::V3, *md5).key()),
+        What::Dir => From::Nothing,
+        What::Link(target) => From::Bytes(target.clone().into()),
+    }
+}
+
+/// Restores into `cx.dst`. With `Mode::Sync` what the version hasn't goes, if all else went well; else it stays.
+pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> Pulled {
+    let policy = Policy {
+        // Content is what its hash says, or isn't restored.
+        ignore_size: false,
+        ignore_checksum: false,
+        use_server_mtime: false,
+        metadata: true,
+        create_empty_dirs: true,
+        ..policy.clone()
+    };
+    let disk = cx.dst.caps().attributes.is_some() && !policy.dry_run;
+    if disk {
+        open_up(cx, version, mode).await;
+    }
+    let mut report = haul::run(mode, policy.clone(), cx.clone()).await;
+    let mut more = None;
+    // What was opened is closed again also where something failed.
+    if disk && !cx.cancel.is_cancelled() {
+        match settle(cx, &policy, version, &mut report).await {
+            Ok(count) => more = report.is_ok().then_some(count),
+            // After an error this one has the same cause, or doesn't count beside it.
+            Err(error) if report.is_ok() => tell(cx, &mut report, error),
+            Err(error) => tracing::debug!("{error}"),
+        }
+    }
+    Pulled { report, more }
+}
+
+/// Folders in which something is to be changed and which their owner may not write to are opened; [`settle`] closes them.
+async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
+    let closed = |node: &&Node| node.what == What::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
+    let nodes = version.tree.nodes();
+    let mut dirs: HashMap<Key, (u32, HashMap<Key, &Node>)> = HashMap::new();
+    for node in nodes.iter().filter(closed) {
+        dirs.insert(node.key(), (node.mode.unwrap_or_default(), HashMap::new()));
+    }
+    if dirs.is_empty() {
+        return;
+    }
+    for node in nodes {
+        if let Some((_, inside)) = dirs.get_mut(&node.key().parent()) {
+            inside.insert(node.key(), node);
+        }
+    }
+    for (key, (bits, inside)) in dirs {
+        let Ok(there) = cx.dst.stat(&key).await else { continue };
+        if !differs_inside(cx, &key, &inside, mode).await {
+            continue;
+        }
+        let bits = bits & 0o777 | OWNER;
+        let meta = haul_core::Meta::from([("mode".to_string(), format!("{:o}", 0o040_000 | bits))]);
+        if let Err(error) = cx.dst.set_meta(&key, there.mtime, Some(&meta)).await {
+            tracing::debug!("{key}: can't be opened: {error}");
+        }
+    }
+}
+
+/// True when something right in this folder isn't as in the version; what can't be looked at may not be.
+async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, &Node>, mode: Mode) -> bool {
+    let mut listing = cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
+    let mut seen = 0;
+    while let Some(step) = listing.next().await {
+        let Listed::Batch(entries) = step else { continue };
+        for entry in entries {
+            match inside.get(&entry.key) {
+                Some(node) => {
+                    seen += 1;
+                    let want = node.entry(false);
+                    if !entry.is_dir() && (want.size, want.mtime) != (entry.size, entry.mtime) {
+                        return true;
+                    }
+                }
+                None if mode == Mode::Sync => return true,
+                None => {}
+            }
+        }
+    }
+    seen != inside.len()
+}
+
+fn tell(cx: &Cx, report: &mut Report, error: Error) {
+    let error = Arc::new(error);
+    cx.sink.emit(&Event::Error(error.clone()));
+    report.error(error);
+}
+
+/// Sets the modes of what was there with the right bytes, and the modes and times of folders; gives how many files the version
+/// hasn't.
+async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Report) -> Result<u64> {
+    let nodes: HashMap<Key, &Node> = version.tree.nodes().iter().map(|node| (node.key(), node)).collect();
+    let options = ListOptions {
+        max_depth: policy.max_depth,
+        dirs: true,
+        posix: true,
+        checkers: policy.checkers.unwrap_or(AT_ONCE),
+        ..ListOptions::default()
+    };
+    let mut steps = haul::list(&cx.dst, &cx.filter, options);
+    // After an error a file may be another than the version's.
+    let whole = report.is_ok();
+    let (mut due, mut more) = (Vec::new(), 0);
+    while let Some(step) = steps.next().await {
+        match step {
+            Listed::Batch(entries) => {
+                for entry in entries {
+                    match nodes.get(&entry.key) {
+                        Some(node) if whole || entry.is_dir() => due.extend(differs(node, &entry, policy)),
+                        Some(_) => {}
+                        None => more += u64::from(entry.kind != Kind::Dir),
+                    }
+                }
+            }
+            Listed::Failed { error, .. } => return Err(error),
+            Listed::End => {}
+        }
+    }
+    // Files before the folder that they are in, which may then be closed to us.
+    due.sort_unstable_by_key(|(node, _)| std::cmp::Reverse(node.key()));
+    let set = |(node, mtime): (&Node, Option<Mtime>)| {
+        let (key, meta) = (node.key(), node.meta(policy.keep_setid));
+        let dst = cx.dst.clone();
+        async move {
+            let set = dst.set_meta(&key, mtime, meta.as_deref()).await;
+            (key, set)
+        }
+    };
+    let (dirs, files): (Vec<_>, Vec<_>) = due.into_iter().partition(|(node, _)| node.what == What::Dir);
+    let at_once = policy.checkers.unwrap_or(AT_ONCE);
+    // Folders one after the other, the deepest first.
+    for (all, at_once) in [(files, at_once), (dirs, 1)] {
+        let mut answers = stream::iter(all).map(&set).buffered(at_once);
+        while let Some((key, answer)) = answers.next().await {
+            match answer {
+                Ok(()) => {
+                    let differs = haul_core::attributes::Differs { mode: true, ..Default::default() };
+                    cx.sink.emit(&Event::Touched { key, differs });
+                    report.totals.touched += 1;
+                }
+                Err(error) => tell(cx, report, error.with_key(&key)),
+            }
+        }
+    }
+    Ok(more)
+}
+
+/// What is there under a node's key, if its mode, or a folder's time, isn't the node's; with the time to set.
+fn differs<'a>(node: &'a Node, there: &Entry, policy: &Policy) -> Option<(&'a Node, Option<Mtime>)> {
+    if matches!(node.what, What::Link(_)) {
+        return None;
+    }
+    let is = there.posix.as_ref().map(|posix| posix.mode & MODE_BITS);
+    let mode = node.mode_to_set(policy.keep_setid);
+    // A bit that isn't restored may be there, where a folder passes its group on.
+    let mask = if policy.keep_setid { MODE_BITS } else { 0o777 };
+    let other_mode = mode.is_some_and(|mode| is.is_some_and(|is| is & mask != mode & mask));
+    let other_time = node.mtime.is_some() && there.mtime != node.mtime;
+    let dir_time = node.what == What::Dir && other_time && !policy.no_update_dir_mtime;
+    (other_mode || dir_time).then(|| (node, node.mtime.filter(|_| dir_time).or(there.mtime)))
+}

@@ -1,0 +1,78 @@
+//! What people see of a push: paths of the folder instead of content's names. Also remembers what arrived, and holds back what
+//! is tried again.
+
+use haul_core::{
+    Error, ErrorKind, Key,
+    event::{ErrorReport, Event, Sink},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// True when it says: a file of the folder isn't as it was when it was looked at.
+pub fn is_change(error: &Error) -> bool {
+    let other = matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound);
+    other && matches!(error.op(), "read" | "stat" | "list")
+}
+
+/// A sink that renames.
+pub struct Shown {
+    inner: Arc<dyn Sink>,
+    paths: HashMap<Key, Key>,
+    /// What fails because the folder changed is looked at again, so it isn't told as an error.
+    again: bool,
+    arrived: Mutex<HashSet<Key>>,
+}
+
+impl Shown {
+    /// Shows what happens to these keys under other names.
+    pub fn new(inner: Arc<dyn Sink>, paths: HashMap<Key, Key>, again: bool) -> Shown {
+        Shown { inner, paths, again, arrived: Mutex::default() }
+    }
+
+    /// The keys that arrived, whole.
+    pub fn arrived(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.arrived.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn path(&self, key: &Key) -> Key {
+        self.paths.get(key).unwrap_or(key).clone()
+    }
+
+    /// The same error of the path.
+    pub fn error(&self, error: &Error) -> ErrorReport {
+        let report = error.to_report();
+        Arc::new(match error.key() {
+            Some(key) => report.with_key(&self.path(key)),
+            None => report,
+        })
+    }
+}
+
+impl Sink for Shown {
+    fn emit(&self, event: &Event) {
+        let shown = match event.clone() {
+            Event::Decided { key, action, why, size, differs, dry_run } => {
+                Event::Decided { key: self.path(&key), action, why, size, differs, dry_run }
+            }
+            Event::Begun { step, key, size, route } => Event::Begun { step, key: self.path(&key), size, route },
+            Event::Done { step, key, size, replaced, proved } => {
+                let path = self.path(&key);
+                self.arrived().insert(key);
+                Event::Done { step, key: path, size, replaced, proved }
+            }
+            Event::Retried { step, error, wait } => Event::Retried { step, error: self.error(&error), wait },
+            Event::Failed { step, error } if self.again && is_change(&error) => {
+                self.inner.emit(&Event::Skipped { step });
+                let key = error.key().map(|key| self.path(key));
+                Event::Notice { key, message: "it changed while it was read: looking at it again".into() }
+            }
+            Event::Failed { step, error } => Event::Failed { step, error: self.error(&error) },
+            Event::Error(error) => Event::Error(self.error(&error)),
+            Event::Notice { key, message } => Event::Notice { key: key.map(|key| self.path(&key)), message },
+            other => other,
+        };
+        self.inner.emit(&shown);
+    }
+}
