@@ -3,12 +3,20 @@
 
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
+#[path = "rsync/append.rs"]
+mod append;
+#[path = "rsync/exits.rs"]
+mod exits;
 #[path = "rsync/filters.rs"]
 mod filters;
 #[path = "rsync/oracle.rs"]
 mod oracle;
 #[path = "rsync/remotes.rs"]
 mod remotes;
+#[path = "rsync/together.rs"]
+mod together;
+#[path = "rsync/trees.rs"]
+mod trees;
 
 use oracle::{Compare, Oracle};
 
@@ -146,6 +154,8 @@ mkdir -p s/d1 dst/f1/in; echo f >s/f1; echo q >s/d1/q; ln -s t s/l1; echo f >s/f
 echo l >dst/l1; ln -s zz dst/f2; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 "#;
     each(setup, Compare::All, &["-ai --delete s/ dst", "-ai --force s/ dst"]);
+    each(setup, Compare::Trees, &["-ab --delete s/ dst", "-ab --delete --backup-dir=../kept s/ dst"]);
+    each(setup, Compare::Trees, &["-a --remove-source-files --force s/ dst"]);
     // Without either nothing that holds something goes.
     each(setup, Compare::Trees, &["-a s/ dst"]);
 }
@@ -164,7 +174,7 @@ fn max_delete_stops_with_25() {
 fn what_is_refused_is_said() {
     let Some(oracle) = Oracle::new(&[FRESH, "mkdir d"].concat()) else { return };
     for (args, code, line) in [
-        (&["-ax", "s/", "dst"][..], 1, "haul rsync: -x, --one-file-system: haul rsync doesn't support this option"),
+        (&["-aN", "s/", "dst"][..], 1, "haul rsync: -N, --crtimes: haul rsync doesn't support this option"),
         (&["--nope", "s/", "dst"], 1, "haul rsync: --nope: unknown option (see haul rsync --help)"),
         (&["-a", "s/", "h::m"], 4, "haul rsync: h::m: rsync daemons aren't supported"),
         (&["-a", "--exclude=[", "s/", "dst"], 1, "haul rsync: bad filter rule \"[\": '[' without ']'"),
@@ -174,9 +184,9 @@ fn what_is_refused_is_said() {
             "haul rsync: bad filter rule \"x\": it begins with none of - + . : H S P R !",
         ),
         (
-            &["-a", "s/", "d/", "dst"],
+            &["-a", "--delay-updates", "s/", ":memory:b"],
             4,
-            "haul rsync: several sources that end in / at once aren't supported: run them one after the other",
+            "haul rsync: --delay-updates needs a destination on this machine: a remote shows each file when it is whole",
         ),
         (&["s/", "--delete", "dst"], 1, "haul rsync: --delete does not work without --recursive (-r) or --dirs (-d)."),
         (&[], 1, "haul rsync: it needs SRC and DEST (see haul rsync --help)"),
@@ -239,6 +249,8 @@ fn attributes_are_kept_as_by_rsync() {
         "-ai --no-o --no-g s/ dst",
         "-ai --chmod=Dg-s,F600 s/ dst",
         "-ain s/ dst",
+        "-aiO s/ dst",
+        "-aniO s/ dst",
         "-aii s/ dst",
     ];
     each(ATTRIBUTES, Compare::Attributes, &kept);

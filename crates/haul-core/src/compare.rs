@@ -115,6 +115,8 @@ pub struct Habits {
     pub time_decides: bool,
     /// Only what is shorter is transferred.
     pub append: bool,
+    /// Times of symlinks don't count.
+    pub omit_link_times: bool,
 }
 
 impl Rules {
@@ -127,8 +129,12 @@ impl Rules {
             (Some(a), Some(b)) => Some(policy.modify_window.map_or(a.max(b), |w| w.as_nanos().max(1))),
             _ => None,
         };
-        let habits =
-            |h: &RsyncHabits| Habits { seconds: !h.nanoseconds, time_decides: h.time_decides, append: h.append };
+        let habits = |h: &RsyncHabits| Habits {
+            seconds: !h.nanoseconds,
+            time_decides: h.time_decides,
+            append: h.append,
+            omit_link_times: h.omit_link_times.is_some(),
+        };
         Rules {
             compare: policy.compare,
             ignore_size: policy.ignore_size,
@@ -267,9 +273,22 @@ fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked:
     if rules.update && apart && dst.mtime > src.mtime {
         return Verdict::Same(Reason::Newer);
     }
-    if habits.append && dst.size >= src.size {
-        return Verdict::Same(Reason::Existing);
+    let verdict = compare_bytes(src, dst, rules, habits, (apart, stored_after), hash);
+    match verdict {
+        Verdict::Differ(_) if habits.append && dst.size >= src.size => Verdict::Same(Reason::Existing),
+        verdict => timed(verdict),
     }
+}
+
+/// The part of [`compare_rsync`] that is about regular files' bytes.
+fn compare_bytes(
+    src: &Entry,
+    dst: &Entry,
+    rules: &Rules,
+    habits: Habits,
+    (apart, stored_after): (bool, bool),
+    hash: HashAnswer,
+) -> Verdict {
     if rules.compare == Compare::Never {
         return Verdict::Differ(Reason::Forced);
     }
@@ -277,8 +296,8 @@ fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked:
         return Verdict::Differ(Reason::Size);
     }
     match rules.compare {
-        Compare::SizeOnly => timed(Verdict::Same(Reason::Size)),
-        Compare::Checksum => timed(by_hash(hash, Verdict::Same(Reason::Size))),
+        Compare::SizeOnly => Verdict::Same(Reason::Size),
+        Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
         _ if stored_after => Verdict::Same(Reason::StoredAfterChange),
         _ if !apart => Verdict::Same(Reason::Mtime),
         _ if habits.time_decides => Verdict::Differ(Reason::Mtime),
@@ -288,6 +307,9 @@ fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked:
 
 /// True when both times are known and differ.
 fn times_apart(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits) -> bool {
+    if habits.omit_link_times && src.is_link() {
+        return false;
+    }
     let (Some(a), Some(b), Some(window)) = (src.mtime, dst.mtime, rules.window) else { return false };
     let whole = |t: Mtime| if habits.seconds { Mtime::new(t.secs(), 0) } else { t };
     !within(whole(a), whole(b), window)
@@ -360,12 +382,17 @@ impl Difference {
         Difference { what, perms: mode, owner, group, mtime, xattrs, acls, ..Difference::default() }
     }
 
+    /// Nothing, of a directory.
+    pub fn of_dir() -> Difference {
+        Difference { what: FileType::Dir, ..Difference::default() }
+    }
+
     /// What differs between a source and what a destination has of its name.
     pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
         let Some(dst) = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link()) else {
             return Difference { what: FileType::of(src), new: true, ..Difference::default() };
         };
-        let seconds = Habits { seconds: true, time_decides: false, append: false };
+        let seconds = Habits { seconds: true, time_decides: false, append: false, omit_link_times: false };
         let mtime = times_apart(src, dst, rules, rules.rsync.unwrap_or(seconds));
         let size = src.size != dst.size && !src.is_dir();
         let differs = Difference { what: FileType::of(src), size, mtime, ..Difference::default() };

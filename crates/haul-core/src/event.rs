@@ -56,6 +56,13 @@ pub enum Event {
         /// The destination has none, and what it is compared with is another place's.
         elsewhere: bool,
     },
+    /// A symlink that may lead out of what is transferred is left out (rsync's `--safe-links`).
+    UnsafeLink {
+        /// Its key.
+        key: Key,
+        /// Where it leads.
+        target: String,
+    },
     /// A directory that the source lacks.
     DirExtra {
         /// Its key.

@@ -14,6 +14,7 @@ pub mod filter;
 pub mod hash;
 pub mod join;
 pub mod key;
+pub mod links;
 pub mod listing;
 pub mod plan;
 pub mod policy;

@@ -152,14 +152,38 @@ pub enum Fsync {
 /// replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RsyncHabits {
+    /// When the command began, by the clock of this machine.
+    pub began: Option<Mtime>,
     /// Everything that is transferred gets this time instead of the source's (without `--times`).
     pub set_time: Option<Mtime>,
     /// Times must be equal to the nanosecond (`--modify-window=-1`).
     pub nanoseconds: bool,
     /// Another time is another file: no hash is asked whether the bytes are the same.
     pub time_decides: bool,
-    /// Only what is shorter at the destination is transferred (`--append`).
+    /// Only what is shorter at the destination is transferred, and only what it lacks (`--append`).
     pub append: bool,
+    /// With `append`: what is there is compared first; a file that begins otherwise is transferred whole
+    /// (`--append-verify`).
+    pub append_verify: bool,
+    /// Each source that arrived is deleted (`--remove-source-files`), in a sync too.
+    pub remove_source: bool,
+    /// Times of symlinks are left alone; new ones get this time (`--omit-link-times`).
+    pub omit_link_times: Option<Mtime>,
+    /// Directories that hold nothing but directories count as absent from the source (`--prune-empty-dirs`).
+    pub prune_empty_dirs: bool,
+    /// Symlinks that lead out of what is transferred are left out (`--safe-links`); so many directories of it are above the
+    /// job's root.
+    pub safe_links: Option<usize>,
+    /// A symlink to a directory inside the destination stays where the source has a directory (`--keep-dirlinks`).
+    pub keep_dirlinks: bool,
+    /// Files get their names when all have arrived (`--delay-updates`).
+    pub delay_updates: bool,
+    /// Nothing is transferred: what the source lacks is deleted, and directories keep their attributes.
+    pub deletes_only: bool,
+    /// Symlinks to directories are directories at the source (`--copy-dirlinks`); its store is opened so.
+    pub copy_dirlinks: bool,
+    /// Neither side is listed beyond its own file system (`--one-file-system`).
+    pub one_device: bool,
     /// A directory in the way of a file goes with all that is in it (`--force`).
     pub force: bool,
     /// The job's root is part of the transfer.
@@ -275,6 +299,13 @@ pub struct Policy {
     pub max_depth: Option<usize>,
     /// rsync's habits; `None` means rclone's.
     pub rsync: Option<RsyncHabits>,
+}
+
+impl Policy {
+    /// Sources are deleted once they are proved to be at the destination.
+    pub fn moves(&self, mode: Mode) -> bool {
+        mode == Mode::Move || self.rsync.as_ref().is_some_and(|habits| habits.remove_source)
+    }
 }
 
 impl Default for Policy {

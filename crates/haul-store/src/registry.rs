@@ -84,6 +84,23 @@ pub enum Links {
     Follow,
     /// As small files `NAME.rclonelink` that hold the target (`--links`).
     Translate,
+    /// Those to directories are directories; others are as in `Translate`, or left out as in `Skip`.
+    FollowDirs {
+        /// Others are translated.
+        translate: bool,
+    },
+}
+
+impl Links {
+    /// Links may be small files of their own.
+    pub fn translates(self) -> bool {
+        matches!(self, Links::Translate | Links::FollowDirs { translate: true })
+    }
+
+    /// Links to directories are directories.
+    pub fn follows_dirs(self) -> bool {
+        matches!(self, Links::Follow | Links::FollowDirs { .. })
+    }
 }
 
 /// Settings that all network stores share.

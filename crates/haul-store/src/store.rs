@@ -93,6 +93,8 @@ pub enum Extra {
         older_than: Duration,
         /// Only find them.
         dry_run: bool,
+        /// Only below this directory; the empty key is the whole. `Unsupported` by stores that can only look at the whole.
+        below: Key,
     },
     /// Force everything that was written so far to the device (`--fsync end`). `Unsupported` where a publish is durable by
     /// itself.
@@ -242,6 +244,9 @@ pub struct ListRequest {
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
     pub descend: Option<Descend>,
+    /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
+    /// directory itself is listed.
+    pub one_device: bool,
 }
 
 impl CopyHow {
@@ -467,6 +472,8 @@ pub struct CopyBatch {
     pub items: Vec<CopyItem>,
     /// Told of bytes as they are copied: item number, bytes.
     pub progress: Option<Progress>,
+    /// Links to directories at the source are followed, where there are links.
+    pub follow_dirs: bool,
 }
 
 /// One copy of a batch.
@@ -498,6 +505,16 @@ pub enum CopyHow {
     Rename,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,
+    /// What the file that is there lacks of the source is written behind what it has, in place, and its attributes become
+    /// the source's; as [`CopyHow::Copy`] where it isn't shorter, or where (with `verify`) it begins otherwise than the
+    /// source.
+    Append {
+        /// Compare what is there first.
+        verify: bool,
+    },
+    /// A file of this store that the same job wrote under another name gets its own by a rename. As after any write, it has
+    /// the permissions of a file that it replaces, unless the spec's attributes say otherwise.
+    Settle,
     /// A device, FIFO or socket is made anew.
     Special,
     /// No bytes: the attributes of what is there (a directory too, also the root), and its mtime where the spec gives

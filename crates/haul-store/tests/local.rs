@@ -61,7 +61,7 @@ async fn copy(
     items: Vec<CopyItem>,
 ) -> Vec<haul_core::Result<haul_store::Stored>> {
     let from = from.caps().domain.clone().unwrap().place;
-    to.copy(CopyBatch { from, items, progress: None }).await
+    to.copy(CopyBatch { from, items, progress: None, follow_dirs: false }).await
 }
 
 fn tree() -> TempDir {
@@ -549,7 +549,7 @@ async fn cleanup_removes_what_a_killed_write_left() {
     let upload = store.write(&Key::new("a/y/new"), WriteSpec::default()).await.unwrap();
     drop(upload);
     let cleanup = |secs, dry_run| {
-        let request = Extra::Cleanup { older_than: Duration::from_secs(secs), dry_run };
+        let request = Extra::Cleanup { older_than: Duration::from_secs(secs), dry_run, below: Key::new("") };
         let found = store.extra(request);
         async move {
             match found.await.unwrap() {

@@ -253,7 +253,8 @@ async fn a_crash_before_the_index_leaves_what_cleanup_finds() {
     assert_eq!(names(&store).await, ["a", "b"]);
     let day = Duration::from_secs(24 * 3600);
     for dry_run in [true, false] {
-        let Answer::Unfinished(found) = store.extra(Extra::Cleanup { older_than: day, dry_run }).await.expect("done")
+        let Answer::Unfinished(found) =
+            store.extra(Extra::Cleanup { older_than: day, dry_run, below: Key::new("") }).await.expect("done")
         else {
             panic!("another answer")
         };
@@ -274,7 +275,7 @@ async fn cleanup_makes_one_index_and_drops_what_is_dead() {
     assert_eq!((ending(&inner, ".tar").await.len(), ending(&inner, ".idx").await.len()), (3, 4));
     let before = on(&inner);
     list(&before).await.expect("listed");
-    let tidy = Extra::Cleanup { older_than: Duration::ZERO, dry_run: false };
+    let tidy = Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") };
     on(&inner).extra(tidy.clone()).await.expect("done");
     assert_eq!((ending(&inner, ".tar").await.len(), ending(&inner, ".idx").await.len()), (2, 1));
     for store in [&on(&inner), &before] {

@@ -189,7 +189,9 @@ impl Run {
 
     async fn attribute_batch(&self, batch: Vec<Due>) {
         let dry_run = self.policy.dry_run;
-        let time = |due: &Due| due.why.and(due.src.mtime).filter(|_| !self.policy.no_update_mtime);
+        let omit_links = self.policy.rsync.as_ref().is_some_and(|habits| habits.omit_link_times.is_some());
+        let omit = |src: &Entry| self.policy.no_update_mtime || (omit_links && src.is_link());
+        let time = |due: &Due| due.why.and(due.src.mtime).filter(|_| !omit(&due.src));
         let items = batch.iter().map(|due| self.attribute_item(&due.src, &due.to, time(due), !dry_run)).collect();
         let answers = self.ask_attributes(items).await;
         for (due, answer) in batch.into_iter().zip(answers) {
@@ -241,7 +243,8 @@ impl Run {
         let count = items.len();
         let stopped = || (0..count).map(|_| Err(crate::transfer::cancelled())).collect();
         let Some(domain) = &self.cx.src.caps().domain else { return stopped() };
-        let batch = CopyBatch { from: domain.place.clone(), items, progress: None };
+        let batch =
+            CopyBatch { from: domain.place.clone(), items, progress: None, follow_dirs: self.mover.follows_dirs() };
         tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => stopped(),

@@ -59,7 +59,8 @@ impl Backup {
             how: CopyHow::Rename,
             log: None,
         };
-        let answers = to.copy(CopyBatch { from: from.place, items: vec![item], progress: None }).await;
+        let answers =
+            to.copy(CopyBatch { from: from.place, items: vec![item], progress: None, follow_dirs: false }).await;
         match answers.into_iter().find_map(Result::err) {
             Some(error) if error.kind() != ErrorKind::NotFound => Err(error.with_key(&old.key)),
             _ => Ok(()),

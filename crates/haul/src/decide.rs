@@ -28,7 +28,7 @@ pub fn rules(mode: Mode, policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn St
     let (a, b) = (src.caps(), dst.caps());
     let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos().max(1));
     let mut rules = Rules::new(policy, nanos(a.mtime), nanos(b.mtime));
-    if mode != Mode::Move && a.changed == Changed::Inode && b.changed == Changed::Stored {
+    if !policy.moves(mode) && a.changed == Changed::Inode && b.changed == Changed::Stored {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
     rules

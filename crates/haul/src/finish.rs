@@ -98,6 +98,8 @@ struct SrcDir {
     there: bool,
     there_mtime: Option<Mtime>,
     there_posix: Option<Box<Posix>>,
+    /// It keeps the attributes that it has.
+    anothers: bool,
 }
 
 impl Dirs {
@@ -109,13 +111,23 @@ impl Dirs {
     pub fn both(&self, src: Entry, dst: Entry) {
         let Entry { key, mtime, meta, posix, .. } = src;
         let (there_mtime, there_posix) = (dst.mtime, dst.posix);
-        self.state().src.insert(key, SrcDir { mtime, meta, posix, there: true, there_mtime, there_posix });
+        self.state()
+            .src
+            .insert(key, SrcDir { mtime, meta, posix, there: true, there_mtime, there_posix, anothers: false });
+    }
+
+    /// A directory of the destination that keeps the attributes that it has, whatever is written into it.
+    pub fn keep(&self, dst: Entry) {
+        let Entry { key, mtime, posix, .. } = dst;
+        let (there_mtime, there_posix) = (mtime, posix);
+        let dir = SrcDir { mtime, meta: None, posix: None, there: true, there_mtime, there_posix, anothers: true };
+        self.state().src.insert(key, dir);
     }
 
     /// A directory that only the source has.
     pub fn src_only(&self, src: Entry) {
         let Entry { key, mtime, meta, posix, .. } = src;
-        let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None };
+        let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None, anothers: false };
         self.state().src.insert(key, dir);
     }
 
@@ -300,6 +312,7 @@ impl Run {
         if deletes && !self.cut_short() && (self.report().error_count == 0 || self.policy.ignore_errors) {
             self.remove_extra_dirs().await;
         }
+        self.restore_dirs().await;
         match self.attributes.keep {
             Some(_) => self.set_dir_attributes().await,
             None => self.set_dir_times().await,
@@ -402,6 +415,30 @@ impl Run {
             }
         });
         futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+    }
+
+    /// Gives directories that keep their attributes back what writing into them changed.
+    async fn restore_dirs(&self) {
+        let due: Vec<(Key, SrcDir)> = {
+            let mut state = self.dirs.state();
+            let (keep, rest) = std::mem::take(&mut state.src).into_iter().partition(|(_, dir)| dir.anothers);
+            state.src = rest;
+            let keep: BTreeMap<Key, SrcDir> = keep;
+            // What is written into the root isn't noted.
+            let written = |key: &Key| key.is_root() || state.written.contains(key);
+            keep.into_iter().filter(|(key, _)| written(key)).rev().collect()
+        };
+        for (key, dir) in due {
+            let mode = dir.there_posix.map(|posix| ("mode".to_string(), format!("{:o}", posix.mode & 0o7777)));
+            let meta = mode.into_iter().collect::<haul_core::Meta>();
+            let mtime = dir.mtime.filter(|_| !self.policy.no_update_dir_mtime);
+            match self.cx.dst.set_meta(&key, mtime, Some(&meta)).await {
+                Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                    self.error(e.with_key(&key))
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The same with attributes, of the top directory too. Deepest first, a level at a time: a directory may be closed to us

@@ -14,7 +14,6 @@ use haul_core::{
     compare::{Difference, Reason},
     event::Event,
     plan::{self, Action},
-    policy::Mode,
 };
 use haul_store::CopyHow;
 use std::{
@@ -240,7 +239,7 @@ impl Run {
         self.report().totals.links += 1;
         self.dirs.written(&src.key);
         self.cx.sink.emit(&Event::Linked { key: src.key.clone(), to: leader.clone() });
-        if self.mode == Mode::Move {
+        if self.moves() {
             self.away(src.key.clone(), src.version.clone());
         }
     }

@@ -1,9 +1,11 @@
 //! A job from start to end: list both sides, join, decide, transfer, and only then delete. Reads like the life of an
 //! entry in ARCHITECTURE.md; each step's work is in a module of its own.
 
+mod delayed;
 mod ending;
 mod full;
 mod known;
+mod links;
 mod one;
 mod rsync;
 mod sides;
@@ -90,6 +92,10 @@ pub(crate) struct Run {
     moved_away: Mutex<Vec<(Key, Option<Version>)>>,
     /// The last directory at the destination that rules protect with all that it holds.
     kept_below: Mutex<Option<Key>>,
+    /// Directories of the source that are behind symlinks at the destination, which stay.
+    kept_links: Mutex<Vec<(Key, links::Behind)>>,
+    /// Files that wait for their names.
+    delayed: delayed::Delayed,
     /// What found no room at the destination.
     full: full::Full,
     /// The destination's index, once it is opened.
@@ -133,6 +139,8 @@ impl Run {
                 renames: policy.track_renames.filter(|_| mode == Mode::Sync).map(Renames::new),
                 moved_away: Mutex::default(),
                 kept_below: Mutex::default(),
+                kept_links: Mutex::default(),
+                delayed: delayed::Delayed::default(),
                 full: full::Full::default(),
                 index: OnceLock::new(),
                 policy,
@@ -230,6 +238,9 @@ impl Run {
             return self.error(error);
         }
         self.see_top_dir().await;
+        if self.deletes_only() {
+            return self.delete_alone().await;
+        }
         if let Err(error) = self.prepare_root().await {
             return self.error(error);
         }
@@ -243,6 +254,7 @@ impl Run {
             }
         }
         self.clone().pass(Pass::Transfers).await;
+        self.clear_stages().await;
         self.flush_moved_away(true).await;
         if deletes && self.policy.delete_when != DeleteWhen::Before {
             self.delete_doomed().await;
@@ -263,7 +275,7 @@ impl Run {
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
         if self.cx.src.caps().dirs {
             let top = self.cx.src.stat(&Key::new("")).await?;
-            if self.attributes.keep.is_some() && self.takes_top() {
+            if self.attributes.keep.is_some() && self.takes_top() && !self.is_anothers(&top.key) {
                 // As it is now: a move changes its time.
                 self.dirs.src_only(top);
             }
@@ -337,13 +349,13 @@ impl Run {
     /// end, but moves each entry some ten times on its way.
     fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
         // Each of these asks more of a file than whether its listed facts agree.
-        let more = self.mode == Mode::Move || self.policy.use_server_mtime || self.attributes.asks_more();
+        let more = self.moves() || self.policy.use_server_mtime || self.attributes.asks_more();
         if more || pass != Pass::Transfers {
             return 0;
         }
         let mut count = 0;
         pairs.drop_while(|src, dst| {
-            if src.kind != Kind::File || !self.cx.filter.within_limits(src) {
+            if src.kind != Kind::File || !self.cx.filter.within_limits(src) || self.looks_at_link(src) {
                 return false;
             }
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
@@ -397,7 +409,10 @@ impl Run {
     /// What a file comes to in the end. The way of a file that is only copied makes no other future than its own: what else
     /// may happen is boxed, or a future of its size would be moved for each file, which was a fifth of the job's CPU time.
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, src_files: u64, orders: &Orders, checks: &mut Checks) {
+        let pair = if self.has_habits_of(&pair) { Box::pin(self.by_habits(pair)).await } else { Some(pair) };
+        let Some(pair) = pair else { return };
         match pair {
+            Pair::Both(src, dst) if src.is_dir() && self.is_anothers(&src.key) => self.dirs.keep(dst),
             Pair::Both(src, dst) if src.is_dir() => {
                 if pass == Pass::Transfers {
                     Box::pin(self.dir_seen(&src, Some(&dst))).await;
@@ -409,11 +424,7 @@ impl Run {
                     Box::pin(self.new_dir(src)).await;
                 }
             }
-            Pair::DstOnly(dst) if dst.is_dir() => {
-                if self.may_lose(&dst) && !Box::pin(self.is_replaced(&dst)).await {
-                    self.dirs.extra(dst);
-                }
-            }
+            Pair::DstOnly(dst) if dst.is_dir() => Box::pin(self.extra_dir(dst, src_files)).await,
             Pair::DstOnly(dst) if dst.kind == Kind::Special && self.attributes.special(&dst).is_none() => {}
             Pair::DstOnly(dst) => Box::pin(self.extra(dst, src_files)).await,
             Pair::DstUnknown(dst) => {
@@ -547,7 +558,7 @@ impl Run {
     }
 
     async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
-        if self.mode == Mode::Move && self.one_file(&src, dst.as_ref()) {
+        if self.moves() && self.one_file(&src, dst.as_ref()) {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
@@ -608,7 +619,7 @@ impl Run {
     /// An unchanged file: a move still takes its source away.
     pub fn kept(&self, src: &Entry, why: Reason) {
         self.report().totals.unchanged += 1;
-        if self.mode != Mode::Move || why.is_left_alone() || self.policy.dry_run {
+        if !self.moves() || why.is_left_alone() || self.policy.dry_run {
             return;
         }
         if self.confirm("delete", &src.key) {
@@ -623,10 +634,8 @@ impl Run {
     }
 
     async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
-        let step = self.steps.fetch_add(1, Ordering::Relaxed);
         self.full.ordered(src.size);
-        // Fails only when the scheduler is gone, which stops the job anyway.
-        let _ = orders.transfers.send(Order::new(step, src, to, replaced)).await;
+        self.send(Order::new(self.next_step(), src, to, replaced), orders).await;
     }
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
@@ -688,7 +697,7 @@ impl Run {
         self.will_write(&old.key, true).await;
         self.will_write(&src.key, true).await;
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
-        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        let step = self.next_step();
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
         let order = Order::new(step, from, src.key.clone(), None);
         match mover.bring_by_server(&mut [order], CopyHow::Rename).await.pop() {

@@ -20,7 +20,9 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.path)?;
     let dry_run = ctx.flags.config.dry_run;
-    let Answer::Unfinished(uploads) = store.extra(Extra::Cleanup { older_than: AGE, dry_run }).await? else {
+    let Answer::Unfinished(uploads) =
+        store.extra(Extra::Cleanup { older_than: AGE, dry_run, below: haul_core::Key::new("") }).await?
+    else {
         bail!("{}: the store answered something else than its unfinished uploads", store.locator());
     };
     for (key, _) in &uploads {

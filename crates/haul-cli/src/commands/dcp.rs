@@ -50,7 +50,7 @@ const OPTIONS: &[Entry] = &[
     (Some('h'), "help", None, Here::Works, "show this help"),
     (Some('b'), "bufsize", Some("SIZE"), Here::NoEffect, "haul chooses its buffers"),
     (Some('k'), "chunksize", Some("SIZE"), Here::NoEffect, "haul chooses how large files are divided"),
-    (Some('s'), "direct", None, Here::Refused, "past the page cache"),
+    (Some('s'), "direct", None, Here::Works, "leave nothing of what passes in the page cache"),
     (None, "open-noatime", None, Here::Refused, "leave access times of the source alone"),
     (Some('U'), "uid", Some("UID"), Here::Refused, "work as another user"),
     (Some('G'), "gid", Some("GID"), Here::Refused, "work as another group"),
@@ -62,6 +62,7 @@ const OPTIONS: &[Entry] = &[
 struct Given {
     preserve: bool,
     sparse: bool,
+    direct: bool,
     follow: bool,
     no_xattrs: bool,
     input: Option<OsString>,
@@ -163,6 +164,7 @@ impl Given {
         match *name {
             "preserve" => self.preserve = true,
             "sparse" => self.sparse = true,
+            "direct" => self.direct = true,
             "input" => self.input = Some(value),
             "dereference" => self.follow = true,
             "no-dereference" => self.follow = false,
@@ -214,6 +216,7 @@ fn options(given: &Given) -> Result<Options, String> {
         specials: given.preserve,
         xattrs: !given.no_xattrs,
         sparse: given.sparse,
+        drop_cache: given.direct,
         quiet: !given.verbose,
         out_format: given.verbose.then(|| "%n%L".into()),
         report_every: given.progress.filter(|_| !given.quiet),
@@ -367,7 +370,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let parse = |words: &[&str]| parse(words.iter().map(OsString::from).collect()).map(|_| ());
-        assert_eq!(parse(&["-s", "a", "b"]).unwrap_err(), "--direct: haul dcp doesn't support this option");
+        assert_eq!(parse(&["-U", "0"]).unwrap_err(), "--uid: haul dcp doesn't support this option");
         assert_eq!(parse(&["--presrve", "a"]).unwrap_err(), "--presrve: unknown option (did you mean --preserve?)");
         assert_eq!(parse(&["--xattrs", "x"]).unwrap_err(), "--xattrs=x: not none, all, non-lustre or libattr");
         assert_eq!(parse(&["-pvS", "--chunksize", "4M", "a", "b"]), Ok(()));

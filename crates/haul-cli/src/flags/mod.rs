@@ -49,6 +49,7 @@ pub struct Flags {
 /// How symlinks are treated.
 pub fn links(flags: &Flags) -> Links {
     match (flags.meta.links, flags.meta.copy_links) {
+        (translate, false) if flags.meta.copy_dirlinks => Links::FollowDirs { translate },
         (true, _) => Links::Translate,
         (_, true) => Links::Follow,
         _ => Links::Skip,

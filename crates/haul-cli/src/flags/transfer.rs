@@ -172,6 +172,9 @@ pub struct MetaFlags {
     /// Copy what symlinks point to
     #[arg(long, short = 'L', conflicts_with = "links")]
     pub copy_links: bool,
+    /// Symlinks to directories are directories: `haul rsync` asks for it.
+    #[arg(skip)]
+    pub copy_dirlinks: bool,
     /// Use the store's time of writing instead of asking for the modification time
     #[arg(long)]
     pub use_server_modtime: bool,

@@ -83,6 +83,29 @@ fn dcp_copies_as_cp_would() {
             .filter(|name| format!("{name:?}").contains(".txt"))
             .collect::<Vec<_>>()
     );
-    let refused = lab.haul(&["dcp", "-s", "@src", "@other"]);
-    assert_eq!((refused.code, refused.err.trim_end()), (1, "haul dcp: --direct: haul dcp doesn't support this option"));
+    // As scripts call it.
+    lab.haul(&[
+        "dcp",
+        "-p",
+        "-s",
+        "-S",
+        "--chunksize",
+        "16MB",
+        "--bufsize",
+        "8MB",
+        "-X",
+        "non-lustre",
+        "--progress",
+        "10",
+        "@src",
+        "@many",
+    ])
+    .ok();
+    assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path("many"))), "with all options");
+    fs::create_dir(lab.path("both")).unwrap();
+    lab.haul(&["dcp", "-p", "@src/d", "@src/a.txt", "@both"]).ok();
+    assert!(lab.path("both/d/b.txt").exists() && lab.path("both/a.txt").exists());
+    let refused = lab.haul(&["dcp", "--open-noatime", "@src", "@other"]);
+    let line = "haul dcp: --open-noatime: haul dcp doesn't support this option";
+    assert_eq!((refused.code, refused.err.trim_end()), (1, line));
 }

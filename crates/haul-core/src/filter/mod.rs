@@ -110,6 +110,21 @@ impl Filter {
         self.rsync.as_ref().is_none_or(|selection| selection.may_delete(key, dying))
     }
 
+    /// True for a directory whose attributes are another source's, which goes before this one.
+    pub fn is_anothers(&self, dir: &Key) -> bool {
+        self.rsync.as_ref().is_some_and(|selection| selection.is_anothers(dir.as_bytes()))
+    }
+
+    /// True for a directory that takes no part itself, only what is in it.
+    pub fn is_on_the_way(&self, dir: &Key) -> bool {
+        self.rsync.as_ref().is_some_and(|selection| selection.is_on_the_way(dir.as_bytes()))
+    }
+
+    /// True when another source of the same transfer shows this key, or may.
+    pub fn others_show(&self, key: &Key) -> bool {
+        self.rsync.as_ref().is_some_and(|selection| selection.others_show(key.as_bytes()))
+    }
+
     /// True when every key is included.
     pub fn is_all(&self) -> bool {
         let spec = &self.spec;

@@ -10,7 +10,7 @@ use super::{
     error::{changed, check_key, fail, fail_write},
     meta, place,
     read::link_name,
-    xattrs::{At, Attrs},
+    xattrs::{At, Attrs, Goes},
 };
 use crate::{CopyItem, Stored, WriteSpec};
 use haul_core::{
@@ -159,6 +159,7 @@ impl Keeper<'_> {
             // Without its owner, a set-id bit would give another's rights away.
             let mode = if chowned { mode } else { mode & 0o1777 };
             self.chmod(target, mode, &mut unkept).map_err(error)?;
+            self.put_nfs4(item, target, &attrs, &mut unkept)?;
         }
         target.set_times(&meta::times(times.atime, times.mtime)).map_err(error)?;
         Ok(unkept)
@@ -212,15 +213,13 @@ impl Keeper<'_> {
     }
 
     fn read(&self, at: &At<'_>, unkept: &mut Unkept) -> rustix::io::Result<Attrs> {
-        Attrs::read(at, |name| match name {
-            name if Attrs::is_acl(name) => self.keep.acls,
-            name if name.starts_with(b"system.") || !self.keep.xattrs => false,
-            name if name.starts_with(b"user.") || self.rights.any_owner => true,
-            b"security.capability" => {
+        Attrs::read(at, |name| match Attrs::goes(name, self.keep, self.rights.any_owner) {
+            Goes::Along => true,
+            Goes::Not => false,
+            Goes::Denied => {
                 unkept.add(What::Xattrs, Why::Denied);
                 false
             }
-            _ => false,
         })
     }
 
@@ -262,6 +261,16 @@ impl Keeper<'_> {
             }
         }
         Ok(done)
+    }
+
+    /// Sets an NFSv4 ACL once more after the permission bits, which are made from it and change it when they are set.
+    fn put_nfs4(&self, item: &CopyItem, target: &At<'_>, want: &Attrs, unkept: &mut Unkept) -> Result<()> {
+        for (name, value) in want.iter().filter(|(name, _)| Attrs::is_nfs4_acl(name)) {
+            if let Err(errno) = target.set(name, value) {
+                unkept.add(What::Acls, self.why_not(item, target, errno)?);
+            }
+        }
+        Ok(())
     }
 
     /// Why an attribute can't be set; an error where it could be but something failed.
@@ -373,7 +382,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let target_error = |errno| fail(OP, &item.to, errno);
     let (from_dir, from_name) = found(from, local, &item.from, false).map_err(source_error)?;
     let (dir, name) = found(&local.root, local, &item.to, true).map_err(target_error)?;
-    let st = meta::facts_at(&from_dir, &from_name, from.follow(), FACTS).map_err(source_error)?;
+    let st = meta::facts_at(&from_dir, &from_name, from.follows(&item.from), FACTS).map_err(source_error)?;
     let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
     if meta::file_type(&st) != meta::file_type(&there) {
         return Err(changed(OP, &item.to));
@@ -382,7 +391,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
     let want = wanted(owned(&st), owned(&there), new, keeper.keep, keeper.rights);
     let mut unkept = want.unkept;
-    let source = match from.follow() {
+    let source = match from.follows(&item.from) {
         true => At::followed(&from_dir, &from_name).map_err(source_error)?,
         false => At::name(&from_dir, &from_name),
     };
@@ -434,6 +443,29 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
     Ok(unkept)
 }
 
+/// Gives a file of ours the permissions of the regular file that it is about to replace, if there is one; with
+/// [`Keep::executability`] it may be executed as it may now.
+pub(super) fn keep_mode(
+    keep: Option<&Keep>,
+    (from, name): (&Dir, &[u8]),
+    (to, replaced): (&Dir, &[u8]),
+) -> rustix::io::Result<()> {
+    let Ok(there) = meta::facts_at(to, replaced, false, FACTS) else { return Ok(()) };
+    if meta::file_type(&there) != FileType::RegularFile {
+        return Ok(());
+    }
+    let file = super::read::open_file(from, name, false)?;
+    let mut mode = u32::from(there.stx_mode) & 0o777;
+    if keep.is_some_and(|keep| keep.executability) {
+        mode = match u32::from(meta::facts(&file, FACTS)?.stx_mode) & 0o111 {
+            0 => mode & !0o111,
+            _ if mode & 0o111 == 0 => mode | (mode & 0o444) >> 2,
+            _ => mode,
+        };
+    }
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+}
+
 /// What of owner, group and permission bits is otherwise than wanted.
 fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
     Differs {
@@ -482,6 +514,7 @@ impl Change<'_> {
         let is_link = meta::file_type(self.there) == FileType::Symlink;
         if !is_link && (differs.mode || inside.any() || bits != before.mode) {
             keeper.chmod(target, mode, unkept).map_err(error)?;
+            keeper.put_nfs4(self.item, target, self.attrs, unkept)?;
             done.mode &= !unkept.holds(What::Mode);
         }
         if differs.mtime {

@@ -56,15 +56,11 @@ impl<'a> Bytes<'a> {
         }
         let size = item.size as usize;
         self.room(size);
-        let mut read = 0;
-        while read < size {
-            read += match rustix::io::pread(source, &mut self.buffer[read..size], read as u64) {
-                Err(Errno::INTR) => continue,
-                // Not a file by now, which the caller finds out from its facts.
-                Err(Errno::ISDIR | Errno::SPIPE | Errno::AGAIN | Errno::NXIO) | Ok(0) => break,
-                answer => answer.map_err(source_error(item))?,
-            };
-        }
+        let read = match read_full(source, &mut self.buffer[..size], 0) {
+            // Not a file by now, which the caller finds out from its facts.
+            Err(Errno::ISDIR | Errno::SPIPE | Errno::AGAIN | Errno::NXIO) => 0,
+            answer => answer.map_err(source_error(item))?,
+        };
         self.ahead = Some(read);
         Ok(())
     }
@@ -122,6 +118,42 @@ impl<'a> Bytes<'a> {
         }
         place::reserve(target, size).map_err(target_error(item))?;
         self.range(number, item, source, target, 0..size)
+    }
+
+    /// Brings a range at the end of the source over, to the end of a file that holds the rest already.
+    pub(super) fn bring_rest(
+        &mut self,
+        number: usize,
+        item: &CopyItem,
+        source: &OwnedFd,
+        target: &OwnedFd,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let size = range.end;
+        place::reserve(target, size).map_err(target_error(item))?;
+        self.range(number, item, source, target, range)?;
+        // The last blocks may have been zeros, which nobody wrote.
+        if item.spec.sparse { rustix::fs::ftruncate(target, size).map_err(target_error(item)) } else { Ok(()) }
+    }
+
+    /// True when the first `size` bytes of two files are the same.
+    pub(super) fn begins_alike(&mut self, item: &CopyItem, files: (&OwnedFd, &OwnedFd), size: u64) -> Result<bool> {
+        self.room(2 * BUFFER);
+        let (ours, theirs) = self.buffer.split_at_mut(BUFFER);
+        let mut at = 0;
+        while at < size {
+            let want = usize::try_from(size - at).unwrap_or(BUFFER).min(BUFFER);
+            let read = read_full(files.0, &mut ours[..want], at).map_err(source_error(item))?;
+            let also = read_full(files.1, &mut theirs[..want], at).map_err(target_error(item))?;
+            if read != want || also != want || ours[..want] != theirs[..want] {
+                return Ok(false);
+            }
+            at += want as u64;
+            if self.abandoned.get() {
+                return Err(Error::new(ErrorKind::Cancelled, OP, "stopped").with_key(&item.to));
+            }
+        }
+        Ok(true)
     }
 
     fn clone_file(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<bool> {
@@ -247,6 +279,19 @@ impl<'a> Bytes<'a> {
 /// True when fewer blocks are there than the size would take: holes, or compression.
 fn has_holes(st: &Statx) -> bool {
     st.stx_size > BLOCK as u64 && st.stx_blocks * 512 < st.stx_size
+}
+
+/// Reads as much as there is from `at` on, at most what fits.
+fn read_full(file: &OwnedFd, buffer: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+    let mut read = 0;
+    while read < buffer.len() {
+        read += match rustix::io::pread(file, &mut buffer[read..], at + read as u64) {
+            Err(Errno::INTR) => continue,
+            Ok(0) => break,
+            answer => answer?,
+        };
+    }
+    Ok(read)
 }
 
 fn write_at(target: &OwnedFd, bytes: &[u8], at: u64) -> rustix::io::Result<()> {

@@ -2,7 +2,7 @@
 //! the bytes come over is in `content`. A batch is one job on one disk thread.
 
 use super::{
-    Local, attributes,
+    Local, append, attributes,
     content::Bytes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_write},
@@ -91,6 +91,9 @@ impl Batch<'_> {
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
+        if item.how == CopyHow::Settle {
+            return self.settle(item, &dir);
+        }
         if item.how == CopyHow::Special {
             let (made_in, stored) = attributes::special(self.local, item, &dir)?;
             self.settled(item, &made_in);
@@ -107,6 +110,12 @@ impl Batch<'_> {
         }
         if item.how == CopyHow::Link {
             return self.hard_link(item, &dir);
+        }
+        if let CopyHow::Append { verify } = item.how {
+            let source = append::Source { root: self.from, dir: &dir };
+            if let Some(stored) = append::append(self.local, source, (number, item), &mut self.bytes, verify)? {
+                return Ok(stored);
+            }
         }
         if item.how == CopyHow::Rename
             && let Some(stored) = self.rename(number, item, &dir)?
@@ -280,6 +289,26 @@ impl Batch<'_> {
         Ok(Stored { size: st.stx_size, ..Stored::default() })
     }
 
+    /// See [`CopyHow::Settle`].
+    fn settle(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
+        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
+        regular(OP, &item.from, &st)?;
+        check_want(item, &st)?;
+        let keep = item.spec.keep.as_deref();
+        let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
+            if !keep.is_some_and(|keep| keep.private()) {
+                attributes::keep_mode(keep, (from, item.from.name()), (dir, item.to.name()))?;
+            }
+            match item.spec.replace {
+                Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
+                _ => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
+            }
+        })?;
+        settled.map_err(target_error(item))?;
+        self.settled(item, &dir);
+        Ok(Stored { size: st.stx_size, ..Stored::default() })
+    }
+
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
     fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
         let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
@@ -351,9 +380,9 @@ pub(super) fn all_failed(items: &[CopyItem], error: impl Fn() -> Error) -> Vec<R
 }
 
 /// The source's root for a batch: this store's own descriptors when it copies within itself.
-pub(super) fn source_root(local: &Arc<Local>, from: &[u8]) -> Arc<Root> {
+pub(super) fn source_root(local: &Arc<Local>, from: &[u8], follow_dirs: bool) -> Arc<Root> {
     match *from == *local.place {
         true => local.root.clone(),
-        false => Arc::new(Root::new(from.to_vec(), local.root.follow())),
+        false => Arc::new(Root::new(from.to_vec(), local.root.follow()).following_dirs(follow_dirs)),
     }
 }

@@ -1,7 +1,7 @@
 //! Directory descriptors: the root, those below it, and the few used last. Everything that a key names is reached
 //! through one of these, so that no symbolic link can lead out of the root.
 
-use haul_core::key::parent;
+use haul_core::{Key, key::parent};
 use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags},
     io::{Errno, Result},
@@ -30,6 +30,8 @@ pub(super) struct Root {
     path: Vec<u8>,
     /// Links below the root may lead anywhere (`--copy-links`), when reading.
     follow: bool,
+    /// Links to directories may.
+    follow_dirs: bool,
     /// New directories are for their owner alone: their attributes come later.
     private: AtomicBool,
     open: Mutex<Open>,
@@ -65,7 +67,17 @@ impl Kept {
 
 impl Root {
     pub(super) fn new(path: Vec<u8>, follow: bool) -> Self {
-        Root { path, follow, private: AtomicBool::new(false), open: Mutex::default() }
+        Root { path, follow, follow_dirs: follow, private: AtomicBool::new(false), open: Mutex::default() }
+    }
+
+    /// The same where links to directories are followed too.
+    pub(super) fn following_dirs(self, follow_dirs: bool) -> Self {
+        Root { follow_dirs: self.follow || follow_dirs, ..self }
+    }
+
+    /// Is what has this key looked at through a link?
+    pub(super) fn follows(&self, key: &Key) -> bool {
+        if key.is_dir() { self.follow_dirs } else { self.follow }
     }
 
     pub(super) fn path(&self) -> &[u8] {
@@ -116,7 +128,7 @@ impl Root {
 
     /// The existing directory `key` (empty, or ending in `/`) for reading: links are followed as the store is set.
     pub(super) fn dir(&self, key: &[u8]) -> Result<Dir> {
-        self.find(key, self.follow)
+        self.find(key, self.follow_dirs)
     }
 
     /// The existing directory `key` for changing what is in it: never outside the root.
@@ -187,8 +199,8 @@ impl Root {
             return rustix::fs::openat(CWD, self.path(), flags, Mode::empty());
         }
         let root = self.root()?;
-        let flags = if self.follow { flags } else { flags | OFlags::NOFOLLOW };
-        open_below(&root, key, flags, self.follow)
+        let flags = if self.follow_dirs { flags } else { flags | OFlags::NOFOLLOW };
+        open_below(&root, key, flags, self.follow_dirs)
     }
 }
 

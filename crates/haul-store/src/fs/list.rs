@@ -38,8 +38,8 @@ pub(super) const LINK: &[u8] = b".rclonelink";
 /// See [`crate::Store::list`].
 pub(super) fn list(root: Arc<Root>, links: Links, request: ListRequest) -> BoxStream<'static, Listed> {
     let lister = Arc::new(Lister { root, links, request });
-    let walk =
-        Walk { lister, stack: Vec::new(), batch: Vec::new(), ready: VecDeque::new(), sent: 0, state: State::New };
+    let (stack, batch, ready, state) = (Vec::new(), Vec::new(), VecDeque::new(), State::New);
+    let walk = Walk { lister, stack, batch, ready, sent: 0, state, device: None };
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
 }
 
@@ -129,7 +129,7 @@ enum Seen {
 /// A directory that was read.
 struct Folder {
     names: Arc<Names>,
-    /// Device and inode, asked only when links are followed.
+    /// Device and inode, asked only when links are followed or devices count.
     id: (u32, u32, u64),
     /// All entries, for small ones; else the descriptor to ask through.
     rest: Rest,
@@ -148,6 +148,15 @@ impl Lister {
         self.links == Links::Follow
     }
 
+    /// Reaches the root; gives its device where that counts.
+    fn device(&self) -> rustix::io::Result<Option<(u32, u32)>> {
+        let root = self.root.root()?;
+        if !self.request.one_device {
+            return Ok(None);
+        }
+        meta::facts(&root, meta::FACTS).map(|st| Some((st.stx_dev_major, st.stx_dev_minor)))
+    }
+
     fn mask(&self) -> rustix::fs::StatxFlags {
         match (self.request.meta, self.request.posix) {
             (true, _) => meta::FACTS_AND_META,
@@ -159,7 +168,7 @@ impl Lister {
     /// Reads the directory `key`; runs on the pool.
     fn read(&self, key: &[u8], most: usize) -> Answer {
         let fd = self.root.open_to_list(key)?;
-        let id = match self.follow() {
+        let id = match self.links.follows_dirs() || self.request.one_device {
             true => meta::facts(&fd, meta::FACTS).map(|st| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino))?,
             false => (0, 0, 0),
         };
@@ -199,8 +208,9 @@ impl Lister {
         match listed {
             FileType::RegularFile => Tail::File,
             FileType::Directory => Tail::Dir,
-            FileType::Symlink if self.links == Links::Skip => Tail::Special,
-            FileType::Symlink if self.links == Links::Translate => Tail::Link,
+            FileType::Symlink if self.leads_to_dir(fd, name) => Tail::Dir,
+            FileType::Symlink if self.links.translates() => Tail::Link,
+            FileType::Symlink if !self.follow() => Tail::Special,
             FileType::Symlink | FileType::Unknown => match meta::facts_at(fd, name, self.follow(), meta::FACTS) {
                 Ok(st) => match meta::file_type(&st) {
                     FileType::Unknown => Tail::Special,
@@ -212,6 +222,12 @@ impl Lister {
             },
             _ => Tail::Special,
         }
+    }
+
+    /// True for a link that counts as the directory to which it leads.
+    fn leads_to_dir(&self, fd: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
+        let dirs = matches!(self.links, Links::FollowDirs { .. });
+        dirs && meta::facts_at(fd, name, true, meta::FACTS).is_ok_and(|st| meta::file_type(&st) == FileType::Directory)
     }
 
     /// Whether the request asks for `key` or, for a directory, for something in it.
@@ -240,10 +256,11 @@ impl Lister {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));
-            seen.push(match meta::facts_at(fd, name, self.follow(), self.mask()) {
+            let follow = self.follow() || self.links.follows_dirs() && item.tail == Tail::Dir;
+            seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
                 Ok(st) => self.seen(fd, name, key, item.tail, &st),
-                Err(Errno::ACCESS) if !self.follow() => return Err(Errno::ACCESS),
-                Err(Errno::NOENT) if !self.follow() => Seen::Gone,
+                Err(Errno::ACCESS) if !follow => return Err(Errno::ACCESS),
+                Err(Errno::NOENT) if !follow => Seen::Gone,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {
                     Err(Errno::NOENT) => Seen::Gone,
                     _ if errno == Errno::NOENT => {
@@ -295,6 +312,8 @@ struct Walk {
     ready: VecDeque<Listed>,
     sent: usize,
     state: State,
+    /// The root's device, where no other is to be listed.
+    device: Option<(u32, u32)>,
 }
 
 /// A directory being given.
@@ -420,9 +439,10 @@ impl Walk {
         let root = Key::new("");
         // The root is asked first even when only a part is listed: without a root there is no proof of anything.
         let lister = self.lister.clone();
-        let reached = disk::names().submit(move || lister.root.root().map(drop)).await;
-        if let Err(errno) = reached.unwrap_or(Err(Errno::IO)) {
-            return self.fail_all(root_error("list", self.lister.root.path(), errno));
+        let reached = disk::names().submit(move || lister.device()).await;
+        match reached.unwrap_or(Err(Errno::IO)) {
+            Ok(device) => self.device = device,
+            Err(errno) => return self.fail_all(root_error("list", self.lister.root.path(), errno)),
         }
         if super::error::check_key("list", &base).is_err() {
             // No such directory can exist here, so nothing is in it.
@@ -493,13 +513,19 @@ impl Walk {
             Err(Errno::NOENT) => return,
             Err(errno) => return self.lose(Lost::below(&entry.key), fail("list", &entry.key, errno)),
         };
-        if self.lister.follow() && self.stack.iter().any(|frame| frame.id == folder.id) {
+        if self.lister.links.follows_dirs() && self.stack.iter().any(|frame| frame.id == folder.id) {
             let error = Error::new(ErrorKind::Invalid, "list", "a symbolic link leads back to a directory above it");
             return self.lose(Lost::below(&entry.key), error.with_key(&entry.key));
         }
         let key = entry.key.as_bytes().to_vec();
+        let beyond = self.device.is_some_and(|device| device != (folder.id.0, folder.id.1));
         if self.lister.after(&entry.key) {
             self.give(entry);
+        }
+        if beyond {
+            let lost = Lost { from: Key::new([&key[..], &[0]].concat()), to: after_prefix(&key).map(Key::new) };
+            let error = Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here");
+            return self.lose(lost, error.with_key(&Key::new(key)));
         }
         if self.state == State::Going {
             self.stack.push(Frame::new(key, folder));

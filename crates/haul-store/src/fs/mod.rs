@@ -1,6 +1,7 @@
 //! The local disk store (`local`): everything relative to directory descriptors, on its own threads; nothing that a
 //! name or a planted link says leads out of the root.
 
+mod append;
 mod attributes;
 mod content;
 mod copy;
@@ -66,7 +67,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
-    let root = Arc::new(Root::new(absolute, request.links == Links::Follow));
+    let follow_dirs = request.links.follows_dirs();
+    let root = Arc::new(Root::new(absolute, request.links == Links::Follow).following_dirs(follow_dirs));
     let rights = attributes::rights();
     Ok(Arc::new(LocalStore {
         locator,
@@ -204,7 +206,7 @@ impl Store for LocalStore {
         let items: Arc<[_]> = batch.items.into();
         let shared = items.clone();
         let done = disk::bytes().submit(move || {
-            let from = copy::source_root(&local, &batch.from);
+            let from = copy::source_root(&local, &batch.from, batch.follow_dirs);
             copy::copy(&local, &from, &shared, batch.progress.as_ref(), &abandoned)
         });
         Box::pin(async move {
@@ -237,8 +239,8 @@ impl Store for LocalStore {
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
         match request {
             Extra::About => self.run("about", |local| tree::about(local)),
-            Extra::Cleanup { older_than, dry_run } => {
-                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run))
+            Extra::Cleanup { older_than, dry_run, below } => {
+                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run, below))
             }
             Extra::Sync => self.run("sync", |local| sync::sync(local)),
             Extra::Link(..) => refuse("link", "a local disk has no public links"),

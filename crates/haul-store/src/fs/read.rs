@@ -27,7 +27,7 @@ pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Res
 /// The name of the link that `key` stands for, when links are translated.
 pub(super) fn link_name(links: Links, key: &Key) -> Option<&[u8]> {
     let name = key.name().strip_suffix(LINK).filter(|name| !name.is_empty())?;
-    (links == Links::Translate).then_some(name)
+    links.translates().then_some(name)
 }
 
 /// What a link holds.
@@ -98,7 +98,7 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         let meta = Some(meta::meta_at(&dir, name, &st));
         return Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
     }
-    let st = facts(key.name(), local.root.follow()).map_err(|e| fail(OP, key, e))?;
+    let st = facts(key.name(), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
     let kind = match meta::file_type(&st) {
         FileType::Directory => Kind::Dir,
         FileType::RegularFile => Kind::File,

@@ -157,12 +157,13 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
 
 /// Finds hidden files that killed writes left behind, last written before `older_than` ago; removes them unless
 /// `dry_run`. Links are not followed.
-pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool) -> Result<Answer> {
+pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below: Key) -> Result<Answer> {
     const OP: &str = "cleanup";
+    check_key(OP, &below)?;
     let root = Root::new(local.root.path().to_vec(), false);
     let age = i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
     let before = Mtime(jiff::Timestamp::now().as_nanosecond().saturating_sub(age));
-    let (mut found, mut folders) = (Vec::new(), vec![Key::new("")]);
+    let (mut found, mut folders) = (Vec::new(), vec![below]);
     while let Some(folder) = folders.pop() {
         let error = |errno| match folder.is_root() {
             true => root_error(OP, root.path(), errno),

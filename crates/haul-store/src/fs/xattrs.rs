@@ -1,6 +1,7 @@
 //! Extended attributes, ACLs among them, and the calls that set attributes on what is named, open, or only reached.
 
 use super::{dir::Dir, meta};
+use haul_core::policy::Keep;
 use rustix::{
     fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timestamps, Uid, XattrFlags},
     io::{Errno, Result},
@@ -11,8 +12,25 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-/// Names of ACLs.
-const ACLS: [&[u8]; 3] = [b"system.posix_acl_access", b"system.posix_acl_default", b"system.nfs4_acl"];
+/// Names of POSIX ACLs.
+const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Names of NFSv4 ACLs: of Linux' NFS client (its `nfs4_dacl` and `nfs4_sacl` are parts of the first), and of ZFS where it keeps
+/// them.
+const NFS4_ACLS: [&[u8]; 2] = [b"system.nfs4_acl", b"system.nfs4_acl_xdr"];
+
+/// Where a file's data are on Lustre, and other marks of that file alone: on another file they put its data in the same place,
+/// or make it look like the first (lustre.org, "Lustre Internals", extended attributes of the MDT).
+const LUSTRE: [&[u8]; 8] = [
+    b"trusted.lov",
+    b"trusted.lma",
+    b"trusted.lmv",
+    b"trusted.dmv",
+    b"trusted.link",
+    b"trusted.fid",
+    b"trusted.som",
+    b"trusted.hsm",
+];
 
 /// A link itself.
 const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
@@ -170,6 +188,17 @@ fn proc_path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
+/// What becomes of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goes {
+    /// It is copied.
+    Along,
+    /// It isn't.
+    Not,
+    /// It should be, and only root may.
+    Denied,
+}
+
 /// Extended attributes by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attrs(BTreeMap<Vec<u8>, Vec<u8>>);
@@ -191,12 +220,35 @@ impl DerefMut for Attrs {
 impl Attrs {
     /// True for the name of an ACL.
     pub(super) fn is_acl(name: &[u8]) -> bool {
-        ACLS.contains(&name)
+        POSIX_ACLS.contains(&name) || Attrs::is_nfs4_acl(name)
+    }
+
+    /// True for the name of an NFSv4 ACL: the permission bits are made from it, and changing those changes it.
+    pub(super) fn is_nfs4_acl(name: &[u8]) -> bool {
+        NFS4_ACLS.contains(&name)
+    }
+
+    /// Whether an attribute of this name goes along; as root others than `user.` may.
+    pub(super) fn goes(name: &[u8], keep: &Keep, root: bool) -> Goes {
+        let own_places = LUSTRE.contains(&name) || name.starts_with(b"lustre.");
+        match name {
+            name if Attrs::is_acl(name) => {
+                if keep.acls {
+                    Goes::Along
+                } else {
+                    Goes::Not
+                }
+            }
+            name if name.starts_with(b"system.") || own_places || !keep.xattrs => Goes::Not,
+            name if name.starts_with(b"user.") || root => Goes::Along,
+            b"security.capability" => Goes::Denied,
+            _ => Goes::Not,
+        }
     }
 
     /// True for those that are taken away where the source hasn't them. What a security module has put there stays.
     pub(super) fn may_go(name: &[u8]) -> bool {
-        name != ACLS[2] && (!name.starts_with(b"security.") || name == b"security.capability")
+        !Attrs::is_nfs4_acl(name) && (!name.starts_with(b"security.") || name == b"security.capability")
     }
 
     /// Those with names that are `kept`; none where the file system has no such thing.
@@ -243,4 +295,33 @@ fn grow(mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let len = read(&mut large)?;
     large.truncate(len);
     Ok(large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acls_go_by_their_own_switch_and_never_with_attributes() {
+        let keep = |acls, xattrs| Keep { acls, xattrs, ..Keep::default() };
+        for name in POSIX_ACLS.iter().chain(&NFS4_ACLS) {
+            for root in [false, true] {
+                assert_eq!(Attrs::goes(name, &keep(true, false), root), Goes::Along);
+                assert_eq!(Attrs::goes(name, &keep(false, true), root), Goes::Not);
+            }
+        }
+        // An NFSv4 ACL that the source lacks is no reason to take one away: every file has one there.
+        assert!(Attrs::may_go(POSIX_ACLS[0]) && !Attrs::may_go(NFS4_ACLS[0]));
+    }
+
+    #[test]
+    fn attributes_go_as_far_as_they_are_the_files_own() {
+        let all = Keep { acls: true, xattrs: true, ..Keep::default() };
+        let goes = |name: &[u8], root| Attrs::goes(name, &all, root);
+        assert_eq!((goes(b"user.x", false), goes(b"trusted.x", true)), (Goes::Along, Goes::Along));
+        assert_eq!((goes(b"trusted.x", false), goes(b"security.capability", false)), (Goes::Not, Goes::Denied));
+        assert_eq!((goes(b"security.capability", true), goes(b"system.other", true)), (Goes::Along, Goes::Not));
+        assert_eq!((goes(b"lustre.lov", true), goes(b"trusted.lov", true)), (Goes::Not, Goes::Not));
+        assert_eq!(Attrs::goes(b"user.x", &Keep { acls: true, ..Keep::default() }, true), Goes::Not);
+    }
 }

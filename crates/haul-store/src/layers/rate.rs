@@ -212,7 +212,7 @@ impl Store for Limited {
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
-        let copies = batch.items.iter().any(|item| item.how == CopyHow::Copy);
+        let copies = batch.items.iter().any(|item| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. }));
         if on_this_machine && copies && self.rate.is_set() {
             // The kernel's copy can't be slowed down; streamed through the engine it can.
             let error = || Error::new(ErrorKind::Unsupported, "copy", "a bandwidth limit is set");

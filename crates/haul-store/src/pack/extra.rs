@@ -110,8 +110,8 @@ async fn remove_empty_dirs(shared: &Shared) -> Result<()> {
 pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
     match request {
         Extra::About | Extra::Sync => shared.inner.extra(request).await,
-        Extra::Cleanup { older_than, dry_run } => {
-            let mut found = match shared.inner.extra(Extra::Cleanup { older_than, dry_run }).await {
+        Extra::Cleanup { older_than, dry_run, below } => {
+            let mut found = match shared.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await {
                 Ok(Answer::Unfinished(found)) => found,
                 Ok(_) => Vec::new(),
                 Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 256;
 
 /// Copies as [`crate::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress } = batch;
+    let CopyBatch { from, items, progress, .. } = batch;
     let root = match Root::parse(&from) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),

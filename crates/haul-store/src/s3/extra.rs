@@ -23,7 +23,10 @@ pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
             Err(Error::new(ErrorKind::Unsupported, "about", message))
         }
         Extra::Link(key, life) => link(service, &key, life).await,
-        Extra::Cleanup { older_than, dry_run } => cleanup(service, older_than, dry_run).await,
+        Extra::Cleanup { below, .. } if !below.is_root() => {
+            Err(Error::new(ErrorKind::Unsupported, "cleanup", "S3 is only cleaned up as a whole"))
+        }
+        Extra::Cleanup { older_than, dry_run, .. } => cleanup(service, older_than, dry_run).await,
         Extra::Sync => Err(Error::new(ErrorKind::Unsupported, "sync", "S3 keeps what it has answered")),
         Extra::Buckets => Ok(Answer::Buckets(list::buckets(service).await?)),
     }

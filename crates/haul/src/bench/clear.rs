@@ -60,7 +60,7 @@ pub async fn clear(bench: &Bench, written: Vec<Key>) -> Result<()> {
         delete(store, vec![Key::new("")], &mut keep).await;
     }
     // A transfer that was stopped may have left an upload that it began.
-    match store.extra(Extra::Cleanup { older_than: Duration::ZERO, dry_run: false }).await {
+    match store.extra(Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") }).await {
         Err(error) if error.kind() != ErrorKind::Unsupported && error.kind() != ErrorKind::DirNotFound => {
             tracing::debug!("unfinished uploads could not be looked for: {error}");
         }

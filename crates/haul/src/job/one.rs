@@ -29,6 +29,7 @@ impl Run {
         }
         drop(orders);
         self.finish_working(working).await;
+        self.clear_stages().await;
         self.flush_moved_away(true).await;
     }
 

@@ -1,7 +1,7 @@
 //! What a job does otherwise under rsync's habits: tells of directories, keeps what rules protect, takes the root along,
 //! and makes way for what is of another kind.
 
-use super::{Orders, Run};
+use super::{Orders, Pass, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
@@ -34,6 +34,9 @@ impl Run {
         if self.policy.rsync.is_none() {
             return;
         }
+        if dst.is_some() {
+            self.note_stage(&src.key).await;
+        }
         let mut differs = self.difference(src, dst);
         let mut elsewhere = false;
         if differs.new
@@ -56,9 +59,22 @@ impl Run {
     /// A directory that only the source has: it is made, unless nothing new may be; what is there in its place goes.
     pub(super) async fn new_dir(&self, src: Entry) {
         if self.policy.rsync.is_none() {
-            return self.dirs.src_only(src);
+            // Where keys are asked for one by one, directories weren't.
+            return match self.asks_each() {
+                true => match self.cx.dst.stat(&src.key).await {
+                    Ok(dst) => self.dirs.both(src, dst),
+                    Err(_) => self.dirs.src_only(src),
+                },
+                false => self.dirs.src_only(src),
+            };
         }
         if self.policy.existing_only && !self.other_kind_there(&src.key).await {
+            return;
+        }
+        if self.policy.dry_run && self.is_anothers(&src.key) {
+            return;
+        }
+        if self.keeps_dirlink(&src.key).await {
             return;
         }
         self.dir_seen(&src, None).await;
@@ -139,10 +155,62 @@ impl Run {
         false
     }
 
+    /// A directory that the source provably lacks.
+    pub(super) async fn extra_dir(&self, dst: Entry, src_files: u64) {
+        if self.cx.filter.others_show(&dst.key) {
+            self.dirs.keep(dst);
+        } else if self.may_lose(&dst) && !self.is_replaced(&dst).await {
+            self.extra_below(&dst, src_files).await;
+            self.dirs.extra(dst);
+        }
+    }
+
+    /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too.
+    pub(super) async fn extra_below(&self, dir: &Entry, src_files: u64) {
+        if self.policy.rsync.is_none() || self.policy.max_depth.is_none() || self.mode != Mode::Sync {
+            return;
+        }
+        let filter = Arc::new(self.cx.filter.for_destination());
+        let request = ListRequest {
+            prefix: dir.key.as_bytes().to_vec(),
+            descend: Some(Arc::new(move |dir| filter.descend(dir))),
+            ..ListRequest::all()
+        };
+        let mut listing = self.cx.dst.list(request);
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => {
+                    for entry in entries {
+                        match entry.is_dir() {
+                            true if self.may_lose(&entry) => self.dirs.extra(entry),
+                            true => {}
+                            false => self.extra(entry, src_files).await,
+                        }
+                    }
+                }
+                Listed::Failed { error, .. } => self.error(error),
+                Listed::End => {}
+            }
+        }
+    }
+
+    /// True when neither side is listed beyond its own file system.
+    pub(super) fn one_device(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.one_device)
+    }
+
+    /// True for a link that may have to be left out for where it leads.
+    pub(super) fn looks_at_link(&self, src: &Entry) -> bool {
+        src.is_link() && self.policy.rsync.as_ref().is_some_and(|habits| habits.safe_links.is_some())
+    }
+
     /// May the destination lose this, as far as rules say? Remembers directories that it may not, with what they hold.
     pub(super) fn may_lose(&self, dst: &Entry) -> bool {
         if self.policy.rsync.is_none() {
             return true;
+        }
+        if self.cx.filter.others_show(&dst.key) {
+            return false;
         }
         let mut kept = self.kept_below.lock().unwrap_or_else(|e| e.into_inner());
         if kept.as_ref().is_some_and(|dir| dst.key.as_bytes().starts_with(dir.as_bytes())) {
@@ -161,12 +229,36 @@ impl Run {
         self.policy.rsync.as_ref().is_none_or(|habits| habits.top_dir)
     }
 
+    /// True for a directory of the source that has nothing to do with what the destination's looks like.
+    pub(super) fn is_anothers(&self, dir: &Key) -> bool {
+        self.deletes_only() || self.cx.filter.is_anothers(dir)
+    }
+
+    /// Only deletions are asked for.
+    pub(super) fn deletes_only(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.deletes_only)
+    }
+
+    /// A job that only deletes.
+    pub(super) async fn delete_alone(self: Arc<Self>) {
+        self.clone().pass(Pass::DeletesOnly).await;
+        self.delete_doomed().await;
+        self.finish_dirs(true).await;
+    }
+
     /// Takes the job's root along, where it is part of the transfer.
     pub(super) async fn see_top_dir(&self) {
+        let root = Key::new("");
+        if self.policy.rsync.is_some() && self.is_anothers(&root) {
+            // One that isn't there yet has nothing to keep.
+            if let Ok(dst) = self.cx.dst.stat(&root).await {
+                self.dirs.keep(dst);
+            }
+            return;
+        }
         if !self.policy.rsync.as_ref().is_some_and(|habits| habits.top_dir) {
             return;
         }
-        let root = Key::new("");
         // A source that isn't there is told when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
@@ -187,6 +279,7 @@ impl Run {
         if force {
             self.clear_dir(&dir).await?;
         }
+        self.clear_other_kind(&order.to).await?;
         let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
         answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
             ErrorKind::Exists => {
@@ -195,6 +288,24 @@ impl Run {
             }
             _ => error.with_key(&dir),
         })
+    }
+
+    /// Removes a file or link of this name where the one that is to come is of the other kind and must not replace anything,
+    /// since its source goes. What this job has brought stays: on a disk that takes two names for one it is another's only copy.
+    async fn clear_other_kind(&self, key: &Key) -> Result<()> {
+        let Some(began) = self.policy.rsync.as_ref().filter(|_| self.moves()).and_then(|habits| habits.began) else {
+            return Ok(());
+        };
+        let bare = bare(key.as_bytes());
+        for other in [bare.to_vec(), [bare, LINK].concat()] {
+            let other = Key::new(other);
+            let Ok(there) = self.cx.dst.stat(&other).await else { continue };
+            let older = other != *key && !there.is_dir() && there.changed.is_some_and(|changed| changed < began);
+            if older || there.kind == Kind::Special {
+                self.clear_file(&other).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What makes way is told as deleted; a sync tells it anyway.
@@ -242,6 +353,6 @@ impl Run {
 }
 
 /// A key without what tells its kind.
-fn bare(key: &[u8]) -> &[u8] {
+pub(super) fn bare(key: &[u8]) -> &[u8] {
     key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key)
 }

@@ -26,6 +26,8 @@ impl Run {
             checkers: self.mover.budget.checkers,
             pages: self.policy.checkers.unwrap_or(0),
             ask_each: self.asks_each(),
+            prune_empty_dirs: self.policy.rsync.as_ref().is_some_and(|habits| habits.prune_empty_dirs),
+            one_device: self.one_device(),
             ..ListOptions::default()
         };
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
@@ -51,6 +53,7 @@ impl Run {
             for_join: true,
             checkers: self.mover.budget.checkers,
             pages: self.policy.checkers.unwrap_or(0),
+            one_device: self.one_device(),
             ..ListOptions::default()
         };
         self.noted(absent_is_empty(list(&self.cx.dst, &Arc::new(self.dst_filter()), options)))

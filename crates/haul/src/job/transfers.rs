@@ -8,17 +8,18 @@ use crate::{
     transfer::{Arrived, Order},
 };
 use haul_core::{
-    Error, ErrorKind, Key, Kind, Result, Side, Version,
-    attributes::What,
-    event::Event,
-    plan::Route,
-    policy::{Cutoff, Mode},
+    Error, ErrorKind, Key, Kind, Result, Side, Version, attributes::What, event::Event, plan::Route, policy::Cutoff,
 };
 use haul_store::CopyHow;
 use std::sync::{Arc, atomic::Ordering};
 use tokio::task::{JoinError, JoinSet};
 
 impl Run {
+    /// Sources are deleted once they arrived.
+    pub fn moves(&self) -> bool {
+        self.policy.moves(self.mode)
+    }
+
     /// Starts transfers as permits come free, until the queue is done.
     pub(super) async fn schedule(self: Arc<Self>, mut queue: Queue) {
         let mut running = JoinSet::new();
@@ -91,7 +92,8 @@ impl Run {
                 self.ended(order, result);
             }
         } else {
-            let how = if self.mode == Mode::Move { CopyHow::Rename } else { CopyHow::Copy };
+            // What waits for its name is the source's only copy no sooner than it has it.
+            let how = if self.moves() && !self.delays_any() { CopyHow::Rename } else { CopyHow::Copy };
             let answers = self.mover.bring_by_server(&mut batch, how).await;
             for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
@@ -105,7 +107,10 @@ impl Run {
                     }
                     Err(e) if e.kind() == ErrorKind::Exists && self.policy.rsync.is_some() => {
                         match self.make_way(order).await {
-                            Ok(()) => self.mover.bring(order, &claim).await,
+                            Ok(()) => {
+                                let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+                                again.unwrap_or_else(|| Err(crate::transfer::cancelled()))
+                            }
                             Err(error) => Err(error),
                         }
                     }
@@ -117,13 +122,18 @@ impl Run {
         self.flush_moved_away(false).await;
     }
 
-    fn ended(&self, order: &Order, result: Result<Arrived>) {
+    /// What became of an order.
+    pub(super) fn ended(&self, order: &Order, result: Result<Arrived>) {
         match result {
             Ok(arrived) if !is_file(order) && could_not_be(&arrived) => {
                 self.count_unkept(arrived.unkept);
                 self.cx.sink.emit(&Event::Skipped { step: order.step });
             }
-            Ok(arrived) => self.arrived(order, arrived),
+            Ok(arrived) => {
+                if let Some(arrived) = self.delayed.keep(order, arrived) {
+                    self.arrived(order, arrived);
+                }
+            }
             Err(error) => {
                 if self.attributes.keep.is_some() {
                     // Its directory may have been opened for it.
@@ -167,9 +177,9 @@ impl Run {
             replaced: order.replaced.is_some(),
             proved: arrived.proved,
         });
-        if self.mode == Mode::Move && arrived.renamed {
+        if self.moves() && arrived.renamed {
             self.gone(&order.src.key, order.src.size);
-        } else if self.mode == Mode::Move {
+        } else if self.moves() {
             self.away(order.src.key.clone(), arrived.version);
         }
     }

@@ -46,6 +46,7 @@ impl Run {
     pub async fn finish_working(&self, working: Working) {
         self.joined("transfer", working.scheduler.await);
         self.joined("set attributes", working.setter.await);
+        self.publish_delayed().await;
     }
 
     /// Tells the further names of a file what becomes of the first.

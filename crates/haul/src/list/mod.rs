@@ -6,6 +6,7 @@
 mod by_dirs;
 mod implied;
 pub(crate) mod page;
+mod pruned;
 mod ranges;
 
 use futures::{StreamExt, stream::BoxStream};
@@ -36,6 +37,10 @@ pub struct ListOptions {
     pub ask_each: bool,
     /// Pages of the listing at once; 0 leaves it to the store's lanes.
     pub pages: usize,
+    /// Directories that hold nothing but such directories are left out.
+    pub prune_empty_dirs: bool,
+    /// What is beyond a mount point is left out; told as with `for_join`.
+    pub one_device: bool,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -45,7 +50,10 @@ pub struct ListOptions {
 pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
     let caps = store.caps();
     let raw = if options.ask_each {
-        ask_each(store.clone(), filter.files_from().unwrap_or_default().to_vec(), options.checkers)
+        let keys = filter.files_from().unwrap_or_default();
+        // Only inodes have attributes that are worth a question for each directory on the way.
+        let keys = if options.dirs && options.posix { with_dirs(keys) } else { keys.to_vec() };
+        ask_each(store.clone(), keys, options.checkers)
     } else if options.max_depth.is_some() || !filter.markers().is_empty() {
         by_dirs::list(store.clone(), filter.clone(), options.clone())
     } else {
@@ -61,7 +69,8 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 }
 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let mut request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::all() };
+    let (meta, posix, one_device) = (options.meta, options.posix, options.one_device);
+    let mut request = ListRequest { meta, posix, one_device, ..ListRequest::all() };
     if !filter.is_all() {
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
@@ -84,9 +93,34 @@ fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream
     answers.buffered(checkers.max(1)).chain(futures::stream::iter([Listed::End])).boxed()
 }
 
+/// Keys in order, with the directories that they are in.
+fn with_dirs(keys: &[Key]) -> Vec<Key> {
+    let mut all: Vec<Key> = Vec::with_capacity(keys.len());
+    let mut last: &[u8] = b"";
+    for key in keys {
+        let bytes = key.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+        all.extend(ends.map(|end| &bytes[..end]).filter(|dir| !last.starts_with(dir)).map(Key::new));
+        all.push(key.clone());
+        last = bytes;
+    }
+    all.dedup();
+    all
+}
+
 /// Keeps what the filter wants; drops directories unless asked for.
 fn filtered(raw: BoxStream<'static, Listed>, filter: Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
-    let ListOptions { dirs, for_join, .. } = options;
+    let ListOptions { dirs, for_join, prune_empty_dirs, .. } = options;
+    let raw = keep_wanted(raw, filter, dirs, for_join);
+    if prune_empty_dirs { pruned::without_empty_dirs(raw) } else { raw }
+}
+
+fn keep_wanted(
+    raw: BoxStream<'static, Listed>,
+    filter: Arc<Filter>,
+    dirs: bool,
+    for_join: bool,
+) -> BoxStream<'static, Listed> {
     if filter.is_all() && dirs {
         return raw;
     }
@@ -163,6 +197,13 @@ mod tests {
     use super::*;
     use haul_core::{Mtime, filter::FilterSpec};
     use haul_store::mem::MemStore;
+
+    #[test]
+    fn directories_come_once_before_what_is_in_them() {
+        let keys: Vec<Key> = ["a-b", "a/b/x", "a/b/y", "a/c", "b/d/e"].map(Key::new).into();
+        let all: Vec<String> = with_dirs(&keys).iter().map(Key::to_string).collect();
+        assert_eq!(all, ["a-b", "a/", "a/b/", "a/b/x", "a/b/y", "a/c", "b/", "b/d/", "b/d/e"]);
+    }
 
     #[tokio::test]
     async fn a_file_whose_age_cannot_be_found_out_is_lost_and_not_left_out() {

@@ -15,7 +15,7 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
     plan::{Replace, Route},
@@ -33,6 +33,9 @@ use unfinished::{Target, Track};
 
 /// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Ending of a symlink's key, see [`Kind::File`].
+const LINK: &[u8] = b".rclonelink";
 
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;
@@ -264,17 +267,30 @@ impl Mover {
         Ok(Open { source, target })
     }
 
+    /// Links to directories at the source are followed.
+    pub(crate) fn follows_dirs(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.copy_dirlinks)
+    }
+
+    /// The time that a file gets whatever its source's is.
+    fn set_time(&self, facts: &Entry) -> Option<Mtime> {
+        let habits = self.policy.rsync.as_ref()?;
+        habits.set_time.or(habits.omit_link_times.filter(|_| facts.is_link()))
+    }
+
     /// How the file is written: what may be there, which times and metadata go along.
     pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
         let caps = self.cx.dst.caps();
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
-        let move_to_disk = self.mode == Mode::Move && caps.files && !self.policy.no_check_dest;
+        let move_to_disk = self.policy.moves(self.mode) && caps.files && !self.policy.no_check_dest;
         let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
-        let conditional = never_replace && order.replaced.is_none() && caps.conditional;
+        // Where files wait for their names, what is there is what an earlier run left.
+        let waits = self.policy.rsync.as_ref().is_some_and(|habits| habits.delay_updates);
+        let conditional = never_replace && order.replaced.is_none() && caps.conditional && !waits;
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
-            mtime: self.policy.rsync.as_ref().and_then(|habits| habits.set_time).or(facts.mtime),
+            mtime: self.set_time(facts).or(facts.mtime),
             meta: meta(&self.policy, facts),
             hashes: facts.hashes.clone(),
             inplace: self.policy.inplace,
@@ -341,12 +357,30 @@ impl Mover {
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
-    async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
-        if let Some(old) = order.replaced.as_ref().filter(|_| !order.kept) {
-            self.backup.keep(&self.cx, old).await?;
+    pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
+        match &order.replaced {
+            _ if order.kept => {}
+            Some(old) => self.backup.keep(&self.cx, old).await?,
+            None => self.keep_other_kind(&order.to).await?,
         }
         order.kept = true;
         Ok(())
+    }
+
+    /// The same for a file that a symlink replaces, or a symlink that a file does: they have other keys, so that the
+    /// comparison doesn't tell.
+    async fn keep_other_kind(&self, to: &Key) -> Result<()> {
+        if self.policy.rsync.is_none() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
+            return Ok(());
+        }
+        let other = match to.as_bytes().strip_suffix(LINK) {
+            Some(file) => Key::new(file),
+            None => to.with_suffix(LINK),
+        };
+        match self.cx.dst.stat(&other).await {
+            Ok(old) if old.kind == Kind::File => self.backup.keep(&self.cx, &old).await,
+            _ => Ok(()),
+        }
     }
 
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?

@@ -31,7 +31,9 @@ impl Mover {
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
         let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
-        let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())) };
+        let follow_dirs = self.follows_dirs();
+        let batch =
+            CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())), follow_dirs };
         let answers = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => going.iter().map(|_| Err(cancelled())).collect(),
@@ -75,8 +77,21 @@ impl Mover {
             size: order.src.size,
             to: order.to.clone(),
             spec,
-            how: if order.src.kind == Kind::Special && how != CopyHow::Link { CopyHow::Special } else { how },
+            how: self.how(order, how),
             log: self.copy_log(order),
+        }
+    }
+
+    /// By which means one file of a batch goes.
+    fn how(&self, order: &Order, how: CopyHow) -> CopyHow {
+        let shorter = order.replaced.as_ref().is_some_and(|there| there.size < order.src.size);
+        match (how, &self.policy.rsync) {
+            (CopyHow::Link, _) => how,
+            _ if order.src.kind == Kind::Special => CopyHow::Special,
+            (CopyHow::Copy, Some(habits)) if habits.append && shorter && !order.src.is_link() => {
+                CopyHow::Append { verify: habits.append_verify }
+            }
+            _ => how,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::options::{Options, RuleArg};
 use haul_core::filter::{
     Filter,
-    rsync::{Builder, Only, RuleFiles, Selection},
+    rsync::{Builder, Only, OtherSources, RuleFiles, Selection},
 };
 use std::{ffi::OsStr, fs::File, io::Read as _, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
@@ -40,7 +40,7 @@ pub fn read_input(path: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// What one job is about.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Scope {
     /// Absolute path that names are relative to, ending in `/`; `None` for a source that isn't here.
     pub root: Option<Vec<u8>>,
@@ -50,12 +50,21 @@ pub struct Scope {
     pub only: Option<Only>,
     /// Names at the root that other sources bring, and that must not be deleted for that.
     pub others: Vec<Vec<u8>>,
+    /// Sources whose names may be the same.
+    pub merged: Option<Arc<dyn OtherSources>>,
 }
 
 /// The filter of one job.
 ///
 /// Errors: one line that names the rule.
 pub fn filter(options: &Options, scope: Scope) -> Result<Filter, String> {
+    Ok(Filter::rsync(selection(options, scope)?, options.min_size, options.max_size))
+}
+
+/// What one job takes.
+///
+/// Errors: one line that names the rule.
+pub fn selection(options: &Options, scope: Scope) -> Result<Selection, String> {
     let here = scope.root.is_some();
     let mut rules = Builder::new(
         scope.root.unwrap_or_else(|| b"/".to_vec()),
@@ -69,6 +78,9 @@ pub fn filter(options: &Options, scope: Scope) -> Result<Filter, String> {
     if let Some(dir) = options.backup_dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !dir.contains(&b':')) {
         let dir = dir.strip_prefix(b"./").unwrap_or(dir);
         rules.filter(&[b"- /", &escape(dir.strip_suffix(b"/").unwrap_or(dir))[..], b"/"].concat())?;
+    }
+    if options.delay_updates {
+        rules.filter(b"-p .~tmp~/")?;
     }
     for rule in &options.rules {
         match rule {
@@ -91,8 +103,9 @@ pub fn filter(options: &Options, scope: Scope) -> Result<Filter, String> {
     if !here && rules.per_dir() {
         return Err("rules that directories bring (-F, -C, dir-merge) need a source on this machine".into());
     }
-    let selection = Selection::new(rules, scope.only, scope.prefix, options.links);
-    Ok(Filter::rsync(selection, options.min_size, options.max_size))
+    Ok(Selection::new(rules, scope.only, scope.prefix, options.links)
+        .beside(scope.merged)
+        .with_bare_way(options.no_implied_dirs))
 }
 
 /// A name as a pattern that matches it alone.

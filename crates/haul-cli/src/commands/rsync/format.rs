@@ -9,6 +9,7 @@ use haul_core::compare::{Difference, FileType};
 pub struct Kept {
     pub times: bool,
     pub dir_times: bool,
+    pub link_times: bool,
     pub perms: bool,
     pub executability: bool,
     pub owner: bool,
@@ -25,6 +26,7 @@ impl Kept {
         Kept {
             times: options.times,
             dir_times: options.times && !options.omit_dir_times && !(options.backup && options.backup_dir.is_none()),
+            link_times: options.times && !options.omit_link_times,
             perms: options.perms,
             executability: options.executability && !options.perms,
             owner: options.owner && root,
@@ -76,7 +78,11 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
     let changed =
         (moves && kept.checksum) || (update == Update::Local && matches!(what, FileType::Link | FileType::Device));
     let flag = |on: bool, letter: char| if on { letter } else { '.' };
-    let keeps_time = if what == FileType::Dir { kept.dir_times } else { kept.times };
+    let keeps_time = match what {
+        FileType::Dir => kept.dir_times,
+        FileType::Link => kept.link_times,
+        _ => kept.times,
+    };
     let time = if keeps_time { differs.mtime } else { moves || (update == Update::Local && what != FileType::Dir) };
     let perms = (kept.perms && differs.perms || kept.executability && differs.executable) && what != FileType::Link;
     let rest: String = [
@@ -229,7 +235,15 @@ mod tests {
 
     #[test]
     fn letters_are_those_of_rsync() {
-        let all = Kept { times: true, dir_times: true, perms: true, owner: true, group: true, ..Kept::default() };
+        let all = Kept {
+            times: true,
+            dir_times: true,
+            link_times: true,
+            perms: true,
+            owner: true,
+            group: true,
+            ..Kept::default()
+        };
         let same = Difference::default();
         let is = |update, differs, kept: &Kept| letters(update, &differs, kept);
         assert_eq!(is(Update::Received, Difference { new: true, ..same }, &all), ">f+++++++++");

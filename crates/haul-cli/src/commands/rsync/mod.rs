@@ -5,6 +5,7 @@ mod exit;
 mod filters;
 mod format;
 mod listing;
+mod merge;
 mod options;
 mod sink;
 mod sources;
@@ -28,7 +29,7 @@ use haul_core::{
     policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
 use sink::{Lines, Place};
-use sources::{Job, Planner, Refusal, beside, folder_here, is_here};
+use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
     ffi::{OsStr, OsString},
     sync::Arc,
@@ -134,9 +135,9 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         let grows = options.recursive && !matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After));
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
-    let mut planner = Planner { options, ctx, lines: &lines, incomplete: false };
+    let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
-    let incomplete = planner.incomplete;
+    let mut incomplete = planner.incomplete;
     let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
     let mut trouble = Trouble::default();
     let (mut deleted, mut stopped) = (0, false);
@@ -144,7 +145,12 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         if stopped {
             break;
         }
+        if job.part == Part::Deletes && incomplete && !options.ignore_errors {
+            lines.complain("IO error encountered -- skipping file deletion");
+            continue;
+        }
         let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted)).await?;
+        incomplete |= !report.is_ok() && !options.ignore_errors;
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
         stopped = trouble.signal || trouble.io;
@@ -181,7 +187,7 @@ async fn job(
     dest: &OsStr,
     before: (bool, u64),
 ) -> Result<Report, Refusal> {
-    let Job { src, into, dst, scope, top, one } = job;
+    let Job { src, into, dst, scope, top, one, part } = job;
     let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
     let beside_dest = |paths: &[Vec<u8>]| {
         paths.iter().map(|path| open(&beside(dest, path, &into)?)).collect::<Result<Vec<_>, Refusal>>()
@@ -191,15 +197,27 @@ async fn job(
         root: folder_here(&src),
         one: one.as_ref().map(|(from, _)| from.clone()),
     };
+    let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
-    let (from, to) = (open(&src)?, open(&dst)?);
+    // What the destination's links lead to is not the source's.
+    let source_ctx = ctx.with_flags(|flags| flags.meta.copy_dirlinks = options.copy_dirlinks);
+    let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    let to = open(&dst)?;
     if one.is_none() && !into.is_empty() && !filter.wants_root() {
         return Ok(Report::default());
     }
     let (incomplete, deleted) = before;
+    if options.delay_updates && !to.caps().files {
+        let line = "--delay-updates needs a destination on this machine: a remote shows each file when it is whole";
+        return Err((exit::UNSUPPORTED, line.into()));
+    }
+    if options.append && !(from.caps().files && to.caps().files) {
+        lines.complain("--append: only files on this machine can be added to; what is longer at the source goes whole");
+    }
     let mode = match (options.delete, options.remove_source) {
-        (Some(_), _) if one.is_none() && !incomplete => Mode::Sync,
+        (Some(_), _) if part == Part::Deletes => Mode::Sync,
+        (Some(_), _) if one.is_none() && !incomplete && part == Part::Whole => Mode::Sync,
         (_, true) => Mode::Move,
         _ => Mode::Copy,
     };
@@ -207,6 +225,9 @@ async fn job(
     policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
     if let Some(habits) = &mut policy.rsync {
         habits.top_dir = top && one.is_none();
+        habits.safe_links = options.safe_links.then_some(above);
+        habits.deletes_only = part == Part::Deletes;
+        habits.remove_source &= part != Part::Deletes;
     }
     let cx = Cx {
         src: from,
@@ -224,7 +245,8 @@ async fn job(
     };
     let filter = cx.filter.clone();
     let names = one.as_ref().map(|(from, to)| (from, to));
-    let cx = Cx { journal: super::job::journal(ctx, mode, &cx, names, false), ..cx };
+    let journal = (part != Part::Deletes).then(|| super::job::journal(ctx, mode, &cx, names, false)).flatten();
+    let cx = Cx { journal, ..cx };
     let report = match &one {
         Some((from, to)) => haul::run_one(mode, policy, cx, from, to).await,
         None => haul::run(mode, policy, cx).await,
@@ -245,11 +267,22 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let window = u64::try_from(options.modify_window).ok().map(Duration::from_secs);
     let habits = RsyncHabits {
+        began: Some(now),
         set_time: (!options.times).then_some(now),
         nanoseconds: options.modify_window < 0,
         // Between disks a copy is as quick as reading both sides to find out; to a remote it isn't.
         time_decides: disks,
         append: options.append,
+        append_verify: options.append_verify,
+        remove_source: options.remove_source,
+        omit_link_times: options.omit_link_times.then_some(now),
+        prune_empty_dirs: options.prune_empty_dirs,
+        safe_links: None,
+        delay_updates: options.delay_updates,
+        deletes_only: false,
+        copy_dirlinks: options.copy_dirlinks,
+        keep_dirlinks: options.keep_dirlinks,
+        one_device: options.one_file_system,
         force: options.force,
         top_dir: false,
         link: !options.link_dest.is_empty(),
@@ -273,6 +306,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         allow_empty_source: true,
         keep: keep(options),
         sparse: options.sparse,
+        drop_cache: options.drop_cache,
         fsync: if options.fsync { Fsync::File } else { Fsync::None },
         inplace: options.inplace,
         backup_suffix: options.backup_suffix(),

@@ -40,8 +40,17 @@ pub struct Options {
     pub executability: bool,
     pub atimes: bool,
     pub omit_dir_times: bool,
+    pub omit_link_times: bool,
+    pub safe_links: bool,
+    pub copy_dirlinks: bool,
+    pub keep_dirlinks: bool,
+    pub one_file_system: bool,
+    pub prune_empty_dirs: bool,
+    pub whole_file: bool,
     pub sparse: bool,
     pub fsync: bool,
+    /// What passed is taken out of the page cache.
+    pub drop_cache: bool,
     pub chmod: Vec<Chmod>,
     pub chown: (Option<u32>, Option<u32>),
     pub dry_run: bool,
@@ -56,6 +65,7 @@ pub struct Options {
     pub raw_bytes: bool,
     pub list_only: bool,
     pub relative: Option<bool>,
+    pub no_implied_dirs: bool,
     pub mkpath: bool,
     pub checksum: bool,
     pub update: bool,
@@ -68,6 +78,8 @@ pub struct Options {
     pub min_size: Option<u64>,
     pub inplace: bool,
     pub append: bool,
+    pub append_verify: bool,
+    pub delay_updates: bool,
     pub backup: bool,
     pub backup_dir: Option<Vec<u8>>,
     pub suffix: Option<String>,
@@ -193,6 +205,13 @@ impl Options {
             ("executability", _) => self.executability = true,
             ("atimes", _) => self.atimes = true,
             ("omit-dir-times", _) => self.omit_dir_times = true,
+            ("omit-link-times", _) => self.omit_link_times = true,
+            ("safe-links", _) => self.safe_links = true,
+            ("copy-dirlinks", _) => self.copy_dirlinks = true,
+            ("keep-dirlinks", _) => self.keep_dirlinks = true,
+            ("one-file-system", _) => self.one_file_system = true,
+            ("prune-empty-dirs", _) => self.prune_empty_dirs = true,
+            ("whole-file", _) => self.whole_file = true,
             ("sparse", _) => self.sparse = true,
             ("fsync", _) => self.fsync = true,
             ("copy-links", _) => self.copy_links = true,
@@ -211,6 +230,7 @@ impl Options {
             ("list-only", _) => self.list_only = true,
             ("relative", _) => self.relative = Some(true),
             ("dirs", _) => self.dirs = Some(true),
+            ("no-implied-dirs", _) => self.no_implied_dirs = true,
             ("mkpath", _) => self.mkpath = true,
             ("checksum", _) => self.checksum = true,
             ("update", _) => self.update = true,
@@ -224,7 +244,9 @@ impl Options {
             ("max-size", _) => self.max_size = Some(size(name, &text(), 1)?),
             ("min-size", _) => self.min_size = Some(size(name, &text(), 1)?),
             ("inplace", _) => self.inplace = true,
-            ("append" | "append-verify", _) => self.append = true,
+            ("append", _) => (self.append, self.append_verify) = (true, false),
+            ("append-verify", _) => (self.append, self.append_verify) = (true, true),
+            ("delay-updates", _) => self.delay_updates = true,
             ("backup", _) => self.backup = true,
             ("backup-dir", _) => (self.backup, self.backup_dir) = (true, Some(value)),
             ("suffix", _) => self.suffix = Some(text()),
@@ -325,12 +347,19 @@ impl Options {
             ("sparse", _) => &mut self.sparse,
             ("fsync", _) => &mut self.fsync,
             ("copy-links", _) => &mut self.copy_links,
+            ("omit-link-times", _) => &mut self.omit_link_times,
+            ("copy-dirlinks", _) => &mut self.copy_dirlinks,
+            ("keep-dirlinks", _) => &mut self.keep_dirlinks,
+            ("one-file-system", _) => &mut self.one_file_system,
+            ("prune-empty-dirs", _) => &mut self.prune_empty_dirs,
+            ("whole-file", _) => &mut self.whole_file,
             ("progress", _) => &mut self.progress,
             ("mkpath", _) => &mut self.mkpath,
             ("checksum", _) => &mut self.checksum,
             ("update", _) => &mut self.update,
             ("inplace", _) => &mut self.inplace,
             ("append", _) => &mut self.append,
+            ("delay-updates", _) => &mut self.delay_updates,
             ("backup", _) => &mut self.backup,
             ("force", _) => &mut self.force,
             ("ignore-errors", _) => &mut self.ignore_errors,
@@ -398,11 +427,12 @@ impl Options {
         if elsewhere.iter().filter(|dirs| !dirs.is_empty()).count() > 1 {
             return Err("choose one of --compare-dest, --copy-dest and --link-dest".into());
         }
-        if self.append && self.inplace {
-            return Err("--append and --inplace can't be used together: choose one".into());
+        if self.append && self.whole_file {
+            return Err("--append cannot be used with --whole-file".into());
         }
-        if self.remove_source && self.delete.is_some() {
-            return Err("--remove-source-files with --delete isn't supported: run them one after the other".into());
+        if self.delay_updates && (self.append || self.inplace) {
+            let other = if self.append { "--append" } else { "--inplace" };
+            return Err(format!("{other} cannot be used with --delay-updates"));
         }
         if self.suffix.as_ref().is_some_and(|suffix| suffix.contains('/')) {
             return Err("--suffix can't contain slashes".into());
@@ -519,8 +549,10 @@ mod tests {
             (&["--delet", "a"], "--delet: unknown option (did you mean --delete?)"),
             (&["-aj", "a"], "-j in -aj: unknown option (see haul rsync --help)"),
             (&["--suffix"], "--suffix needs a value"),
-            (&["-ax", "a"], "-x, --one-file-system: haul rsync doesn't support this option"),
-            (&["--delay-updates", "a"], "--delay-updates: haul rsync doesn't support this option"),
+            (&["-aN", "a"], "-N, --crtimes: haul rsync doesn't support this option"),
+            (&["--munge-links", "a"], "--munge-links: haul rsync doesn't support this option"),
+            (&["-W", "--append", "a"], "--append cannot be used with --whole-file"),
+            (&["--delay-updates", "--inplace", "a"], "--inplace cannot be used with --delay-updates"),
             (&["--max-size=x", "a"], "--max-size=x: not a size"),
             (&["--delete", "a", "b"], "--delete does not work without --recursive (-r) or --dirs (-d)."),
             (&["--archive=x", "a"], "--archive takes no value"),

@@ -341,6 +341,10 @@ impl Sink for Lines {
                 let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
                 self.deleting(state, key, what);
             }
+            Event::UnsafeLink { key, target } if self.look.verbose > 0 => {
+                let name = String::from_utf8_lossy(&plain(state, key)).into_owned();
+                self.line(state, format!("ignoring unsafe symlink \"{name}\" -> \"{target}\"").as_bytes());
+            }
             Event::DirExtra { key, deleted: true, .. } => self.deleting(state, key, FileType::Dir),
             Event::DirExtra { key, deleted: false, .. } => {
                 let name = plain(state, key);

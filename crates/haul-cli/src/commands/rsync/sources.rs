@@ -4,6 +4,7 @@
 use super::{
     exit,
     filters::{Scope, read_input},
+    merge::merge,
     options::Options,
     sink::Lines,
 };
@@ -24,7 +25,20 @@ const LINK: &[u8] = b".rclonelink";
 /// Why nothing can be done: exit code and line.
 pub type Refusal = (u8, String);
 
+/// Which part of its source's transfer a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All but deletions.
+    Transfers,
+    /// Deletions alone.
+    Deletes,
+}
+
 /// One job: from a folder to a folder, or one file.
+#[derive(Clone)]
 pub struct Job {
     /// The source's folder as typed.
     pub src: OsString,
@@ -38,6 +52,8 @@ pub struct Job {
     pub top: bool,
     /// One file: its name in the source's folder, and its name at the destination.
     pub one: Option<(Key, Key)>,
+    /// What of it is done.
+    pub part: Part,
 }
 
 /// What was typed, taken apart.
@@ -144,6 +160,8 @@ pub struct Planner<'a> {
     pub lines: &'a Lines,
     /// Some source is missing: then nothing is deleted.
     pub incomplete: bool,
+    /// Sources may show the same names.
+    pub shares: bool,
 }
 
 impl Planner<'_> {
@@ -160,10 +178,13 @@ impl Planner<'_> {
             self.plain(sources, &to, there, &mut jobs).await?;
         }
         self.check_dest(&to, there, &jobs)?;
+        if self.shares {
+            return merge(self.options, jobs);
+        }
         let others: Vec<Vec<u8>> = jobs.iter().flat_map(|job| job.scope.others.clone()).collect();
         let contents = jobs.iter().filter(|job| job.top && job.into.is_empty()).count();
         if contents > 1 {
-            let line = "several sources that end in / at once aren't supported: run them one after the other";
+            let line = "several remotes that end in / at once aren't supported: run them one after the other";
             return Err((exit::UNSUPPORTED, line.into()));
         }
         for job in &mut jobs {
@@ -262,6 +283,7 @@ impl Planner<'_> {
                 }
             }
         }
+        self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
         for (root, mut names) in groups {
             if root.here() {
                 names.retain(|name| self.is_there(&join(&root.path, name), &root));
@@ -270,7 +292,7 @@ impl Planner<'_> {
             let only = (!whole).then(|| Only::new(names, self.options.recursive));
             let scope = Scope { root: root.here().then(|| absolute(&root.path)), only, ..Scope::default() };
             let (src, dst) = (root.word(&root.path), to.word(&to.path));
-            jobs.push(Job { src, into: Vec::new(), dst, scope, top: whole, one: None });
+            jobs.push(Job { src, into: Vec::new(), dst, scope, top: whole, one: None, part: Part::Whole });
         }
         Ok(())
     }
@@ -298,32 +320,39 @@ impl Planner<'_> {
         there: Dest,
         jobs: &mut Vec<Job>,
     ) -> Result<(), Refusal> {
-        // By the folder that holds them, in the order of the first of each.
-        let mut folders: Vec<(Typed, Names)> = Vec::new();
+        let mut taken: Vec<(Typed, What)> = Vec::new();
         for source in sources {
             let typed = Typed::parse(source)?;
             let what = match typed.here() {
-                true => kind(&typed.path, self.options.copy_links || typed.contents()),
+                true => self.kind(&typed.path, typed.contents()),
                 false if self.open(&typed, &typed.path).await?.1.is_some() => Some(What::File),
                 false => Some(What::Dir),
             };
-            let contents = typed.contents();
             let Some(what) = what else {
                 self.missing(&typed.path);
                 continue;
             };
-            let name = if contents { b".".to_vec() } else { typed.split().1 };
-            if !self.takes(what, &name) {
-                continue;
+            let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
+            if self.takes(what, &name) {
+                taken.push((typed, what));
             }
-            if contents {
+        }
+        self.shares = share_names(&taken);
+        // By the folder that holds them, in the order of the first of each; each by itself where names may be the same.
+        let mut folders: Vec<(Typed, Names)> = Vec::new();
+        for (typed, what) in taken {
+            if typed.contents() {
                 let scope = Scope { root: typed.here().then(|| absolute(&typed.path)), ..Scope::default() };
                 let (src, dst) = (typed.word(&typed.path), to.word(&to.path));
-                jobs.push(Job { src, into: Vec::new(), dst, scope, top: true, one: None });
+                jobs.push(Job { src, into: Vec::new(), dst, scope, top: true, one: None, part: Part::Whole });
                 continue;
             }
             let (folder, name) = typed.split();
             let folder = Typed { head: typed.head, path: folder };
+            if self.shares {
+                jobs.push(self.of_names(&folder, vec![name], to, Vec::new()));
+                continue;
+            }
             match folders.iter_mut().find(|(known, _)| known.head == folder.head && known.path == folder.path) {
                 Some((_, names)) => names.push((name, what)),
                 None => folders.push((folder, vec![(name, what)])),
@@ -334,6 +363,21 @@ impl Planner<'_> {
             jobs.push(self.of_folder(folder, names, to, there, alone));
         }
         Ok(())
+    }
+
+    /// Some names of a folder, below the destination's root.
+    fn of_names(&self, folder: &Typed, names: Vec<Vec<u8>>, to: &Typed, others: Vec<Vec<u8>>) -> Job {
+        let root = folder.here().then(|| absolute(&folder.path));
+        let only = Some(Only::new(names, self.options.recursive));
+        let scope = Scope { root, only, others, ..Scope::default() };
+        let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
+        Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole }
+    }
+
+    /// What a source here is; `contents`: what is in it is meant.
+    fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
+        let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
+        kind(path, self.options.copy_links || contents || dir)
     }
 
     /// Is this kind of source taken at all?
@@ -361,23 +405,46 @@ impl Planner<'_> {
             [(name, What::Dir)] if self.options.recursive => {
                 let prefix = [name, &b"/"[..]].concat();
                 let (src, dst) = (folder.below(name), to.below(name));
-                Job { src, into: name.clone(), dst, scope: Scope { prefix, ..scope }, top: true, one: None }
+                Job {
+                    src,
+                    into: name.clone(),
+                    dst,
+                    scope: Scope { prefix, ..scope },
+                    top: true,
+                    one: None,
+                    part: Part::Whole,
+                }
             }
             [(name, what @ (What::File | What::Link))] => {
                 let names_file = alone && there != Dest::Dir && !to.contents();
                 let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
                 let ending = if *what == What::Link { LINK } else { b"" };
                 let one = Some((Key::new([name, ending].concat()), Key::new([&last[..], ending].concat())));
-                Job { src: folder.word(&folder.path), into: Vec::new(), dst: to.word(&dir), scope, top: false, one }
+                Job {
+                    src: folder.word(&folder.path),
+                    into: Vec::new(),
+                    dst: to.word(&dir),
+                    scope,
+                    top: false,
+                    one,
+                    part: Part::Whole,
+                }
             }
             names => {
                 let names = names.iter().map(|(name, _)| name.clone()).collect();
-                let scope = Scope { only: Some(Only::new(names, self.options.recursive)), ..scope };
-                let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
-                Job { src, into: Vec::new(), dst, scope, top: false, one: None }
+                self.of_names(&folder, names, to, scope.others)
             }
         }
     }
+}
+
+/// True when sources here may show the same names: one is what is in a folder, or two have the same name.
+fn share_names(taken: &[(Typed, What)]) -> bool {
+    let name = |typed: &Typed| if typed.contents() { None } else { Some(typed.split().1) };
+    let names: Vec<_> = taken.iter().map(|(typed, _)| name(typed)).collect();
+    let twice = (1..names.len()).any(|at| names[..at].contains(&names[at]));
+    let contents = names.len() > 1 && names.contains(&None);
+    taken.iter().all(|(typed, _)| typed.here()) && (twice || contents)
 }
 
 /// A path without what says nothing: `./`, double slashes, a slash at either end.

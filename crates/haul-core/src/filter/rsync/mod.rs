@@ -8,7 +8,7 @@ mod pattern;
 mod selection;
 
 pub use parse::Builder;
-pub use selection::{Only, Selection};
+pub use selection::{Only, OtherSources, Selection};
 
 use pattern::Pattern;
 use std::{

@@ -3,6 +3,7 @@
 
 use super::{RuleSet, Side};
 use crate::{Key, key};
+use std::{fmt, sync::Arc};
 
 /// Ending of a symlink's key, see [`crate::Kind::File`].
 const LINK: &[u8] = b".rclonelink";
@@ -22,6 +23,16 @@ impl Only {
         Only { names, recursive }
     }
 
+    /// The names, sorted.
+    pub fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// Drops names.
+    pub fn retain(&mut self, keep: impl FnMut(&Vec<u8>) -> bool) {
+        self.names.retain(keep);
+    }
+
     fn wants(&self, name: &[u8], is_dir: bool) -> bool {
         if self.names.binary_search_by(|n| n.as_slice().cmp(name)).is_ok() {
             return true;
@@ -33,11 +44,28 @@ impl Only {
         (is_dir && above(&[name, b"/"].concat())) || self.below(name)
     }
 
+    /// True for a directory that is only on the way to a name.
+    fn is_on_the_way(&self, dir: &[u8]) -> bool {
+        self.names.binary_search_by(|n| n.as_slice().cmp(dir)).is_err() && !self.below(dir)
+    }
+
     /// True when an argument holds this name.
     fn below(&self, name: &[u8]) -> bool {
         let mut ends = (0..name.len()).filter(|at| name[*at] == b'/');
         self.recursive && ends.any(|end| self.names.binary_search_by(|n| n.as_slice().cmp(&name[..end])).is_ok())
     }
+}
+
+/// What other sources of the same transfer show, by the names that rules know. Made by the caller, who may look on a disk.
+pub trait OtherSources: fmt::Debug + Send + Sync {
+    /// Does another source bring this name, so that what is no directory here is left out?
+    fn hides(&self, name: &[u8]) -> bool;
+
+    /// Does a source that goes before this one show a directory of this name?
+    fn has_dir(&self, name: &[u8]) -> bool;
+
+    /// Does another source show this name, or may it?
+    fn shows(&self, name: &[u8]) -> bool;
 }
 
 /// What one job takes, and what it may delete.
@@ -49,17 +77,47 @@ pub struct Selection {
     prefix: Vec<u8>,
     /// Keys of symlinks have an ending that names don't.
     links: bool,
+    others: Option<Arc<dyn OtherSources>>,
+    /// Directories on the way to names take no part themselves.
+    bare_way: bool,
 }
 
 impl Selection {
     /// A selection.
     pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>, links: bool) -> Selection {
-        Selection { rules, only, prefix, links }
+        Selection { rules, only, prefix, links, others: None, bare_way: false }
+    }
+
+    /// The same beside other sources.
+    pub fn beside(self, others: Option<Arc<dyn OtherSources>>) -> Selection {
+        Selection { others, ..self }
+    }
+
+    /// The same without the directories that are only on the way to names (`--no-implied-dirs`): those are made where they are
+    /// missing, and nothing else.
+    pub fn with_bare_way(self, bare_way: bool) -> Selection {
+        Selection { bare_way, ..self }
+    }
+
+    /// True for a directory that takes no part itself.
+    pub fn is_on_the_way(&self, dir: &[u8]) -> bool {
+        let below = dir.strip_suffix(b"/").unwrap_or(dir);
+        self.bare_way && self.only.as_ref().is_some_and(|only| only.is_on_the_way(below))
+    }
+
+    /// True for a directory that a source before this one shows too: its attributes are that one's.
+    pub fn is_anothers(&self, dir: &[u8]) -> bool {
+        self.others.as_ref().is_some_and(|others| others.has_dir(&self.name(dir)))
+    }
+
+    /// True when another source shows it, or may.
+    pub fn others_show(&self, at: &[u8]) -> bool {
+        self.others.as_ref().is_some_and(|others| others.shows(&self.name(at)))
     }
 
     /// True when it takes everything.
     pub fn is_all(&self) -> bool {
-        self.rules.is_empty() && self.only.is_none()
+        self.rules.is_empty() && self.only.is_none() && self.others.is_none()
     }
 
     /// The rules.
@@ -98,6 +156,9 @@ impl Selection {
         let (name, is_dir) = (self.name(at), at.is_empty() || at.ends_with(b"/"));
         let below = &name[self.prefix.len().min(name.len())..];
         if !at.is_empty() && self.only.as_ref().is_some_and(|only| !only.wants(below, is_dir)) {
+            return false;
+        }
+        if !is_dir && !destination && self.others.as_ref().is_some_and(|others| others.hides(&name)) {
             return false;
         }
         let out = |side, dying| self.rules.leaves_out(&name, is_dir, side, dying);

@@ -1,0 +1,160 @@
+//! Several sources that may show the same names: the first that shows a name brings it, a directory goes before all else, and
+//! nothing goes from the destination that any of them shows. Each source is a job of its own; this is what a job is told of
+//! the others.
+
+use super::{exit, filters, options::Options, sources::Job, sources::Part, sources::Refusal};
+use haul_core::{
+    filter::rsync::{OtherSources, Selection},
+    policy::DeleteWhen,
+};
+use rustix::{
+    fs::{FileType, Stat},
+    io::Errno,
+};
+use std::sync::Arc;
+
+const LINK: &[u8] = b".rclonelink";
+
+/// What one source shows.
+#[derive(Debug)]
+struct Shown {
+    /// Its folder, ending in `/`.
+    root: Vec<u8>,
+    selection: Selection,
+    /// The folder itself is part of it.
+    whole: bool,
+    follow: bool,
+    follow_dirs: bool,
+    links: bool,
+    /// The device that it ends with, where that counts.
+    device: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Absent,
+    Dir,
+    Other,
+    /// There, and not part of it; or nobody can tell.
+    Unknown,
+}
+
+impl Shown {
+    fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
+        if self.follow_dirs
+            && let Ok(st) = rustix::fs::stat(path)
+            && FileType::from_raw_mode(st.st_mode) == FileType::Directory
+        {
+            return Ok(st);
+        }
+        if self.follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }
+    }
+
+    fn kind(&self, name: &[u8]) -> Kind {
+        if name.is_empty() {
+            return if self.whole { Kind::Dir } else { Kind::Absent };
+        }
+        let st = match self.stat(&[&self.root, name].concat()) {
+            Ok(st) => st,
+            // A link that is followed and leads nowhere is an error of its source.
+            Err(Errno::NOENT) if self.follow && rustix::fs::lstat([&self.root, name].concat()).is_ok() => {
+                return Kind::Unknown;
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => return Kind::Absent,
+            Err(_) => return Kind::Unknown,
+        };
+        let (kind, ending): (Kind, &[u8]) = match FileType::from_raw_mode(st.st_mode) {
+            FileType::Directory => (Kind::Dir, b"/"),
+            FileType::Symlink if self.links => (Kind::Other, LINK),
+            _ => (Kind::Other, b""),
+        };
+        if !self.selection.takes(&[name, ending].concat(), false) {
+            return Kind::Absent;
+        }
+        if kind == Kind::Other && self.device.is_some_and(|device| device != st.st_dev) { Kind::Unknown } else { kind }
+    }
+}
+
+#[derive(Debug)]
+struct Others {
+    /// Those that go before this source.
+    before: Vec<Arc<Shown>>,
+    after: Vec<Arc<Shown>>,
+    /// It brings the whole of its folder.
+    whole: bool,
+}
+
+impl OtherSources for Others {
+    fn hides(&self, name: &[u8]) -> bool {
+        self.before.iter().any(|shown| matches!(shown.kind(name), Kind::Dir | Kind::Other))
+            || self.after.iter().any(|shown| shown.kind(name) == Kind::Dir)
+    }
+
+    fn has_dir(&self, name: &[u8]) -> bool {
+        // The root is nobody's before it is one's that brings the whole of its folder.
+        let after = name.is_empty() && !self.whole && self.after.iter().any(|shown| shown.whole);
+        after || self.before.iter().any(|shown| shown.kind(name) == Kind::Dir)
+    }
+
+    fn shows(&self, name: &[u8]) -> bool {
+        self.before.iter().chain(&self.after).any(|shown| shown.kind(name) != Kind::Absent)
+    }
+}
+
+/// Tells each of several jobs of the others, and has deletions done by jobs of their own: after all transfers, or, where
+/// those take sources away, before.
+///
+/// Errors: a rule that can't be meant.
+pub fn merge(options: &Options, jobs: Vec<Job>) -> Result<Vec<Job>, Refusal> {
+    let shown = jobs.iter().map(|job| shown(options, job)).collect::<Result<Vec<_>, _>>()?;
+    let mut jobs = jobs;
+    for (at, job) in jobs.iter_mut().enumerate() {
+        let (before, after) = (shown[..at].to_vec(), shown[at + 1..].to_vec());
+        let whole = job.scope.only.is_none();
+        job.scope.merged = Some(Arc::new(Others { before, after, whole }));
+        job.part = Part::Transfers;
+    }
+    let deletes = if options.delete.is_some() { deletes(&jobs) } else { Vec::new() };
+    if options.remove_source {
+        // What a source before this one brings must still be there to be seen when this one's turn comes.
+        jobs.reverse();
+    }
+    let first = options.delete == Some(DeleteWhen::Before) || options.remove_source;
+    Ok(if first { [deletes, jobs].concat() } else { [jobs, deletes].concat() })
+}
+
+/// The jobs that delete: one for all where a source brings the whole of its folder, else one for each name.
+fn deletes(jobs: &[Job]) -> Vec<Job> {
+    let deleting = |job: &Job| Job { part: Part::Deletes, ..job.clone() };
+    if let Some(whole) = jobs.iter().find(|job| job.scope.only.is_none()) {
+        return vec![deleting(whole)];
+    }
+    let mut known: Vec<Vec<u8>> = Vec::new();
+    let mut deletes = Vec::new();
+    for job in jobs {
+        let mut job = deleting(job);
+        let Some(only) = &mut job.scope.only else { continue };
+        only.retain(|name| !known.iter().any(|known| known == name));
+        known.extend(only.names().iter().cloned());
+        if !only.names().is_empty() {
+            deletes.push(job);
+        }
+    }
+    deletes
+}
+
+fn shown(options: &Options, job: &Job) -> Result<Arc<Shown>, Refusal> {
+    let root = job.scope.root.clone().unwrap_or_default();
+    let device = rustix::fs::stat(&root[..]).ok().map(|st| st.st_dev).filter(|_| options.one_file_system);
+    let selection = filters::selection(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
+    let (follow, links) = (options.copy_links, options.links && !options.copy_links);
+    Ok(Arc::new(Shown {
+        root,
+        selection,
+        whole: job.scope.only.is_none(),
+        follow,
+        follow_dirs: options.copy_dirlinks,
+        links,
+        device,
+    }))
+}

@@ -1,0 +1,143 @@
+//! Several sources in one command, and files that get their names together.
+
+use super::{
+    each,
+    oracle::{Compare, Oracle},
+};
+use std::{fs, os::unix::fs::MetadataExt as _, process::Command};
+
+/// Sources that show the same names: files, directories with other attributes, and names of another kind.
+const SHARED: &str = r#"
+mkdir -p a/d/e b c/d dst/d/e dst/extra y/b; echo a>a/x; echo ad>a/d/1; echo c>c/x; echo cd1>c/d/1; echo cd2>c/d/2; echo c3>c/3; echo b1>b/b1
+echo yb1>y/b/b1; echo yb2>y/b/b2; echo old>dst/d/1; echo gone>dst/d/gone; echo gone>dst/e; echo ex>dst/extra/f
+mkdir a/kind; echo in>a/kind/in; echo file>c/kind; echo afile>a/k2; mkdir c/k2; echo cin>c/k2/in; ln -s x a/l; echo notlink>c/l
+mkdir -p dst/b; echo bgone>dst/b/gone; chmod 700 c/d; chmod 750 a/d; mkdir -p c/onlyc/sub; echo deep>c/onlyc/sub/f
+find a b c y dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+touch -d 2021-01-01T00:00:00Z a/d c/x c; touch -d 2022-01-01T00:00:00Z c/d a
+"#;
+
+#[test]
+fn several_sources_make_one_tree_as_in_rsync() {
+    let lines = [
+        "-ai a/ c/ dst",
+        "-ai a/ b c/ dst",
+        "-ai a/ c/ new",
+        "-rti a/ b/ dst",
+        "-ai --exclude=/x a/ c/ dst",
+        "-ai b y/b a/x c/x dst",
+        "-ai --delete a/ b c/ dst",
+        "-ani --delete a/ b c/ dst",
+        "-ai --delete-after b a/ c/ dst",
+        "-ai --delete b y/b dst",
+        "-ai --delete-excluded --exclude=gone a/ c/ dst",
+        "-aiR a/./d/1 c/./d/2 y/./b dst",
+        "-aiR --delete a/./d c/./d dst",
+        "-ai a/ nosuch/ c/ dst",
+    ];
+    each(SHARED, Compare::Attributes, &lines);
+    // Told in another order, or by other lines.
+    let trees = [
+        "-a --delete-before a/ c/ dst",
+        "-a --delete a/ nosuch/ c/ dst",
+        "-a --remove-source-files a/ c/ dst",
+        "-a --remove-source-files --delete a/ b c/ dst",
+    ];
+    each(SHARED, Compare::Trees, &trees);
+}
+
+#[test]
+fn an_error_in_one_source_keeps_what_all_lack() {
+    // A directory that holds something is where a file of the second source belongs.
+    let setup = [SHARED, "mkdir -p dst/3; touch dst/3/full"].concat();
+    let Some(oracle) = Oracle::new(&setup) else { return };
+    let (code, _, errors) = oracle.haul(&["-a", "--delete", "--exclude=full", "a/", "c/", "dst"]);
+    assert_eq!(code, Some(23), "{errors}");
+    assert!(errors.contains("IO error encountered -- skipping file deletion"), "{errors}");
+    let there = |name: &str| oracle.folder().join("dst").join(name).exists();
+    assert!(there("extra/f") && there("e") && there("d/gone") && there("x") && there("onlyc/sub/f"));
+}
+
+/// Changed and new files, one that replaces a directory, two names of one file, and what a killed run left.
+const DELAYED: &str = r#"
+mkdir -p s/d dst/d s/k dst/kk; echo one1 >s/a; echo old >dst/a; echo two2 >s/d/b; echo old >dst/d/b; echo new >s/n; echo f >s/kk
+chmod 600 dst/a; chmod 755 dst/d/b; chmod 700 s/n; ln -s x s/l; echo same >s/same; cp -p s/same dst/same
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z s/a s/d/b; ln s/a s/a2
+"#;
+
+/// What a killed run left: a file that is the source's by now, one that isn't, and one that no source has.
+const LEFT: &str = r#"
+mkdir dst/.~tmp~ dst/d/.~tmp~; echo one1 >dst/.~tmp~/a; touch -d 2021-01-01T00:00:00Z dst/.~tmp~/a; echo stale >dst/d/.~tmp~/b
+touch -d 2020-01-01T00:00:00Z s dst dst/d
+"#;
+
+#[test]
+fn delayed_files_arrive_as_in_rsync() {
+    let lines = [
+        "-ai --delay-updates s/ dst",
+        "-ani --delay-updates s/ dst",
+        "-rti --delay-updates s/ dst",
+        "-rtEi --delay-updates s/ dst",
+        "-ai --delay-updates -b s/ dst",
+        "-ai --delay-updates --delete-after -b --backup-dir=../bk s/ dst",
+        "-ai --delay-updates --remove-source-files s/ dst",
+        "-ai --delay-updates --no-t s/ dst",
+        "-ai --delay-updates s/a dst/",
+        "-ai --delay-updates --delete s/ dst/",
+        "-ai --delay-updates --inplace s/ dst",
+        "-ai --delay-updates --append s/ dst",
+    ];
+    each(DELAYED, Compare::Attributes, &lines);
+    each(&[DELAYED, LEFT].concat(), Compare::Attributes, &["-ai --delay-updates s/ dst"]);
+    // A directory of that name that the source has too isn't what a killed run left.
+    let own = "mkdir -p s/.~tmp~ dst/.~tmp~; echo own >s/.~tmp~/own; cp s/.~tmp~/own dst/.~tmp~/own\n";
+    each(&[own, DELAYED].concat(), Compare::Trees, &["-a --delay-updates s/ dst"]);
+    if let Some(oracle) = Oracle::new(DELAYED) {
+        oracle.same_but_for_lines(&["-aH", "--delay-updates", "--delete", "s/", "dst"], Compare::Attributes);
+    }
+}
+
+#[test]
+fn what_no_source_has_any_more_is_removed_and_what_is_still_good_is_used() {
+    let setup = [DELAYED, LEFT, "touch dst/d/.~tmp~/nobodys; ln dst/.~tmp~/a kept"].concat();
+    let Some(oracle) = Oracle::new(&setup) else { return };
+    let (code, _, errors) = oracle.haul(&["-a", "--delay-updates", "s/", "dst"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let at = |name: &str| oracle.folder().join(name);
+    assert!(!at("dst/.~tmp~").exists() && !at("dst/d/.~tmp~").exists());
+    let inode = |name: &str| fs::metadata(at(name)).unwrap().ino();
+    assert_eq!(inode("dst/a"), inode("kept"), "what waited got its name, and nothing was sent again");
+}
+
+#[test]
+fn a_killed_run_changes_nothing_and_the_next_one_ends_it() {
+    let setup = r#"
+mkdir s dst; for n in 1 2 3 4; do head -c 40000 /dev/zero | tr '\0' $n >s/$n; echo old >dst/$n; done; echo small >s/small; echo old >dst/small
+find s dst -depth -exec touch -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z s/*
+"#;
+    let Some(oracle) = Oracle::new(setup) else { return };
+    oracle.haul(&["-n", "s/", "dst"]);
+    let at = |name: &str| oracle.folder().join(name);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_haul"))
+        .args(["rsync", "-a", "--delay-updates", "--bwlimit=10", "s/", "dst"])
+        .current_dir(oracle.folder())
+        .env("XDG_STATE_HOME", oracle.folder().join("state"))
+        .spawn()
+        .unwrap();
+    let arrived = haul_testkit::lab::until(|| at("dst/.~tmp~").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(arrived, "nothing began");
+    for name in ["1", "2", "3", "4", "small"] {
+        assert_eq!(fs::read_to_string(at("dst").join(name)).unwrap(), "old\n", "{name}");
+    }
+    let again = Command::new(env!("CARGO_BIN_EXE_haul"))
+        .args(["rsync", "-a", "--delay-updates", "s/", "dst"])
+        .current_dir(oracle.folder())
+        .env("XDG_STATE_HOME", oracle.folder().join("state"))
+        .status()
+        .unwrap();
+    assert!(again.success() && !at("dst/.~tmp~").exists());
+    for name in ["1", "2", "3", "4", "small"] {
+        assert!(fs::read(at("dst").join(name)).unwrap() == fs::read(at("s").join(name)).unwrap(), "{name}");
+    }
+}

@@ -1,0 +1,221 @@
+//! Options that say which part of a tree takes part: links that lead out of it, mount points, empty directories; and sources
+//! that go away while the destination loses what they lack.
+
+use super::{
+    CHANGED, FRESH, each,
+    oracle::{Compare, Oracle},
+};
+use haul_testkit::{
+    folder::{self, write},
+    lab::Lab,
+    peers,
+};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, process::Command};
+
+#[test]
+fn empty_directories_are_left_out_as_by_rsync() {
+    let setup = r#"
+mkdir -p s/a/b/c s/x/y s/z dst/z dst/a s/q/r; echo hi >s/x/y/f; ln -s q s/z/l; echo no >s/q/r/n.tmp; echo t >dst/z/t; echo u >dst/a/u
+mkfifo s/a/b/p; mkdir -p s/only/spec s/none/at/all dst/none/at; mkfifo s/only/spec/p
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = [
+        "-aim s/ dst",
+        "-aim --delete s/ dst",
+        "-aim --delete --exclude=*.tmp s/ dst",
+        "-aimn --delete --exclude=*.tmp s dst",
+        "-rim s/ dst",
+    ];
+    each(setup, Compare::All, &lines);
+}
+
+#[test]
+fn links_are_treated_as_by_rsync() {
+    let setup = r#"
+mkdir -p s/d/e s/in out dst; echo o >out/o; echo a >s/a; ln -s ../out s/up; ln -s ../out/o s/upf; ln -s /etc/passwd s/abs; ln -s a s/ok
+ln -s ../a s/d/ok; ln -s ../../out s/d/bad; ln -s ../in s/d/din; ln -s d/../a s/odd; ln -s nowhere s/dang; ln -s ../nowhere s/dang2
+ln -s other dst/abs; ln -s gone dst/extra; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let safe = [
+        "-ai --safe-links s/ dst",
+        "-ai --safe-links s dst",
+        "-aii --safe-links --delete s/ dst",
+        "-ani --safe-links s/ dst",
+    ];
+    each(setup, Compare::All, &safe);
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let (_, lines, _) = oracle.haul(&["-av", "--safe-links", "s/", "dst"]);
+    assert!(lines.contains("ignoring unsafe symlink \"d/bad\" -> \"../../out\""), "{lines}");
+    let times = r#"
+mkdir -p s dst; ln -s a s/x; ln -s b s/y; cp -a s/. dst; ln -sfn other dst/y; ln -s new s/n; echo f >s/f; echo f >dst/f
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -h -d 2021-01-01T00:00:00Z s/x s/y
+"#;
+    each(times, Compare::All, &["-aiJ s/ dst", "-aniJ s/ dst", "-aiiJ s/ dst", "-aciJ s/ dst"]);
+}
+
+#[test]
+fn links_to_directories_are_directories_with_k() {
+    let setup = r#"
+mkdir -p s/d/e s/in out/sub dst; echo o >out/o; echo u >out/sub/u; echo a >s/a; ln -s ../out s/up; ln -s ../out/o s/file; ln -s in s/in2
+echo i >s/in/i; ln -s nowhere s/dang; ln -s ../in s/d/din; mkdir dst/real; echo r >dst/real/r; ln -s real dst/keep; ln -s out top
+chmod 750 out; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z out out/o
+"#;
+    let lines = [
+        "-aki s/ dst",
+        "-aki s dst",
+        "-akni s/ dst",
+        "-rki s/ dst",
+        "-aki --delete s/ dst",
+        "-aki top dst",
+        "-akci s/ dst",
+        "-aki s/ out/ dst",
+    ];
+    each(setup, Compare::Attributes, &lines);
+    each(&[setup, "cp -aL s/. dst 2>/dev/null || true; echo changed >out/o"].concat(), Compare::Trees, &["-ak s/ dst"]);
+}
+
+/// Directories with attributes of their own on the way to files, some of them at the destination with others.
+const ON_THE_WAY: &str = r#"
+mkdir -p s/d/e s/n dst/d/e; echo hi >s/d/f; echo hi >dst/d/f; echo x >s/d/e/g; cp s/d/e/g dst/d/e/g; mkdir -p s/n/m; echo t >s/n/m/t
+chmod 700 s/d; chmod 750 s/d/e s/n; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+touch -d 2021-01-01T00:00:00Z s/d s; touch -d 2022-02-02T00:00:00Z s/n/m s/d/e; printf 'd/e/g\nn/m/t\n' >list; printf 'd/f\n' >one
+"#;
+
+#[test]
+fn directories_on_the_way_are_treated_as_by_rsync() {
+    let lines = [
+        "-ai --files-from=list s dst",
+        "-ani --files-from=list s dst",
+        "-ai --files-from=one s dst",
+        "-ai --files-from=list --no-implied-dirs s dst",
+        "-aiR --no-implied-dirs s/./d/f s/./n dst",
+        "-aniR s/./d/f dst",
+    ];
+    each(ON_THE_WAY, Compare::Attributes, &lines);
+    // `haul copy` keeps attributes of directories on the way to listed names too, as rsync with the same names does.
+    let Some(oracle) = Oracle::new(&[ON_THE_WAY, "cp -a dst ours; touch -r dst ours"].concat()) else { return };
+    oracle.rsync_lines(&["-a", "--files-from=list", "s", "dst"]);
+    let ran = Command::new(env!("CARGO_BIN_EXE_haul"))
+        .args(["copy", "-a", "--no-traverse", "--files-from", "list", "s", "ours"])
+        .current_dir(oracle.folder())
+        .env("HOME", oracle.folder())
+        .status()
+        .unwrap();
+    assert!(ran.success());
+    for dir in ["d", "d/e", "n", "n/m"] {
+        let facts = |side: &str| {
+            let st = fs::metadata(oracle.folder().join(side).join(dir)).unwrap();
+            (st.mode(), st.mtime())
+        };
+        assert_eq!(facts("ours"), facts("dst"), "{dir}");
+    }
+}
+
+/// The destination has a link to one of its directories, and one that leads elsewhere, where the source has directories.
+const DIRLINKS: &str = r#"
+mkdir -p s/d/e dst/real/e out; echo 1 >s/d/1; echo 2 >s/d/e/2; echo old >dst/real/1; echo extra >dst/real/extra; ln -s real dst/d; echo t >s/t
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z s/d/1
+"#;
+
+#[test]
+fn links_to_directories_stay_with_k() {
+    each(DIRLINKS, Compare::All, &["-aiK s/ dst", "-aniK s/ dst"]);
+    // Without it the link makes way, and what it led to is as it was.
+    each(DIRLINKS, Compare::All, &["-ai s/ dst"]);
+    // What the destination alone has behind the link stays, other than in rsync.
+    let Some(oracle) = Oracle::new(DIRLINKS) else { return };
+    let (code, lines, errors) = oracle.haul(&["-aiK", "--delete", "--exclude=/real", "s/", "dst"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(!lines.contains("deleting") && oracle.folder().join("dst/real/extra").exists(), "{lines}");
+    let Some(oracle) = Oracle::new(&[DIRLINKS, "ln -sfn ../out dst/d; touch dst/gone"].concat()) else { return };
+    let (code, _, errors) = oracle.haul(&["-aK", "--delete", "s/", "dst"]);
+    assert_eq!(code, Some(23), "nothing is written outside");
+    assert!(errors.contains("\"d/\" failed: a symbolic link on the way leads out of the folder"), "{errors}");
+    let there = |name: &str| oracle.folder().join(name).symlink_metadata().is_ok();
+    assert!(
+        there("dst/t") && there("dst/gone") && there("dst/d") && !there("out/1"),
+        "after an error nothing is deleted"
+    );
+}
+
+#[test]
+fn directories_alone_lose_what_the_source_lacks() {
+    each(&[FRESH, CHANGED].concat(), Compare::All, &["-di --delete s/ dst", "-dni --delete s/ dst"]);
+}
+
+#[test]
+fn sources_may_go_in_a_sync() {
+    let lines = [
+        "-ai --remove-source-files --delete s/ dst",
+        "-ai --remove-source-files --delete-after s/ dst",
+        "-ani --remove-source-files --delete s/ dst",
+        "-aiH --remove-source-files --delete-excluded --exclude=*.o s/ dst",
+    ];
+    each(&[FRESH, CHANGED].concat(), Compare::All, &lines);
+    each(&[FRESH, CHANGED].concat(), Compare::Trees, &["-a --remove-source-files --delete-before s/ dst"]);
+}
+
+#[test]
+fn an_error_keeps_extra_files_and_the_source_that_failed() {
+    let Some(oracle) = Oracle::new(&[FRESH, "mkdir dst/k.txt; touch dst/k.txt/full dst/extra"].concat()) else {
+        return;
+    };
+    let (code, _, errors) =
+        oracle.haul(&["-a", "--remove-source-files", "--delete-after", "--exclude=full", "s/", "dst"]);
+    assert_eq!(code, Some(23), "{errors}");
+    let there = |name: &str| oracle.folder().join(name).exists();
+    assert!(there("dst/extra") && there("s/k.txt") && !there("s/a") && there("dst/a"), "{errors}");
+}
+
+#[test]
+fn other_file_systems_are_left_alone() {
+    let Some(rsync) = peers::need("rsync") else { return };
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    let make = |path: &str, text: &str| {
+        write(&lab.path(path), text.as_bytes(), 1_600_000_000_000_000_000);
+    };
+    fs::create_dir_all(lab.path("s/m")).unwrap();
+    let Some(_mounted) = Mounted::new(&lab.path("s/m")) else {
+        return peers::skip("a file system can't be mounted here");
+    };
+    for (path, text) in [("s/m/in", "in"), ("s/m/sub/x", "x"), ("s/f", "f"), ("s/d/g", "g")] {
+        make(path, text);
+    }
+    for side in ["a", "b"] {
+        for (path, text) in [("m/keep", "keep"), ("m/kd/x", "x"), ("m/in", "old"), ("gone", "gone")] {
+            make(&format!("{side}/{path}"), text);
+        }
+    }
+    for (options, source, ours, theirs) in [("-aix", "@s/", "a", "b"), ("-aix", "@s", "new", "new2")] {
+        let source_path = format!("{}{}", lab.path("s").display(), source.trim_start_matches("@s"));
+        let expected =
+            Command::new(&rsync).args([options, "--delete", &source_path]).arg(lab.path(theirs)).output().unwrap();
+        let ran = lab.haul(&["rsync", options, "--delete", source, &format!("@{ours}")]).ok();
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> =
+                text.lines().filter(|line| !line.starts_with("created ")).map(String::from).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&ran.out), sorted(&String::from_utf8_lossy(&expected.stdout)));
+        let files = |side: &str| folder::files(&folder::read(&lab.path(side)));
+        folder::assert_same(&files(ours), &files(theirs), options);
+    }
+}
+
+/// A file system of its own; unmounted when dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn new(at: &Path) -> Option<Mounted> {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "haul-test"]).arg(at).output();
+        mounted.is_ok_and(|out| out.status.success()).then(|| Mounted(at.to_path_buf()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // If it stays mounted, the folder can't be removed, which is all.
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
