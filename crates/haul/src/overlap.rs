@@ -32,6 +32,19 @@ pub fn check(cx: &Cx, mode: Mode) -> Result<()> {
     Ok(())
 }
 
+/// Checks what another job of the same run is yet to read against a destination in which a job before it deletes or replaces,
+/// wherever `filter` lets that one come.
+///
+/// Errors: `Invalid`, saying which two of them it is and what to do.
+pub fn check_beside(other: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filter) -> Result<()> {
+    let filter = filter.for_destination();
+    if places(other, dst).iter().any(|(other, dst)| holds(dst, other, &filter)) {
+        let (s, d) = (other.locator(), dst.locator());
+        return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
+    }
+    Ok(())
+}
+
 /// Checks where replaced and deleted files are to go.
 ///
 /// Errors: `Invalid`, when that is part of what is compared, so that a backup could replace or be taken for a file.

@@ -57,6 +57,36 @@ fn an_error_in_one_source_keeps_what_all_lack() {
     assert!(there("extra/f") && there("e") && there("d/gone") && there("x") && there("onlyc/sub/f"));
 }
 
+#[test]
+fn no_source_is_where_another_deletes() {
+    let setup = "mkdir -p other/sub2 other/a dst/sub/in dst/a/x dst/free; echo o >other/o; echo 1 >other/a/1; echo f >dst/sub/in/f; \
+                 echo g >dst/a/x/g; echo h >dst/a/h";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let there = |name: &str| oracle.folder().join(name).exists();
+    for (args, source) in [
+        (&["-a", "--delete-before", "other/", "dst/sub/", "dst/"][..], "dst/sub/"),
+        (&["-a", "--delete", "--remove-source-files", "other/", "dst/sub/", "dst/"], "dst/sub/"),
+        (&["-a", "--delete", "dst/sub/", "other/", "dst/"], "dst/sub/"),
+        (&["-a", "--remove-source-files", "other/", "dst/sub/", "dst/"], "dst/sub/"),
+        (&["-a", "--delete", "other/a", "dst/a/x", "dst/"], "dst/a/x"),
+        (&["-a", "--delete", "other/a", "dst/a/h", "dst/"], "dst/a"),
+    ] {
+        let (code, _, errors) = oracle.haul(args);
+        let said = format!("haul rsync: the source {source} is inside the destination ");
+        assert!(code == Some(1) && errors.starts_with(&said), "{args:?}: {code:?} {errors}");
+        assert!(errors.ends_with(": exclude it with a filter\n"), "{errors}");
+        assert!(there("dst/sub/in/f") && there("dst/a/x/g") && there("dst/a/h") && there("other/o"), "{args:?}");
+        assert!(!there("dst/o") && !there("dst/a/1") && !there("dst/in"), "nothing is begun: {args:?}");
+    }
+    // Where nothing goes, or a filter keeps the job out, it is as in rsync.
+    let lines = [
+        "-ai other/ dst/sub/ dst/",
+        "-ai --delete --exclude=/sub other/ dst/sub/ dst/",
+        "-ai --delete other/a dst/sub/in dst",
+    ];
+    each(setup, Compare::Trees, &lines);
+}
+
 /// Changed and new files, one that replaces a directory, two names of one file, and what a killed run left.
 const DELAYED: &str = r#"
 mkdir -p s/d dst/d s/k dst/kk; echo one1 >s/a; echo old >dst/a; echo two2 >s/d/b; echo old >dst/d/b; echo new >s/n; echo f >s/kk

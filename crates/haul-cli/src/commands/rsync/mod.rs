@@ -138,6 +138,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
+    check_sources(options, ctx, &jobs)?;
     let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
     let mut trouble = Trouble::default();
     let (mut deleted, mut stopped) = (0, false);
@@ -165,6 +166,27 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     });
     let (stats, trouble, took) = lines.end();
     Ok(Ended { stats, trouble, took })
+}
+
+/// Where files go from the destination or from sources, no job may come into a source of another: it would delete there, or
+/// replace, what is yet to be copied.
+///
+/// Errors: which source it is.
+fn check_sources(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(), Refusal> {
+    if options.delete.is_none() && !options.remove_source {
+        return Ok(());
+    }
+    let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
+    // A job of one file writes that name alone.
+    for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.one.is_none()) {
+        let filter = filters::filter(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
+        let dst = open(&job.dst)?;
+        for (_, other) in jobs.iter().enumerate().filter(|(other, _)| *other != at) {
+            haul::overlap::check_beside(&open(&other.src)?, &dst, &filter)
+                .map_err(|error| (exit::USAGE, error.message().to_owned()))?;
+        }
+    }
+    Ok(())
 }
 
 /// A line of progress every so many seconds.
