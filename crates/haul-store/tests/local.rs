@@ -282,6 +282,22 @@ async fn a_copy_answers_for_each_item() {
 }
 
 #[tokio::test]
+async fn nothing_is_added_from_a_source_that_is_not_the_one_listed() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "one").unwrap();
+    let listed = from.stat(&Key::new("f")).await.unwrap().version;
+    fs::write(a.path().join("f"), "another file").unwrap();
+    fs::write(b.path().join("f"), "on").unwrap();
+    let append = CopyItem { want: listed, how: CopyHow::Append { verify: false }, ..item("f", "f", 3) };
+    let error = copy(&from, &to, vec![append.clone()]).await.remove(0).unwrap_err();
+    assert_eq!((error.kind(), fs::read(b.path().join("f")).unwrap().as_slice()), (ErrorKind::Changed, &b"on"[..]));
+    let now = from.stat(&Key::new("f")).await.unwrap().version;
+    copy(&from, &to, vec![CopyItem { want: now, ..append }]).await.remove(0).unwrap();
+    assert_eq!(fs::read(b.path().join("f")).unwrap(), b"onother file", "as --append has it, without a look");
+}
+
+#[tokio::test]
 async fn a_move_renames_within_a_file_system() {
     let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
     let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));

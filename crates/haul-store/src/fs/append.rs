@@ -4,7 +4,7 @@
 use super::{
     Local, attributes,
     content::Bytes,
-    copy::{source_error, target_error},
+    copy::{check_want, source_error, target_error},
     dir::Dir,
     meta,
     read::open_file,
@@ -23,7 +23,7 @@ pub(super) struct Source<'a> {
 /// Appends; `None` where the file that is there is none to append to, so that the whole must be copied: it is no regular
 /// file, not shorter, closed to us, or (with `verify`) it begins otherwise.
 ///
-/// Errors: then the file is as long as it was; only a stop leaves what arrived, which is what the next run goes on from.
+/// Errors: `Changed` for a source that isn't the one that was listed; then, as with all others, the file is as long as it was; only a stop leaves what arrived, which is what the next run goes on from.
 pub(super) fn append(
     local: &Local,
     from: Source<'_>,
@@ -37,6 +37,7 @@ pub(super) fn append(
     let there = meta::facts(&target, meta::FACTS).map_err(target_error(item))?;
     let source = open_file(from.dir, item.from.name(), from.root.follow()).map_err(source_error(item))?;
     let before = meta::facts(&source, meta::FACTS).map_err(source_error(item))?;
+    check_want(item, &before)?;
     let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);
     let same = (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)
         == (there.stx_ino, there.stx_dev_major, there.stx_dev_minor);

@@ -367,7 +367,8 @@ fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {
     rustix::fs::futimens(file, &meta::times(None, Some(mtime))).map_err(target_error(item))
 }
 
-fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
+/// Refuses a source that isn't the one that was listed.
+pub(super) fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
     match &item.want {
         Some(want) if *want != meta::version(st) => Err(changed(OP, &item.from)),
         _ => Ok(()),
