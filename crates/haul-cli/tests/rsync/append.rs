@@ -34,15 +34,21 @@ fn append_sends_what_rsync_sends() {
 }
 
 #[test]
-fn the_file_itself_grows() {
-    let setup = "mkdir s dst; head -c 3000000 /dev/zero | tr '\\0' x >s/big; head -c 2000000 s/big >dst/big; ln dst/big dst/other";
-    let Some(oracle) = Oracle::new(setup) else { return };
+fn the_file_itself_grows_unless_it_has_other_names() {
+    let setup = "mkdir s dst; head -c 3000000 /dev/zero | tr '\\0' x >s/big; cp s/big s/held; head -c 2000000 s/big >dst/big; \
+                 cp dst/big dst/held; ln dst/held dst/snapshot";
     for options in ["-a", "-rS"] {
-        let (code, _, errors) = oracle.haul(&[options, "--append-verify", "s/", "dst"]);
-        assert_eq!(code, Some(0), "{errors}");
-        let read = |name: &str| fs::read(oracle.folder().join(name)).unwrap();
-        // Another name of the same file sees it: nothing was replaced.
-        assert!(read("dst/other") == read("s/big") && read("dst/big") == read("s/big"));
+        for append in ["--append", "--append-verify"] {
+            let setup = format!("{setup}; stat -c %i dst/big >inode");
+            let Some(oracle) = Oracle::new(&setup) else { return };
+            let (code, _, errors) = oracle.haul(&[options, append, "s/", "dst"]);
+            assert_eq!(code, Some(0), "{errors}");
+            let read = |name: &str| fs::read(oracle.folder().join(name)).unwrap();
+            assert!(read("dst/big") == read("s/big") && read("dst/held") == read("s/held"), "{options} {append}");
+            let inode = fs::metadata(oracle.folder().join("dst/big")).unwrap().ino().to_string();
+            assert_eq!(inode.as_bytes(), read("inode").trim_ascii(), "nothing was replaced");
+            assert_eq!(read("dst/snapshot").len(), 2_000_000, "what another name keeps is as it was");
+        }
     }
 }
 

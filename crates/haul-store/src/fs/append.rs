@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{CopyItem, Stored};
 use haul_core::{Error, ErrorKind, Result, key::parent};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, StatxFlags};
 use std::os::fd::OwnedFd;
 
 /// How a source is reached.
@@ -21,7 +21,7 @@ pub(super) struct Source<'a> {
 }
 
 /// Appends; `None` where the file that is there is none to append to, so that the whole must be copied: it is no regular
-/// file, not shorter, closed to us, or (with `verify`) it begins otherwise.
+/// file, one that has other names too (which would change with it), not shorter, closed to us, or (with `verify`) it begins otherwise.
 ///
 /// Errors: `Changed` for a source that isn't the one that was listed; then, as with all others, the file is as long as it was; only a stop leaves what arrived, which is what the next run goes on from.
 pub(super) fn append(
@@ -34,14 +34,14 @@ pub(super) fn append(
     let Ok(dir) = local.root.dir_beneath(parent(item.to.as_bytes())) else { return Ok(None) };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let Ok(target) = rustix::fs::openat(&dir, item.to.name(), flags, Mode::empty()) else { return Ok(None) };
-    let there = meta::facts(&target, meta::FACTS).map_err(target_error(item))?;
+    let there = meta::facts(&target, meta::FACTS.union(StatxFlags::NLINK)).map_err(target_error(item))?;
     let source = open_file(from.dir, item.from.name(), from.root.follow()).map_err(source_error(item))?;
     let before = meta::facts(&source, meta::FACTS).map_err(source_error(item))?;
     check_want(item, &before)?;
     let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);
     let same = (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)
         == (there.stx_ino, there.stx_dev_major, there.stx_dev_minor);
-    if !files || same || there.stx_size >= before.stx_size {
+    if !files || same || there.stx_nlink > 1 || there.stx_size >= before.stx_size {
         return Ok(None);
     }
     if verify && !bytes.begins_alike(item, (&source, &target), there.stx_size)? {
