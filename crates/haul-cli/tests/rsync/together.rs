@@ -46,6 +46,17 @@ fn several_sources_make_one_tree_as_in_rsync() {
 }
 
 #[test]
+fn a_link_in_one_source_hides_nothing_of_another() {
+    let setup = r#"
+mkdir -p r5/deep a/d b/l/deep b/d c dst/l/deep; echo r >r5/x; echo r >r5/deep/y; ln -s ../r5 a/l; echo b >b/l/x; echo b >b/l/deep/y; echo b >b/l/own
+echo a >a/d/1; echo b >b/d/1; echo gone >dst/l/gone; ln -s /usr c/l; mkdir b/l/bin
+find a b c r5 dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = ["-ai a/ b/ dst", "-ai b/ a/ dst", "-ai --delete a/ c/ b/ dst", "-aki a/ b/ dst", "-rti a/ b/ dst"];
+    each(setup, Compare::Trees, &lines);
+}
+
+#[test]
 fn an_error_in_one_source_keeps_what_all_lack() {
     // A directory that holds something is where a file of the second source belongs.
     let setup = [SHARED, "mkdir -p dst/3; touch dst/3/full"].concat();

@@ -50,9 +50,26 @@ impl Shown {
         if self.follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }
     }
 
+    /// What is to be said of a name that this source can't show, since what is above it is no directory of its own: the
+    /// system's look at a path follows links on the way.
+    fn not_reached(&self, name: &[u8]) -> Option<Kind> {
+        if self.follow {
+            return None;
+        }
+        let ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        ends.filter(|at| *at + 1 < name.len()).find_map(|at| match self.stat(&[&self.root, &name[..at]].concat()) {
+            Ok(st) if FileType::from_raw_mode(st.st_mode) == FileType::Directory => None,
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Some(Kind::Absent),
+            Err(_) => Some(Kind::Unknown),
+        })
+    }
+
     fn kind(&self, name: &[u8]) -> Kind {
         if name.is_empty() {
             return if self.whole { Kind::Dir } else { Kind::Absent };
+        }
+        if let Some(kind) = self.not_reached(name) {
+            return kind;
         }
         let st = match self.stat(&[&self.root, name].concat()) {
             Ok(st) => st,
