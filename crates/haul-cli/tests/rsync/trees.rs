@@ -133,9 +133,29 @@ fn links_to_directories_stay_with_k() {
     assert!(errors.contains("\"d/\" failed: a symbolic link on the way leads out of the folder"), "{errors}");
     let there = |name: &str| oracle.folder().join(name).symlink_metadata().is_ok();
     assert!(
-        there("dst/t") && there("dst/gone") && there("dst/d") && !there("out/1"),
-        "after an error nothing is deleted"
+        there("dst/t") && !there("dst/gone") && there("dst/d") && !there("out/1"),
+        "what goes, goes before the first transfer"
     );
+}
+
+#[test]
+fn what_is_behind_a_link_that_stays_is_not_lost_under_its_other_name() {
+    let setup = r#"
+mkdir -p s/d b dst/real; echo only >s/d/f; ln -s real dst/d; cp s/d/f dst/real/f; echo b >b/1
+find s b dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for when in ["--delete", "--delete-after", "--delete-before"] {
+        for more in
+            [&["--remove-source-files", "s/"][..], &["s/"], &["--remove-source-files", "s/", "b/"], &["s/", "b/"]]
+        {
+            let args = [&["-aK", when][..], more, &["dst"]].concat();
+            let (code, _, errors) = oracle.haul(&args);
+            assert_eq!((code, errors.as_str()), (Some(0), ""), "{args:?}");
+            let text = fs::read_to_string(oracle.folder().join("dst/d/f"));
+            assert_eq!(text.ok().as_deref(), Some("only\n"), "{args:?}");
+        }
+    }
 }
 
 #[test]

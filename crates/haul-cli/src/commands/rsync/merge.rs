@@ -136,7 +136,7 @@ pub fn merge(options: &Options, jobs: Vec<Job>) -> Result<Vec<Job>, Refusal> {
         // What a source before this one brings must still be there to be seen when this one's turn comes.
         jobs.reverse();
     }
-    let first = options.delete == Some(DeleteWhen::Before) || options.remove_source;
+    let first = options.delete_when() == Some(DeleteWhen::Before) || options.remove_source;
     Ok(if first { [deletes, jobs].concat() } else { [jobs, deletes].concat() })
 }
 

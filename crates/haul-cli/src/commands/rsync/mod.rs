@@ -322,7 +322,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
             || options.omit_dir_times
             || (options.backup && options.backup_dir.is_none()),
         create_empty_dirs: true,
-        delete_when: options.delete.unwrap_or_default(),
+        delete_when: options.delete_when().unwrap_or_default(),
         max_delete: options.max_delete,
         ignore_errors: options.ignore_errors,
         allow_empty_source: true,

@@ -457,6 +457,12 @@ impl Options {
         }
     }
 
+    /// When to delete. Where links to directories stay, a name behind one may be another name of what is to be deleted: only
+    /// what is looked at after the deletions is sure to be there in the end, and its source to be no only copy.
+    pub fn delete_when(&self) -> Option<DeleteWhen> {
+        self.delete.map(|when| if self.keep_dirlinks { DeleteWhen::Before } else { when })
+    }
+
     /// Ending of names that are kept.
     pub fn backup_suffix(&self) -> Option<String> {
         let usual = if self.backup_dir.is_none() { "~" } else { "" };
