@@ -152,6 +152,11 @@ impl Dirs {
         state.extra.push(dst.key);
     }
 
+    /// The directory `held` can't go, nor can those above it.
+    pub fn spare(&self, held: &Key) {
+        self.state().extra.retain(|dir| !held.as_bytes().starts_with(dir.as_bytes()));
+    }
+
     /// Something was written or deleted at this key: the directories above it have new times now.
     pub fn written(&self, at: &Key) {
         let mut state = self.state();

@@ -223,6 +223,36 @@ fn other_file_systems_are_left_alone() {
     }
 }
 
+#[test]
+fn deletions_stop_at_other_file_systems() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    let make = |path: &str| write(&lab.path(path), b"text", 1_600_000_000_000_000_000);
+    make("s/m");
+    make("s/f");
+    for at in ["d/m/on", "d/x/on", "d/top"] {
+        fs::create_dir_all(lab.path(at)).unwrap();
+    }
+    let mounts = ["d/m/on", "d/x/on", "d/top"].map(|at| Mounted::new(&lab.path(at)));
+    if mounts.iter().any(Option::is_none) {
+        return peers::skip("a file system can't be mounted here");
+    }
+    let kept = ["d/m/on/keep", "d/x/on/keep", "d/x/on/in/keep", "d/top/keep"];
+    kept.into_iter().for_each(make);
+    ["d/m/beside", "d/x/plain", "d/x/in/plain"].into_iter().for_each(make);
+    let there = |path: &str| lab.path(path).exists();
+    // A file is to come where a directory holds a mount point: nothing of the directory goes.
+    let ran = lab.haul(&["rsync", "-ax", "--force", "@s/", "@d"]);
+    assert_eq!(ran.code, 23, "{}", ran.err);
+    assert!(ran.err.contains("another file system begins here"), "{}", ran.err);
+    assert!(kept.into_iter().all(there) && there("d/m/beside") && there("d/f"));
+    // What only the destination has goes, as far as it is on the same file system.
+    fs::remove_file(lab.path("s/m")).unwrap();
+    fs::create_dir(lab.path("s/m")).unwrap();
+    let ran = lab.haul(&["rsync", "-dtx", "--delete", "@s/", "@d"]).ok();
+    assert!(kept.into_iter().all(there), "{} {}", ran.out, ran.err);
+    assert!(!there("d/x/plain") && !there("d/x/in"), "{} {}", ran.out, ran.err);
+}
+
 /// A file system of its own; unmounted when dropped.
 struct Mounted(std::path::PathBuf);
 

@@ -449,6 +449,7 @@ impl Walk {
             return;
         }
         match read_whole(&self.lister, &base).await {
+            Ok(folder) if self.is_beyond(&folder) => self.lose_mount(base.as_bytes()),
             Ok(folder) => self.stack.push(Frame::new(base.as_bytes().to_vec(), folder)),
             Err(errno) if base == root => self.fail_all(root_error("list", self.lister.root.path(), errno)),
             Err(Errno::NOENT | Errno::NOTDIR) => {}
@@ -518,18 +519,27 @@ impl Walk {
             return self.lose(Lost::below(&entry.key), error.with_key(&entry.key));
         }
         let key = entry.key.as_bytes().to_vec();
-        let beyond = self.device.is_some_and(|device| device != (folder.id.0, folder.id.1));
+        let beyond = self.is_beyond(&folder);
         if self.lister.after(&entry.key) {
             self.give(entry);
         }
         if beyond {
-            let lost = Lost { from: Key::new([&key[..], &[0]].concat()), to: after_prefix(&key).map(Key::new) };
-            let error = Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here");
-            return self.lose(lost, error.with_key(&Key::new(key)));
+            return self.lose_mount(&key);
         }
         if self.state == State::Going {
             self.stack.push(Frame::new(key, folder));
         }
+    }
+
+    fn is_beyond(&self, folder: &Folder) -> bool {
+        self.device.is_some_and(|device| device != (folder.id.0, folder.id.1))
+    }
+
+    /// Tells that what is in the directory `key` is on another file system.
+    fn lose_mount(&mut self, key: &[u8]) {
+        let lost = Lost { from: Key::new([key, &[0]].concat()), to: after_prefix(key).map(Key::new) };
+        let error = Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here");
+        self.lose(lost, error.with_key(&Key::new(key)));
     }
 
     fn give(&mut self, entry: Entry) {

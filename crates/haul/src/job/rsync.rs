@@ -159,24 +159,26 @@ impl Run {
     pub(super) async fn extra_dir(&self, dst: Entry, src_files: u64) {
         if self.cx.filter.others_show(&dst.key) {
             self.dirs.keep(dst);
-        } else if self.may_lose(&dst) && !self.is_replaced(&dst).await {
-            self.extra_below(&dst, src_files).await;
+        } else if self.may_lose(&dst) && !self.is_replaced(&dst).await && self.extra_below(&dst, src_files).await {
             self.dirs.extra(dst);
         }
     }
 
-    /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too.
-    pub(super) async fn extra_below(&self, dir: &Entry, src_files: u64) {
+    /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too, but for other
+    /// file systems where they are left alone, and the directories above them. False when `dir` itself can't go for that.
+    pub(super) async fn extra_below(&self, dir: &Entry, src_files: u64) -> bool {
         if self.policy.rsync.is_none() || self.policy.max_depth.is_none() || self.mode != Mode::Sync {
-            return;
+            return true;
         }
         let filter = Arc::new(self.cx.filter.for_destination());
         let request = ListRequest {
             prefix: dir.key.as_bytes().to_vec(),
             descend: Some(Arc::new(move |dir| filter.descend(dir))),
+            one_device: self.one_device(),
             ..ListRequest::all()
         };
         let mut listing = self.cx.dst.list(request);
+        let mut goes = true;
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => {
@@ -188,10 +190,15 @@ impl Run {
                         }
                     }
                 }
+                Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {
+                    goes = false;
+                    error.key().into_iter().for_each(|mount| self.dirs.spare(mount));
+                }
                 Listed::Failed { error, .. } => self.error(error),
                 Listed::End => {}
             }
         }
+        goes
     }
 
     /// True when neither side is listed beyond its own file system.
@@ -317,12 +324,16 @@ impl Run {
         });
     }
 
+    /// Removes what a directory holds, as far as rules let it.
+    ///
+    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone.
     async fn clear_dir(&self, dir: &Key) -> Result<()> {
         let filter = Arc::new(self.cx.filter.for_destination());
         let descend = filter.clone();
         let request = ListRequest {
             prefix: dir.as_bytes().to_vec(),
             descend: Some(Arc::new(move |dir| descend.descend(dir))),
+            one_device: self.one_device(),
             ..ListRequest::all()
         };
         let mut listing = self.cx.dst.list(request);
