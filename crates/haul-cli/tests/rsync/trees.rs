@@ -159,6 +159,25 @@ find s b dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 }
 
 #[test]
+fn what_came_in_this_run_makes_no_way() {
+    // Two names of one place, as on a disk that ignores case: by `d` a file comes to where `real` is to have a directory, and
+    // a link.
+    let setup = r#"
+mkdir -p s/d s/real/x dst/real; echo only >s/d/x; echo in >s/real/x/in; ln -s real dst/d; for n in $(seq 600); do echo $n >s/e$n; done
+"#;
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for more in [&[][..], &["--force"], &["--delete"]] {
+        let args = [&["-aK", "--remove-source-files"][..], more, &["s/", "dst"]].concat();
+        let (code, _, errors) = oracle.haul(&args);
+        let has =
+            |name: &str, text: &str| fs::read_to_string(oracle.folder().join(name)).is_ok_and(|read| read == text);
+        assert_eq!(code, Some(23), "{args:?} {errors}");
+        assert!(has("s/d/x", "only\n") || has("dst/real/x", "only\n"), "{args:?} {errors}");
+        assert!(has("s/real/x/in", "in\n") || has("dst/real/x/in", "in\n"), "{args:?} {errors}");
+    }
+}
+
+#[test]
 fn directories_alone_lose_what_the_source_lacks() {
     each(&[FRESH, CHANGED].concat(), Compare::All, &["-di --delete s/ dst", "-dni --delete s/ dst"]);
 }

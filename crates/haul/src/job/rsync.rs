@@ -5,7 +5,7 @@ use super::{Orders, Pass, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, attributes,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version, attributes,
     compare::{Difference, Reason},
     event::Event,
     plan::{Action, Step},
@@ -90,13 +90,16 @@ impl Run {
     }
 
     /// Removes what has this name, unless it is a directory.
+    ///
+    /// Errors: those of deleting; in a move, that this job brought it.
     async fn clear_file(&self, key: &Key) -> Result<()> {
         match self.cx.dst.stat(key).await {
             Ok(entry) if !entry.is_dir() => {
+                self.check_older(&entry)?;
                 if self.backup().is_on() && entry.kind == Kind::File {
                     return self.backup().keep(&self.cx, &entry).await;
                 }
-                let answers = self.cx.dst.delete(vec![(key.clone(), None)]).await;
+                let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
                 answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(key))
             }
             // What is there, if anything is, will say so itself when it is written to.
@@ -297,17 +300,38 @@ impl Run {
         })
     }
 
+    /// In a move: true for what may have come in this run. Where the destination takes two names for one, it is the only copy
+    /// of another source, which is gone.
+    pub(super) fn came_in_this_run(&self, there: &Entry) -> bool {
+        let began = self.policy.rsync.as_ref().filter(|_| self.moves()).and_then(|habits| habits.began);
+        began.is_some_and(|began| !there.is_dir() && there.changed.is_none_or(|changed| changed >= began))
+    }
+
+    /// Errors: `Exists`, for what may have come in this run.
+    pub(super) fn check_older(&self, there: &Entry) -> Result<()> {
+        if !self.came_in_this_run(there) {
+            return Ok(());
+        }
+        let message = "what is there under this name came in this run: the destination takes two names for one";
+        Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
+    }
+
+    /// What deleting is to find, where another transfer of the same move may come first.
+    pub(super) fn pin(&self, there: &Entry) -> Option<Version> {
+        there.version.clone().filter(|_| self.moves())
+    }
+
     /// Removes a file or link of this name where the one that is to come is of the other kind and must not replace anything,
     /// since its source goes. What this job has brought stays: on a disk that takes two names for one it is another's only copy.
     async fn clear_other_kind(&self, key: &Key) -> Result<()> {
-        let Some(began) = self.policy.rsync.as_ref().filter(|_| self.moves()).and_then(|habits| habits.began) else {
+        if self.policy.rsync.is_none() || !self.moves() {
             return Ok(());
-        };
+        }
         let bare = bare(key.as_bytes());
         for other in [bare.to_vec(), [bare, LINK].concat()] {
             let other = Key::new(other);
             let Ok(there) = self.cx.dst.stat(&other).await else { continue };
-            let older = other != *key && !there.is_dir() && there.changed.is_some_and(|changed| changed < began);
+            let older = other != *key && !there.is_dir() && !self.came_in_this_run(&there);
             if older || there.kind == Kind::Special {
                 self.clear_file(&other).await?;
             }
@@ -326,7 +350,8 @@ impl Run {
 
     /// Removes what a directory holds, as far as rules let it.
     ///
-    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone.
+    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; in a
+    /// move, that this job brought something of it.
     async fn clear_dir(&self, dir: &Key) -> Result<()> {
         let filter = Arc::new(self.cx.filter.for_destination());
         let descend = filter.clone();
@@ -345,13 +370,14 @@ impl Run {
                 Listed::End => {}
             }
         }
+        gone.iter().try_for_each(|entry| self.check_older(entry))?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
             if self.backup().is_on() && entry.kind == Kind::File {
                 self.backup().keep(&self.cx, &entry).await?;
                 continue;
             }
-            for answer in self.cx.dst.delete(vec![(entry.key.clone(), None)]).await {
+            for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {
                 match answer {
                     Err(error) if error.kind() != ErrorKind::Exists => return Err(error.with_key(&entry.key)),
                     Ok(()) if self.mode != Mode::Sync => self.told_gone(&entry),

@@ -44,6 +44,9 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
+/// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
+
 /// What a run came to.
 pub struct Ended {
     /// What was counted.
@@ -141,6 +144,11 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     check_sources(options, ctx, &jobs)?;
     let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
     let mut trouble = Trouble::default();
+    let began = now();
+    if options.remove_source {
+        // What this run brings is then dated later than what was there.
+        tokio::time::sleep(CLOCK_TICK).await;
+    }
     let (mut deleted, mut stopped) = (0, false);
     for job in jobs {
         if stopped {
@@ -150,7 +158,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
             lines.complain("IO error encountered -- skipping file deletion");
             continue;
         }
-        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted)).await?;
+        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted, began)).await?;
         incomplete |= !report.is_ok() && !options.ignore_errors;
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
@@ -200,14 +208,18 @@ async fn report_on(lines: Arc<Lines>, secs: u64) {
     }
 }
 
-/// Runs one job. `before`: whether some source is missing, and how much was deleted by jobs before it.
+fn now() -> Mtime {
+    Mtime(jiff::Timestamp::now().as_nanosecond())
+}
+
+/// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began.
 async fn job(
     options: &Options,
     ctx: &Context,
     lines: &Arc<Lines>,
     job: Job,
     dest: &OsStr,
-    before: (bool, u64),
+    before: (bool, u64, Mtime),
 ) -> Result<Report, Refusal> {
     let Job { src, into, dst, scope, top, one, part } = job;
     let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
@@ -229,7 +241,7 @@ async fn job(
     if one.is_none() && !into.is_empty() && !filter.wants_root() {
         return Ok(Report::default());
     }
-    let (incomplete, deleted) = before;
+    let (incomplete, deleted, began) = before;
     if options.delay_updates && !to.caps().files {
         let line = "--delay-updates needs a destination on this machine: a remote shows each file when it is whole";
         return Err((exit::UNSUPPORTED, line.into()));
@@ -246,6 +258,7 @@ async fn job(
     let mut policy = policy(options, ctx, from.caps().files && to.caps().files);
     policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
     if let Some(habits) = &mut policy.rsync {
+        habits.began = Some(began);
         habits.top_dir = top && one.is_none();
         habits.safe_links = options.safe_links.then_some(above);
         habits.deletes_only = part == Part::Deletes;
@@ -286,7 +299,7 @@ async fn job(
 
 /// The engine's rules.
 fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
-    let now = Mtime(jiff::Timestamp::now().as_nanosecond());
+    let now = now();
     let window = u64::try_from(options.modify_window).ok().map(Duration::from_secs);
     let habits = RsyncHabits {
         began: Some(now),
