@@ -78,6 +78,12 @@ impl Run {
         let at = Key::new([dir.as_bytes(), order.to.name()].concat());
         self.dirs.written(&order.to);
         let left = self.left_by_earlier_run(&order.src, &at).await;
+        if left.is_none()
+            && self.moves()
+            && let Err(error) = self.clear_place(&at).await
+        {
+            return self.ended(&order, Err(error));
+        }
         {
             let mut state = self.delayed.state();
             state.stages.insert(dir);
@@ -98,12 +104,31 @@ impl Run {
             return None;
         }
         let found = self.cx.dst.stat(at).await.ok()?;
+        if self.came_in_this_run(&found) {
+            return None;
+        }
         if found.kind != Kind::File || found.size != src.size || found.mtime.is_none() || found.mtime != src.mtime {
             return None;
         }
         self.dress_now(src, at).await;
         let (size, version, unkept) = (src.size, src.version.clone(), Default::default());
         Some(Arrived { size, proved: None, by_server: true, renamed: false, version, unkept, stored: None })
+    }
+
+    /// Makes a place free where a file of a move is to wait: nothing that waits there is replaced, since its source may be gone
+    /// by the time that it would be missed.
+    ///
+    /// Errors: those of deleting; `Exists`, where a file of this run waits, whose name the destination takes for the same.
+    async fn clear_place(&self, at: &Key) -> Result<()> {
+        match self.cx.dst.stat(at).await {
+            Ok(found) if !found.is_dir() => {
+                self.check_older(&found)?;
+                let answers = self.cx.dst.delete(vec![(at.clone(), self.pin(&found))]).await;
+                answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(at))
+            }
+            // What else may be in the way says so itself when it is written to.
+            _ => Ok(()),
+        }
     }
 
     /// Remembers what an earlier run left in a directory that both sides have.

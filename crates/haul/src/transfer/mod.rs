@@ -284,9 +284,9 @@ impl Mover {
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
         let move_to_disk = self.policy.moves(self.mode) && caps.files && !self.policy.no_check_dest;
         let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
-        // Where files wait for their names, what is there is what an earlier run left.
+        // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
         let waits = self.policy.rsync.as_ref().is_some_and(|habits| habits.delay_updates);
-        let conditional = never_replace && order.replaced.is_none() && caps.conditional && !waits;
+        let conditional = never_replace && order.replaced.is_none() && caps.conditional && (!waits || move_to_disk);
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
