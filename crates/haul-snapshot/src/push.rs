@@ -212,10 +212,13 @@ async fn one(
 fn wanted(scan: &Scan, lists: &Lists, name: &str) -> Wanted {
     // Nobody is told these names, and a million paths take room.
     let files = scan.files.iter().map(|file| Address::file(Layout::V3, file.md5));
+    let both = [&lists.tree, &lists.dir];
     let names: BTreeMap<Address, String> =
-        files.chain([lists.tree.0, lists.dir.0]).map(|address| (address, String::new())).collect();
+        files.chain(both.map(|list| list.0)).map(|address| (address, String::new())).collect();
+    let sizes = scan.files.iter().map(|file| (Address::file(Layout::V3, file.md5), file.size));
+    let sizes = sizes.chain(both.map(|(address, bytes)| (*address, bytes.len() as u64))).collect();
     let dir = Dir { address: lists.dir.0, file: name.into(), children: Some(lists.children.clone()), part: false };
-    Wanted { names, dirs: vec![dir] }
+    Wanted { names, dirs: vec![dir], sizes }
 }
 
 /// What the newest version promises: its content was there before its lists were.

@@ -132,6 +132,26 @@ fn versions_share_content_and_each_comes_back() {
     assert!(out.contains(" files/md5/14/9603e6c03516362a8da23f624db945\n") && out.contains("3 with "), "{out}");
 }
 
+/// As after a power cut: the names are there, the bytes aren't.
+#[test]
+fn what_was_cut_off_at_the_remote_is_sent_again() {
+    let site = Site::new();
+    site.write("src/a", b"hello\n");
+    site.write("src/b", b"world\n");
+    let version = site.push();
+    for args in [&["snapshot", "push", "@src", "@store"][..], &["snapshot", "push", "--verify", "@src", "@store"]] {
+        for name in names(&site.path("store/files")) {
+            let path = site.path("store/files").join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap();
+        }
+        site.haul(&["snapshot", "check", "@store"]).code(1);
+        assert_eq!(site.haul(args).ok().out.trim(), version);
+        let ran = site.haul(&["snapshot", "check", "--verify=read", "@store"]).ok();
+        assert_eq!(ran.out, format!("{version}: all 3 there\n"));
+    }
+}
+
 #[test]
 fn filters_leave_out_and_a_dry_run_sends_nothing() {
     let site = Site::new();

@@ -7,7 +7,7 @@ use super::{
     files,
     kept::{self, Addition, CHANGING, ENDING, Identity, Snapshot},
     learned::Learned,
-    record::Fact,
+    record::{self, Fact},
     verify::Verified,
 };
 use haul_core::{
@@ -211,11 +211,11 @@ impl RemoteIndex {
         let Some(was) = &self.was else { return Ok(false) };
         let mut all = was.read()?;
         all.seek(key.as_bytes())?;
-        Ok(all.here().is_some_and(|(here, body)| here == key.as_bytes() && super::record::is_there(body)))
+        Ok(all.here().is_some_and(|(here, body)| here == key.as_bytes() && record::is_there(body)))
     }
 
-    /// Which of these keys, in their order, are there as far as the index is believed; empty when it isn't.
-    pub async fn believed(self: &Arc<Self>, mut keys: Vec<Key>) -> Vec<Key> {
+    /// What is there of these keys, in their order, as far as the index is believed; empty when it isn't.
+    pub async fn believed(self: &Arc<Self>, mut keys: Vec<Key>) -> Vec<Entry> {
         let (Some(was), doubts, young) = (self.snapshot(), self.doubts(), self.young()) else { return Vec::new() };
         keys.sort_unstable();
         let look = move || {
@@ -224,10 +224,8 @@ impl RemoteIndex {
             for key in keys {
                 all.seek(key.as_bytes())?;
                 let here = all.here().filter(|(here, _)| *here == key.as_bytes() && !doubts.holds(here));
-                if here.and_then(|(_, body)| super::record::minute(body)).is_some_and(|minute| young.contains(&minute))
-                {
-                    found.push(key);
-                }
+                let fact = here.and_then(|(key, body)| record::read(key, body));
+                found.extend(fact.filter(|fact| young.contains(&fact.minute)).map(|fact| fact.entry));
             }
             io::Result::Ok(found)
         };
