@@ -464,9 +464,13 @@ impl Run {
         let (run, orders) = (self.clone(), orders.clone());
         let check = async move {
             run.report().totals.checks += 1;
+            let listed = dst.clone();
             match run.verdict(&mut src, &mut dst).await {
                 Ok(verdict) => {
-                    run.saw(&dst);
+                    // What only the index said isn't seen anew, nor is a time that was made up here.
+                    if dst != listed && !run.policy.use_server_mtime {
+                        run.saw(&dst);
+                    }
                     run.settle(src, dst, verdict, &orders).await;
                 }
                 Err(error) => run.error(error),

@@ -11,7 +11,7 @@ use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
     filter::Filter,
-    policy::{Mode, Policy},
+    policy::{Compare, Mode, Policy},
 };
 use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
 use haul_testkit::{
@@ -432,6 +432,24 @@ async fn what_is_old_or_of_the_future_is_not_believed() {
         assert_eq!(pages == PAGES as u64, believed, "{later} days: {pages} pages");
         let (pages, _, _) = pair.count(Mode::Copy).await;
         assert_eq!(pages, PAGES as u64, "{later} days: what was seen now is believed");
+    }
+}
+
+/// With hashes of its own the index settles a `--checksum`: that asks nobody, so it makes nothing younger.
+#[tokio::test]
+async fn what_only_the_index_says_grows_old() {
+    let mut pair = Pair::new(3_000).await;
+    let remote =
+        MemStore::new().with_caps(|caps| (caps.domain, caps.page, caps.cheap_reads) = (None, Some(PAGE), false));
+    pair.dst = Arc::new(Faulty::new(Arc::new(remote)));
+    let policy = Policy { compare: Compare::Checksum, ..Policy::default() };
+    assert!(pair.run_with(Mode::Copy, policy.clone()).await.is_ok());
+    // One that the audits of this seed don't show.
+    remove(&pair.there(), &name(1)).await;
+    for (day, transfers) in [(3, 0), (6, 0), (9, 1)] {
+        pair.settings.minute = Some(30_000_000 + day * 24 * 60);
+        let report = pair.run_with(Mode::Copy, policy.clone()).await;
+        assert_eq!((report.totals.transfers, report.is_ok()), (transfers, true), "day {day}: {:?}", pair.said.take());
     }
 }
 
