@@ -511,7 +511,10 @@ impl Run {
     async fn ask_dst(&self, src: Entry, orders: Orders) {
         let dst = match self.cx.dst.stat(&src.key).await {
             Ok(dst) => Some(dst),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                self.is_absent(&src.key);
+                None
+            }
             Err(error) => return self.error(error.with_key(&src.key)),
         };
         let Some((mut src, dst)) = self.first_name(src, dst) else { return };
@@ -578,7 +581,7 @@ impl Run {
         }
         let dry_run = self.policy.dry_run;
         if change && !dry_run {
-            self.will_write(&to, dst.is_some()).await;
+            self.will_write(&to).await;
         }
         self.note_first_name(action, &src, dst.as_ref(), why);
         if action == Action::Keep && self.must_look(why) {
@@ -698,8 +701,8 @@ impl Run {
     }
 
     async fn rename(&self, src: &Entry, old: &Entry) -> bool {
-        self.will_write(&old.key, true).await;
-        self.will_write(&src.key, true).await;
+        self.will_write(&old.key).await;
+        self.will_write(&src.key).await;
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.next_step();
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };

@@ -11,12 +11,13 @@ use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
     filter::Filter,
+    plan::Action,
     policy::{Compare, Mode, Policy},
 };
 use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
 use haul_testkit::{
     disk,
-    faults::{Faulty, Op},
+    faults::{Fault, Faulty, Op},
     folder,
 };
 use std::{
@@ -71,19 +72,30 @@ struct Pair {
 }
 
 #[derive(Default)]
-struct Said(Mutex<Vec<String>>);
+struct Said {
+    notices: Mutex<Vec<String>>,
+    /// Where marks of changes are; what is decided then must find one.
+    marks: Mutex<Option<PathBuf>>,
+    unmarked: Mutex<Vec<Key>>,
+}
 
 impl Sink for Said {
     fn emit(&self, event: &Event) {
         if let Event::Notice { message, .. } = event {
-            self.0.lock().unwrap().push(message.clone());
+            self.notices.lock().unwrap().push(message.clone());
+        }
+        if let (Event::Decided { key, action: Action::Copy, .. }, Some(folder)) = (event, &*self.marks.lock().unwrap()) {
+            let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            if !all.any(|path| path.extension().is_some_and(|e| e == "changing")) {
+                self.unmarked.lock().unwrap().push(key.clone());
+            }
         }
     }
 }
 
 impl Said {
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.notices.lock().unwrap())
     }
 }
 
@@ -491,4 +503,30 @@ async fn a_move_asks() {
     }
     assert!(pair.run(Mode::Move).await.is_ok());
     assert_eq!((held(&pair.src).await.len(), held(&pair.there()).await.len()), (0, 300));
+}
+
+/// The store says that a key is gone, and it can't be sent again: the index must not go on saying that it is there, nor would it if the
+/// run had been killed.
+#[tokio::test]
+async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
+    let pair = Pair::new(3_000).await;
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let (src, there) = (&pair.src, pair.there());
+    for n in 5..3_000 {
+        remove(src, &name(n)).await;
+    }
+    remove(&there, &name(3)).await;
+    let next = pair.dst.calls(Op::Publish) + 1;
+    let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let _shared = (*pair.dst).clone().on(Op::Publish, next, fails);
+    *pair.said.marks.lock().unwrap() = Some(pair.settings.folder.clone());
+    let before = pair.dst.calls(Op::Stat);
+    let report = pair.run(Mode::Move).await;
+    assert_eq!((report.error_count, held(src).await.len()), (1, 1));
+    assert!(pair.dst.calls(Op::Stat) > before, "it asked, and didn't list all");
+    assert_eq!(*pair.said.unmarked.lock().unwrap(), Vec::<Key>::new());
+    let index = pair.open(Uses::Nothing).await;
+    assert!(!index.has(&Key::new(name(3))).unwrap() && index.has(&Key::new(name(4))).unwrap());
+    let report = pair.run(Mode::Copy).await;
+    assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.said.take());
 }

@@ -319,8 +319,8 @@ impl RemoteIndex {
         self.replaces.store(true, Relaxed);
     }
 
-    /// A key is about to be changed or deleted, which the index may know of. When this resolves a kill can't make it say what
-    /// isn't so.
+    /// A key is about to be written or deleted, which the index may know of, or that one may that another process makes meanwhile.
+    /// When this resolves a kill can't make it say what isn't so.
     pub async fn will_change(&self, key: &Key) {
         self.forget(key);
         let marked = {
@@ -433,6 +433,7 @@ fn whose(store: &dyn Store) -> Identity {
 fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
     let _lock = files::lock(&path.with_extension("lock"))?;
     let (live, dead) = files::marks(path, CHANGING)?;
+    let killed = !dead.is_empty() && path.exists();
     if !dead.is_empty() {
         files::remove(path)?;
         dead.iter().try_for_each(|mark| files::remove(mark))?;
@@ -445,5 +446,5 @@ fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
         }
         was => was?,
     };
-    Ok(Opened { was, killed: !dead.is_empty(), busy: !live.is_empty() })
+    Ok(Opened { was, killed, busy: !live.is_empty() })
 }

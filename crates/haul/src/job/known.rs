@@ -76,9 +76,16 @@ impl Run {
         }
     }
 
-    /// A key of the destination is about to be written or deleted; `known` when something was found there.
-    pub async fn will_write(&self, key: &Key, known: bool) {
-        if let Some(index) = self.index.get().filter(|_| known || self.policy.no_check_dest) {
+    /// The store said that a key of the destination isn't there.
+    pub(super) fn is_absent(&self, key: &Key) {
+        if let Some(index) = self.index.get() {
+            index.forget(key);
+        }
+    }
+
+    /// A key of the destination is about to be written or deleted, whatever was found there: the index may know of it.
+    pub async fn will_write(&self, key: &Key) {
+        if let Some(index) = self.index.get() {
             index.will_change(key).await;
         }
     }
