@@ -105,15 +105,16 @@ pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &mut State) -> Res
     Ok(pushed)
 }
 
-async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Record)>> {
+/// The newest version, with its record if that can be read: its time counts in any case.
+async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Option<Record>)>> {
     let all = versions::versions(dst, Some(&how.name)).await?.remove(&how.name).unwrap_or_default();
     let Some(version) = all.last() else { return Ok(None) };
     match versions::record(dst, &how.name, version).await {
-        Ok(record) => Ok(Some((version.clone(), record))),
+        Ok(record) => Ok(Some((version.clone(), Some(record)))),
         Err(error) => {
-            // It saves questions and no more: a new version needs none before it.
+            // What it says saves questions and no more.
             tracing::warn!("the newest version of {}: {error}", how.name);
-            Ok(None)
+            Ok(Some((version.clone(), None)))
         }
     }
 }
@@ -163,14 +164,15 @@ async fn one(
     policy: &Policy,
     how: &How,
     scan: &Scan,
-    newest: Option<&(Version, Record)>,
+    newest: Option<&(Version, Option<Record>)>,
     again: bool,
     pushed: &mut Pushed,
 ) -> Result<bool> {
     let lists = Lists::of(&scan.tree);
     let wanted = wanted(scan, &lists, &how.name);
-    let same = newest.filter(|(_, record)| record.tree == lists.tree.0.md5);
-    let history = match newest.filter(|_| same.is_none() && how.proof == Proof::Sampled) {
+    let readable = newest.and_then(|(version, record)| Some((version, record.as_ref()?)));
+    let same = readable.filter(|(_, record)| record.tree == lists.tree.0.md5);
+    let history = match readable.filter(|_| same.is_none() && how.proof == Proof::Sampled) {
         Some((_, record)) => earlier(&cx.dst, record).await,
         None => History::new(),
     };

@@ -152,6 +152,21 @@ fn what_was_cut_off_at_the_remote_is_sent_again() {
     }
 }
 
+/// A clock that was ahead made the newest version, whose record is damaged: the next one is the newest all the same.
+#[test]
+fn a_version_after_one_that_can_not_be_read_is_the_newest() {
+    let site = Site::new();
+    site.write("src/a", b"a");
+    site.push();
+    let damaged = "20991231T000000.000Z-0123456789abcdef";
+    site.write(&format!("store/snapshots/src/{damaged}"), b"damaged");
+    site.write("src/a", b"other");
+    let version = site.push();
+    assert!(version.starts_with("src@20991231T000000.001Z-"), "{version}");
+    site.haul(&["snapshot", "pull", "@store", "src", "@out"]).ok();
+    assert_eq!(fs::read(site.path("out/a")).unwrap(), b"other");
+}
+
 #[test]
 fn filters_leave_out_and_a_dry_run_sends_nothing() {
     let site = Site::new();
