@@ -171,7 +171,9 @@ async fn one(
     let lists = Lists::of(&scan.tree);
     let wanted = wanted(scan, &lists, &how.name);
     let readable = newest.and_then(|(version, record)| Some((version, record.as_ref()?)));
-    let same = readable.filter(|(_, record)| record.tree == lists.tree.0.md5);
+    // The same files pushed otherwise are another version.
+    let filtered = !cx.filter.is_all() || policy.max_depth.is_some();
+    let same = readable.filter(|(_, record)| record.tree == lists.tree.0.md5 && record.filtered == filtered);
     let history = match readable.filter(|_| same.is_none() && how.proof == Proof::Sampled) {
         Some((_, record)) => earlier(&cx.dst, record).await,
         None => History::new(),
@@ -204,7 +206,7 @@ async fn one(
             let time = newest.map_or(how.now, |(version, _)| how.now.max(Mtime(version.time().0 + TICK)));
             let (tree, dir) = (lists.tree.0.md5, lists.dir.0.md5);
             let (tree_size, totals) = (lists.tree.1.len() as u64, scan.tree.totals());
-            let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals };
+            let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals, filtered };
             Outcome::Made(versions::make(&cx.dst, &record, policy.fsync != Fsync::None).await?, record)
         }
     };

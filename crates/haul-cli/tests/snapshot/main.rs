@@ -180,6 +180,20 @@ fn filters_leave_out_and_a_dry_run_sends_nothing() {
     site.haul(&[&["snapshot", "push", "@src", "@store"][..], &flags].concat()).ok();
     site.haul(&["snapshot", "pull", "@store", "src", "@out"]).ok();
     assert_eq!(names(&site.path("out")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
+    // What was left out may be nowhere else.
+    let before = names(&site.path("src"));
+    let ran = site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@src"]).code(1);
+    let why =
+        "was pushed through a filter, so --delete could delete what it left out: add --delete-excluded to do so\n";
+    assert!(ran.err.starts_with("haul: pull: src@2") && ran.err.ends_with(why), "{}", ran.err);
+    assert_eq!(names(&site.path("src")), before);
+    site.haul(&["snapshot", "pull", "--delete", "--delete-excluded", "@store", "src", "@src"]).ok();
+    assert_eq!(names(&site.path("src")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
+    // The same folder without a filter is a version that may be trusted with it.
+    site.push();
+    site.write("src/more", b"more");
+    site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@src"]).ok();
+    assert_eq!(names(&site.path("src")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
 }
 
 #[test]
