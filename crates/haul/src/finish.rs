@@ -296,6 +296,7 @@ impl Run {
     fn deleted(&self, key: Key, size: u64) {
         self.report().totals.deletes += 1;
         self.dirs.written(&key);
+        self.is_absent(&key);
         self.cx.sink.emit(&Event::Deleted { side: Side::Dst, key, size });
     }
 

@@ -266,7 +266,7 @@ fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Op
         match (&answer, &candidate) {
             (Answer::There(found), _) => index.saw(found),
             // Also of what the index isn't believed about, or wasn't asked: it may have it all the same.
-            (Answer::Absent, candidate) => index.forget(presence::Wanted::key(candidate)),
+            (Answer::Absent, candidate) => index.gone(presence::Wanted::key(candidate)),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use haul::{
 use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
-    filter::Filter,
+    filter::{Filter, FilterSpec},
     plan::Action,
     policy::{Compare, Mode, Policy},
 };
@@ -84,7 +84,8 @@ impl Sink for Said {
         if let Event::Notice { message, .. } = event {
             self.notices.lock().unwrap().push(message.clone());
         }
-        if let (Event::Decided { key, action: Action::Copy, .. }, Some(folder)) = (event, &*self.marks.lock().unwrap()) {
+        if let (Event::Decided { key, action: Action::Copy, .. }, Some(folder)) = (event, &*self.marks.lock().unwrap())
+        {
             let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
             if !all.any(|path| path.extension().is_some_and(|e| e == "changing")) {
                 self.unmarked.lock().unwrap().push(key.clone());
@@ -157,13 +158,21 @@ impl Pair {
     }
 
     async fn run_with(&self, mode: Mode, policy: Policy) -> Report {
+        self.run_as(mode, policy, Filter::default()).await
+    }
+
+    async fn run_filtered(&self, mode: Mode, filter: Filter) -> Report {
+        self.run_as(mode, Policy::default(), filter).await
+    }
+
+    async fn run_as(&self, mode: Mode, policy: Policy, filter: Filter) -> Report {
         let cx = Cx {
             src: self.src.clone(),
             dst: self.there(),
             backup: None,
             compare_dest: vec![],
             copy_dest: vec![],
-            filter: Arc::new(Filter::default()),
+            filter: Arc::new(filter),
             sink: self.said.clone(),
             meters: Arc::new(Meters::default()),
             cancel: Cancel::default(),
@@ -529,4 +538,42 @@ async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
     assert!(!index.has(&Key::new(name(3))).unwrap() && index.has(&Key::new(name(4))).unwrap());
     let report = pair.run(Mode::Copy).await;
     assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.said.take());
+}
+
+/// A copy tells the index of what the source has, not of all that is there; nor does a listing that leaves something out.
+#[tokio::test]
+async fn a_sync_goes_by_an_index_that_has_everything_only() {
+    let pair = Pair::new(200).await;
+    let there = pair.there();
+    for n in 0..3_000 {
+        put(&there, &format!("others/{n:05}"), n, 1_000).await;
+    }
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let other = Key::new("others/02000");
+    assert!(!pair.open(Uses::Nothing).await.has(&other).unwrap(), "it asked, and didn't list all");
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&there).await);
+    pair.assert_equal(&src, &dst, "after a copy");
+    // A filtered listing makes the index anew, of what the filter lets through.
+    for n in 0..3_000 {
+        put(&there, &format!("others/{n:05}"), n, 1_000).await;
+    }
+    fs::remove_file(pair.file()).unwrap();
+    let rules = FilterSpec { rules: vec!["- /others/**".into()], ..FilterSpec::default() };
+    assert!(pair.run_filtered(Mode::Sync, Filter::new(rules.clone()).unwrap()).await.is_ok());
+    let before = pair.dst.calls(Op::List);
+    assert!(pair.run_filtered(Mode::Sync, Filter::new(rules).unwrap()).await.is_ok());
+    assert!(pair.dst.calls(Op::List) - before <= PAGES as u64, "of the same filter it has everything");
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&there).await);
+    pair.assert_equal(&src, &dst, "after a filtered sync");
+    // What a run may have left behind makes a sync look again: the old content is there, and not in the index any more.
+    put(&pair.src, &name(3), 9, 9_000).await;
+    let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let _shared = (*pair.dst).clone().on(Op::Publish, pair.dst.calls(Op::Publish) + 1, fails);
+    assert_eq!(pair.run(Mode::Sync).await.error_count, 1);
+    remove(&pair.src, &name(3)).await;
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&there).await);
+    pair.assert_equal(&src, &dst, "after an error");
 }

@@ -43,10 +43,10 @@ impl Run {
         let index = self.index.get()?;
         let snapshot = index.snapshot()?;
         let all = self.mode == Mode::Sync;
-        if all && !index.is_fresh() {
+        let (rules, about) = (self.rules, self.dst_filter());
+        if all && !index.knows_all(&about) {
             return None;
         }
-        let (rules, about) = (self.rules, self.dst_filter());
         let settles = move |src: &Entry, dst: &Entry| match compare(src, dst, &rules, false, HashAnswer::NotAsked) {
             Verdict::Same(_) => true,
             // The hashes are in the index.
@@ -65,8 +65,8 @@ impl Run {
 
     /// The destination's listing, noted in the index as it goes by.
     pub(super) fn noted(&self, listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
-        let whole = self.cx.filter.is_all() && self.policy.max_depth.is_none();
-        noted(listing, self.index.get(), whole)
+        let filter = self.policy.max_depth.is_none().then(|| self.dst_filter());
+        noted(listing, self.index.get(), filter)
     }
 
     /// The store said so of a key of the destination.
@@ -77,9 +77,9 @@ impl Run {
     }
 
     /// The store said that a key of the destination isn't there.
-    pub(super) fn is_absent(&self, key: &Key) {
+    pub fn is_absent(&self, key: &Key) {
         if let Some(index) = self.index.get() {
-            index.forget(key);
+            index.gone(key);
         }
     }
 
