@@ -577,3 +577,24 @@ async fn a_sync_goes_by_an_index_that_has_everything_only() {
     let (src, dst) = (held(&pair.src).await, held(&there).await);
     pair.assert_equal(&src, &dst, "after an error");
 }
+
+/// With `--suffix` what is replaced goes to another key of the destination, of which the index then knows nothing.
+#[tokio::test]
+async fn a_backup_in_the_destination_is_no_secret() {
+    let mut pair = Pair::empty();
+    pair.dst = Arc::new(Faulty::new(Arc::new(MemStore::new().with_caps(|caps| caps.page = Some(PAGE)))));
+    for n in 0..3_000 {
+        put(&pair.src, &name(n), n as u32, 1_000).await;
+    }
+    let old = format!("{}.old", name(3));
+    put(&pair.src, &old, 77, 1_000).await;
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    put(&pair.src, &name(3), 8, 2_000).await;
+    let suffix = Policy { backup_suffix: Some(".old".into()), ..Policy::default() };
+    let report = pair.run_with(Mode::Copy, suffix).await;
+    assert_eq!((report.totals.transfers, report.is_ok()), (1, true), "{:?}", report.errors);
+    assert!(!pair.open(Uses::Nothing).await.has(&Key::new(&old)).unwrap());
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
+    pair.assert_equal(&src, &dst, "in the end");
+}

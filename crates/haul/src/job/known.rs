@@ -87,6 +87,10 @@ impl Run {
     pub async fn will_write(&self, key: &Key) {
         if let Some(index) = self.index.get() {
             index.will_change(key).await;
+            // What is there may be kept under another name first.
+            if let Some(kept) = self.backup().kept_in(&self.cx.dst, key) {
+                index.will_change(&kept).await;
+            }
         }
     }
 
