@@ -587,7 +587,7 @@ async fn a_backup_in_the_destination_is_no_secret() {
         put(&pair.src, &name(n), n as u32, 1_000).await;
     }
     let old = format!("{}.old", name(3));
-    put(&pair.src, &old, 77, 1_000).await;
+    put(&pair.src, &old, 77, 3_000).await;
     assert!(pair.run(Mode::Copy).await.is_ok());
     put(&pair.src, &name(3), 8, 2_000).await;
     let suffix = Policy { backup_suffix: Some(".old".into()), ..Policy::default() };
@@ -597,4 +597,43 @@ async fn a_backup_in_the_destination_is_no_secret() {
     assert!(pair.run(Mode::Copy).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
     pair.assert_equal(&src, &dst, "in the end");
+}
+
+/// One began with an index, which was then dropped; the other without. What the one deletes the other may have seen before.
+#[tokio::test]
+async fn an_index_that_was_dropped_meanwhile_costs_what_others_saw() {
+    let pair = Pair::new(300).await;
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let (there, key) = (pair.there(), Key::new(name(3)));
+    let deleter = pair.open(Uses::Nothing).await;
+    fs::remove_file(pair.file()).unwrap();
+    let seer = pair.open(Uses::Nothing).await;
+    seer.saw(&there.stat(&key).await.unwrap());
+    deleter.will_change(&key).await;
+    remove(&there, &name(3)).await;
+    deleter.gone(&key);
+    deleter.end().await;
+    seer.end().await;
+    assert!(!pair.open(Uses::Nothing).await.has(&key).unwrap());
+}
+
+/// Marks come and go while others look at them: none that lives is ever taken for a dead one's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_is_never_seen_before_it_is_locked() {
+    let pair = Arc::new(Pair::new(30).await);
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let marker = pair.clone();
+    let marks = tokio::spawn(async move {
+        for n in 0..200 {
+            let index = marker.open(Uses::Nothing).await;
+            index.will_change(&Key::new(format!("new/{n}"))).await;
+            index.end().await;
+        }
+    });
+    while !marks.is_finished() {
+        drop(pair.open(Uses::Nothing).await);
+    }
+    marks.await.unwrap();
+    assert_eq!(pair.said.take(), Vec::<String>::new());
+    assert!(pair.open(Uses::Nothing).await.has(&Key::new(name(3))).unwrap());
 }

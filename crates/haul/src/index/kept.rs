@@ -161,8 +161,12 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         now => now?,
     };
     let theirs = match (was, &now) {
-        // Somebody had reason to drop it.
-        (Some(_), None) => return Ok(()),
+        // Somebody had reason to drop it. One that says nothing takes its place: to others that began with none it is another one,
+        // so that they, who can't know what we changed, say nothing of what they saw.
+        (Some(_), None) => {
+            let nothing = Ours { found: Merge::new(Vec::new())?, theirs: None, whole: PART };
+            return rewrite(path, whose, None, nothing, &Doubts::None, &addition.within);
+        }
         (None, None) => Some(Vec::new()),
         (None, Some(_)) => None,
         (Some(was), Some(now)) if was.id == now.id => {

@@ -347,8 +347,8 @@ impl RemoteIndex {
         if marked {
             return;
         }
-        let path = self.path.clone();
-        let mark = disk::run(move || files::mark(&path, CHANGING).map_err(|e| Error::from_io("mark", e))).await;
+        let (path, lock) = (self.path.clone(), self.path.with_extension("lock"));
+        let mark = disk::run(move || files::mark(&path, CHANGING, &lock).map_err(|e| Error::from_io("mark", e))).await;
         match mark {
             Ok(mark) => {
                 let before = self.state().mark.replace(mark);
