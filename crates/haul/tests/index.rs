@@ -616,24 +616,3 @@ async fn an_index_that_was_dropped_meanwhile_costs_what_others_saw() {
     seer.end().await;
     assert!(!pair.open(Uses::Nothing).await.has(&key).unwrap());
 }
-
-/// Marks come and go while others look at them: none that lives is ever taken for a dead one's.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mark_is_never_seen_before_it_is_locked() {
-    let pair = Arc::new(Pair::new(30).await);
-    assert!(pair.run(Mode::Copy).await.is_ok());
-    let marker = pair.clone();
-    let marks = tokio::spawn(async move {
-        for n in 0..200 {
-            let index = marker.open(Uses::Nothing).await;
-            index.will_change(&Key::new(format!("new/{n}"))).await;
-            index.end().await;
-        }
-    });
-    while !marks.is_finished() {
-        drop(pair.open(Uses::Nothing).await);
-    }
-    marks.await.unwrap();
-    assert_eq!(pair.said.take(), Vec::<String>::new());
-    assert!(pair.open(Uses::Nothing).await.has(&Key::new(name(3))).unwrap());
-}

@@ -147,3 +147,29 @@ pub fn identity(file: &File) -> io::Result<(u64, u64)> {
     let facts = file.metadata()?;
     Ok((facts.dev(), facts.ino()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mark_is_made_while_somebody_looks_at_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, at) = (dir.path().join("x.index"), dir.path().join("x.lock"));
+        let held = lock(&at).unwrap();
+        let marking = std::thread::spawn({
+            let (path, at) = (path.clone(), at.clone());
+            move || mark(&path, "changing", &at).unwrap()
+        });
+        for _ in 0..20 {
+            std::thread::sleep(TRY_AGAIN);
+            let (live, dead) = marks(&path, "changing").unwrap();
+            assert!(live.is_empty() && dead.is_empty());
+        }
+        drop(held);
+        let (mark, file) = marking.join().unwrap();
+        assert_eq!(marks(&path, "changing").unwrap(), (vec![mark.clone()], vec![]));
+        drop(file);
+        assert_eq!(marks(&path, "changing").unwrap(), (vec![], vec![mark]));
+    }
+}
