@@ -1,6 +1,6 @@
 //! Which content a remote has. A directory's manifest is written after its files, so where it is, they were: that saves most
 //! questions, and is believed only as far as a sample of what it promises is there too. DVC believes it always. What haul saw or wrote
-//! there itself is in an index, which is audited in each run.
+//! there itself is in an index, which is audited in each run. Content of another size than is known of it is no content.
 
 use crate::{
     address::{Address, Layout, Md5},
@@ -54,14 +54,14 @@ pub enum Proof {
 /// Earlier states of tracked directories, the newest first.
 pub type History = Vec<(Address, Vec<Md5>)>;
 
-/// Looks for what is wanted.
+/// Looks for what is wanted. What is there with another size than it is known to have isn't what its name says, and counts as lacking.
 ///
 /// Errors: the remote can't be asked.
 pub async fn look(store: &Arc<dyn Store>, wanted: &Wanted, history: &History, proof: Proof) -> Result<Found> {
     let all: Vec<Address> = wanted.names.keys().copied().collect();
     let local = store.caps().page.is_none();
     if proof == Proof::Full || local || all.len() <= FEW {
-        return exact(store, all, HashSet::new()).await;
+        return exact(store, wanted, all, HashSet::new()).await;
     }
     let (present, size) = futures::join!(markers(store, wanted, history), size(store));
     beside(store, wanted, history, all, present?, size?).await
@@ -98,16 +98,16 @@ async fn with_index(
     let all: Vec<Address> = wanted.names.keys().copied().collect();
     if proof == Proof::Full || index.verifies() {
         index.lists_all();
-        return noted(store, all, HashSet::new(), index).await;
+        return noted(store, wanted, all, HashSet::new(), index).await;
     }
     if all.len() <= FEW {
-        return noted(store, all, HashSet::new(), index).await;
+        return noted(store, wanted, all, HashSet::new(), index).await;
     }
     let known: HashSet<Address> = index
         .believed(all.iter().map(Address::key).collect())
         .await
         .iter()
-        .filter_map(|key| Address::of_key(key.as_bytes()))
+        .filter_map(|entry| wanted.which(entry))
         .collect();
     let present = markers(store, wanted, history).await?;
     let asked = asked(wanted, history);
@@ -116,13 +116,13 @@ async fn with_index(
     }
     if index.is_wrong() {
         let promised = promises(wanted, history, &present);
-        return noted(store, all, promised, index).await;
+        return noted(store, wanted, all, promised, index).await;
     }
     let known: HashSet<Address> = known.into_iter().filter(|address| !asked.contains(address)).collect();
     let rest: Vec<Address> = all.into_iter().filter(|a| !known.contains(a) && !present.contains(a)).collect();
     let mut found = match rest.len() {
         0 => Found::default(),
-        1..=FEW => noted(store, rest, HashSet::new(), index).await?,
+        1..=FEW => noted(store, wanted, rest, HashSet::new(), index).await?,
         _ => beside(store, wanted, history, rest, present.clone(), size(store).await?).await?,
     };
     found.believed += known.len();
@@ -131,16 +131,22 @@ async fn with_index(
     Ok(found)
 }
 
-/// Looks for each, and notes in the index what is there.
+/// Looks for each, and notes in the index what is there as it should be.
 async fn noted(
     store: &Arc<dyn Store>,
+    wanted: &Wanted,
     all: Vec<Address>,
     promised: HashSet<Address>,
     index: &RemoteIndex,
 ) -> Result<Found> {
     let entries = entries(store, all.clone()).await?;
-    entries.iter().for_each(|entry| index.saw(entry));
-    Ok(found(all, promised, &entries))
+    for entry in &entries {
+        match wanted.which(entry) {
+            Some(_) => index.saw(entry),
+            None => index.forget(&entry.key),
+        }
+    }
+    Ok(found(wanted, all, promised, &entries))
 }
 
 /// Looks for `all`, of which manifests that are `present` may promise some, at a remote of about this size.
@@ -157,15 +163,15 @@ async fn beside(
         promises(wanted, history, &present).into_iter().filter(|address| all.contains(address)).collect()
     };
     if size <= SMALL || promised.is_empty() {
-        return exact(store, all, promised).await;
+        return exact(store, wanted, all, promised).await;
     }
-    if !sample(store, &promised).await? {
+    if !sample(store, wanted, &promised).await? {
         tracing::info!("the remote lacks files that a directory's manifest promises: looking for all of them");
-        return exact(store, all, promised).await;
+        return exact(store, wanted, all, promised).await;
     }
     let doubtful: Vec<Address> =
         all.iter().filter(|a| !promised.contains(a) && !present.contains(a)).copied().collect();
-    let mut found = exact(store, doubtful, HashSet::new()).await?;
+    let mut found = exact(store, wanted, doubtful, HashSet::new()).await?;
     found.there.extend(present);
     found.believed = all.iter().filter(|a| promised.contains(a)).count();
     found.there.extend(promised);
@@ -173,13 +179,18 @@ async fn beside(
 }
 
 /// Looks for each.
-async fn exact(store: &Arc<dyn Store>, all: Vec<Address>, promised: HashSet<Address>) -> Result<Found> {
+async fn exact(
+    store: &Arc<dyn Store>,
+    wanted: &Wanted,
+    all: Vec<Address>,
+    promised: HashSet<Address>,
+) -> Result<Found> {
     let entries = entries(store, all.clone()).await?;
-    Ok(found(all, promised, &entries))
+    Ok(found(wanted, all, promised, &entries))
 }
 
-fn found(all: Vec<Address>, promised: HashSet<Address>, entries: &[Entry]) -> Found {
-    let there: HashSet<Address> = entries.iter().filter_map(|e| Address::of_key(e.key.as_bytes())).collect();
+fn found(wanted: &Wanted, all: Vec<Address>, promised: HashSet<Address>, entries: &[Entry]) -> Found {
+    let there: HashSet<Address> = entries.iter().filter_map(|entry| wanted.which(entry)).collect();
     let lost = all.into_iter().filter(|a| promised.contains(a) && !there.contains(a)).collect();
     Found { there, lost, believed: 0 }
 }
@@ -219,7 +230,7 @@ async fn markers(store: &Arc<dyn Store>, wanted: &Wanted, history: &History) -> 
     let mut asked = stream::iter(asked(wanted, history))
         .map(|address| async move {
             match store.stat(&address.key()).await {
-                Ok(_) => Ok(Some(address)),
+                Ok(entry) => Ok(wanted.which(&entry)),
                 Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
                 Err(e) => Err(e.with_key(&address.key())),
             }
@@ -291,7 +302,7 @@ pub async fn all_of(store: &Arc<dyn Store>, request: ListRequest) -> Result<Vec<
 }
 
 /// Reads pages of the listing, each from something promised at random on: is all there that is promised in them?
-async fn sample(store: &Arc<dyn Store>, promised: &HashSet<Address>) -> Result<bool> {
+async fn sample(store: &Arc<dyn Store>, wanted: &Wanted, promised: &HashSet<Address>) -> Result<bool> {
     let mut sorted: Vec<Address> = promised.iter().filter(|a| a.layout == Layout::V3).copied().collect();
     sorted.sort_unstable();
     if sorted.is_empty() {
@@ -306,7 +317,7 @@ async fn sample(store: &Arc<dyn Store>, promised: &HashSet<Address>) -> Result<b
         .buffer_unordered(PAGES);
     while let Some(page) = pages.next().await {
         let (start, (entries, ended)) = page?;
-        let there: HashSet<Address> = entries.iter().filter_map(|e| Address::of_key(e.key.as_bytes())).collect();
+        let there: HashSet<Address> = entries.iter().filter_map(|entry| wanted.which(entry)).collect();
         let last = entries.last().map(|entry| entry.key.clone());
         // The first is in any case among what the page would hold.
         let seen = |a: &&Address| ended || last.as_ref().is_some_and(|last| a.key() <= *last);
@@ -323,4 +334,55 @@ fn random(n: u64) -> u64 {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(n);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use haul_store::{Late, Payload, WriteSpec, mem::MemStore};
+
+    async fn put(store: &Arc<dyn Store>, address: &Address, content: &'static [u8]) {
+        let spec = WriteSpec { size: Some(content.len() as u64), ..WriteSpec::default() };
+        let upload = store.write(&address.key(), spec).await.unwrap();
+        let part = upload.part(0, 0, Payload::from(Bytes::from_static(content))).await.unwrap();
+        upload.publish(vec![part], Late::default()).await.unwrap();
+    }
+
+    /// A power cut left the file without its bytes: neither its name nor a list's promise makes it content.
+    #[tokio::test]
+    async fn content_of_another_size_is_lacking_and_no_sample_bears_it_out() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.page = Some(10)));
+        let address = |n: u8| Address::file(Layout::V3, [n; 16]);
+        let mut wanted = Wanted::default();
+        for n in 0..100 {
+            put(&store, &address(n), b"four").await;
+            wanted.names.insert(address(n), String::new());
+            wanted.sizes.insert(address(n), 4);
+        }
+        let all: Vec<Address> = wanted.names.keys().copied().collect();
+        let promised: HashSet<Address> = all.iter().copied().collect();
+        assert!(sample(&store, &wanted, &promised).await.unwrap());
+        let dir = Address { layout: Layout::V3, md5: [200; 16], dir: true };
+        put(&store, &dir, b"list").await;
+        wanted.names.insert(dir, String::new());
+        let children = Some(all.iter().map(|address| address.md5).collect());
+        wanted.dirs.push(crate::wanted::Dir { address: dir, file: "d.dvc".into(), children, part: false });
+        put(&store, &address(7), b"").await;
+        let history = History::new();
+        for proof in [Proof::Sampled, Proof::Full] {
+            let found = look(&store, &wanted, &history, proof).await.unwrap();
+            let lost = if proof == Proof::Full { vec![] } else { vec![address(7)] };
+            assert_eq!((found.there.len(), found.lost), (100, lost), "{proof:?}");
+            assert!(!found.there.contains(&address(7)), "{proof:?}");
+        }
+        for n in 0..100 {
+            put(&store, &address(n), b"").await;
+        }
+        assert!(!sample(&store, &wanted, &promised).await.unwrap());
+        // The list itself.
+        wanted.sizes.insert(dir, 3);
+        let found = look(&store, &wanted, &history, Proof::Sampled).await.unwrap();
+        assert!(found.there.is_empty(), "{found:?}");
+    }
 }

@@ -1,14 +1,14 @@
 //! All content that tracked paths stand for: their own addresses, and those of a directory's files.
 
 use crate::{
-    address::{Address, Md5},
+    address::{Address, Layout, Md5},
     hashing::shown,
     manifest::Child,
     repo::{Chosen, Repo},
     status::children,
 };
-use haul_core::Result;
-use std::collections::{BTreeMap, BTreeSet};
+use haul_core::{Entry, Result};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A directory.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Wanted {
     pub names: BTreeMap<Address, String>,
     /// Directories.
     pub dirs: Vec<Dir>,
+    /// Bytes of content, where they are known.
+    pub sizes: HashMap<Address, u64>,
 }
 
 impl Wanted {
@@ -57,6 +59,9 @@ impl Wanted {
             self.names.entry(address).or_insert_with(|| path.clone());
         }
         if !address.dir {
+            // The older layout hashes text of two sizes to one name.
+            let size = one.tracked.out.size.filter(|_| address.layout == Layout::V3);
+            self.sizes.extend(size.map(|size| (address, size)));
             return;
         }
         let children = children.map(|children| {
@@ -71,6 +76,12 @@ impl Wanted {
             md5s
         });
         self.dirs.push(Dir { address, file: one.tracked.file.clone(), children, part });
+    }
+
+    /// The content that an entry is by its name; `None` when it isn't that: it has another size than is known of it.
+    pub fn which(&self, entry: &Entry) -> Option<Address> {
+        let address = Address::of_key(entry.key.as_bytes())?;
+        self.sizes.get(&address).is_none_or(|size| *size == entry.size).then_some(address)
     }
 
     /// How it is called.

@@ -105,15 +105,16 @@ pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &mut State) -> Res
     Ok(pushed)
 }
 
-async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Record)>> {
+/// The newest version, with its record if that can be read: its time counts in any case.
+async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Option<Record>)>> {
     let all = versions::versions(dst, Some(&how.name)).await?.remove(&how.name).unwrap_or_default();
     let Some(version) = all.last() else { return Ok(None) };
     match versions::record(dst, &how.name, version).await {
-        Ok(record) => Ok(Some((version.clone(), record))),
+        Ok(record) => Ok(Some((version.clone(), Some(record)))),
         Err(error) => {
-            // It saves questions and no more: a new version needs none before it.
+            // What it says saves questions and no more.
             tracing::warn!("the newest version of {}: {error}", how.name);
-            Ok(None)
+            Ok(Some((version.clone(), None)))
         }
     }
 }
@@ -163,14 +164,17 @@ async fn one(
     policy: &Policy,
     how: &How,
     scan: &Scan,
-    newest: Option<&(Version, Record)>,
+    newest: Option<&(Version, Option<Record>)>,
     again: bool,
     pushed: &mut Pushed,
 ) -> Result<bool> {
     let lists = Lists::of(&scan.tree);
     let wanted = wanted(scan, &lists, &how.name);
-    let same = newest.filter(|(_, record)| record.tree == lists.tree.0.md5);
-    let history = match newest.filter(|_| same.is_none() && how.proof == Proof::Sampled) {
+    let readable = newest.and_then(|(version, record)| Some((version, record.as_ref()?)));
+    // The same files pushed otherwise are another version.
+    let filtered = !cx.filter.is_all() || policy.max_depth.is_some();
+    let same = readable.filter(|(_, record)| record.tree == lists.tree.0.md5 && record.filtered == filtered);
+    let history = match readable.filter(|_| same.is_none() && how.proof == Proof::Sampled) {
         Some((_, record)) => earlier(&cx.dst, record).await,
         None => History::new(),
     };
@@ -202,7 +206,7 @@ async fn one(
             let time = newest.map_or(how.now, |(version, _)| how.now.max(Mtime(version.time().0 + TICK)));
             let (tree, dir) = (lists.tree.0.md5, lists.dir.0.md5);
             let (tree_size, totals) = (lists.tree.1.len() as u64, scan.tree.totals());
-            let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals };
+            let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals, filtered };
             Outcome::Made(versions::make(&cx.dst, &record, policy.fsync != Fsync::None).await?, record)
         }
     };
@@ -212,10 +216,13 @@ async fn one(
 fn wanted(scan: &Scan, lists: &Lists, name: &str) -> Wanted {
     // Nobody is told these names, and a million paths take room.
     let files = scan.files.iter().map(|file| Address::file(Layout::V3, file.md5));
+    let both = [&lists.tree, &lists.dir];
     let names: BTreeMap<Address, String> =
-        files.chain([lists.tree.0, lists.dir.0]).map(|address| (address, String::new())).collect();
+        files.chain(both.map(|list| list.0)).map(|address| (address, String::new())).collect();
+    let sizes = scan.files.iter().map(|file| (Address::file(Layout::V3, file.md5), file.size));
+    let sizes = sizes.chain(both.map(|(address, bytes)| (*address, bytes.len() as u64))).collect();
     let dir = Dir { address: lists.dir.0, file: name.into(), children: Some(lists.children.clone()), part: false };
-    Wanted { names, dirs: vec![dir] }
+    Wanted { names, dirs: vec![dir], sizes }
 }
 
 /// What the newest version promises: its content was there before its lists were.

@@ -37,6 +37,8 @@ pub struct Record {
     pub dir: Md5,
     /// In numbers.
     pub totals: Totals,
+    /// A filter may have left out what was in the folder too.
+    pub filtered: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,6 +53,8 @@ struct Line {
     bytes: u64,
     dirs: u64,
     links: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    filtered: bool,
 }
 
 impl Record {
@@ -70,6 +74,7 @@ impl Record {
             bytes: totals.bytes,
             dirs: totals.dirs,
             links: totals.links,
+            filtered: self.filtered,
         };
         let mut bytes = serde_json::to_vec(&line).map_err(|e| e.to_string())?;
         bytes.push(b'\n');
@@ -104,7 +109,7 @@ impl Record {
         let md5 = |text: &str| parse_md5(text).ok_or_else(|| format!("{text:?} is no MD5"));
         let totals = Totals { files: line.files, bytes: line.bytes, dirs: line.dirs, links: line.links };
         let (tree, dir) = (md5(&line.tree)?, md5(&line.dir)?);
-        Ok(Record { name: line.name, time, tree, tree_size: line.tree_size, dir, totals })
+        Ok(Record { name: line.name, time, tree, tree_size: line.tree_size, dir, totals, filtered: line.filtered })
     }
 
     /// Where the folder's list is.
@@ -130,7 +135,7 @@ mod tests {
     fn record() -> Record {
         let totals = Totals { files: 3, bytes: 4, dirs: 5, links: 6 };
         let time = Mtime(1_795_392_529_123_000_000);
-        Record { name: "data".into(), time, tree: [1; 16], tree_size: 77, dir: [2; 16], totals }
+        Record { name: "data".into(), time, tree: [1; 16], tree_size: 77, dir: [2; 16], totals, filtered: false }
     }
 
     #[test]
@@ -145,6 +150,10 @@ mod tests {
             )
         );
         assert_eq!(Record::parse("data", &version, &bytes), Ok(record()));
+        let filtered = Record { filtered: true, ..record() };
+        let (longer, other) = filtered.write().unwrap();
+        assert!(longer.ends_with(b",\"links\":6,\"filtered\":true}\n"));
+        assert_eq!(Record::parse("data", &other, &longer), Ok(filtered));
         assert_eq!(record().key(&version).to_string(), format!("snapshots/data/20261123T000849.123Z-{}", version.id()));
     }
 

@@ -1,6 +1,6 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::Cx;
+use crate::{Cx, overlap::as_dir};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     policy::{Keep, Policy},
@@ -65,6 +65,17 @@ impl Backup {
             Some(error) if error.kind() != ErrorKind::NotFound => Err(error.with_key(&old.key)),
             _ => Ok(()),
         }
+    }
+
+    /// The key of the destination under which `key` is kept; `None` where that is elsewhere, or nothing is kept.
+    pub fn kept_in(&self, dst: &Arc<dyn Store>, key: &Key) -> Option<Key> {
+        let (to, dst) = (self.to.as_ref()?.caps().domain.as_ref()?, dst.caps().domain.as_ref()?);
+        if to.name != dst.name {
+            return None;
+        }
+        // Either may be in the other.
+        let kept = [&as_dir(&to.place)[..], self.kept_name(key).as_bytes()].concat();
+        kept.strip_prefix(&as_dir(&dst.place)[..]).map(Key::new)
     }
 
     fn kept_name(&self, key: &Key) -> Key {

@@ -115,7 +115,8 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
         }
         (None, Some(options)) => Pairs::search(src(), &cx.dst, options, sink, index.clone()).0,
         (None, None) => {
-            Pairs::new(src(), noted(dst, index.as_ref(), cx.filter.is_all() && policy.max_depth.is_none()), sink)
+            let filter = policy.max_depth.is_none().then(|| (*cx.filter).clone());
+            Pairs::new(src(), noted(dst, index.as_ref(), filter), sink)
         }
     };
     let steps = futures::stream::unfold(Some(pairs), |state| async move {
@@ -166,7 +167,7 @@ async fn open_index(policy: &Policy, cx: &Cx, options: CheckOptions) -> Option<A
 
 /// How to go by the index: of sizes that are equal, and hashes that it has.
 fn use_of_index(index: &Arc<RemoteIndex>, by: By, cx: &Cx, options: CheckOptions) -> Option<Use> {
-    let snapshot = index.snapshot().filter(|_| options.one_way || index.is_fresh())?;
+    let snapshot = index.snapshot().filter(|_| options.one_way || index.knows_all(&cx.filter))?;
     let settles = move |src: &Entry, dst: &Entry| {
         (by.ignore_size || src.size == dst.size) && (by.size_only || !dst.hashes.is_empty())
     };

@@ -56,7 +56,7 @@ impl Run {
                 }
                 return rsync.is_some();
             }
-            self.will_write(to, dst.is_some()).await;
+            self.will_write(to).await;
             let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
             let step = self.steps.fetch_add(1, Ordering::Relaxed);
             let found = Entry { mtime: src.mtime.or(found.mtime), ..found };

@@ -260,14 +260,14 @@ impl Run {
                 continue;
             }
             if self.backup().is_on() {
-                self.will_write(&gone.key, true).await;
+                self.will_write(&gone.key).await;
             }
             if !self.backup_before_delete(&gone).await {
                 going.push(gone);
             }
         }
         for gone in &going {
-            self.will_write(&gone.key, true).await;
+            self.will_write(&gone.key).await;
         }
         let request = going.iter().map(|gone| (gone.key.clone(), gone.version.clone())).collect();
         let answers = self.cx.dst.delete(request).await;
@@ -301,6 +301,7 @@ impl Run {
     fn deleted(&self, key: Key, size: u64) {
         self.report().totals.deletes += 1;
         self.dirs.written(&key);
+        self.is_absent(&key);
         self.cx.sink.emit(&Event::Deleted { side: Side::Dst, key, size });
     }
 

@@ -464,9 +464,13 @@ impl Run {
         let (run, orders) = (self.clone(), orders.clone());
         let check = async move {
             run.report().totals.checks += 1;
+            let listed = dst.clone();
             match run.verdict(&mut src, &mut dst).await {
                 Ok(verdict) => {
-                    run.saw(&dst);
+                    // What only the index said isn't seen anew, nor is a time that was made up here.
+                    if dst != listed && !run.policy.use_server_mtime {
+                        run.saw(&dst);
+                    }
                     run.settle(src, dst, verdict, &orders).await;
                 }
                 Err(error) => run.error(error),
@@ -507,7 +511,10 @@ impl Run {
     async fn ask_dst(&self, src: Entry, orders: Orders) {
         let dst = match self.cx.dst.stat(&src.key).await {
             Ok(dst) => Some(dst),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                self.is_absent(&src.key);
+                None
+            }
             Err(error) => return self.error(error.with_key(&src.key)),
         };
         let Some((mut src, dst)) = self.first_name(src, dst) else { return };
@@ -574,7 +581,7 @@ impl Run {
         }
         let dry_run = self.policy.dry_run;
         if change && !dry_run {
-            self.will_write(&to, dst.is_some()).await;
+            self.will_write(&to).await;
         }
         self.note_first_name(action, &src, dst.as_ref(), why);
         if action == Action::Keep && self.must_look(why) {
@@ -694,8 +701,8 @@ impl Run {
     }
 
     async fn rename(&self, src: &Entry, old: &Entry) -> bool {
-        self.will_write(&old.key, true).await;
-        self.will_write(&src.key, true).await;
+        self.will_write(&old.key).await;
+        self.will_write(&src.key).await;
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let step = self.next_step();
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
@@ -705,6 +712,7 @@ impl Run {
                 self.report().totals.renames += 1;
                 self.dirs.written(&src.key);
                 self.dirs.written(&old.key);
+                self.is_absent(&old.key);
                 self.dress_now(src, &src.key).await;
                 self.links.there(src, None);
                 self.cx.sink.emit(&Event::Renamed { from: old.key.clone(), to: src.key.clone() });

@@ -87,7 +87,8 @@ fn holds(outer: &[u8], inner: &[u8], filter: &Filter) -> bool {
     inner.strip_prefix(outer).is_some_and(|below| filter.descend(below))
 }
 
-fn as_dir(place: &[u8]) -> Vec<u8> {
+/// A place in a domain, with a slash at its end.
+pub(crate) fn as_dir(place: &[u8]) -> Vec<u8> {
     let mut dir = place.to_vec();
     if dir.last() != Some(&b'/') {
         dir.push(b'/');

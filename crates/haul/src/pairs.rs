@@ -265,9 +265,8 @@ fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Op
         }
         match (&answer, &candidate) {
             (Answer::There(found), _) => index.saw(found),
-            (Answer::Absent, Candidate::Claimed(..) | Candidate::Again(..) | Candidate::Extra(..)) => {
-                index.forget(presence::Wanted::key(&candidate));
-            }
+            // Also of what the index isn't believed about, or wasn't asked: it may have it all the same.
+            (Answer::Absent, candidate) => index.gone(presence::Wanted::key(candidate)),
             _ => {}
         }
     }

@@ -10,13 +10,14 @@ use haul::{
 use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
-    filter::Filter,
-    policy::{Mode, Policy},
+    filter::{Filter, FilterSpec},
+    plan::Action,
+    policy::{Compare, Mode, Policy},
 };
 use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
 use haul_testkit::{
     disk,
-    faults::{Faulty, Op},
+    faults::{Fault, Faulty, Op},
     folder,
 };
 use std::{
@@ -71,19 +72,31 @@ struct Pair {
 }
 
 #[derive(Default)]
-struct Said(Mutex<Vec<String>>);
+struct Said {
+    notices: Mutex<Vec<String>>,
+    /// Where marks of changes are; what is decided then must find one.
+    marks: Mutex<Option<PathBuf>>,
+    unmarked: Mutex<Vec<Key>>,
+}
 
 impl Sink for Said {
     fn emit(&self, event: &Event) {
         if let Event::Notice { message, .. } = event {
-            self.0.lock().unwrap().push(message.clone());
+            self.notices.lock().unwrap().push(message.clone());
+        }
+        if let (Event::Decided { key, action: Action::Copy, .. }, Some(folder)) = (event, &*self.marks.lock().unwrap())
+        {
+            let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            if !all.any(|path| path.extension().is_some_and(|e| e == "changing")) {
+                self.unmarked.lock().unwrap().push(key.clone());
+            }
         }
     }
 }
 
 impl Said {
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.notices.lock().unwrap())
     }
 }
 
@@ -145,13 +158,21 @@ impl Pair {
     }
 
     async fn run_with(&self, mode: Mode, policy: Policy) -> Report {
+        self.run_as(mode, policy, Filter::default()).await
+    }
+
+    async fn run_filtered(&self, mode: Mode, filter: Filter) -> Report {
+        self.run_as(mode, Policy::default(), filter).await
+    }
+
+    async fn run_as(&self, mode: Mode, policy: Policy, filter: Filter) -> Report {
         let cx = Cx {
             src: self.src.clone(),
             dst: self.there(),
             backup: None,
             compare_dest: vec![],
             copy_dest: vec![],
-            filter: Arc::new(Filter::default()),
+            filter: Arc::new(filter),
             sink: self.said.clone(),
             meters: Arc::new(Meters::default()),
             cancel: Cancel::default(),
@@ -435,6 +456,24 @@ async fn what_is_old_or_of_the_future_is_not_believed() {
     }
 }
 
+/// With hashes of its own the index settles a `--checksum`: that asks nobody, so it makes nothing younger.
+#[tokio::test]
+async fn what_only_the_index_says_grows_old() {
+    let mut pair = Pair::new(3_000).await;
+    let remote =
+        MemStore::new().with_caps(|caps| (caps.domain, caps.page, caps.cheap_reads) = (None, Some(PAGE), false));
+    pair.dst = Arc::new(Faulty::new(Arc::new(remote)));
+    let policy = Policy { compare: Compare::Checksum, ..Policy::default() };
+    assert!(pair.run_with(Mode::Copy, policy.clone()).await.is_ok());
+    // One that the audits of this seed don't show.
+    remove(&pair.there(), &name(1)).await;
+    for (day, transfers) in [(3, 0), (6, 0), (9, 1)] {
+        pair.settings.minute = Some(30_000_000 + day * 24 * 60);
+        let report = pair.run_with(Mode::Copy, policy.clone()).await;
+        assert_eq!((report.totals.transfers, report.is_ok()), (transfers, true), "day {day}: {:?}", pair.said.take());
+    }
+}
+
 #[tokio::test]
 async fn verifying_says_what_is_wrong_and_makes_it_right() {
     let mut pair = Pair::new(2_000).await;
@@ -473,4 +512,107 @@ async fn a_move_asks() {
     }
     assert!(pair.run(Mode::Move).await.is_ok());
     assert_eq!((held(&pair.src).await.len(), held(&pair.there()).await.len()), (0, 300));
+}
+
+/// The store says that a key is gone, and it can't be sent again: the index must not go on saying that it is there, nor would it if the
+/// run had been killed.
+#[tokio::test]
+async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
+    let pair = Pair::new(3_000).await;
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let (src, there) = (&pair.src, pair.there());
+    for n in 5..3_000 {
+        remove(src, &name(n)).await;
+    }
+    remove(&there, &name(3)).await;
+    let next = pair.dst.calls(Op::Publish) + 1;
+    let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let _shared = (*pair.dst).clone().on(Op::Publish, next, fails);
+    *pair.said.marks.lock().unwrap() = Some(pair.settings.folder.clone());
+    let before = pair.dst.calls(Op::Stat);
+    let report = pair.run(Mode::Move).await;
+    assert_eq!((report.error_count, held(src).await.len()), (1, 1));
+    assert!(pair.dst.calls(Op::Stat) > before, "it asked, and didn't list all");
+    assert_eq!(*pair.said.unmarked.lock().unwrap(), Vec::<Key>::new());
+    let index = pair.open(Uses::Nothing).await;
+    assert!(!index.has(&Key::new(name(3))).unwrap() && index.has(&Key::new(name(4))).unwrap());
+    let report = pair.run(Mode::Copy).await;
+    assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.said.take());
+}
+
+/// A copy tells the index of what the source has, not of all that is there; nor does a listing that leaves something out.
+#[tokio::test]
+async fn a_sync_goes_by_an_index_that_has_everything_only() {
+    let pair = Pair::new(200).await;
+    let there = pair.there();
+    for n in 0..3_000 {
+        put(&there, &format!("others/{n:05}"), n, 1_000).await;
+    }
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let other = Key::new("others/02000");
+    assert!(!pair.open(Uses::Nothing).await.has(&other).unwrap(), "it asked, and didn't list all");
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&there).await);
+    pair.assert_equal(&src, &dst, "after a copy");
+    // A filtered listing makes the index anew, of what the filter lets through.
+    for n in 0..3_000 {
+        put(&there, &format!("others/{n:05}"), n, 1_000).await;
+    }
+    fs::remove_file(pair.file()).unwrap();
+    let rules = FilterSpec { rules: vec!["- /others/**".into()], ..FilterSpec::default() };
+    assert!(pair.run_filtered(Mode::Sync, Filter::new(rules.clone()).unwrap()).await.is_ok());
+    let before = pair.dst.calls(Op::List);
+    assert!(pair.run_filtered(Mode::Sync, Filter::new(rules).unwrap()).await.is_ok());
+    assert!(pair.dst.calls(Op::List) - before <= PAGES as u64, "of the same filter it has everything");
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&there).await);
+    pair.assert_equal(&src, &dst, "after a filtered sync");
+    // What a run may have left behind makes a sync look again: the old content is there, and not in the index any more.
+    put(&pair.src, &name(3), 9, 9_000).await;
+    let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let _shared = (*pair.dst).clone().on(Op::Publish, pair.dst.calls(Op::Publish) + 1, fails);
+    assert_eq!(pair.run(Mode::Sync).await.error_count, 1);
+    remove(&pair.src, &name(3)).await;
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&there).await);
+    pair.assert_equal(&src, &dst, "after an error");
+}
+
+/// With `--suffix` what is replaced goes to another key of the destination, of which the index then knows nothing.
+#[tokio::test]
+async fn a_backup_in_the_destination_is_no_secret() {
+    let mut pair = Pair::empty();
+    pair.dst = Arc::new(Faulty::new(Arc::new(MemStore::new().with_caps(|caps| caps.page = Some(PAGE)))));
+    for n in 0..3_000 {
+        put(&pair.src, &name(n), n as u32, 1_000).await;
+    }
+    let old = format!("{}.old", name(3));
+    put(&pair.src, &old, 77, 3_000).await;
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    put(&pair.src, &name(3), 8, 2_000).await;
+    let suffix = Policy { backup_suffix: Some(".old".into()), ..Policy::default() };
+    let report = pair.run_with(Mode::Copy, suffix).await;
+    assert_eq!((report.totals.transfers, report.is_ok()), (1, true), "{:?}", report.errors);
+    assert!(!pair.open(Uses::Nothing).await.has(&Key::new(&old)).unwrap());
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
+    pair.assert_equal(&src, &dst, "in the end");
+}
+
+/// One began with an index, which was then dropped; the other without. What the one deletes the other may have seen before.
+#[tokio::test]
+async fn an_index_that_was_dropped_meanwhile_costs_what_others_saw() {
+    let pair = Pair::new(300).await;
+    assert!(pair.run(Mode::Copy).await.is_ok());
+    let (there, key) = (pair.there(), Key::new(name(3)));
+    let deleter = pair.open(Uses::Nothing).await;
+    fs::remove_file(pair.file()).unwrap();
+    let seer = pair.open(Uses::Nothing).await;
+    seer.saw(&there.stat(&key).await.unwrap());
+    deleter.will_change(&key).await;
+    remove(&there, &name(3)).await;
+    deleter.gone(&key);
+    deleter.end().await;
+    seer.end().await;
+    assert!(!pair.open(Uses::Nothing).await.has(&key).unwrap());
 }

@@ -20,8 +20,15 @@ fn forge(site: &Site, tree: &str, totals: Totals) -> String {
     put(b"evil", "");
     put(b"[]", ".dir");
     let (size, time) = (tree.len() as u64, Mtime(1_700_000_000_000_000_000));
-    let record =
-        Record { name: "evil".into(), time, tree: md5(tree.as_bytes()), tree_size: size, dir: md5(b"[]"), totals };
+    let record = Record {
+        name: "evil".into(),
+        time,
+        tree: md5(tree.as_bytes()),
+        tree_size: size,
+        dir: md5(b"[]"),
+        totals,
+        filtered: false,
+    };
     let (bytes, version) = record.write().unwrap();
     site.write(&format!("store/snapshots/evil/{version}"), &bytes);
     format!("evil@{version}")

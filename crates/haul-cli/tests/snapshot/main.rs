@@ -132,6 +132,41 @@ fn versions_share_content_and_each_comes_back() {
     assert!(out.contains(" files/md5/14/9603e6c03516362a8da23f624db945\n") && out.contains("3 with "), "{out}");
 }
 
+/// As after a power cut: the names are there, the bytes aren't.
+#[test]
+fn what_was_cut_off_at_the_remote_is_sent_again() {
+    let site = Site::new();
+    site.write("src/a", b"hello\n");
+    site.write("src/b", b"world\n");
+    let version = site.push();
+    for args in [&["snapshot", "push", "@src", "@store"][..], &["snapshot", "push", "--verify", "@src", "@store"]] {
+        for name in names(&site.path("store/files")) {
+            let path = site.path("store/files").join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap();
+        }
+        site.haul(&["snapshot", "check", "@store"]).code(1);
+        assert_eq!(site.haul(args).ok().out.trim(), version);
+        let ran = site.haul(&["snapshot", "check", "--verify=read", "@store"]).ok();
+        assert_eq!(ran.out, format!("{version}: all 3 there\n"));
+    }
+}
+
+/// A clock that was ahead made the newest version, whose record is damaged: the next one is the newest all the same.
+#[test]
+fn a_version_after_one_that_can_not_be_read_is_the_newest() {
+    let site = Site::new();
+    site.write("src/a", b"a");
+    site.push();
+    let damaged = "20991231T000000.000Z-0123456789abcdef";
+    site.write(&format!("store/snapshots/src/{damaged}"), b"damaged");
+    site.write("src/a", b"other");
+    let version = site.push();
+    assert!(version.starts_with("src@20991231T000000.001Z-"), "{version}");
+    site.haul(&["snapshot", "pull", "@store", "src", "@out"]).ok();
+    assert_eq!(fs::read(site.path("out/a")).unwrap(), b"other");
+}
+
 #[test]
 fn filters_leave_out_and_a_dry_run_sends_nothing() {
     let site = Site::new();
@@ -145,6 +180,20 @@ fn filters_leave_out_and_a_dry_run_sends_nothing() {
     site.haul(&[&["snapshot", "push", "@src", "@store"][..], &flags].concat()).ok();
     site.haul(&["snapshot", "pull", "@store", "src", "@out"]).ok();
     assert_eq!(names(&site.path("out")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
+    // What was left out may be nowhere else.
+    let before = names(&site.path("src"));
+    let ran = site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@src"]).code(1);
+    let why =
+        "was pushed through a filter, so --delete could delete what it left out: add --delete-excluded to do so\n";
+    assert!(ran.err.starts_with("haul: pull: src@2") && ran.err.ends_with(why), "{}", ran.err);
+    assert_eq!(names(&site.path("src")), before);
+    site.haul(&["snapshot", "pull", "--delete", "--delete-excluded", "@store", "src", "@src"]).ok();
+    assert_eq!(names(&site.path("src")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
+    // The same folder without a filter is a version that may be trusted with it.
+    site.push();
+    site.write("src/more", b"more");
+    site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@src"]).ok();
+    assert_eq!(names(&site.path("src")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
 }
 
 #[test]

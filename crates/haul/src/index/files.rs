@@ -69,11 +69,12 @@ pub fn lock(path: &Path) -> io::Result<Lock> {
 }
 
 /// A file that says that this process is at something, for as long as it lives or the file stays. Its name is the first
-/// `NAME.N.ENDING` that is free. Durable when this returns.
+/// `NAME.N.ENDING` that is free. Durable when this returns. Who looks at marks holds `lock`, so that none is seen before it is locked.
 ///
-/// Errors: those of the file system.
-pub fn mark(path: &Path, ending: &str) -> io::Result<(PathBuf, File)> {
+/// Errors: those of the file system, and of [`lock`].
+pub fn mark(path: &Path, ending: &str, lock_at: &Path) -> io::Result<(PathBuf, File)> {
     let folder = make_folder(path)?;
+    let _lock = lock(lock_at)?;
     for number in 0.. {
         let at = path.with_extension(format!("{}-{number}.{ending}", std::process::id()));
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at) {
@@ -89,7 +90,7 @@ pub fn mark(path: &Path, ending: &str) -> io::Result<(PathBuf, File)> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The marks of this name: whose process lives, and whose has died.
+/// The marks of this name: whose process lives, and whose has died. The caller holds the lock under which they are made.
 ///
 /// Errors: those of the file system.
 pub fn marks(path: &Path, ending: &str) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
@@ -145,4 +146,30 @@ pub fn open(path: &Path) -> io::Result<Option<File>> {
 pub fn identity(file: &File) -> io::Result<(u64, u64)> {
     let facts = file.metadata()?;
     Ok((facts.dev(), facts.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mark_is_made_while_somebody_looks_at_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, at) = (dir.path().join("x.index"), dir.path().join("x.lock"));
+        let held = lock(&at).unwrap();
+        let marking = std::thread::spawn({
+            let (path, at) = (path.clone(), at.clone());
+            move || mark(&path, "changing", &at).unwrap()
+        });
+        for _ in 0..20 {
+            std::thread::sleep(TRY_AGAIN);
+            let (live, dead) = marks(&path, "changing").unwrap();
+            assert!(live.is_empty() && dead.is_empty());
+        }
+        drop(held);
+        let (mark, file) = marking.join().unwrap();
+        assert_eq!(marks(&path, "changing").unwrap(), (vec![mark.clone()], vec![]));
+        drop(file);
+        assert_eq!(marks(&path, "changing").unwrap(), (vec![], vec![mark]));
+    }
 }

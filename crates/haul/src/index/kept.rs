@@ -6,6 +6,7 @@ use super::{
     files, record,
     section::{Merge, Record, Section, SectionWriter, Source},
 };
+use haul_core::filter::Filter;
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
@@ -16,9 +17,13 @@ use std::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8; 8] = b"haulidx\x01";
-/// Magic, whose it is, where it ends, the last section's sum, the head's sum.
-const HEAD: usize = 8 + 32 + 3 * 8;
+const MAGIC: &[u8; 8] = b"haulidx\x02";
+/// Magic, whose it is, where it ends, the last section's sum, of what it says all, the head's sum.
+const HEAD: usize = 8 + 32 + 4 * 8;
+/// [`Snapshot::whole`] of an index that has everything.
+pub const ALL: u64 = 1;
+/// [`Snapshot::whole`] of an index that may lack anything.
+pub const PART: u64 = 0;
 /// Sections that are added before all is written anew, and their bytes: what is added is held in memory while it is read, and
 /// each run reads it. 16 MiB are some 150,000 keys.
 const ADDED: (usize, u64) = (16, 16 << 20);
@@ -41,6 +46,21 @@ pub struct Snapshot {
     sections: Vec<Arc<Section>>,
     /// What all sections but the first say.
     added: Arc<Vec<Record>>,
+    /// Of what it has every key that haul knew of when it was written: [`ALL`], [`PART`], or what a filter lets through, see
+    /// [`scope`].
+    pub whole: u64,
+}
+
+/// What a filter lets through, as [`Snapshot::whole`] has it.
+pub fn scope(filter: &Filter) -> u64 {
+    let spec = filter.spec();
+    let sizes = spec.min_size.is_some() || spec.max_size.is_some();
+    let more = spec.files_from.is_some() || sizes || filter.needs_mtime() || !spec.exclude_if_present.is_empty();
+    match filter.is_all() {
+        true => ALL,
+        false if more || spec.rules.is_empty() => PART,
+        false => xxh3_64(format!("{} {:?}", spec.ignore_case, spec.rules).as_bytes()).max(2),
+    }
 }
 
 impl Snapshot {
@@ -53,8 +73,8 @@ impl Snapshot {
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, 0).map_err(|_| damaged())?;
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| head[at + n]));
-        let (end, mut sum) = (number(40), number(48));
-        if head[..8] != *MAGIC || head[8..40] != *whose || number(56) != xxh3_64(&head[..HEAD - 8]) {
+        let (end, mut sum, whole) = (number(40), number(48), number(56));
+        if head[..8] != *MAGIC || head[8..40] != *whose || number(64) != xxh3_64(&head[..HEAD - 8]) {
             return Err(damaged());
         }
         let (mut sections, mut at) = (Vec::new(), end);
@@ -71,7 +91,7 @@ impl Snapshot {
             merge.next()?;
         }
         let id = files::identity(&file)?;
-        Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added) }))
+        Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added), whole }))
     }
 
     /// All that it says, from its beginning.
@@ -119,6 +139,8 @@ pub struct Addition {
     pub found: Vec<Source>,
     /// What the index says beside it is of no worth.
     pub replaces: bool,
+    /// Of what it then has every key, where it replaces.
+    pub whole: u64,
     /// What it says in these places isn't, either.
     pub doubts: Doubts,
     /// What was found out in other minutes isn't kept.
@@ -139,8 +161,12 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         now => now?,
     };
     let theirs = match (was, &now) {
-        // Somebody had reason to drop it.
-        (Some(_), None) => return Ok(()),
+        // Somebody had reason to drop it. One that says nothing takes its place: to others that began with none it is another one,
+        // so that they, who can't know what we changed, say nothing of what they saw.
+        (Some(_), None) => {
+            let nothing = Ours { found: Merge::new(Vec::new())?, theirs: None, whole: PART };
+            return rewrite(path, whose, None, nothing, &Doubts::None, &addition.within);
+        }
         (None, None) => Some(Vec::new()),
         (None, Some(_)) => None,
         (Some(was), Some(now)) if was.id == now.id => {
@@ -148,9 +174,21 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         }
         (Some(_), Some(_)) => None,
     };
-    let Addition { found, replaces, doubts, within } = addition;
+    let Addition { found, replaces, whole, doubts, within } = addition;
+    let alone = theirs.as_ref().is_some_and(Vec::is_empty);
+    let whole = match &now {
+        _ if replaces => {
+            if alone {
+                whole
+            } else {
+                PART
+            }
+        }
+        Some(now) if doubts.is_empty() => now.whole,
+        _ => PART,
+    };
     let theirs = theirs.map(|sections| Merge::new(sections.iter().map(Source::section).collect())).transpose()?;
-    let ours = Ours { found: Merge::new(found)?, theirs };
+    let ours = Ours { found: Merge::new(found)?, theirs, whole };
     match now {
         Some(now) if !replaces && doubts.is_empty() && now.has_room() => append(path, &now, ours),
         now => {
@@ -166,6 +204,8 @@ struct Ours {
     found: Merge,
     /// What others have said meanwhile; `None` when that can't be told.
     theirs: Option<Merge>,
+    /// Of what the index then has every key, as far as is known yet.
+    whole: u64,
 }
 
 impl Ours {
@@ -179,7 +219,12 @@ impl Ours {
                 theirs.here().is_none_or(|(theirs, _)| theirs != key)
             }
         };
-        Ok(Some((key.into(), if holds { body.into() } else { record::FORGOTTEN.into() })))
+        let body = if holds { body } else { record::FORGOTTEN };
+        if body == record::FORGOTTEN {
+            // It may be there.
+            self.whole = PART;
+        }
+        Ok(Some((key.into(), body.into())))
     }
 }
 
@@ -211,7 +256,7 @@ fn append(path: &Path, now: &Snapshot, mut ours: Ours) -> io::Result<()> {
     // Until here the head says nothing of it.
     let mut whose = [0; 32];
     now.file.read_exact_at(&mut whose, 8)?;
-    now.file.write_all_at(&head(&whose, end, sum), 0)?;
+    now.file.write_all_at(&head(&whose, end, sum, ours.whole), 0)?;
     now.file.sync_data()?;
     tracing::debug!(path = %path.display(), bytes = end - now.end, "added to the index");
     Ok(())
@@ -226,6 +271,8 @@ fn rewrite(
     within: &RangeInclusive<u32>,
 ) -> io::Result<()> {
     let mut before = old.map_or_else(|| Merge::new(Vec::new()), Snapshot::read)?;
+    // Something that was there is too old to be kept.
+    let mut dropped = false;
     files::replace(path, |file| {
         file.write_all(&[0; HEAD])?;
         let mut out = BufWriter::with_capacity(1 << 20, &*file);
@@ -235,6 +282,8 @@ fn rewrite(
             while let Some((older, record)) = before.here().filter(|(older, _)| *older < &*key) {
                 if keep(record) && !doubts.holds(older) {
                     writer.push(older, record)?;
+                } else {
+                    dropped |= record::is_there(record);
                 }
                 before.next()?;
             }
@@ -249,18 +298,21 @@ fn rewrite(
         while let Some((older, record)) = before.here() {
             if keep(record) && !doubts.holds(older) {
                 writer.push(older, record)?;
+            } else {
+                dropped |= record::is_there(record);
             }
             before.next()?;
         }
         let (_, end, sum) = writer.finish((0, 0))?;
         out.flush()?;
         drop(out);
-        file.write_all_at(&head(whose, end, sum), 0)
+        let whole = if dropped { PART } else { ours.whole };
+        file.write_all_at(&head(whose, end, sum, whole), 0)
     })
 }
 
-fn head(whose: &Identity, end: u64, sum: u64) -> Vec<u8> {
-    let mut head = [&MAGIC[..], whose, &end.to_le_bytes(), &sum.to_le_bytes()].concat();
+fn head(whose: &Identity, end: u64, sum: u64, whole: u64) -> Vec<u8> {
+    let mut head = [&MAGIC[..], whose, &end.to_le_bytes(), &sum.to_le_bytes(), &whole.to_le_bytes()].concat();
     let own = xxh3_64(&head);
     head.extend_from_slice(&own.to_le_bytes());
     head

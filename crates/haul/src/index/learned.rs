@@ -36,6 +36,13 @@ impl Learned {
         self.put(key.clone(), record::FORGOTTEN.into())
     }
 
+    /// A key isn't there.
+    ///
+    /// Errors: those of writing a temporary file.
+    pub fn gone(&mut self, key: &Key) -> io::Result<()> {
+        self.put(key.clone(), record::GONE.into())
+    }
+
     fn put(&mut self, key: Key, body: Box<[u8]>) -> io::Result<()> {
         self.now.insert(key, body);
         if self.now.len() < IN_MEMORY {

@@ -12,6 +12,8 @@ const VERSION: u8 = 4;
 
 /// The record of a key of which nothing is known any more.
 pub const FORGOTTEN: &[u8] = &[0];
+/// The record of a key that isn't there, as the store said: nothing is known of it either, but nothing is missing from the index.
+pub const GONE: &[u8] = &[1];
 
 /// What is known of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +156,8 @@ mod tests {
                 assert!(cut.is_none_or(|fact| fact.entry.size == entry.size));
             }
         }
-        assert!(read(b"a", FORGOTTEN).is_none() && !is_there(FORGOTTEN) && minute(FORGOTTEN).is_none());
+        for none in [FORGOTTEN, GONE] {
+            assert!(read(b"a", none).is_none() && !is_there(none) && minute(none).is_none());
+        }
     }
 }

@@ -5,14 +5,15 @@ use super::{
     audit::{Audit, ENOUGH, Terms, Wrong, audit},
     doubts::Doubts,
     files,
-    kept::{self, Addition, CHANGING, ENDING, Identity, Snapshot},
+    kept::{self, ALL, Addition, CHANGING, ENDING, Identity, PART, Snapshot, scope},
     learned::Learned,
-    record::Fact,
+    record::{self, Fact},
     verify::Verified,
 };
 use haul_core::{
     Algo, Entry, Error, Hasher, Key, Kind,
     event::{Event, Sink},
+    filter::Filter,
     hash::to_hex,
 };
 use haul_store::{Store, disk};
@@ -23,7 +24,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::SystemTime,
 };
@@ -75,6 +76,8 @@ pub struct RemoteIndex {
     minute: u32,
     state: Mutex<State>,
     replaces: AtomicBool,
+    /// Of what a listing of this run gave every key.
+    listed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -143,6 +146,7 @@ impl RemoteIndex {
             minute: settings.minute.unwrap_or_else(|| minute(files::now())),
             state: Mutex::new(State { learned: Some(Learned::default()), ..State::default() }),
             replaces: AtomicBool::new(false),
+            listed: AtomicU64::new(PART),
         };
         index.believed &= index.was.is_some();
         if index.believed {
@@ -167,7 +171,7 @@ impl RemoteIndex {
                     self.tell_wrong(key, *how, &doubts);
                 }
                 news.iter().for_each(|entry| self.saw(entry));
-                wrong.iter().filter(|(_, how)| *how == Wrong::Gone).for_each(|(key, _)| self.forget(key));
+                wrong.iter().filter(|(_, how)| *how == Wrong::Gone).for_each(|(key, _)| self.gone(key));
                 self.state().doubts = doubts;
             }
             Err(error) => {
@@ -199,9 +203,12 @@ impl RemoteIndex {
         self.was.clone().filter(|_| self.believed && self.state().doubts != Doubts::All)
     }
 
-    /// True when the index says much of what is there, so that who must know all that is there may go by it.
-    pub fn is_fresh(&self) -> bool {
-        self.snapshot().is_some_and(|was| 2 * was.fresh(*self.young().start()) >= was.count())
+    /// True when the index has every key that a filter lets through, as far as haul can know, and much of that is young: who must
+    /// know all that is there may go by it.
+    pub fn knows_all(&self, filter: &Filter) -> bool {
+        let Some(was) = self.snapshot() else { return false };
+        let whole = was.whole == ALL || was.whole != PART && was.whole == scope(filter);
+        whole && 2 * was.fresh(*self.young().start()) >= was.count()
     }
 
     /// True when the index, as it was when it was opened, says of a key that it is there.
@@ -211,11 +218,11 @@ impl RemoteIndex {
         let Some(was) = &self.was else { return Ok(false) };
         let mut all = was.read()?;
         all.seek(key.as_bytes())?;
-        Ok(all.here().is_some_and(|(here, body)| here == key.as_bytes() && super::record::is_there(body)))
+        Ok(all.here().is_some_and(|(here, body)| here == key.as_bytes() && record::is_there(body)))
     }
 
-    /// Which of these keys, in their order, are there as far as the index is believed; empty when it isn't.
-    pub async fn believed(self: &Arc<Self>, mut keys: Vec<Key>) -> Vec<Key> {
+    /// What is there of these keys, in their order, as far as the index is believed; empty when it isn't.
+    pub async fn believed(self: &Arc<Self>, mut keys: Vec<Key>) -> Vec<Entry> {
         let (Some(was), doubts, young) = (self.snapshot(), self.doubts(), self.young()) else { return Vec::new() };
         keys.sort_unstable();
         let look = move || {
@@ -224,10 +231,8 @@ impl RemoteIndex {
             for key in keys {
                 all.seek(key.as_bytes())?;
                 let here = all.here().filter(|(here, _)| *here == key.as_bytes() && !doubts.holds(here));
-                if here.and_then(|(_, body)| super::record::minute(body)).is_some_and(|minute| young.contains(&minute))
-                {
-                    found.push(key);
-                }
+                let fact = here.and_then(|(key, body)| record::read(key, body));
+                found.extend(fact.filter(|fact| young.contains(&fact.minute)).map(|fact| fact.entry));
             }
             io::Result::Ok(found)
         };
@@ -241,7 +246,7 @@ impl RemoteIndex {
     /// The store says that a key isn't there, which the index believably had.
     pub fn lost(&self, key: &Key) {
         self.contradicted(key, Wrong::Gone);
-        self.forget(key);
+        self.gone(key);
     }
 
     /// True when it was found to be wrong in this run.
@@ -306,6 +311,11 @@ impl RemoteIndex {
         self.learn(|learned| learned.forget(key));
     }
 
+    /// The store said that a key isn't there.
+    pub fn gone(&self, key: &Key) {
+        self.learn(|learned| learned.gone(key));
+    }
+
     fn learn(&self, learn: impl FnOnce(&mut Learned) -> io::Result<()>) {
         let failed = {
             let mut state = self.state();
@@ -321,8 +331,13 @@ impl RemoteIndex {
         self.replaces.store(true, Relaxed);
     }
 
-    /// A key is about to be changed or deleted, which the index may know of. When this resolves a kill can't make it say what
-    /// isn't so.
+    /// The listing came to its end, and gave all that this filter lets through.
+    pub(crate) fn listed_all(&self, filter: &Filter) {
+        self.listed.store(scope(filter), Relaxed);
+    }
+
+    /// A key is about to be written or deleted, which the index may know of, or that one may that another process makes meanwhile.
+    /// When this resolves a kill can't make it say what isn't so.
     pub async fn will_change(&self, key: &Key) {
         self.forget(key);
         let marked = {
@@ -332,8 +347,8 @@ impl RemoteIndex {
         if marked {
             return;
         }
-        let path = self.path.clone();
-        let mark = disk::run(move || files::mark(&path, CHANGING).map_err(|e| Error::from_io("mark", e))).await;
+        let (path, lock) = (self.path.clone(), self.path.with_extension("lock"));
+        let mark = disk::run(move || files::mark(&path, CHANGING, &lock).map_err(|e| Error::from_io("mark", e))).await;
         match mark {
             Ok(mark) => {
                 let before = self.state().mark.replace(mark);
@@ -368,7 +383,7 @@ impl RemoteIndex {
             doubts.join(state.late.clone());
             (state.learned.take(), doubts, state.mark.take(), state.stuck)
         };
-        let replaces = self.replaces.load(Relaxed);
+        let (replaces, whole) = (self.replaces.load(Relaxed), self.listed.load(Relaxed));
         let (path, whose, was, within) = (self.path.clone(), self.whose, self.was.clone(), self.young());
         let idle = learned.as_ref().is_some_and(Learned::is_empty) && doubts.is_empty() && !replaces;
         let kept = disk::run(move || {
@@ -376,7 +391,7 @@ impl RemoteIndex {
                 Some(learned) if !idle => {
                     let _lock = files::lock(&path.with_extension("lock"))?;
                     let found = learned.into_sources();
-                    kept::add(&path, &whose, was.as_deref(), Addition { found, replaces, doubts, within })
+                    kept::add(&path, &whose, was.as_deref(), Addition { found, replaces, whole, doubts, within })
                         .inspect_err(|_| drop(files::remove(&path)))
                 }
                 _ => Ok(()),
@@ -435,6 +450,7 @@ fn whose(store: &dyn Store) -> Identity {
 fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
     let _lock = files::lock(&path.with_extension("lock"))?;
     let (live, dead) = files::marks(path, CHANGING)?;
+    let killed = !dead.is_empty() && path.exists();
     if !dead.is_empty() {
         files::remove(path)?;
         dead.iter().try_for_each(|mark| files::remove(mark))?;
@@ -447,5 +463,5 @@ fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
         }
         was => was?,
     };
-    Ok(Opened { was, killed: !dead.is_empty(), busy: !live.is_empty() })
+    Ok(Opened { was, killed, busy: !live.is_empty() })
 }

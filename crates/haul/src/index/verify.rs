@@ -2,7 +2,7 @@
 
 use super::{audit::agree, record, remote::RemoteIndex, section::Merge};
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, Listed};
+use haul_core::{Entry, Listed, filter::Filter};
 use haul_store::disk;
 use std::{io, sync::Arc};
 
@@ -17,23 +17,26 @@ pub struct Verified {
     pub changed: u64,
 }
 
-/// Notes in the index what `listing` gives. What the index said before counts no more; it is compared, if it is to be and the
-/// listing leaves nothing out (`whole`).
+/// Notes in the index what `listing` gives, and, if it comes to its end without a gap, that it is all that `filter` lets through;
+/// `None` when it leaves out more. What the index said before counts no more; it is compared, if it is to be and nothing is left out.
 pub fn noted(
     listing: BoxStream<'static, Listed>,
     index: Option<&Arc<RemoteIndex>>,
-    whole: bool,
+    filter: Option<Filter>,
 ) -> BoxStream<'static, Listed> {
     let Some(index) = index.cloned() else { return listing };
     index.lists_all();
-    let verify = index.to_verify().filter(|_| whole).and_then(|was| was.read().ok());
-    let state = (listing, index, verify, Verified::default());
-    futures::stream::unfold(state, |(mut listing, index, verify, mut verified)| async move {
+    let verify = index.to_verify().filter(|_| filter.as_ref().is_some_and(Filter::is_all));
+    let verify = verify.and_then(|was| was.read().ok());
+    let state = (listing, index, filter, verify, Verified::default());
+    futures::stream::unfold(state, |(mut listing, index, mut filter, verify, mut verified)| async move {
         let step = listing.next().await?;
-        if let Listed::Batch(entries) = &step {
-            entries.iter().for_each(|entry| index.saw(entry));
+        match &step {
+            Listed::Batch(entries) => entries.iter().for_each(|entry| index.saw(entry)),
+            Listed::Failed { .. } => filter = None,
+            Listed::End => filter.iter().for_each(|filter| index.listed_all(filter)),
         }
-        let Some(mut was) = verify else { return Some((step, (listing, index, None, verified))) };
+        let Some(mut was) = verify else { return Some((step, (listing, index, filter, None, verified))) };
         let work = move || {
             let compared = compare(&mut was, &step, &mut verified);
             Ok((was, step, verified, compared.is_ok()))
@@ -43,7 +46,7 @@ pub fn noted(
         if matches!(step, Listed::End) && readable {
             index.tell_verified(verified);
         }
-        Some((step, (listing, index, readable.then_some(was), verified)))
+        Some((step, (listing, index, filter, readable.then_some(was), verified)))
     })
     .boxed()
 }

@@ -43,10 +43,10 @@ impl Run {
         let index = self.index.get()?;
         let snapshot = index.snapshot()?;
         let all = self.mode == Mode::Sync;
-        if all && !index.is_fresh() {
+        let (rules, about) = (self.rules, self.dst_filter());
+        if all && !index.knows_all(&about) {
             return None;
         }
-        let (rules, about) = (self.rules, self.dst_filter());
         let settles = move |src: &Entry, dst: &Entry| match compare(src, dst, &rules, false, HashAnswer::NotAsked) {
             Verdict::Same(_) => true,
             // The hashes are in the index.
@@ -65,8 +65,8 @@ impl Run {
 
     /// The destination's listing, noted in the index as it goes by.
     pub(super) fn noted(&self, listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
-        let whole = self.cx.filter.is_all() && self.policy.max_depth.is_none();
-        noted(listing, self.index.get(), whole)
+        let filter = self.policy.max_depth.is_none().then(|| self.dst_filter());
+        noted(listing, self.index.get(), filter)
     }
 
     /// The store said so of a key of the destination.
@@ -76,10 +76,21 @@ impl Run {
         }
     }
 
-    /// A key of the destination is about to be written or deleted; `known` when something was found there.
-    pub async fn will_write(&self, key: &Key, known: bool) {
-        if let Some(index) = self.index.get().filter(|_| known || self.policy.no_check_dest) {
+    /// The store said that a key of the destination isn't there.
+    pub fn is_absent(&self, key: &Key) {
+        if let Some(index) = self.index.get() {
+            index.gone(key);
+        }
+    }
+
+    /// A key of the destination is about to be written or deleted, whatever was found there: the index may know of it.
+    pub async fn will_write(&self, key: &Key) {
+        if let Some(index) = self.index.get() {
             index.will_change(key).await;
+            // What is there may be kept under another name first.
+            if let Some(kept) = self.backup().kept_in(&self.cx.dst, key) {
+                index.will_change(&kept).await;
+            }
         }
     }
 

@@ -41,7 +41,10 @@ impl Run {
             false => match self.cx.dst.stat(to).await {
                 Ok(entry) if !entry.is_dir() => Some(entry),
                 Ok(_) => None,
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => None,
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                    self.is_absent(to);
+                    None
+                }
                 Err(error) => return Err(error.with_key(to)),
             },
         };

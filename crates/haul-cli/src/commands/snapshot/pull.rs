@@ -3,7 +3,7 @@
 use super::{in_words, named, refuse};
 use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
-use haul_core::policy::Mode;
+use haul_core::{Error, ErrorKind, policy::Mode};
 use haul_snapshot::pull::{open, pull, surroundings};
 use std::ffi::{OsStr, OsString};
 
@@ -19,6 +19,8 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     folder: OsString,
     /// Delete what the version doesn't have, when all else went well
+    ///
+    /// Of a version that was pushed through a filter only with --delete-excluded.
     #[arg(long)]
     delete: bool,
 }
@@ -38,6 +40,12 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (src, dst) = (ctx.open(&args.from.remote)?, ctx.open(&args.folder)?);
     let version = open(&src, &name, typed.as_deref()).await?;
     let label = format!("{name}@{}", version.version);
+    if args.delete && version.record.filtered && !ctx.flags.filter.delete_excluded {
+        let why = format!(
+            "{label} was pushed through a filter, so --delete could delete what it left out: add --delete-excluded to do so"
+        );
+        return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
+    }
     tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
     let policy = flags::policy(&ctx.flags)?;
     let mode = if args.delete { Mode::Sync } else { Mode::Copy };
