@@ -180,7 +180,8 @@ impl Cache {
         Ok(Hashed { md5, facts, steady })
     }
 
-    /// Makes a file of the workspace the cache's own, under a second name; false where that can't be.
+    /// Makes a file of the workspace the cache's own, under a second name; false where that can't be, also because another file
+    /// of the same content has the name already, or is getting it just now.
     fn adopt(&self, path: &Path, address: &Address, facts: &Facts) -> Result<bool> {
         let to = self.path(address);
         self.make_folder(&to)?;
@@ -191,8 +192,8 @@ impl Cache {
         }
         // Until it has this mode, nobody believes its content.
         let now = Facts::get(&to, false).map_err(|e| io_error("read", &to, e))?;
-        let same = now.is_some_and(|now| (now.ino, now.size, now.mtime) == (facts.ino, facts.size, facts.mtime));
-        if !same {
+        let Some(now) = now.filter(|now| (now.dev, now.ino) == (facts.dev, facts.ino)) else { return Ok(false) };
+        if (now.size, now.mtime) != (facts.size, facts.mtime) {
             fs::remove_file(&to).map_err(|e| io_error("delete", &to, e))?;
             return Err(changed(path));
         }

@@ -213,6 +213,26 @@ fn the_old_layout_is_read_and_pushed_and_new_content_gets_the_new_one() {
     }
 }
 
+/// Threads that take in files of one content meet at its name in the cache.
+#[test]
+fn many_files_of_one_content_become_links_to_it() {
+    for kind in ["hardlink", "symlink"] {
+        let site = Site::new();
+        site.set_config(&format!("[core]\n    analytics = false\n[cache]\n    type = \"{kind}\"\n"));
+        for number in 0..600 {
+            site.write(&format!("data/{number:03}"), format!("content {}\n", number / 20).as_bytes());
+        }
+        site.haul(&["dvc", "add", "data"]).ok();
+        assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE, "{kind}");
+        let inode = |number: usize| fs::metadata(site.repo.join(format!("data/{number:03}"))).unwrap().ino();
+        for number in 0..600 {
+            assert_eq!(inode(number), inode(number / 20 * 20), "{kind} {number}");
+        }
+        let cached = names(&site.repo.join(".dvc/cache/files/md5"));
+        assert_eq!(cached.len(), 31, "{kind}: {cached:?}");
+    }
+}
+
 #[test]
 fn every_kind_of_link() {
     for kind in ["copy", "hardlink", "symlink", "reflink,hardlink"] {
