@@ -16,6 +16,9 @@ pub enum Kind {
     Special,
 }
 
+/// Ending of a translated symlink's key, see [`Kind::File`]; rclone's.
+pub const LINK: &[u8] = b".rclonelink";
+
 /// A point in time: nanoseconds since the Unix epoch, UTC; negative before 1970. Its real precision is the
 /// store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,7 +178,7 @@ impl Entry {
 
     /// True for a translated symlink, see [`Kind::File`].
     pub fn is_link(&self) -> bool {
-        self.kind == Kind::File && self.key.as_bytes().ends_with(b".rclonelink")
+        self.kind == Kind::File && self.key.as_bytes().ends_with(LINK)
     }
 
     /// True for a directory.

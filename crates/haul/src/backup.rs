@@ -2,14 +2,11 @@
 
 use crate::{Cx, overlap::as_dir};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Result,
+    Entry, Error, ErrorKind, Key, LINK, Result,
     policy::{Keep, Policy},
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::sync::Arc;
-
-/// Ending of a translated symlink's key, see [`haul_core::Kind::File`].
-const LINK: &[u8] = b".rclonelink";
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
 #[derive(Clone, Debug, Default)]

@@ -333,11 +333,14 @@ impl Ranges {
         let window = self.window() as f64;
         let mut ahead = self.held as f64;
         let blind = self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64;
+        let spread = self.spread.as_ref().map(Spread::measure);
         for at in 0..frontier {
             if ahead >= window || blind >= self.trust {
                 return None;
             }
-            self.by_spread(at);
+            if let Some(measure) = &spread {
+                self.reckon_by(at, measure);
+            }
             let range = &self.ranges[at];
             if range.state != State::Over && !range.stuck && range.left >= 1.5 * pages {
                 // Not quite so many pages that the last one shows what comes after the cut.
@@ -358,11 +361,11 @@ impl Ranges {
         // So many pages that ranges of the length in use fill it, each a little short of whole pages.
         let measured = last.measure.as_ref().map_or(1.0, |measure| measure.pages);
         let short = self.doubt(pages, measured) / pages;
-        // Before a place behind which there is nothing, half the way.
         let promised = match (&self.spread, &last.after) {
             (Some(spread), Some(after)) => spread.ahead(after),
             _ => 0.0,
         };
+        // Before a place behind which there is nothing, half the way.
         let stride = match last.until {
             Some(_) => self.stride.min(last.left / 2.0),
             None if promised > pages => promised / 2.0,
@@ -373,12 +376,11 @@ impl Ranges {
         new
     }
 
-    /// Reckons a range of names drawn at random by all that came of them.
-    fn by_spread(&mut self, at: usize) {
-        let Some((from, to, pages)) = self.spread.as_ref().map(Spread::measure) else { return };
+    /// Reckons a range of names drawn at random by all that came of them, where that is more than it was reckoned by.
+    fn reckon_by(&mut self, at: usize, (from, to, pages): &(Key, Key, f64)) {
         let range = &mut self.ranges[at];
-        if range.measure.as_ref().is_some_and(|measure| measure.pages < pages) {
-            range.measure = Some(Measure { from, to, pages });
+        if range.measure.as_ref().is_some_and(|measure| measure.pages < *pages) {
+            range.measure = Some(Measure { from: from.clone(), to: to.clone(), pages: *pages });
             self.forecast(at);
         }
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result, key::after_prefix};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, Result, key::after_prefix};
 use rustix::{
     fs::{FileType, RawDir},
     io::Errno,
@@ -31,9 +31,6 @@ const AHEAD_TOTAL: usize = 128;
 const AHEAD_NAMES: usize = 4096;
 /// Bytes for one getdents call: as the kernel fills at most what is asked, fewer calls for big directories.
 const GETDENTS: usize = 128 << 10;
-
-/// Ending of the key of a translated link.
-pub(super) const LINK: &[u8] = b".rclonelink";
 
 /// See [`crate::Store::list`].
 pub(super) fn list(root: Arc<Root>, links: Links, request: ListRequest) -> BoxStream<'static, Listed> {

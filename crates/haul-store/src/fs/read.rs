@@ -4,13 +4,13 @@ use super::{
     Local,
     dir::{Dir, Root},
     error::{changed, check_file, check_key, fail},
-    list::{LINK, root_error},
+    list::root_error,
     meta,
 };
 use crate::{Body, Links, Read};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Posix, Result, Version, key::parent};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Posix, Result, Version, key::parent};
 use rustix::{
     fs::{FileType, Mode, OFlags, Statx},
     io::Errno,

@@ -3,7 +3,7 @@
 
 use super::{Run, rsync::bare};
 use futures::TryStreamExt;
-use haul_core::{Entry, ErrorKind, Key, Result, compare::Difference, event::Event, join::Pair, links};
+use haul_core::{Entry, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links};
 use haul_store::{Body, WriteSpec};
 
 /// Where a symlink to a directory at the destination leads.
@@ -87,7 +87,7 @@ impl Run {
         }
         let name = bare(key.as_bytes());
         let mut there = false;
-        for other in [[name, b".rclonelink"].concat(), name.to_vec()] {
+        for other in [[name, LINK].concat(), name.to_vec()] {
             there |= self.cx.dst.stat(&Key::new(other)).await.is_ok_and(|entry| !entry.is_dir());
         }
         if !there {

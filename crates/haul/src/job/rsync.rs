@@ -5,7 +5,7 @@ use super::{Orders, Pass, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Side, Version, attributes,
+    Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Result, Side, Version, attributes,
     compare::{Difference, Reason},
     event::Event,
     plan::{Action, Step},
@@ -13,9 +13,6 @@ use haul_core::{
 };
 use haul_store::ListRequest;
 use std::sync::Arc;
-
-/// Ending of a symlink's key, see [`Kind::File`].
-const LINK: &[u8] = b".rclonelink";
 
 impl Run {
     /// What differs between a source and what a destination has of its name: of attributes, what would be set.

@@ -15,7 +15,7 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
     plan::{Replace, Route},
@@ -33,9 +33,6 @@ use unfinished::{Target, Track};
 
 /// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
-
-/// Ending of a symlink's key, see [`Kind::File`].
-const LINK: &[u8] = b".rclonelink";
 
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;

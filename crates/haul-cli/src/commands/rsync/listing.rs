@@ -10,10 +10,8 @@ use super::{
 use crate::{context::Context, show::out::Out};
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Listed, compare::FileType};
+use haul_core::{Entry, LINK, Listed, compare::FileType};
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
-
-const LINK: &[u8] = b".rclonelink";
 
 /// Lists each source; gives the exit code.
 ///

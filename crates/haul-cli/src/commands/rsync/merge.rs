@@ -4,6 +4,7 @@
 
 use super::{exit, filters, options::Options, sources::Job, sources::Part, sources::Refusal};
 use haul_core::{
+    LINK,
     filter::rsync::{OtherSources, Selection},
     policy::DeleteWhen,
 };
@@ -12,8 +13,6 @@ use rustix::{
     io::Errno,
 };
 use std::sync::Arc;
-
-const LINK: &[u8] = b".rclonelink";
 
 /// What one source shows.
 #[derive(Debug)]

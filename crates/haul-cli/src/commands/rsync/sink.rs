@@ -9,7 +9,7 @@ use super::{
 };
 use crate::screen::Screen;
 use haul_core::{
-    Error, ErrorKind, Key, Mtime, Side,
+    Error, ErrorKind, Key, LINK, Mtime, Side,
     compare::{Difference, FileType, Reason},
     event::{Event, Sink},
     plan::Action,
@@ -24,8 +24,6 @@ use std::{
 
 /// Time between two drawings of `--info=progress2`.
 const REDRAW: Duration = Duration::from_millis(100);
-
-const LINK: &[u8] = b".rclonelink";
 
 /// Where the names of the job under way are.
 #[derive(Clone, Default)]

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
-use haul_core::{Key, Listed, filter::rsync::Only};
+use haul_core::{Key, LINK, Listed, filter::rsync::Only};
 use haul_store::{ListRequest, Store};
 use rustix::fs::FileType;
 use std::{
@@ -19,8 +19,6 @@ use std::{
     path::Path,
     sync::Arc,
 };
-
-const LINK: &[u8] = b".rclonelink";
 
 /// Why nothing can be done: exit code and line.
 pub type Refusal = (u8, String);

@@ -2,11 +2,8 @@
 //! speak of.
 
 use super::{RuleSet, Side};
-use crate::{Key, key};
+use crate::{Key, LINK, key};
 use std::{fmt, sync::Arc};
-
-/// Ending of a symlink's key, see [`crate::Kind::File`].
-const LINK: &[u8] = b".rclonelink";
 
 /// Names that arguments or `--files-from` give, below the job's root.
 #[derive(Clone, Debug, Default)]
