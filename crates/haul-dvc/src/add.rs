@@ -9,13 +9,14 @@ use crate::{
     config::Link,
     dvcfile::{self, Fresh},
     facts::{Facts, invalid, io_error, key},
-    hashing::{now, path_of},
+    hashing::path_of,
     manifest::{self, Child},
     repo::{Index, Repo, below},
     spread::spread,
     state::State,
     workspace::{Found, Here, look},
 };
+use haul::index::now;
 use haul_core::{
     Error, ErrorKind, Result,
     event::{Event, Sink},

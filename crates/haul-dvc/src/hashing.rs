@@ -9,18 +9,12 @@ use crate::{
     state::State,
     workspace::Found,
 };
+use haul::index::now;
 use haul_core::Result;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
-
-/// When facts are asked for, for [`State::put`].
-#[allow(clippy::disallowed_methods)] // the one place of this crate that reads the clock
-pub fn now() -> SystemTime {
-    SystemTime::now()
-}
 
 /// The MD5 of each file, in the same order. `expected` is what is tracked: a file that is the cache's own is known by that.
 ///

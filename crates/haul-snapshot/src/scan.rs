@@ -3,7 +3,7 @@
 
 use crate::tree::{LINK, Node, Tree, What};
 use futures::{StreamExt as _, stream};
-use haul::{Cx, ListOptions};
+use haul::{Cx, ListOptions, index::now};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version,
     attributes::{MODE_BITS, is_link},
@@ -14,7 +14,6 @@ use haul_core::{
 use haul_dvc::{
     address::{Layout, Md5},
     facts::Facts,
-    hashing::now,
     state::State,
 };
 use haul_store::Store;

@@ -1,7 +1,7 @@
 //! A repository in a folder of its own, and ways to run haul, dvc and git in it.
 
 use haul_testkit::{
-    lab::Lab,
+    lab::{Lab, Ran},
     minio::{ACCESS_KEY, Minio, SECRET_KEY},
     peers,
 };
@@ -13,26 +13,6 @@ use std::{
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
-
-/// What a program did.
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-impl Ran {
-    #[track_caller]
-    pub fn code(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "\n--- out\n{}\n--- err\n{}", self.out, self.err);
-        self
-    }
-
-    #[track_caller]
-    pub fn ok(self) -> Ran {
-        self.code(0)
-    }
-}
 
 /// A lab with a repository `r`, and ways to run programs in it.
 pub struct Site {
@@ -68,7 +48,8 @@ impl Site {
         }
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+        let code = output.status.code().unwrap_or(-1);
+        Ran { code, out: text(&output.stdout), err: text(&output.stderr), line: format!("{command:?}") }
     }
 
     pub fn haul_in(&self, folder: &Path, args: &[&str]) -> Ran {

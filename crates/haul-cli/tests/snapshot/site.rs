@@ -1,6 +1,6 @@
 //! A place for snapshots: a lab with a folder `src` to push and a store `store`.
 
-use haul_testkit::lab::Lab;
+use haul_testkit::lab::{Lab, Ran};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -9,26 +9,6 @@ use std::{
 };
 
 pub const HAUL: &str = env!("CARGO_BIN_EXE_haul");
-
-/// What haul did.
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-impl Ran {
-    #[track_caller]
-    pub fn code(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "\n--- out\n{}\n--- err\n{}", self.out, self.err);
-        self
-    }
-
-    #[track_caller]
-    pub fn ok(self) -> Ran {
-        self.code(0)
-    }
-}
 
 pub struct Site {
     pub lab: Lab,
@@ -61,7 +41,8 @@ impl Site {
         }
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+        let code = output.status.code().unwrap_or(-1);
+        Ran { code, out: text(&output.stdout), err: text(&output.stderr), line: format!("{command:?}") }
     }
 
     /// Pushes `src` to `store` and gives `NAME@VERSION`.
