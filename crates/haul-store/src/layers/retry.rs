@@ -209,7 +209,7 @@ impl Store for Retrying {
                         from: batch.from.clone(),
                         items,
                         progress,
-                        follow_dirs: batch.follow_dirs,
+                        links: batch.links,
                     })
                 })
                 .await

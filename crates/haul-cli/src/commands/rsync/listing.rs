@@ -25,9 +25,11 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     let mut out = Out::stdout();
     let mut code = 0;
     for source in sources {
+        let above = usize::from(!is_contents(source.as_bytes()));
+        let ctx = &ctx.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
         let (store, file) = ctx.open_source(source).await.map_err(io)?;
         let name = source.as_bytes();
-        let contents = name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.");
+        let contents = is_contents(name);
         let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
         let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
         let root = folder_here(source);
@@ -76,6 +78,11 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     }
     out.flush().map_err(io)?;
     Ok(code)
+}
+
+/// True for a source that means what is in it.
+fn is_contents(name: &[u8]) -> bool {
+    name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.")
 }
 
 fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! `haul rsync`: takes rsync's options and its trailing-slash rule, prints what rsync prints, and exits as rsync does; the
 //! engine is haul's own.
 
+mod apart;
 mod exit;
 mod filters;
 mod format;
@@ -138,6 +139,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         let grows = options.recursive && !matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After));
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
+    check_munging(options, sources)?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
@@ -145,7 +147,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
     let mut trouble = Trouble::default();
     let began = now();
-    if options.remove_source {
+    if options.remove_source || options.keep_dirlinks {
         // What this run brings is then dated later than what was there.
         tokio::time::sleep(CLOCK_TICK).await;
     }
@@ -174,6 +176,23 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     });
     let (stats, trouble, took) = lines.end();
     Ok(Ended { stats, trouble, took })
+}
+
+/// Errors: symlinks can't be munged there, or could be followed although they are.
+fn check_munging(options: &Options, sources: &[OsString]) -> Result<(), Refusal> {
+    if !options.munge.changes() {
+        return Ok(());
+    }
+    if !sources.iter().all(|source| is_here(source)) {
+        let line = "--munge-links needs sources on this machine: what a remote keeps of symlinks goes as it is";
+        return Err((exit::UNSUPPORTED, line.into()));
+    }
+    let place = haul_core::links::MUNGED.strip_suffix(b"/").unwrap_or_default();
+    if sources::is_dir(place) {
+        let line = "Symlink munging is unsafe when a /rsyncd-munged directory exists.";
+        return Err((exit::UNSUPPORTED, line.into()));
+    }
+    Ok(())
 }
 
 /// Where files go from the destination or from sources, no job may come into a source of another: it would delete there, or
@@ -235,7 +254,7 @@ async fn job(
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
     // What the destination's links lead to is not the source's.
-    let source_ctx = ctx.with_flags(|flags| flags.meta.copy_dirlinks = options.copy_dirlinks);
+    let source_ctx = ctx.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     if one.is_none() && !into.is_empty() && !filter.wants_root() {
@@ -260,7 +279,7 @@ async fn job(
     if let Some(habits) = &mut policy.rsync {
         habits.began = Some(began);
         habits.top_dir = top && one.is_none();
-        habits.safe_links = options.safe_links.then_some(above);
+        habits.safe_links = (options.safe_links && !options.copy_unsafe_links).then_some(above);
         habits.deletes_only = part == Part::Deletes;
         habits.remove_source &= part != Part::Deletes;
     }
@@ -315,9 +334,10 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         safe_links: None,
         delay_updates: options.delay_updates,
         deletes_only: false,
-        copy_dirlinks: options.copy_dirlinks,
+        source_links: options.source_links(),
         keep_dirlinks: options.keep_dirlinks,
-        one_device: options.one_file_system,
+        one_device: options.one_file_system > 0,
+        omit_mounts: options.one_file_system > 1,
         force: options.force,
         top_dir: false,
         link: !options.link_dest.is_empty(),

@@ -2,7 +2,11 @@
 
 use super::table::{Entry, Here, OPTIONS};
 use crate::{flags::keep::chown, text::nearest};
-use haul_core::policy::{Chmod, Compare, DeleteWhen};
+use haul_core::{
+    links::{Munge, SourceLinks},
+    policy::{Chmod, Compare, DeleteWhen},
+};
+use haul_store::LinkRules;
 use std::{
     ffi::OsString,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -42,9 +46,13 @@ pub struct Options {
     pub omit_dir_times: bool,
     pub omit_link_times: bool,
     pub safe_links: bool,
+    pub copy_unsafe_links: bool,
+    /// What is done to the targets of the source's symlinks.
+    pub munge: Munge,
     pub copy_dirlinks: bool,
     pub keep_dirlinks: bool,
-    pub one_file_system: bool,
+    /// Once: what is mounted is left out; twice: where it is mounted too.
+    pub one_file_system: u8,
     pub prune_empty_dirs: bool,
     pub whole_file: bool,
     pub sparse: bool,
@@ -207,9 +215,12 @@ impl Options {
             ("omit-dir-times", _) => self.omit_dir_times = true,
             ("omit-link-times", _) => self.omit_link_times = true,
             ("safe-links", _) => self.safe_links = true,
+            ("copy-unsafe-links", _) => self.copy_unsafe_links = true,
+            ("munge-links", _) => self.munge.off = true,
+            ("remote-option", _) if value == b"--munge-links" => self.munge.on = true,
             ("copy-dirlinks", _) => self.copy_dirlinks = true,
             ("keep-dirlinks", _) => self.keep_dirlinks = true,
-            ("one-file-system", _) => self.one_file_system = true,
+            ("one-file-system", _) => self.one_file_system = self.one_file_system.saturating_add(1),
             ("prune-empty-dirs", _) => self.prune_empty_dirs = true,
             ("whole-file", _) => self.whole_file = true,
             ("sparse", _) => self.sparse = true,
@@ -347,10 +358,11 @@ impl Options {
             ("sparse", _) => &mut self.sparse,
             ("fsync", _) => &mut self.fsync,
             ("copy-links", _) => &mut self.copy_links,
+            ("copy-unsafe-links", _) => &mut self.copy_unsafe_links,
+            ("munge-links", _) => &mut self.munge.off,
             ("omit-link-times", _) => &mut self.omit_link_times,
             ("copy-dirlinks", _) => &mut self.copy_dirlinks,
             ("keep-dirlinks", _) => &mut self.keep_dirlinks,
-            ("one-file-system", _) => &mut self.one_file_system,
             ("prune-empty-dirs", _) => &mut self.prune_empty_dirs,
             ("whole-file", _) => &mut self.whole_file,
             ("progress", _) => &mut self.progress,
@@ -380,6 +392,10 @@ impl Options {
             }
             ("itemize-changes", _) => {
                 self.itemize = 0;
+                return Some(());
+            }
+            ("one-file-system", _) => {
+                self.one_file_system = 0;
                 return Some(());
             }
             ("human-readable", _) => {
@@ -455,6 +471,20 @@ impl Options {
             Options { ignore_times: true, .. } => Compare::Never,
             _ => Compare::SizeAndTime,
         }
+    }
+
+    /// Which symlinks of the source are shown as what they lead to; so many directories of the transfer are `above` its
+    /// folder.
+    pub fn link_rules(&self, above: usize) -> Option<LinkRules> {
+        let follow_out = self.copy_unsafe_links.then_some(above);
+        let some = self.copy_dirlinks || self.copy_unsafe_links || self.munge.changes();
+        some.then_some(LinkRules { translate: false, follow_dirs: self.copy_dirlinks, follow_out, munge: self.munge })
+    }
+
+    /// The same, as copies between disks are told.
+    pub fn source_links(&self) -> SourceLinks {
+        let (dirs, files) = (self.copy_dirlinks, self.copy_unsafe_links);
+        SourceLinks { follow_dirs: dirs || files, follow_files: files, munge: self.munge }
     }
 
     /// When to delete. Where links to directories stay, a name behind one may be another name of what is to be deleted: only
@@ -556,7 +586,6 @@ mod tests {
             (&["-aj", "a"], "-j in -aj: unknown option (see haul rsync --help)"),
             (&["--suffix"], "--suffix needs a value"),
             (&["-aN", "a"], "-N, --crtimes: haul rsync doesn't support this option"),
-            (&["--munge-links", "a"], "--munge-links: haul rsync doesn't support this option"),
             (&["-W", "--append", "a"], "--append cannot be used with --whole-file"),
             (&["--delay-updates", "--inplace", "a"], "--inplace cannot be used with --delay-updates"),
             (&["--max-size=x", "a"], "--max-size=x: not a size"),

@@ -12,6 +12,7 @@ use haul_core::{
     Error, ErrorKind, Key, LINK, Mtime, Side,
     compare::{Difference, FileType, Reason},
     event::{Event, Sink},
+    links::Munge,
     plan::Action,
     policy::Compare,
 };
@@ -58,6 +59,8 @@ struct Look {
     time_transfers: bool,
     /// Bytes go to a remote.
     sends: bool,
+    /// Symlinks are told of as they are at the source, as it sends them.
+    munge: Munge,
     program: &'static str,
 }
 
@@ -97,6 +100,7 @@ impl Lines {
             progress2: options.progress2 && !options.quiet,
             time_transfers: options.compare() == Compare::SizeAndTime,
             sends,
+            munge: options.munge,
             program: options.program,
         };
         let state = State {
@@ -401,7 +405,8 @@ impl Item<'_> {
         if self.what != FileType::Link || self.letters.starts_with('*') {
             return None;
         }
-        Some(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes())
+        let munge = Munge { on: false, ..self.lines.look.munge };
+        Some(munge.target(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes()))
     }
 }
 
