@@ -99,12 +99,19 @@ pub struct LinkRules {
     pub follow_out: Option<usize>,
     /// What is done to the targets of those that are translated.
     pub munge: Munge,
+    /// Those that are left out can be read all the same, by the key that they would have.
+    pub tell: bool,
 }
 
 impl Links {
     /// Links may be small files of their own.
     pub fn translates(self) -> bool {
         matches!(self, Links::Translate | Links::By(LinkRules { translate: true, .. }))
+    }
+
+    /// Links can be read as small files of their own.
+    pub fn tells(self) -> bool {
+        self.translates() || matches!(self, Links::By(LinkRules { tell: true, .. }))
     }
 
     /// Some links to directories are directories.

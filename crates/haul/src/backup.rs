@@ -57,8 +57,9 @@ impl Backup {
             how: CopyHow::Rename,
             log: None,
         };
-        let answers =
-            to.copy(CopyBatch { from: from.place, items: vec![item], progress: None, links: SourceLinks::default() }).await;
+        let answers = to
+            .copy(CopyBatch { from: from.place, items: vec![item], progress: None, links: SourceLinks::default() })
+            .await;
         match answers.into_iter().find_map(Result::err) {
             Some(error) if error.kind() != ErrorKind::NotFound => Err(error.with_key(&old.key)),
             _ => Ok(()),

@@ -569,9 +569,7 @@ impl Run {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
-        if action == Action::Copy
-            && let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst))
-        {
+        if let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst)) {
             return self.error(error);
         }
         if action == Action::Copy

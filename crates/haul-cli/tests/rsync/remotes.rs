@@ -55,8 +55,9 @@ fn remotes_that_may_bring_the_same_are_refused() {
     let cloud = Cloudsim::with(&[]);
     let lab = Lab::new(HAUL);
     lab.remote("r", &cloud.endpoint());
+    cloud.bucket("a", None);
+    cloud.bucket("b", None);
     for (bucket, key) in [("a", "x/1"), ("a", "top"), ("b", "x/2"), ("b", "f"), ("b", "l.rclonelink")] {
-        cloud.bucket(bucket, None);
         cloud.put(bucket, key.as_bytes(), b"text".to_vec(), &[]);
     }
     for path in ["s/x/3", "s/f", "s/l", "s/other", "s/own/4"] {
@@ -73,7 +74,10 @@ fn remotes_that_may_bring_the_same_are_refused() {
         (&["@s/f", "r:b/"], "r:b/ holds \"f\", which another source brings too".to_string()),
         (&["r:b/", "@s/l"], "r:b/ holds \"l\", which another source brings too".to_string()),
         (&["r:b/", "@s/x", "@s/own"], "r:b/ holds \"x\", which another source brings too".to_string()),
-        (&["-K", "r:a/x", "@s/f"], "-K with several sources works only where all of them are on this machine".to_string()),
+        (
+            &["-K", "r:a/x", "@s/f"],
+            "-K with several sources works only where all of them are on this machine".to_string(),
+        ),
     ] {
         let ran = lab.haul(&[&["rsync", "-a", "--delete"][..], args, &["@d"]].concat());
         assert_eq!((ran.code, ran.err.trim_end()), (4, &*format!("haul rsync: {line}: run them one after the other")));

@@ -79,7 +79,11 @@ fn unsafe_links_are_what_they_point_to() {
     ];
     each(UNSAFE, Compare::Attributes, &lines);
     // A second run finds nothing to do, and a link that leads nowhere is an error.
-    each(&[UNSAFE, "rsync -a --copy-unsafe-links s/ dst\n"].concat(), Compare::All, &["-ai --copy-unsafe-links s/ dst"]);
+    each(
+        &[UNSAFE, "rsync -a --copy-unsafe-links s/ dst\n"].concat(),
+        Compare::All,
+        &["-ai --copy-unsafe-links s/ dst"],
+    );
     let dangling = [UNSAFE, "ln -s /no/such/place s/lost; touch -d 2020-01-01T00:00:00Z s\n"].concat();
     each(&dangling, Compare::Trees, &["-a --copy-unsafe-links --delete s/ dst"]);
     let Some(oracle) = Oracle::new(UNSAFE) else { return };
@@ -94,12 +98,28 @@ fn unsafe_links_are_what_they_point_to() {
 }
 
 #[test]
+fn the_destinations_links_are_not_followed_with_the_sources() {
+    let setup = r#"
+mkdir -p s/d out dst/in; echo f >s/f; ln -s f s/l; echo d >s/d/1; echo f >out/f; echo keep >out/keep; ln -s ../out dst/d; ln -s ../out/f dst/f
+ln -s ../out dst/extra; ln -s in dst/l; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for follow in ["-aLi", "-rLti", "-aki --copy-unsafe-links"] {
+        let lines = ["s/ dst", "--delete s/ dst", "-n --delete s/ dst", "s/d s/f dst", "--delete s/d dst"];
+        // Without -l symlinks that only the destination has stay, other than in rsync.
+        let lines = lines.iter().filter(|line| follow != "-rLti" || !line.contains("--delete s/"));
+        let lines: Vec<String> = lines.map(|line| format!("{follow} {line}")).collect();
+        each(setup, Compare::All, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn what_a_followed_link_leads_to_stays_when_sources_go() {
     let setup = "mkdir -p s out/sub dst; echo o >out/o; echo u >out/sub/u; ln -s ../out s/up; ln -s ../out/o s/upf; echo f >s/f";
     let Some(oracle) = Oracle::new(setup) else { return };
     for follow in ["--copy-unsafe-links", "-L", "-k"] {
         let (code, _, errors) = oracle.haul(&["-a", follow, "--remove-source-files", "s/", "dst"]);
-        let line = "haul rsync: delete \"up/o\" failed: a symbolic link on the way leads out of the folder: remove the link";
+        let line =
+            "haul rsync: delete \"up/o\" failed: a symbolic link on the way leads out of the folder: remove the link";
         assert!(code == Some(23) && errors.lines().any(|told| told == line), "{follow}: {code:?} {errors}");
         let read = |name: &str| fs::read_to_string(oracle.folder().join(name)).unwrap_or_default();
         for side in ["dst/up", "out"] {
@@ -289,10 +309,17 @@ find s t u all dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 
             let (code, _, errors) = oracle.haul(&args);
             assert_eq!(code, Some(23), "{args:?} {errors}");
             let lines = errors.lines().filter(|line| line.contains("symbolic link of the destination leads to"));
-            let unknown = more == ["--no-l"];
-            assert!(unknown || lines.count() >= 1, "{args:?} {errors}");
+            // Sources that go are taken in the reverse order.
+            let unknown = more == ["--remove-source-files"];
+            assert!(lines.count() >= 1, "{args:?} {errors}");
             assert!(unknown || read("real/f") == first, "{args:?} {errors}");
             assert!(["s\n", "t\n", "u\n"].contains(&read("real/f").as_str()), "{args:?}");
+            for (name, text) in
+                [("s/d/f", "s\n"), ("t/real/f", "t\n"), ("u/e/f", "u\n"), ("all/d/f", "s\n"), ("all/real/f", "t\n")]
+            {
+                let at_source = fs::read_to_string(oracle.folder().join(name)).is_ok_and(|read| read == text);
+                assert!(at_source || read("real/f") == text, "{args:?} {name} is lost: {errors}");
+            }
             // What meets nothing comes in any case.
             let has = |source: &str| sources.iter().any(|s| s.starts_with(source) || *s == "all/");
             assert!(!has("s/") || read("real/only") == "s\n" && read("real/sub/1") == "s\n", "{args:?} {errors}");
@@ -413,7 +440,11 @@ fn mount_points_are_left_out_with_xx() {
         assert!(ran.status.success());
         let sources: Vec<&str> = paths.iter().map(String::as_str).collect();
         lab.haul(&[&["rsync", options][..], &sources, &["@a"]].concat()).ok();
-        folder::assert_same(&folder::read(&lab.path("a")), &folder::read(&lab.path("b")), &format!("{options} {paths:?}"));
+        folder::assert_same(
+            &folder::read(&lab.path("a")),
+            &folder::read(&lab.path("b")),
+            &format!("{options} {paths:?}"),
+        );
     }
     // What the destination has where the source has a mount point stays, other than in rsync.
     write(&lab.path("dst/m/keep"), b"text", time);

@@ -276,13 +276,7 @@ impl Lister {
     }
 
     /// Asks about some of a directory's names. A directory that may be read but not searched fails as a whole.
-    fn ask(
-        &self,
-        folder: &[u8],
-        fd: &impl AsFd,
-        names: &Names,
-        range: Range<usize>,
-    ) -> rustix::io::Result<Vec<Seen>> {
+    fn ask(&self, folder: &[u8], fd: &impl AsFd, names: &Names, range: Range<usize>) -> rustix::io::Result<Vec<Seen>> {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));

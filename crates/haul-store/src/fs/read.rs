@@ -31,8 +31,11 @@ pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Res
 
 /// The name of the link that `key` stands for, when links are translated.
 pub(super) fn link_name(links: Links, key: &Key) -> Option<&[u8]> {
-    let name = key.name().strip_suffix(LINK).filter(|name| !name.is_empty())?;
-    links.translates().then_some(name)
+    links.translates().then(|| bare_name(key)).flatten()
+}
+
+fn bare_name(key: &Key) -> Option<&[u8]> {
+    key.name().strip_suffix(LINK).filter(|name| !name.is_empty())
 }
 
 /// What a link holds.
@@ -73,7 +76,7 @@ pub(super) fn read(local: &Local, key: &Key, want: Option<&Version>, range: Opti
     const OP: &str = "read";
     check_file(OP, key)?;
     let dir = local.root.dir(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
-    if let Some(name) = link_name(local.links, key)
+    if let Some(name) = bare_name(key).filter(|_| local.links.tells())
         && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
         && meta::file_type(&st) == FileType::Symlink
     {

@@ -189,8 +189,11 @@ impl Run {
             let error = || Error::new(ErrorKind::Unsupported, "rename", "this store can't rename");
             return to.iter().map(|to| Err(error().with_key(to))).collect();
         };
-        let answers =
-            self.cx.dst.copy(CopyBatch { from: domain.place, items, progress: None, links: SourceLinks::default() }).await;
+        let answers = self
+            .cx
+            .dst
+            .copy(CopyBatch { from: domain.place, items, progress: None, links: SourceLinks::default() })
+            .await;
         let each = answers.into_iter().zip(to);
         each.map(|(answer, to)| answer.map(drop).map_err(|e| if e.key().is_some() { e } else { e.with_key(&to) }))
             .collect()

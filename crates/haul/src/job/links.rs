@@ -4,9 +4,7 @@
 use super::{Run, rsync::bare};
 use bytes::Bytes;
 use futures::{TryStreamExt, stream::BoxStream};
-use haul_core::{
-    Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links,
-};
+use haul_core::{Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links};
 use haul_store::{Body, WriteSpec};
 
 /// How many symlinks may stand on the way to a directory, as the kernel has it (path_resolution(7)).
@@ -211,6 +209,7 @@ async fn whole(pieces: BoxStream<'static, Result<Bytes>>) -> Result<Vec<u8>> {
 }
 
 fn two_ways(key: &Key, other: &Key) -> Error {
-    let message = format!("a symbolic link of the destination leads to where {:?} of the source goes too", other.display());
+    let message =
+        format!("a symbolic link of the destination leads to where {:?} of the source goes too", other.display());
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }

@@ -322,7 +322,8 @@ impl Run {
         if began.is_none_or(|began| there.changed.is_none_or(|changed| changed < began)) {
             return Ok(());
         }
-        let message = "what is there came in this run, under another name: a symbolic link of the destination leads to it";
+        let message =
+            "what is there came in this run, under another name: a symbolic link of the destination leads to it";
         Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
     }
 

@@ -32,8 +32,7 @@ impl Mover {
         let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
         let links = self.source_links();
-        let batch =
-            CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())), links };
+        let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())), links };
         let answers = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => going.iter().map(|_| Err(cancelled())).collect(),

@@ -29,6 +29,7 @@ use haul_core::{
     Mtime,
     policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
+use haul_store::LinkRules;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
@@ -234,13 +235,20 @@ fn now() -> Mtime {
 /// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began.
 async fn job(
     options: &Options,
-    ctx: &Context,
+    surroundings: &Context,
     lines: &Arc<Lines>,
     job: Job,
     dest: &OsStr,
     before: (bool, u64, Mtime),
 ) -> Result<Report, Refusal> {
     let Job { src, into, dst, scope, top, one, part } = job;
+    // What the destination's links lead to is not the source's.
+    let ctx = &surroundings.with_flags(|flags| {
+        let tell = options.keep_dirlinks;
+        flags.meta.links = options.links;
+        flags.meta.copy_links = false;
+        flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
+    });
     let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
     let beside_dest = |paths: &[Vec<u8>]| {
         paths.iter().map(|path| open(&beside(dest, path, &into)?)).collect::<Result<Vec<_>, Refusal>>()
@@ -253,8 +261,7 @@ async fn job(
     let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
-    // What the destination's links lead to is not the source's.
-    let source_ctx = ctx.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
+    let source_ctx = surroundings.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     if one.is_none() && !into.is_empty() && !filter.wants_root() {

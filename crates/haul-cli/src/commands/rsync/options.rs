@@ -478,12 +478,17 @@ impl Options {
     pub fn link_rules(&self, above: usize) -> Option<LinkRules> {
         let follow_out = self.copy_unsafe_links.then_some(above);
         let some = self.copy_dirlinks || self.copy_unsafe_links || self.munge.changes();
-        some.then_some(LinkRules { translate: false, follow_dirs: self.copy_dirlinks, follow_out, munge: self.munge })
+        some.then_some(LinkRules {
+            follow_dirs: self.copy_dirlinks,
+            follow_out,
+            munge: self.munge,
+            ..LinkRules::default()
+        })
     }
 
     /// The same, as copies between disks are told.
     pub fn source_links(&self) -> SourceLinks {
-        let (dirs, files) = (self.copy_dirlinks, self.copy_unsafe_links);
+        let (dirs, files) = (self.copy_dirlinks, self.copy_unsafe_links || self.copy_links);
         SourceLinks { follow_dirs: dirs || files, follow_files: files, munge: self.munge }
     }
 

@@ -77,7 +77,11 @@ pub const OPTIONS: &[Entry] = &[
     long("copy-unsafe-links", "copy what symlinks that lead out of the tree point to"),
     long("munge-links", "take off what makes symlinks of the source unusable; -M--munge-links puts it on"),
     on('K', "keep-dirlinks", "leave a symlink to a directory of the destination where the source has a directory"),
-    on('x', "one-file-system", "don't go into what is mounted below a source, or below the destination; twice: leave its directory out"),
+    on(
+        'x',
+        "one-file-system",
+        "don't go into what is mounted below a source, or below the destination; twice: leave its directory out",
+    ),
     value("chmod", "CHMOD", "change permissions of what is transferred: Du=rwx,go-w,F644"),
     value("chown", "USER:GROUP", "give all that is transferred to this user and group"),
     long("numeric-ids", "keep numbers of users and groups (haul always does)"),
