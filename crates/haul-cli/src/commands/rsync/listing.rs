@@ -104,6 +104,7 @@ fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow:
     let secs = entry.mtime.map_or(0, |mtime| mtime.secs());
     let at = jiff::Timestamp::new(secs, 0)?.to_zoned(jiff::tz::TimeZone::system());
     let size = number(entry.size, options.human);
-    let text = format!("{kind}{} {size:>14} {} ", permissions(mode), at.strftime("%Y/%m/%d %H:%M:%S"));
+    let width = if options.human == u8::MAX { 11 } else { 14 };
+    let text = format!("{kind}{} {size:>width$} {} ", permissions(mode), at.strftime("%Y/%m/%d %H:%M:%S"));
     out.line(&text, &shown(name, options.raw_bytes))
 }

@@ -5,12 +5,15 @@ mod apart;
 mod exit;
 mod filters;
 mod format;
+mod info;
 mod listing;
+mod log;
 mod merge;
 mod options;
 mod sink;
 mod sources;
 mod stats;
+mod stop;
 mod table;
 
 pub use options::Options;
@@ -27,15 +30,17 @@ use exit::Trouble;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Mtime,
-    policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
+    policy::{Chmod, Cutoff, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
 use haul_store::LinkRules;
+use info::Info;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// rsync's options, sources and destination, as they are.
@@ -57,6 +62,7 @@ pub struct Ended {
     pub trouble: Trouble,
     /// How long it took.
     pub took: Duration,
+    lines: Arc<Lines>,
 }
 
 /// Runs it.
@@ -85,7 +91,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         });
     }
     match transfer(&options, ctx).await {
-        Ok(ended) => Ok(Outcome::Exit(close(&options, ctx, &ended)?)),
+        Ok(ended) => Ok(Outcome::Exit(close(&options, &ended)?)),
         Err(refusal) => Ok(refuse(ctx, refusal)),
     }
 }
@@ -96,18 +102,20 @@ fn refuse(ctx: &Context, (code, line): Refusal) -> Outcome {
 }
 
 /// The words at the end, and the exit code.
-fn close(options: &Options, ctx: &Context, ended: &Ended) -> Result<u8> {
-    let verbose = options.verbose > 0 && !options.quiet;
-    if options.stats {
-        print::line(&ended.stats.lines(options.human))?;
+fn close(options: &Options, ended: &Ended) -> Result<u8> {
+    let (lines, told) = (&ended.lines, Info::of(options).stats);
+    if told > 1 {
+        lines.tell(&ended.stats.lines(options.human, options.dry_run));
     }
-    if options.stats || verbose {
-        print::line(&ended.stats.closing(ended.took, options.human, options.dry_run))?;
+    match told {
+        0 => lines.log(&ended.stats.last(options.human, options.dry_run)),
+        _ => lines.tell(&ended.stats.closing(ended.took, options.human, options.dry_run)),
     }
     let (code, why) = ended.trouble.code();
     if code != 0 {
-        ctx.screen.log(&format!("haul rsync: error: {why} (code {code})"));
+        lines.complain(&format!("error: {why} (code {code})"));
     }
+    lines.flush()?;
     Ok(code)
 }
 
@@ -131,12 +139,13 @@ fn surroundings(options: &Options, ctx: &Context) -> Context {
 /// Errors: what can't be meant, before anything is changed.
 pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal> {
     let ctx = &surroundings(options, ctx);
+    let stop = stop_time(options)?;
     let Some((dest, sources)) = options.paths.split_last() else {
         return Err((exit::USAGE, "it needs SRC and DEST".into()));
     };
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
-    if options.verbose > 0 && !options.quiet {
+    if Info::of(options).flist > 0 {
         let grows = options.recursive && !matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After));
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
@@ -161,11 +170,15 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
             lines.complain("IO error encountered -- skipping file deletion");
             continue;
         }
-        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted, began)).await?;
+        let left = stop.map(|stop| stop.saturating_duration_since(Instant::now()));
+        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted, began), left).await?;
+        if report.time_limit {
+            lines.complain("stopping at requested limit");
+        }
         incomplete |= !report.is_ok() && !options.ignore_errors;
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
-        stopped = trouble.signal || trouble.io;
+        stopped = trouble.signal || trouble.io || report.time_limit;
     }
     if let Some(reporter) = reporter {
         reporter.abort();
@@ -173,10 +186,26 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     lines.trouble(|noted| {
         noted.signal |= trouble.signal;
         noted.io |= trouble.io;
+        noted.timeout |= trouble.timeout;
         noted.max_delete |= trouble.max_delete;
     });
     let (stats, trouble, took) = lines.end();
-    Ok(Ended { stats, trouble, took })
+    Ok(Ended { stats, trouble, took, lines })
+}
+
+/// When the run is to end, if it is.
+///
+/// Errors: it can't be meant.
+fn stop_time(options: &Options) -> Result<Option<Instant>, Refusal> {
+    let now = jiff::Zoned::now();
+    let at = match &options.stop_at {
+        Some(text) => Some(stop::at(text, &now).map_err(|line| (exit::USAGE, line))?),
+        None => None,
+    };
+    let until = at.and_then(|at| Duration::try_from(now.duration_until(&at)).ok());
+    let after = options.stop_after.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
+    let left = [until, after].into_iter().flatten().min();
+    Ok(left.and_then(|left| Instant::now().checked_add(left)))
 }
 
 /// Errors: symlinks can't be munged there, or could be followed although they are.
@@ -232,7 +261,8 @@ fn now() -> Mtime {
     Mtime(jiff::Timestamp::now().as_nanosecond())
 }
 
-/// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began.
+/// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began;
+/// `left`: the time that it may take.
 async fn job(
     options: &Options,
     surroundings: &Context,
@@ -240,6 +270,7 @@ async fn job(
     job: Job,
     dest: &OsStr,
     before: (bool, u64, Mtime),
+    left: Option<Duration>,
 ) -> Result<Report, Refusal> {
     let Job { src, into, dst, scope, top, one, part } = job;
     // What the destination's links lead to is not the source's.
@@ -256,6 +287,7 @@ async fn job(
     let place = Place {
         prefix: scope.prefix.clone(),
         root: folder_here(&src),
+        typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
     };
     let above = place.prefix.iter().filter(|b| **b == b'/').count();
@@ -282,6 +314,7 @@ async fn job(
         _ => Mode::Copy,
     };
     let mut policy = policy(options, ctx, from.caps().files && to.caps().files);
+    (policy.max_duration, policy.cutoff) = (left, Cutoff::Hard);
     policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
     if let Some(habits) = &mut policy.rsync {
         habits.began = Some(began);

@@ -1,6 +1,9 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
-use super::table::{Entry, Here, OPTIONS};
+use super::{
+    info,
+    table::{Entry, Here, OPTIONS},
+};
 use crate::{flags::keep::chown, text::nearest};
 use haul_core::{
     links::{Munge, SourceLinks},
@@ -68,7 +71,15 @@ pub struct Options {
     pub out_format: Option<String>,
     pub stats: bool,
     pub progress: bool,
-    pub progress2: bool,
+    /// Levels that `--info` sets, in order.
+    pub info: Vec<(&'static str, u8)>,
+    pub log_file: Option<Vec<u8>>,
+    pub log_format: Option<String>,
+    /// Stop so many minutes after the start.
+    pub stop_after: Option<u64>,
+    /// Stop at this time, as typed.
+    pub stop_at: Option<String>,
+    pub ignore_missing: bool,
     pub human: u8,
     pub raw_bytes: bool,
     pub list_only: bool,
@@ -232,16 +243,25 @@ impl Options {
             ("verbose", _) => self.verbose = self.verbose.saturating_add(1),
             ("quiet", _) => self.quiet = true,
             ("itemize-changes", _) => self.itemize = self.itemize.saturating_add(1),
-            ("out-format", _) => self.out_format = Some(text()),
+            ("out-format" | "log-format", _) => self.out_format = Some(text()),
+            ("log-file", _) => self.log_file = Some(value),
+            ("log-file-format", _) => self.log_format = Some(text()),
+            ("stop-after" | "time-limit", _) => {
+                let minutes = text().parse().ok().filter(|minutes| *minutes > 0);
+                self.stop_after = Some(minutes.ok_or_else(|| format!("invalid --stop-after value: {}", text()))?);
+            }
+            ("stop-at", _) => self.stop_at = Some(text()),
+            ("ignore-missing-args", _) => self.ignore_missing = true,
             ("stats", _) => self.stats = true,
             ("progress", _) | ("", Some('P')) => self.progress = true,
-            ("info", _) => self.info(&text()),
+            ("info", _) => self.info.extend(info::parse(&text())?),
             ("human-readable", _) => self.human = self.human.saturating_add(1),
             ("8-bit-output", _) => self.raw_bytes = true,
             ("list-only", _) => self.list_only = true,
             ("relative", _) => self.relative = Some(true),
             ("dirs", _) => self.dirs = Some(true),
-            ("no-implied-dirs", _) => self.no_implied_dirs = true,
+            ("no-implied-dirs" | "no-i-d", _) => self.no_implied_dirs = true,
+            ("implied-dirs" | "i-d", _) => self.no_implied_dirs = false,
             ("mkpath", _) => self.mkpath = true,
             ("checksum", _) => self.checksum = true,
             ("update", _) => self.update = true,
@@ -318,19 +338,6 @@ impl Options {
         if !dir.starts_with(b"/") && !dir.is_empty() {
             let rule = [b"-p ", dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
             self.rules.push(RuleArg::Filter(rule));
-        }
-    }
-
-    fn info(&mut self, flags: &str) {
-        for flag in flags.split(',').map(str::to_ascii_lowercase) {
-            match flag.as_str() {
-                "progress2" => self.progress2 = true,
-                "progress" | "progress1" => self.progress = true,
-                "stats" | "stats1" | "stats2" | "stats3" => self.stats = true,
-                "name" | "name1" => self.verbose = self.verbose.max(1),
-                "name2" => self.verbose = self.verbose.max(2),
-                _ => {}
-            }
         }
     }
 
@@ -417,7 +424,7 @@ impl Options {
             // What changes nothing changes nothing.
             _ if entry.here == Here::NoEffect => return Some(()),
             // What isn't supported is off.
-            _ if entry.here == Here::Refused && entry.value.is_none() => return Some(()),
+            _ if entry.here == Here::Refused => return Some(()),
             _ => return None,
         };
         *flag = false;

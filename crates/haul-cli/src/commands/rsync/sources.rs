@@ -210,12 +210,8 @@ impl Planner<'_> {
                 return Err((code, line));
             }
         }
-        if !names_file
-            && !jobs.is_empty()
-            && (self.options.verbose > 0 || self.options.itemize > 0)
-            && !self.options.quiet
-        {
-            self.lines.say(&format!("created directory {shown}"));
+        if !names_file && !jobs.is_empty() && self.lines.tells_names() {
+            self.lines.tell(&format!("created directory {shown}"));
         }
         Ok(())
     }
@@ -300,6 +296,9 @@ impl Planner<'_> {
     }
 
     fn missing(&mut self, path: &[u8]) {
+        if self.options.ignore_missing {
+            return;
+        }
         let path = absolute(path);
         let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(&path)).into_owned();
         self.lines.complain(&format!("link_stat \"{shown}\" failed: No such file or directory (2)"));
@@ -387,11 +386,11 @@ impl Planner<'_> {
         let shown = String::from_utf8_lossy(name);
         match what {
             What::Dir if !options.recursive && options.dirs != Some(true) => {
-                self.lines.say(&format!("skipping directory {shown}"));
+                self.lines.tell(&format!("skipping directory {shown}"));
                 false
             }
             What::Link if !options.links => {
-                self.lines.say(&format!("skipping non-regular file \"{shown}\""));
+                self.lines.skipped(&shown);
                 false
             }
             _ => true,
