@@ -7,6 +7,7 @@ use super::{
     info::Info,
     log::Log,
     options::Options,
+    sources::clean,
     stats::{Count, Stats},
 };
 use crate::screen::Screen;
@@ -494,12 +495,13 @@ impl Item<'_> {
         let typed = self.state.place.typed.as_ref()?;
         let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
         let below = key.strip_suffix(LINK).or(key.strip_suffix(b"/")).unwrap_or(key);
-        let joined = |dir: &[u8]| [dir, b"/", if below.is_empty() { b"." } else { below }].concat();
-        Some(match typed.strip_suffix(b"/").unwrap_or(typed) {
-            b"." if !below.is_empty() => below.to_vec(),
-            b"." => b".".to_vec(),
-            dir if below.is_empty() && !self.state.place.prefix.is_empty() => dir.to_vec(),
-            dir => joined(dir),
+        let dir = clean(typed);
+        Some(match (&dir[..], below) {
+            (b"", b"") => b".".to_vec(),
+            (b"", below) => below.to_vec(),
+            (dir, b"") if self.state.place.prefix.is_empty() => [dir, b"/."].concat(),
+            (dir, b"") => dir.to_vec(),
+            (dir, below) => [dir, b"/", below].concat(),
         })
     }
 

@@ -449,7 +449,7 @@ fn share_names(taken: &[(Typed, What)]) -> bool {
 }
 
 /// A path without what says nothing: `./`, double slashes, a slash at either end.
-fn clean(path: &[u8]) -> Vec<u8> {
+pub fn clean(path: &[u8]) -> Vec<u8> {
     let parts = path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
     parts.collect::<Vec<_>>().join(&b'/')
 }
