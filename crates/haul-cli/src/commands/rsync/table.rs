@@ -256,7 +256,7 @@ pub fn help() -> String {
     }
     text.push_str(
         "\nExit codes: 0 done, 1 wrong usage, 3 wrong files or directories, 4 not supported, 11 disk or store failed,\n\
-         20 stopped by a signal, 23 some files failed, 24 some vanished, 25 --max-delete was reached, 30 no answer in time.\n",
+         20 stopped by a signal, 23 some files failed, 24 some vanished, 25 --max-delete was reached, 30 no answer, or no time left.\n",
     );
     text
 }
