@@ -31,6 +31,9 @@ const REACH: u64 = 16 << 20;
 /// The most questions at once that a lane finds out to suit.
 const QUESTIONS: usize = 128;
 
+/// Questions to a disk at once: many more than it has threads, as these answer several at a time where more are waiting.
+const DISK_QUESTIONS: usize = 64;
+
 /// Shared by all transfers of a job.
 #[derive(Clone)]
 pub struct Budget {
@@ -185,7 +188,11 @@ impl Budget {
 /// Questions that a store may be asked at once where the user doesn't say: as many as its lanes ever let pass, which then do
 /// the limiting.
 pub fn questions(caps: &Caps) -> usize {
-    if caps.lanes.is_some() { QUESTIONS } else { caps.concurrency }
+    match caps.lanes {
+        Some(_) => QUESTIONS,
+        None if caps.files => DISK_QUESTIONS.max(caps.concurrency),
+        None => caps.concurrency,
+    }
 }
 
 impl End {

@@ -115,7 +115,7 @@ async fn one(from: &From, target: &Target, run: &[u64], algos: &[Algo], count: &
         }
     }
     if at < range.end {
-        return Err(crate::hash::ended_early(at - range.start, range.end - range.start));
+        return Err(haul_store::blocks::ended_early(at - range.start, range.end - range.start));
     }
     Ok(arrived)
 }
