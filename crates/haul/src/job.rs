@@ -587,6 +587,9 @@ impl Run {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
+        if let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst)) {
+            return self.error(error);
+        }
         if action == Action::Copy
             && self.looks_elsewhere()
             && Box::pin(self.found_elsewhere(&src, &to, dst.as_ref(), why)).await
