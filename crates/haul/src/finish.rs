@@ -234,7 +234,7 @@ impl Run {
     }
 
     /// How many more deletions `--max-delete` allows under rsync's habits; elsewhere it stops all before the first.
-    fn may_still_delete(&self) -> Option<u64> {
+    pub(crate) fn may_still_delete(&self) -> Option<u64> {
         let max = self.doomed.max.filter(|_| self.policy.rsync.is_some())?;
         let report = self.report();
         Some(max.saturating_sub(report.totals.deletes + report.totals.dirs_deleted))

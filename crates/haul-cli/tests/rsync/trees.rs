@@ -501,3 +501,60 @@ impl Drop for Mounted {
         let _ = Command::new("umount").arg(&self.0).status();
     }
 }
+
+/// Where the source has files, links and a FIFO, the destination has directories that hold something.
+const DIRS_IN_THE_WAY: &str = r#"
+mkdir -p s/real t dst/f/sub dst/l/q dst/out/q dst/p dst/real; echo f >s/f; echo r >s/real/x; ln -s real s/l; ln -s /no/where s/out; mkfifo s/p
+echo 1 >dst/f/1; echo 2 >dst/f/sub/2; echo x >dst/real/x; ln dst/real/x dst/l/x; echo 3 >dst/out/3; echo 4 >dst/p/4; echo 5 >dst/extra
+find s t dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch s/real/x; touch -d 2019-01-01T00:00:00Z dst
+"#;
+
+#[test]
+fn what_is_in_the_way_goes_only_when_its_place_is_taken() {
+    for when in ["--delete", "--delete-before", "--delete-after", "--delete-delay"] {
+        for sources in ["s/", "s/ t/"] {
+            let lines = [
+                format!("-ai {when} {sources} dst"),
+                format!("-rltpi --safe-links {when} {sources} dst"),
+                format!("-rlti --delay-updates {when} {sources} dst"),
+                format!("-ai --ignore-existing {when} {sources} dst"),
+                format!("-rlti --max-size=1 {when} {sources} dst"),
+            ];
+            each(DIRS_IN_THE_WAY, Compare::All, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    each(DIRS_IN_THE_WAY, Compare::All, &["-rti --delete s/ dst", "-rti --delete-after s/ t/ dst"]);
+    let Some(oracle) = Oracle::new(DIRS_IN_THE_WAY) else { return };
+    for sources in [&["s/"][..], &["s/", "t/"]] {
+        let (code, _, errors) = oracle.haul(&[&["-rlt", "--delete", "--max-delete=1"][..], sources, &["dst"]].concat());
+        assert_eq!(code, Some(23), "{errors}");
+        assert!(errors.contains("--max-delete doesn't allow"), "{errors}");
+        assert!(oracle.folder().join("dst/f/1").exists() && oracle.folder().join("dst/f/sub/2").exists(), "{errors}");
+    }
+}
+
+#[test]
+fn a_symlink_makes_way_for_a_file_where_links_to_directories_stay() {
+    let setup = r#"
+mkdir -p s/d t dst/real out; echo f >s/f; ln -s new s/l; echo x >s/d/x; echo o >out/o; ln -s ../out/o dst/f; echo l >dst/l; ln -s real dst/d; ln -s gone dst/real/x
+find s t dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = ["-aiK s/ dst", "-aiK s/ t/ dst", "-aiK --delay-updates s/ dst", "-aiKc --existing s/ dst"];
+    each(setup, Compare::Trees, &lines);
+}
+
+#[test]
+fn what_exists_makes_no_way_for_a_directory_where_it_is_to_stay() {
+    let setup = r#"
+mkdir -p s/f/sub s/l dst out; echo 1 >s/f/1; echo 2 >s/f/sub/2; echo 3 >s/l/3; echo n >s/new; echo keep >dst/f; ln -s ../out dst/l
+find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for more in ["", " --delete", " --force"] {
+        each(setup, Compare::Trees, &[&format!("-a --ignore-existing{more} s/ dst")]);
+    }
+    // rsync writes through a link that stays within the destination.
+    let Some(oracle) = Oracle::new("mkdir -p s/in dst/real; echo 4 >s/in/4; ln -s real dst/in") else { return };
+    let (code, _, errors) = oracle.haul(&["-a", "--ignore-existing", "s/", "dst"]);
+    assert!(code == Some(23) && errors.contains("what exists isn't replaced"), "{errors}");
+    assert!(oracle.folder().join("dst/in").is_symlink() && !oracle.folder().join("dst/real/4").exists());
+}

@@ -15,7 +15,7 @@ const MOST_LINKS: usize = 40;
 pub(super) enum Behind {
     /// To a directory below the destination, by its own key where that could be read.
     Inside(Option<Key>),
-    /// Elsewhere: nothing is written there.
+    /// Elsewhere, or it is no directory: nothing is written there.
     Outside,
 }
 
@@ -23,9 +23,9 @@ impl Run {
     /// True for a pair that [`Run::by_habits`] may have something to say of.
     pub(super) fn has_habits_of(&self, pair: &Pair) -> bool {
         let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)) = pair else { return false };
-        let habits = self.policy.rsync.as_ref();
-        habits
-            .is_some_and(|habits| habits.keep_dirlinks || src.is_dir() || src.is_link() && habits.safe_links.is_some())
+        let Some(habits) = &self.policy.rsync else { return false };
+        let closed = habits.keep_dirlinks || self.policy.ignore_existing;
+        closed || src.is_dir() || src.is_link() && habits.safe_links.is_some()
     }
 
     /// What becomes of a pair by these habits; `None` when nothing does.
@@ -111,6 +111,14 @@ impl Run {
         self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((key.clone(), behind));
         self.cx.sink.emit(&Event::DirSeen { key: key.clone(), differs: Difference::of_dir(), elsewhere: false });
         true
+    }
+
+    /// A directory of the source has no place at the destination, since what is there of its name stays: nothing of it comes,
+    /// which is an error.
+    pub(super) fn close(&self, dir: &Key) {
+        self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((dir.clone(), Behind::Outside));
+        let message = "what exists isn't replaced, and under this name it is no directory";
+        self.error(Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir));
     }
 
     /// The innermost link that stays above `key`.

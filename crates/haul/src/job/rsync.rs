@@ -74,6 +74,9 @@ impl Run {
         if self.keeps_dirlink(&src.key).await {
             return;
         }
+        if self.policy.ignore_existing && self.other_kind_there(&src.key).await {
+            return self.close(&src.key);
+        }
         self.dir_seen(&src, None).await;
         if !self.policy.dry_run && self.cx.dst.caps().dirs {
             let bare = bare(src.key.as_bytes());
@@ -146,9 +149,9 @@ impl Run {
                 continue;
             }
             let Ok(entry) = self.cx.src.stat(&Key::new(&other)).await else { continue };
-            let here =
-                if other.ends_with(b"/") { entry.is_dir() } else { !entry.is_dir() && entry.kind != Kind::Special };
-            if here && self.cx.filter.wants_name(&Entry { key: Key::new(&other), ..entry }) {
+            if other.ends_with(b"/") == entry.is_dir()
+                && self.cx.filter.wants_name(&Entry { key: Key::new(&other), ..entry })
+            {
                 return true;
             }
         }
@@ -159,8 +162,16 @@ impl Run {
     pub(super) async fn extra_dir(&self, dst: Entry, src_files: u64) {
         if self.cx.filter.others_show(&dst.key) {
             self.dirs.keep(dst);
-        } else if self.may_lose(&dst) && !self.is_replaced(&dst).await && self.extra_below(&dst, src_files).await {
-            self.dirs.extra(dst);
+        } else if self.may_lose(&dst) {
+            let name = Key::new(bare(dst.key.as_bytes()));
+            if self.cx.filter.others_show(&name) || self.is_replaced(&dst).await {
+                // What it holds goes when its place is taken, which may never be; a dry run tells that it would.
+                if !self.policy.dry_run {
+                    *self.kept_below.lock().unwrap_or_else(|e| e.into_inner()) = Some(dst.key);
+                }
+            } else if self.extra_below(&dst, src_files).await {
+                self.dirs.extra(dst);
+            }
         }
     }
 
@@ -297,10 +308,16 @@ impl Run {
         })
     }
 
-    /// In a move: true for what may have come in this run. Where the destination takes two names for one, it is the only copy
-    /// of another source, which is gone.
+    /// True where two names may be one place at the destination, and what came under one must not go for the other: in a move,
+    /// and where symlinks of the destination stay.
+    fn never_replaces_own(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| self.moves() || habits.keep_dirlinks)
+    }
+
+    /// Where that counts: true for what may have come in this run. In a move it may be the only copy of another source, which is
+    /// gone.
     pub(super) fn came_in_this_run(&self, there: &Entry) -> bool {
-        let began = self.policy.rsync.as_ref().filter(|_| self.moves()).and_then(|habits| habits.began);
+        let began = self.policy.rsync.as_ref().filter(|_| self.never_replaces_own()).and_then(|habits| habits.began);
         began.is_some_and(|began| !there.is_dir() && there.changed.is_none_or(|changed| changed >= began))
     }
 
@@ -335,7 +352,7 @@ impl Run {
     /// Removes a file or link of this name where the one that is to come is of the other kind and must not replace anything,
     /// since its source goes. What this job has brought stays: on a disk that takes two names for one it is another's only copy.
     async fn clear_other_kind(&self, key: &Key) -> Result<()> {
-        if self.policy.rsync.is_none() || !self.moves() {
+        if !self.never_replaces_own() {
             return Ok(());
         }
         let bare = bare(key.as_bytes());
@@ -350,9 +367,24 @@ impl Run {
         Ok(())
     }
 
-    /// What makes way is told as deleted; a sync tells it anyway.
+    /// Errors: `Limit`, when a directory holds more than `--max-delete` still allows; what it holds is then counted as left.
+    fn check_may_delete(&self, dir: &Key, count: u64) -> Result<()> {
+        if self.may_still_delete().is_none_or(|left| count <= left) {
+            return Ok(());
+        }
+        self.report().totals.not_deleted += count;
+        let message =
+            "could not make way for it: --max-delete doesn't allow to delete what the directory of that name holds";
+        Err(Error::new(ErrorKind::Limit, "write", message).with_key(dir))
+    }
+
+    /// What makes way is counted and told as deleted.
     fn told_gone(&self, entry: &Entry) {
         let (key, size) = (entry.key.clone(), entry.size);
+        match entry.is_dir() {
+            true => self.report().totals.dirs_deleted += 1,
+            false => self.report().totals.deletes += 1,
+        }
         self.cx.sink.emit(&match entry.is_dir() {
             true => Event::DirExtra { key, deleted: true, dry_run: false },
             false => Event::Deleted { side: Side::Dst, key, size },
@@ -382,6 +414,7 @@ impl Run {
             }
         }
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
+        self.check_may_delete(dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
             if self.backup().is_on() && entry.kind == Kind::File {
@@ -391,7 +424,7 @@ impl Run {
             for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {
                 match answer {
                     Err(error) if error.kind() != ErrorKind::Exists => return Err(error.with_key(&entry.key)),
-                    Ok(()) if self.mode != Mode::Sync => self.told_gone(&entry),
+                    Ok(()) => self.told_gone(&entry),
                     _ => {}
                 }
             }

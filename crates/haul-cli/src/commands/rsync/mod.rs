@@ -378,7 +378,8 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         keep_dirlinks: options.keep_dirlinks,
         one_device: options.one_file_system > 0,
         omit_mounts: options.one_file_system > 1,
-        force: options.force,
+        // What deleting is asked for may delete to make way too.
+        force: options.force || options.delete.is_some(),
         top_dir: false,
         link: !options.link_dest.is_empty(),
     };
