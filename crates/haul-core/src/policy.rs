@@ -171,6 +171,8 @@ pub struct RsyncHabits {
     pub omit_link_times: Option<Mtime>,
     /// Directories that hold nothing but directories count as absent from the source (`--prune-empty-dirs`).
     pub prune_empty_dirs: bool,
+    /// Symlinks go along as such (`--links`).
+    pub links: bool,
     /// Symlinks that lead out of what is transferred are left out (`--safe-links`); so many directories of it are above the
     /// job's root.
     pub safe_links: Option<usize>,

@@ -243,6 +243,11 @@ impl Mover {
             () = self.cx.cancel.cancelled() => return Err(cancelled()),
             source = read::Source::open(&self.cx.src, src, route, &self.budget, block) => source?,
         };
+        if self.would_be_link(order).await {
+            let message =
+                "a file whose name ends in .rclonelink would become a symbolic link here: rename it, or leave out -l";
+            return Err(Error::new(ErrorKind::Unsupported, "copy", message));
+        }
         // A disk's metadata is listed; reading a file doesn't ask for it again.
         source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
         if !self.policy.ignore_size && source.facts.size != src.size {
@@ -263,6 +268,20 @@ impl Mover {
             target = &mut target => target?,
         };
         Ok(Open { source, target })
+    }
+
+    /// With rsync's habits, between disks: true for a file that only has the name of a translated link, which its bytes would
+    /// become at the destination. (Copies by the system know the one from the other.)
+    async fn would_be_link(&self, order: &Order) -> bool {
+        const TYPE: u32 = 0o170_000;
+        const REGULAR: u32 = 0o100_000;
+        let disks = self.cx.src.caps().files && self.cx.dst.caps().files;
+        let links = disks && self.policy.rsync.as_ref().is_some_and(|habits| habits.links);
+        if !links || !order.to.as_bytes().ends_with(LINK) {
+            return false;
+        }
+        let there = self.cx.src.stat(&order.src.key).await;
+        there.is_ok_and(|entry| entry.posix.is_some_and(|posix| posix.mode & TYPE == REGULAR))
     }
 
     /// How the source shows its links.

@@ -371,6 +371,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         remove_source: options.remove_source,
         omit_link_times: options.omit_link_times.then_some(now),
         prune_empty_dirs: options.prune_empty_dirs,
+        links: options.links,
         safe_links: None,
         delay_updates: options.delay_updates,
         deletes_only: false,

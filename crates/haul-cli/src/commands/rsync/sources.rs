@@ -326,6 +326,13 @@ impl Planner<'_> {
                 continue;
             };
             let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
+            if sources.len() > 1 && typed.here() && self.options.links && what == What::File && name.ends_with(LINK) {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                let line = format!(
+                    "{name}: a file of such a name goes with -l only by itself: it is taken for a symbolic link"
+                );
+                return Err((exit::UNSUPPORTED, line));
+            }
             if self.takes(what, &name) {
                 taken.push((typed, what));
             }
