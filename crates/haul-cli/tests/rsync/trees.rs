@@ -274,6 +274,8 @@ find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
     let lines =
         ["-ai s/d dst", "-ai s/up dst", "-ani s/d dst", "-ai --delete s/d dst", "-ai s/d s/up dst", "-aiK s/d dst"];
     each(setup, Compare::All, &lines);
+    let file = "mkdir -p s/d dst; echo f >s/d/f; echo old >dst/d; touch -d 2020-01-01T00:00:00Z dst/d s/d/f s/d";
+    each(file, Compare::Trees, &["-a s/d dst", "-an s/d dst", "-a --delete s/d dst"]);
     // Nothing is written through a link that leads out.
     let Some(oracle) = Oracle::new(setup) else { return };
     for more in [&["s/up"][..], &["s/up", "s/d"]] {

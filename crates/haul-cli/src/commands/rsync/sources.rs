@@ -376,9 +376,9 @@ impl Planner<'_> {
         Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole }
     }
 
-    /// True when the destination, here, has a symlink of this name.
-    fn is_link_there(&self, to: &Typed, name: &[u8]) -> bool {
-        to.here() && kind(&join(&to.path, name), false) == Some(What::Link)
+    /// True when the destination, here, has something of this name that is no directory of its own.
+    fn is_other_there(&self, to: &Typed, name: &[u8]) -> bool {
+        to.here() && kind(&join(&to.path, name), false).is_some_and(|what| what != What::Dir)
     }
 
     /// What a source here is; `contents`: what is in it is meant.
@@ -409,8 +409,8 @@ impl Planner<'_> {
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, others, ..Scope::default() };
         match names.as_slice() {
-            // A symlink of that name is replaced, or followed within the destination (-K): not what a job's folder is.
-            [(name, What::Dir)] if self.options.recursive && !self.is_link_there(to, name) => {
+            // What is there is replaced, or followed within the destination (-K): not what a job's folder is.
+            [(name, What::Dir)] if self.options.recursive && !self.is_other_there(to, name) => {
                 let prefix = [name, &b"/"[..]].concat();
                 let (src, dst) = (folder.below(name), to.below(name));
                 Job {
