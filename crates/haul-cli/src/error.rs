@@ -76,7 +76,7 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
         return Verdict { line: usage.0.clone(), code: code::USAGE };
     }
     let known = error.chain().find_map(|e| e.downcast_ref::<Error>());
-    let mut line = one_line(&format!("{error:#}"));
+    let mut line = one_line(&chain(error));
     let Some(known) = known else { return Verdict { line, code: code::OTHER } };
     if let Some(hint) = hint(known.kind()) {
         line = format!("{line} ({hint})");
@@ -155,6 +155,15 @@ pub fn half_sent(report: &Report) -> Option<String> {
     Some(format!("{what}: run the same command again to go on, or remove it with haul jobs clean"))
 }
 
+/// The error and what lies beneath it, without what was said already: an error of the system is both message and cause.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        before if before.ends_with(&cause) => said,
+        before => format!("{before}: {cause}"),
+    })
+}
+
 /// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
 pub fn one_line(text: &str) -> String {
     text.trim_end().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
@@ -193,6 +202,11 @@ mod tests {
     fn an_error_is_one_line_that_names_the_thing_and_what_to_do() {
         assert_eq!(of(ErrorKind::NotFound).line, "a/b: read: it broke");
         assert_eq!(of(ErrorKind::NoSpace).line, "a/b: read: it broke (make room at the destination)");
+        let full = Error::from_io("write", std::io::Error::from_raw_os_error(28)).with_key(&Key::new("a/b"));
+        let line = "a/b: write: No space left on device (os error 28) (make room at the destination)";
+        assert_eq!(verdict(&full.into()).line, line);
+        let within = anyhow::Error::from(std::io::Error::other("it broke")).context("can't save");
+        assert_eq!(verdict(&within).line, "can't save: it broke");
         let nested = anyhow::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket")).context("r:b");
         assert_eq!(
             verdict(&nested),

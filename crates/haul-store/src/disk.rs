@@ -14,7 +14,22 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// What a thread is given to do.
+enum Job {
+    /// It may take long, and answers by itself.
+    Long(Box<dyn FnOnce() + Send>),
+    /// It takes microseconds where the kernel has what it asks for; its answer is given with those of others.
+    Short(Box<dyn FnOnce() -> Answer + Send>),
+}
+
+/// Gives the answer of a job to who waits for it.
+type Answer = Box<dyn FnOnce() + Send>;
+
+/// Answers of short jobs that a thread gives at once at most: waking who waits costs more than many a job.
+const ANSWERS: usize = 16;
+
+/// And how long it keeps the first of them while more short jobs are waiting.
+const KEPT: Duration = Duration::from_micros(200);
 
 /// Up to this many bytes are hashed where they are; more go to a disk thread, so that no request waits for it. CRCs run at
 /// memory speed and stay where they are.
@@ -25,6 +40,13 @@ pub const HASH_INLINE: u64 = 256 << 10;
 /// Errors: the job's; `Io` when its thread was lost.
 pub async fn run<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     bytes().run("run", job).await
+}
+
+/// As [`run`], for a job that takes microseconds where the kernel has what it asks for (facts of a file, a small file's bytes).
+///
+/// Errors: the job's; `Io` when its thread was lost.
+pub async fn run_short<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    bytes().run_short("run", job).await
 }
 
 /// Waits until no job is waiting or running, at most so long: one that nobody waits for any more still has to remove what it
@@ -77,18 +99,34 @@ impl Pool {
     /// begun.
     pub(crate) fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (answer, pending) = oneshot::channel();
-        let job = Box::new(move || {
+        self.queue(Job::Long(Box::new(move || {
             if !answer.is_closed() {
                 // The asker may have gone meanwhile; then nobody wants the answer.
                 let _ = answer.send(job());
             }
-        });
+        })));
+        pending
+    }
+
+    fn submit_short<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+        let (answer, pending) = oneshot::channel();
+        self.queue(Job::Short(Box::new(move || {
+            let found = (!answer.is_closed()).then(job);
+            Box::new(move || {
+                if let Some(found) = found {
+                    let _ = answer.send(found);
+                }
+            })
+        })));
+        pending
+    }
+
+    fn queue(&self, job: Job) {
         BUSY.fetch_add(1, Ordering::AcqRel);
         if self.0.send(job).is_err() {
             BUSY.fetch_sub(1, Ordering::AcqRel);
             tracing::warn!("no disk thread is running");
         }
-        pending
     }
 
     /// Runs `job` on the pool.
@@ -99,6 +137,15 @@ impl Pool {
     ) -> Result<T> {
         self.submit(job).await.unwrap_or_else(|_| Err(lost(op)))
     }
+
+    /// Runs a short `job` on the pool, see [`run_short`].
+    pub(crate) async fn run_short<T: Send + 'static>(
+        &self,
+        op: &'static str,
+        job: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.submit_short(job).await.unwrap_or_else(|_| Err(lost(op)))
+    }
 }
 
 /// The answer when a job died or could not be queued.
@@ -107,13 +154,50 @@ pub(crate) fn lost(op: &'static str) -> Error {
 }
 
 fn work(queue: &Receiver<Job>) {
-    while let Ok(job) = queue.recv() {
-        // A panic costs its own job (whose answer is then never sent), not the thread.
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
-            tracing::error!("a disk job panicked");
+    let mut answers: Vec<Answer> = Vec::with_capacity(ANSWERS);
+    let mut since = Instant::now();
+    loop {
+        let waiting = if answers.is_empty() { None } else { queue.try_recv().ok() };
+        let job = match waiting {
+            Some(job) => job,
+            None => {
+                give(&mut answers);
+                let Ok(job) = queue.recv() else { return };
+                job
+            }
+        };
+        match job {
+            Job::Long(job) => {
+                give(&mut answers);
+                caught(job);
+            }
+            Job::Short(job) => {
+                if answers.is_empty() {
+                    since = Instant::now();
+                }
+                answers.extend(caught(job));
+            }
         }
         BUSY.fetch_sub(1, Ordering::AcqRel);
+        if answers.len() >= ANSWERS || (!answers.is_empty() && since.elapsed() >= KEPT) {
+            give(&mut answers);
+        }
     }
+}
+
+fn give(answers: &mut Vec<Answer>) {
+    for answer in answers.drain(..) {
+        answer();
+    }
+}
+
+/// A panic costs its own job (whose answer is then never sent), not the thread.
+fn caught<T>(job: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(job));
+    if done.is_err() {
+        tracing::error!("a disk job panicked");
+    }
+    done.ok()
 }
 
 /// Tells a running job that nobody waits for it any more, when dropped.
@@ -140,5 +224,48 @@ impl Abandoned {
     /// True once nobody waits.
     pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn pool() -> (Pool, Receiver<Job>) {
+        let (send, receive) = unbounded();
+        (Pool(send), receive)
+    }
+
+    #[test]
+    fn answers_of_short_jobs_are_given_before_a_long_one_begins() {
+        let (pool, queue) = pool();
+        let (a, b) = (pool.submit_short(|| 1), pool.submit_short(|| 2));
+        let (told, tell) = mpsc::channel();
+        // It ends only when both answers were had; were they kept until its end, it would wait in vain.
+        let long = pool.submit(move || tell.recv_timeout(Duration::from_secs(60)).is_ok());
+        drop(pool);
+        let thread = thread::spawn(move || work(&queue));
+        assert_eq!((a.blocking_recv(), b.blocking_recv()), (Ok(1), Ok(2)));
+        told.send(()).unwrap();
+        assert_eq!(long.blocking_recv(), Ok(true));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn every_short_job_is_answered_also_after_one_that_panics() {
+        let (pool, queue) = pool();
+        let first: Vec<_> = (0..3 * ANSWERS).map(|n| pool.submit_short(move || n)).collect();
+        let bad = pool.submit_short(|| -> usize { panic!("as the test wants") });
+        let abandoned = pool.submit_short(|| unreachable!("nobody waits for it"));
+        let last = pool.submit_short(|| 7);
+        drop::<oneshot::Receiver<()>>(abandoned);
+        drop(pool);
+        work(&queue);
+        for (n, pending) in first.into_iter().enumerate() {
+            assert_eq!(pending.blocking_recv(), Ok(n));
+        }
+        assert!(bad.blocking_recv().is_err());
+        assert_eq!(last.blocking_recv(), Ok(7));
     }
 }

@@ -3,6 +3,7 @@
 //! Each store is a folder with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
 //! knowing one is knowing all. No store imports another.
 
+pub mod blocks;
 mod buffers;
 pub mod disk;
 pub mod fs;

@@ -99,6 +99,16 @@ pub enum Extra {
     /// Force everything that was written so far to the device (`--fsync end`). `Unsupported` where a publish is durable by
     /// itself.
     Sync,
+    /// Hashes of a file's content where reading it costs no request ([`Caps::cheap_reads`]): for small files, at the cost of one
+    /// call. `Unsupported` where [`Store::read`] has to be asked.
+    Hash {
+        /// The file.
+        key: Key,
+        /// It must still be this version, else `Changed`.
+        version: Option<Version>,
+        /// By which algorithms.
+        algos: Vec<Algo>,
+    },
     /// The store as a whole: names of buckets or top folders with their times (`lsd remote:`), for a store opened
     /// without a bucket.
     Buckets,
@@ -122,6 +132,8 @@ pub enum Answer {
     Unfinished(Vec<(Key, Option<Mtime>)>),
     /// The buckets as directories.
     Buckets(Vec<Entry>),
+    /// The hashes of the whole content.
+    Hashes(Hashes),
     /// It is done.
     Done,
 }

@@ -279,7 +279,8 @@ impl Store for Faulty {
     }
 
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(with(self.state.call(Op::Extra), self.inner.extra(request)))
+        let op = if matches!(request, Extra::Hash { .. }) { Op::Read } else { Op::Extra };
+        Box::pin(with(self.state.call(op), self.inner.extra(request)))
     }
 }
 

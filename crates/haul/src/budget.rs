@@ -22,14 +22,15 @@ pub const STREAMS: usize = 8;
 /// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50.
 const AHEAD: usize = 4;
 
-/// A part that takes so many round trips loses 6 % to the wait for its answer; its tail costs more than a longer one would gain.
-const ROUND_TRIPS: f64 = 16.0;
-
-/// The same before anything is measured: 25 MB/s for each stream and 50 ms, as many providers have been seen to give.
-const REACH: u64 = 16 << 20;
+/// What a road is taken for before anything is measured: 25 MB/s for each of 16 streams and 50 ms, as many providers have been
+/// seen to give.
+const UNSEEN: Road = Road { delay: 1_250_000, width: 16 };
 
 /// The most questions at once that a lane finds out to suit.
 const QUESTIONS: usize = 128;
+
+/// Questions to a disk at once: many more than it has threads, as these answer several at a time where more are waiting.
+const DISK_QUESTIONS: usize = 64;
 
 /// Shared by all transfers of a job.
 #[derive(Clone)]
@@ -147,9 +148,8 @@ impl Budget {
         let lanes = end.lanes.as_ref()?;
         let (data, questions) = (lanes.lane(direction).shown(), lanes.lane(Direction::Meta).shown());
         let stream = data.bytes_per_second / data.in_flight.max(1) as f64;
-        let measured = questions.base.map(|base| (stream * base.as_secs_f64() * ROUND_TRIPS) as u64);
-        let reach = measured.filter(|reach| *reach > 0).unwrap_or(REACH);
-        Some(Road { reach, width: data.limit as u64 })
+        let delay = questions.base.map_or(0, |base| (stream * base.as_secs_f64()) as u64);
+        Some(if delay > 0 { Road { delay, width: data.limit as u64 } } else { UNSEEN })
     }
 
     /// Waits until there is room for another file's chunks.
@@ -185,7 +185,11 @@ impl Budget {
 /// Questions that a store may be asked at once where the user doesn't say: as many as its lanes ever let pass, which then do
 /// the limiting.
 pub fn questions(caps: &Caps) -> usize {
-    if caps.lanes.is_some() { QUESTIONS } else { caps.concurrency }
+    match caps.lanes {
+        Some(_) => QUESTIONS,
+        None if caps.files => DISK_QUESTIONS.max(caps.concurrency),
+        None => caps.concurrency,
+    }
 }
 
 impl End {

@@ -1,7 +1,9 @@
 //! `check`: compares two sides and says of each key where it stands; changes nothing.
 
 use crate::{
-    Cx, ListOptions, decide, hash,
+    Cx, ListOptions,
+    budget::questions,
+    decide, hash,
     index::{RemoteIndex, Use, Uses, noted},
     job::absent_is_empty,
     list,
@@ -87,7 +89,7 @@ pub struct CheckOptions {
 /// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
 pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
     let rules = decide::rules(Mode::Check, policy, &cx.src, &cx.dst);
-    let checkers = policy.checkers.unwrap_or(cx.src.caps().concurrency.max(cx.dst.caps().concurrency)).max(1);
+    let checkers = policy.checkers.unwrap_or(questions(cx.src.caps()).max(questions(cx.dst.caps()))).max(1);
     let pages = policy.checkers.unwrap_or(0);
     let how = ListOptions { max_depth: policy.max_depth, checkers, pages, ..ListOptions::default() };
     let (from, filter, listed) = (cx.src.clone(), cx.filter.clone(), how.clone());

@@ -4,7 +4,7 @@
 
 use crate::{
     Cx,
-    job::{Orders, Run},
+    job::Run,
     transfer::{Mover, Order, server::BATCH_FILES},
 };
 use futures::StreamExt;
@@ -248,20 +248,10 @@ impl Run {
     async fn bring_first(self: Arc<Self>, names: Vec<Name>) {
         let (orders, working) = self.clone().start_working(false);
         for Name { src, dst } in names {
-            self.decide_name(src, dst, &orders).await;
+            self.decide(src, dst, &orders).await;
         }
         drop(orders);
         self.finish_working(working).await;
-    }
-
-    async fn decide_name(&self, mut src: Entry, dst: Option<Entry>, orders: &Orders) {
-        let Some(mut dst) = dst else {
-            return self.act(plan::missing(src, &self.policy), orders).await;
-        };
-        match self.verdict(&mut src, &mut dst).await {
-            Ok(verdict) => self.settle(src, dst, verdict, orders).await,
-            Err(error) => self.error(error),
-        }
     }
 }
 

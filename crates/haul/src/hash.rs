@@ -3,15 +3,17 @@
 use crate::index::{self, FileHashes, HashKind};
 use futures::{StreamExt, TryStreamExt};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Inode, Result,
+    Algo, Entry, ErrorKind, Hasher, Hashes, Inode, Result,
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
-use haul_store::{Body, Changed, Store, disk};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
-
-/// Bytes read at a time when a file is hashed: little enough that they are still in the core's cache when they are hashed.
-const BLOCK: usize = 256 << 10;
+use haul_store::{Answer, Body, Changed, Extra, Store, blocks, disk};
+use std::{
+    fs::File,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::Semaphore;
 
 /// Files of this many pieces and more are hashed by several threads, where the algorithm allows it.
 const SPLIT_FROM: u64 = 4 * PIECE;
@@ -20,6 +22,19 @@ const SPLIT_FROM: u64 = 4 * PIECE;
 ///
 /// Errors: those of the read; `Changed` when it isn't the listed version any more; `Io` when it ends early.
 pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]) -> Result<Hashes> {
+    if store.caps().cheap_reads && entry.size < SPLIT_FROM {
+        let asked = Extra::Hash { key: entry.key.clone(), version: entry.version.clone(), algos: algos.to_vec() };
+        match store.extra(asked).await {
+            Ok(Answer::Hashes(hashes)) => return Ok(hashes),
+            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error.with_key(&entry.key)),
+            _ => {}
+        }
+    }
+    // Closed never.
+    let _turn = match store.caps().cheap_reads {
+        true => large(store.caps().concurrency).acquire().await.ok(),
+        false => None,
+    };
     let read = store.read(&entry.key, entry.version.as_ref(), None).await?;
     let size = read.entry.size;
     let mut hasher = Hasher::new(algos);
@@ -30,7 +45,7 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
                 true => in_pieces(file, range, algos, store.caps().concurrency).await,
                 false => {
                     disk::run(move || {
-                        read_blocks(&file, range, |block| hasher.update(block))?;
+                        blocks::read(&file, range, |block| hasher.update(block))?;
                         Ok(hasher.finish())
                     })
                     .await
@@ -46,11 +61,18 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
                 hasher.update(&piece);
             }
             if got != size {
-                return Err(ended_early(got, size).with_key(&entry.key));
+                return Err(blocks::ended_early(got, size).with_key(&entry.key));
             }
             Ok(hasher.finish())
         }
     }
+}
+
+/// What limits large files that are hashed at once, in the whole process as the disk threads are: a disk that seeks reads few
+/// files at once faster than many.
+fn large(at_once: usize) -> &'static Semaphore {
+    static LARGE: OnceLock<Semaphore> = OnceLock::new();
+    LARGE.get_or_init(|| Semaphore::new(at_once.max(1)))
 }
 
 /// Hashes a large file on so many threads at once.
@@ -63,35 +85,12 @@ async fn in_pieces(file: Arc<File>, range: Range<u64>, algos: &[Algo], threads: 
         let piece = start..(start + PIECE).min(range.end);
         disk::run(move || {
             let mut hasher = PieceHasher::new(&algos, number);
-            read_blocks(&file, piece, |block| hasher.update(block))?;
+            blocks::read(&file, piece, |block| hasher.update(block))?;
             Ok(hasher.finish())
         })
     });
     let pieces: Vec<_> = pieces.buffered(threads.max(1)).try_collect().await?;
-    hash::join_pieces(&algos, &pieces).ok_or_else(|| ended_early(0, range.end - range.start))
-}
-
-/// Gives the bytes of a range to `take`, in order.
-fn read_blocks(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
-    let mut buffer = vec![0; BLOCK.min((range.end - range.start) as usize).max(1)];
-    let mut at = range.start;
-    while at < range.end {
-        let want = buffer.len().min((range.end - at) as usize);
-        match file.read_at(&mut buffer[..want], at).map_err(|e| Error::from_io("read", e))? {
-            0 => return Err(ended_early(at - range.start, range.end - range.start)),
-            got => {
-                take(&buffer[..got]);
-                at += got as u64;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The error of a body that is shorter than promised.
-pub fn ended_early(got: u64, want: u64) -> Error {
-    Error::new(ErrorKind::Io, "read", format!("it ended after {got} of {want} bytes"))
-        .with_retry(haul_core::Retry::Backoff)
+    hash::join_pieces(&algos, &pieces).ok_or_else(|| blocks::ended_early(0, range.end - range.start))
 }
 
 /// The hashes of `entry`'s content: those that `known` has of exactly this state of the file, else by reading, which `known` then

@@ -459,7 +459,10 @@ impl Run {
         let quick_touch = quick == Verdict::Touch && src.kind != Kind::Special;
         if !matches!(quick, Verdict::Ask(_)) && !quick_touch {
             self.report().totals.checks += 1;
-            return self.settle(src, dst, quick, orders).await;
+            if let Some(step) = self.step(src, dst, quick) {
+                self.act(step, orders).await;
+            }
+            return;
         }
         let (run, orders) = (self.clone(), orders.clone());
         let check = async move {
@@ -471,7 +474,9 @@ impl Run {
                     if dst != listed && !run.policy.use_server_mtime {
                         run.saw(&dst);
                     }
-                    run.settle(src, dst, verdict, &orders).await;
+                    if let Some(step) = run.step(src, dst, verdict) {
+                        run.act(step, &orders).await;
+                    }
                 }
                 Err(error) => run.error(error),
             }
@@ -487,11 +492,10 @@ impl Run {
         decide::verdict(&self.cx, &self.policy, &self.rules, src, dst).await
     }
 
-    pub async fn settle(&self, src: Entry, dst: Entry, verdict: Verdict, orders: &Orders) {
+    /// What a verdict on a file of both sides calls for; `None` where there is nothing to do about it.
+    pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
         let verdict = self.with_attributes(verdict, &src, &dst);
-        if let Some(step) = plan::both(src, dst, verdict, &self.policy) {
-            self.act(step, orders).await;
-        }
+        plan::both(src, dst, verdict, &self.policy)
     }
 
     async fn missing(self: &Arc<Self>, src: Entry, orders: &Orders, checks: &mut Checks) {
@@ -507,6 +511,20 @@ impl Run {
         checks.spawn(self, Box::pin(async move { run.act(step, &orders).await })).await;
     }
 
+    /// Compares a file with what is at the destination, if anything is, and does what that calls for.
+    pub async fn decide(&self, mut src: Entry, dst: Option<Entry>, orders: &Orders) {
+        let step = match dst {
+            None => Some(plan::missing(src, &self.policy)),
+            Some(mut dst) => match self.verdict(&mut src, &mut dst).await {
+                Ok(verdict) => self.step(src, dst, verdict),
+                Err(error) => return self.error(error),
+            },
+        };
+        if let Some(step) = step {
+            self.act(step, orders).await;
+        }
+    }
+
     /// The destination's listing didn't get to this key: ask.
     async fn ask_dst(&self, src: Entry, orders: Orders) {
         let dst = match self.cx.dst.stat(&src.key).await {
@@ -517,13 +535,11 @@ impl Run {
             }
             Err(error) => return self.error(error.with_key(&src.key)),
         };
-        let Some((mut src, dst)) = self.first_name(src, dst) else { return };
-        let Some(mut dst) = dst else { return self.act(plan::missing(src, &self.policy), &orders).await };
-        self.report().totals.checks += 1;
-        match self.verdict(&mut src, &mut dst).await {
-            Ok(verdict) => self.settle(src, dst, verdict, &orders).await,
-            Err(error) => self.error(error),
+        let Some((src, dst)) = self.first_name(src, dst) else { return };
+        if dst.is_some() {
+            self.report().totals.checks += 1;
         }
+        self.decide(src, dst, &orders).await;
     }
 
     /// A file that the source provably lacks.
@@ -558,13 +574,15 @@ impl Run {
     }
 
     /// Does what was decided about a file, or hands it to the scheduler.
-    pub async fn act(&self, step: Step, orders: &Orders) {
-        let Step { action, src: Some(src), dst, why } = step else { return };
-        let to = src.key.clone();
-        self.act_on(action, src, to, dst, why, orders).await;
+    pub fn act<'a>(&'a self, step: Step, orders: &'a Orders) -> impl Future<Output = ()> + 'a {
+        // Each future that only calls another would move all of it once more, for each file.
+        let to = step.src.as_ref().map(|src| src.key.clone());
+        self.act_on(step, to, orders)
     }
 
-    async fn act_on(&self, action: Action, src: Entry, to: Key, dst: Option<Entry>, why: Reason, orders: &Orders) {
+    /// As [`Run::act`], under the name `to` at the destination.
+    async fn act_on(&self, step: Step, to: Option<Key>, orders: &Orders) {
+        let (Step { action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
         if self.moves() && self.one_file(&src, dst.as_ref()) {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
@@ -597,7 +615,7 @@ impl Run {
                 report.totals.bytes += src.size;
             }
             Action::Touch if dry_run => self.report().totals.touched += 1,
-            Action::Copy => self.order(src, to, dst, orders).await,
+            Action::Copy => self.send(self.order(src, to, dst), orders).await,
             Action::Touch if self.attributes.keep.is_some() => {
                 Box::pin(self.dress(src, to, why, &orders.attributes)).await;
             }
@@ -640,9 +658,9 @@ impl Run {
         files && src.version.is_some() && dst.is_some_and(|dst| dst.version == src.version)
     }
 
-    async fn order(&self, src: Entry, to: Key, replaced: Option<Entry>, orders: &Orders) {
+    fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<Order> {
         self.full.ordered(src.size);
-        self.send(Order::new(self.next_step(), src, to, replaced), orders).await;
+        Box::new(Order::new(self.next_step(), src, to, replaced))
     }
 
     /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
@@ -655,7 +673,7 @@ impl Run {
                 self.touched(to, Differs { mtime: true, ..Differs::default() });
                 self.kept(&src, Reason::Mtime);
             }
-            Err(e) if e.kind() == ErrorKind::Unsupported => self.order(src, to, dst, orders).await,
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.send(self.order(src, to, dst), orders).await,
             Err(error) => {
                 self.is_gone(&to, &error);
                 self.error(error.with_key(&to));

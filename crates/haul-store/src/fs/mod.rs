@@ -154,6 +154,15 @@ impl LocalStore {
         let local = self.local.clone();
         Box::pin(disk::bytes().run(op, move || job(&local)))
     }
+
+    fn run_short<T: Send + 'static>(
+        &self,
+        op: &'static str,
+        job: impl FnOnce(&Arc<Local>) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T>> {
+        let local = self.local.clone();
+        Box::pin(disk::bytes().run_short(op, move || job(&local)))
+    }
 }
 
 impl Store for LocalStore {
@@ -171,7 +180,7 @@ impl Store for LocalStore {
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
         let key = key.clone();
-        self.run("stat", move |local| read::stat(local, &key))
+        self.run_short("stat", move |local| read::stat(local, &key))
     }
 
     fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
@@ -243,6 +252,9 @@ impl Store for LocalStore {
                 self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run, below))
             }
             Extra::Sync => self.run("sync", |local| sync::sync(local)),
+            Extra::Hash { key, version, algos } => {
+                self.run_short("read", move |local| read::hash(local, &key, version.as_ref(), &algos))
+            }
             Extra::Link(..) => refuse("link", "a local disk has no public links"),
             Extra::Buckets => refuse("list", "a local disk has no buckets"),
         }

@@ -7,10 +7,10 @@ use super::{
     list::root_error,
     meta,
 };
-use crate::{Body, Links, Read};
+use crate::{Answer, Body, Links, Read, blocks};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Posix, Result, Version, key::parent};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, LINK, Posix, Result, Version, key::parent};
 use rustix::{
     fs::{FileType, Mode, OFlags, Statx},
     io::Errno,
@@ -52,6 +52,40 @@ fn cut(range: Option<Range<u64>>, size: u64) -> Range<u64> {
 
 /// See [`crate::Store::read`]; runs on the pool.
 pub(super) fn read(local: &Local, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
+    let (entry, content) = open(local, key, want)?;
+    let body = match content {
+        Content::Target(target) => {
+            let range = cut(range, target.len() as u64);
+            let bytes = Bytes::from(target).slice(range.start as usize..range.end as usize);
+            Body::Stream(stream::iter([Ok(bytes)]).boxed())
+        }
+        Content::File(file) => Body::File(Arc::new(file), cut(range, entry.size)),
+    };
+    Ok(Read { entry, body })
+}
+
+/// See [`crate::Extra::Hash`]; runs on the pool.
+pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Algo]) -> Result<Answer> {
+    let (entry, content) = open(local, key, want)?;
+    let mut hasher = Hasher::new(algos);
+    match content {
+        Content::Target(target) => hasher.update(&target),
+        Content::File(file) => {
+            let read = blocks::read(&file, 0..entry.size, |block| hasher.update(block));
+            read.map_err(|e| e.with_key(key))?;
+        }
+    }
+    Ok(Answer::Hashes(hasher.finish()))
+}
+
+/// What a key stands for.
+enum Content {
+    File(File),
+    /// A link that is translated: what it holds.
+    Target(Vec<u8>),
+}
+
+fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Content)> {
     const OP: &str = "read";
     check_file(OP, key)?;
     let dir = local.root.dir(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
@@ -62,17 +96,14 @@ pub(super) fn read(local: &Local, key: &Key, want: Option<&Version>, range: Opti
         let target = target(&dir, name).map_err(|e| fail(OP, key, e))?;
         let entry = meta::entry(key.clone(), Kind::File, &st);
         check_version(OP, key, want, &entry)?;
-        let range = cut(range, target.len() as u64);
-        let bytes = Bytes::from(target).slice(range.start as usize..range.end as usize);
-        return Ok(Read { entry, body: Body::Stream(stream::iter([Ok(bytes)]).boxed()) });
+        return Ok((entry, Content::Target(target)));
     }
     let file = open_file(&dir, key.name(), local.root.follow()).map_err(|e| fail(OP, key, e))?;
     let st = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     regular(OP, key, &st)?;
     let entry = meta::entry(key.clone(), Kind::File, &st);
     check_version(OP, key, want, &entry)?;
-    let range = cut(range, entry.size);
-    Ok(Read { entry, body: Body::File(Arc::new(File::from(file)), range) })
+    Ok((entry, Content::File(File::from(file))))
 }
 
 fn check_version(op: &'static str, key: &Key, want: Option<&Version>, entry: &Entry) -> Result<()> {

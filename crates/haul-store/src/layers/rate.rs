@@ -230,6 +230,11 @@ impl Store for Limited {
     }
 
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        if matches!(request, Extra::Hash { .. }) && self.rate.is_set() {
+            // Read through here its bytes count.
+            let error = Error::new(ErrorKind::Unsupported, "hash", "a bandwidth limit is set");
+            return Box::pin(ready(Err(error)));
+        }
         self.inner.extra(request)
     }
 }

@@ -120,7 +120,7 @@ pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
             found.extend(tidy(shared, older_than, dry_run).await?);
             Ok(Answer::Unfinished(found))
         }
-        Extra::Link(..) | Extra::Buckets => {
+        Extra::Link(..) | Extra::Hash { .. } | Extra::Buckets => {
             Err(Error::new(ErrorKind::Unsupported, "extra", "a pack remote can't do this"))
         }
     }

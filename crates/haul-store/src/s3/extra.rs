@@ -28,6 +28,7 @@ pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
         }
         Extra::Cleanup { older_than, dry_run, .. } => cleanup(service, older_than, dry_run).await,
         Extra::Sync => Err(Error::new(ErrorKind::Unsupported, "sync", "S3 keeps what it has answered")),
+        Extra::Hash { .. } => Err(Error::new(ErrorKind::Unsupported, "hash", "S3 hashes nothing that is stored")),
         Extra::Buckets => Ok(Answer::Buckets(list::buckets(service).await?)),
     }
 }

@@ -57,6 +57,7 @@ const CASES: &[Case] = cases! {
         a_write_given_up_later_leaves_nothing, another_writes_token_is_refused, what_was_sent_is_read_back;
     change: set_meta_changes_only_that, deletes_answer_for_each, a_full_folder_is_not_deleted, folders_are_made_once,
         copies_stay_inside, copies_answer_for_each, a_rename_leaves_nothing_behind;
+    read: it_hashes_what_it_holds;
 };
 
 /// Tries every case, each on a fresh empty root that `make` gives (which exists, or is made by `make_dir("")`).

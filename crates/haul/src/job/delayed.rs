@@ -65,12 +65,14 @@ impl Run {
     }
 
     /// Sends an order on its way: by a place where it waits, or to its name.
-    pub(super) async fn send(&self, order: Order, orders: &Orders) {
+    pub(super) async fn send(&self, order: Box<Order>, orders: &Orders) {
         if self.delays(&order.src) {
-            return Box::pin(self.send_to_wait(order, orders)).await;
+            return Box::pin(self.send_to_wait(*order, orders)).await;
         }
         // Fails only when the scheduler is gone, which stops the job anyway.
-        let _ = orders.transfers.send(order).await;
+        if let Ok(place) = orders.transfers.reserve().await {
+            place.send(*order);
+        }
     }
 
     async fn send_to_wait(&self, order: Order, orders: &Orders) {

@@ -1,11 +1,7 @@
 //! One file under a name of its own: `copyto`, `moveto`, and a source that is a file.
 
 use super::{Orders, Run};
-use haul_core::{
-    Error, ErrorKind, Key, Result, Side,
-    event::Event,
-    plan::{self, Step},
-};
+use haul_core::{Error, ErrorKind, Key, Result, Side, event::Event, plan};
 use std::sync::Arc;
 
 impl Run {
@@ -53,12 +49,11 @@ impl Run {
             Some(mut dst) => {
                 self.report().totals.checks += 1;
                 let verdict = self.verdict(&mut src, &mut dst).await?;
-                let verdict = self.with_attributes(verdict, &src, &dst);
-                plan::both(src, dst, verdict, &self.policy)
+                self.step(src, dst, verdict)
             }
         };
-        if let Some(Step { action, src: Some(src), dst, why }) = step {
-            self.act_on(action, src, to.clone(), dst, why, orders).await;
+        if let Some(step) = step {
+            self.act_on(step, Some(to.clone()), orders).await;
         }
         Ok(())
     }

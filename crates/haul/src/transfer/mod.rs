@@ -384,7 +384,7 @@ impl Mover {
     async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
         let pumped = pumped?;
         if pumped.bytes != facts.size && !self.policy.ignore_size {
-            return Err(crate::hash::ended_early(pumped.bytes, facts.size));
+            return Err(haul_store::blocks::ended_early(pumped.bytes, facts.size));
         }
         if !self.policy.ignore_checksum
             && let Some((algo, false)) = facts.hashes.agree(&pumped.hashes)

@@ -102,7 +102,7 @@ pub async fn store_range(store: Arc<dyn Store>, entry: Entry, range: Range<u64>)
         pieces.push(piece);
     }
     if got != want {
-        return Err(crate::hash::ended_early(got, want));
+        return Err(haul_store::blocks::ended_early(got, want));
     }
     Ok(Payload::new(pieces))
 }

@@ -41,23 +41,33 @@ const MOST: u64 = 64 << 20;
 /// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
 const TURNS: u64 = 4;
 
-/// What the road to a store suggests for the size of parts.
+/// What is known of the road to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Road {
-    /// Bytes of a part that takes so long that the wait for its answer counts little.
-    pub reach: u64,
+    /// Bytes that one stream could move in the time that it waits for an answer: its bandwidth-delay product.
+    pub delay: u64,
     /// Parts under way at once.
     pub width: u64,
 }
 
-/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled as far as the
+impl Road {
+    /// The size of parts of a file of `size` bytes with which it arrives first. A stream loses `delay / part` of its time to
+    /// waiting; and while the last parts go, half the streams are idle on average, which is `part * width / (2 * size)` of the
+    /// whole. Their sum is least where both are equal.
+    fn best(&self, size: u64) -> f64 {
+        (2.0 * self.delay as f64 * size as f64 / self.width.max(1) as f64).sqrt()
+    }
+}
+
+/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled to come near what the
 /// road suggests while there are still parts for everyone; but never so small that the file needs more parts than the
 /// store allows.
 pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: Option<Road>) -> u64 {
     let mut suited = limits.preferred;
     if let (Some(road), Some(size)) = (road, size) {
-        let enough = size / (TURNS * road.width.max(1));
-        while suited < road.reach && 2 * suited <= enough.min(MOST) {
+        let (best, enough) = (road.best(size), size / (TURNS * road.width.max(1)));
+        // To the nearest, by ratio.
+        while suited as f64 * std::f64::consts::SQRT_2 <= best && 2 * suited <= enough.min(MOST) {
             suited *= 2;
         }
     }
@@ -186,14 +196,16 @@ mod tests {
 
     #[test]
     fn parts_grow_with_the_road_while_there_are_enough_of_them() {
-        let road = |reach, width| Some(Road { reach: reach * MI, width });
+        let road = |delay: f64, width| Some(Road { delay: (delay * MI as f64) as u64, width });
         assert_eq!(size(1 << 30, None), 8 * MI);
-        assert_eq!(size(1 << 30, road(16, 32)), 8 * MI, "64 parts would be two turns");
-        assert_eq!(size(5 << 30, road(16, 32)), 16 * MI);
-        assert_eq!(size(5 << 30, road(3, 32)), 8 * MI);
-        assert_eq!(size(5 << 30, road(1000, 10)), 64 * MI);
-        assert_eq!(size(500 << 30, road(16, 32)), 52 * MI, "at most 10,000 parts");
+        assert_eq!(size(5 << 30, road(1.2, 10)), 32 * MI, "25 MB/s and 50 ms: 36 MB would be best");
+        assert_eq!(size(1 << 30, road(1.2, 10)), 16 * MI);
+        assert_eq!(size(100 << 20, road(1.2, 10)), 8 * MI);
+        assert_eq!(size(1 << 30, road(10.0, 32)), 8 * MI, "64 parts would be two turns");
+        assert_eq!(size(5 << 30, road(0.1, 32)), 8 * MI);
+        assert_eq!(size(5 << 30, road(100.0, 10)), 64 * MI);
+        assert_eq!(size(500 << 30, road(0.001, 32)), 52 * MI, "at most 10,000 parts");
         let asked = Policy { part_size: Some(6 * MI), ..Policy::default() };
-        assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), road(16, 32)), 6 * MI);
+        assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), road(1.2, 10)), 6 * MI);
     }
 }

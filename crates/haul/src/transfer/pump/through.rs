@@ -69,11 +69,14 @@ pub async fn through(
     }
 }
 
+/// A request that takes so many round trips loses 6 % to the wait for its answer.
+const ROUND_TRIPS: u64 = 16;
+
 /// How many of the first of these chunks one request asks for: neighbours, as many bytes as the road suggests, and no
 /// more than a share of what there is for each stream.
 fn run(waiting: &[u64], block: u64, road: Option<Road>) -> usize {
     let Some(road) = road else { return 1 };
-    let reach = road.reach.min(MOST).div_ceil(block);
+    let reach = (ROUND_TRIPS * road.delay).min(MOST).div_ceil(block);
     let share = waiting.len() as u64 / (SHARE * road.width.max(1));
     let most = reach.min(share).max(1) as usize;
     waiting.windows(2).take(most - 1).take_while(|two| two[1] == two[0] + 1).count() + 1
@@ -115,7 +118,7 @@ async fn one(from: &From, target: &Target, run: &[u64], algos: &[Algo], count: &
         }
     }
     if at < range.end {
-        return Err(crate::hash::ended_early(at - range.start, range.end - range.start));
+        return Err(haul_store::blocks::ended_early(at - range.start, range.end - range.start));
     }
     Ok(arrived)
 }
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn runs_are_long_at_first_and_short_at_the_end() {
-        let road = |reach, width| Some(Road { reach: reach * MI, width });
+        let road = |reach, width| Some(Road { delay: reach * MI / ROUND_TRIPS, width });
         let all: Vec<u64> = (0..640).collect();
         assert_eq!(run(&all, 8 * MI, None), 1);
         assert_eq!(run(&all, 8 * MI, road(20, 10)), 3);
