@@ -111,6 +111,123 @@ fn v_prints_the_names_that_rsync_prints() {
 }
 
 #[test]
+fn what_is_told_is_what_rsync_tells() {
+    let Some(oracle) = Oracle::new(
+        &[
+            FRESH,
+            CHANGED,
+            "touch -d 2031-01-01T00:00:00Z dst/l dst/d/b; ln -s /x s/out; touch -h -d 2020-02-02T00:00:00Z s/out s\n",
+        ]
+        .concat(),
+    ) else {
+        return;
+    };
+    // Amounts of a protocol that isn't spoken here, and rsync's words about its deltas.
+    let theirs =
+        ["sent ", "total size", "Total bytes", "File list", "Literal", "delta-", "total:", "building file list"];
+    let without = |text: &str| {
+        let line = |line: &&str| !theirs.iter().any(|begin| line.starts_with(begin));
+        text.lines().filter(line).map(String::from).collect::<Vec<_>>()
+    };
+    let told = "--info=name|--info=name0 -v|--info=NAME,stats0|--info=stats2|-v --info=none|--info=flist0,name -v|--info=all0 -i|-q -i|-q -v\
+                |-n -P|--info=del --delete|--info=name,del --delete -n|--delete -v --info=del0|-i --delete --info=del0|-v --out-format=%n --delete\
+                |--out-format=%n --delete|--info=skip -u|--info=skip --ignore-existing|--info=skip --existing|-vn --no-l|--no-l --info=nonreg0\
+                |-v --safe-links|--safe-links --info=symsafe|--safe-links -v --info=symsafe0|--stats -n|-h --stats -n|--no-h --stats -n";
+    for options in told.split('|') {
+        for dest in ["dst", "new"] {
+            // What is new is told of in few ways.
+            if dest == "new" && !["--info=name", "-n -P", "-q -i"].contains(&options) {
+                continue;
+            }
+            let args: Vec<&str> = ["-a"].into_iter().chain(options.split_whitespace()).chain(["s/", dest]).collect();
+            let (code, lines, errors) = oracle.haul(&args);
+            assert_eq!(code, Some(0), "{args:?} {errors}");
+            assert_eq!(without(&lines), without(&oracle.rsync_lines(&args)), "{args:?}");
+        }
+    }
+    // rsync's %b of what is transferred is of its protocol.
+    let format = "--out-format=%n %l %i %% %M %B %U %G %o %b %f|%20n|%-20n|%10'l|%-9l|%'l %''l %'''l";
+    for source in ["s/", "s", "./s/", "s/d", "s/a"] {
+        oracle.same(&["-an", format, source, "dst"], Compare::All);
+    }
+    oracle.same(&["-a", &format.replace("%b", ""), "s/", "dst"], Compare::All);
+    let (code, _, errors) = oracle.haul(&["-a", "--info=name,bogus", "s/", "dst"]);
+    assert_eq!((code, errors.as_str()), (Some(1), "haul rsync: Unknown --info item: \"bogus\"\n"));
+}
+
+#[test]
+fn a_log_holds_what_rsyncs_log_holds() {
+    let Some(oracle) = Oracle::new(&[FRESH, CHANGED].concat()) else { return };
+    let log = || {
+        let text = std::fs::read_to_string(oracle.folder().join("log")).unwrap();
+        // After the date, the time, and the process's number.
+        let lines = text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap().to_string());
+        let mut lines: Vec<String> =
+            lines.filter(|line| !line.starts_with("sent ") && !line.starts_with("total ")).collect();
+        lines.sort();
+        (lines, text)
+    };
+    for options in [
+        &["-a", "--delete"][..],
+        &["-aiv", "--delete"],
+        &["-aq", "--delete"],
+        &["-rt", "--info=nonreg0"],
+        &["-a", "--log-file-format=%n %l"],
+        &["-a", "--log-file-format="],
+    ] {
+        for dest in ["dst", "new"] {
+            let args = [options, &["--log-file=log", "s/", dest]].concat();
+            assert_eq!(oracle.haul(&args).0, Some(0), "{args:?}");
+            let (ours, text) = log();
+            oracle.rsync_lines(&args);
+            assert_eq!(ours, log().0, "{args:?}");
+            assert!(options.contains(&"-aiv") || text.lines().last().unwrap().contains("] sent "), "{text}");
+            assert!(!options.contains(&"-aiv") || text.lines().last().unwrap().contains("] total size is "), "{text}");
+        }
+    }
+    // Nothing happens in a dry run.
+    assert_eq!(oracle.haul(&["-an", "--delete", "--log-file=log", "s/", "dst"]).0, Some(0));
+    assert_eq!(log().0, ["building file list"]);
+    // Errors are in it too, and it grows.
+    let (code, _, errors) = oracle.haul(&["-a", "--log-file=dst/a", "--exclude=a", "s/", "nosuch", "dst"]);
+    let text = std::fs::read_to_string(oracle.folder().join("dst/a")).unwrap();
+    assert!(text.contains("hi\n") && code == Some(23), "{text}");
+    assert!(errors.lines().count() == 2 && errors.lines().all(|line| text.contains(line)), "{errors} {text}");
+    let (code, _, errors) = oracle.haul(&["-a", "--log-file=no/such/log", "s/", "dst"]);
+    let line = "haul rsync: --log-file no/such/log: No such file or directory (os error 2): there will be no log\n";
+    assert_eq!((code, errors.as_str()), (Some(0), line));
+}
+
+#[test]
+fn missing_sources_may_be_ignored() {
+    let setup = [FRESH, CHANGED, "printf 'a\\nno\\nd/no\\n' >list"].concat();
+    let lines = [
+        "-ai --ignore-missing-args s/no s/a s/d dst",
+        "-ai --ignore-missing-args --delete s/no s/d dst",
+        "-ai --ignore-missing-args s/no dst",
+        "-ai --ignore-missing-args --files-from=list s dst",
+        "-aiR --no-i-d s/./d/e dst",
+        "-aiR --no-implied-dirs --implied-dirs s/./d/e dst",
+    ];
+    each(&setup, Compare::All, &lines);
+}
+
+#[test]
+fn a_run_stops_when_its_time_is_up() {
+    let Some(oracle) = Oracle::new(FRESH) else { return };
+    for (option, line) in [
+        ("--stop-after=0", "invalid --stop-after value: 0"),
+        ("--time-limit=x", "invalid --stop-after value: x"),
+        ("--stop-at=99:99", "invalid --stop-at format: 99:99"),
+        ("--stop-at=2000-01-01", "--stop-at time is not in the future: 2000-01-01"),
+    ] {
+        let (code, _, errors) = oracle.haul(&["-a", option, "s/", "dst"]);
+        assert_eq!((code, errors.trim_end()), (Some(1), &*format!("haul rsync: {line}")));
+    }
+    each(FRESH, Compare::All, &["-ai --stop-after=10 s/ dst", "-ai --stop-at=2099/12/31T23:59 s/ dst"]);
+}
+
+#[test]
 fn stats_have_rsyncs_words() {
     let Some(oracle) = Oracle::new(&[FRESH, CHANGED].concat()) else { return };
     let args = ["-a", "--stats", "--delete", "s/", "dst"];

@@ -1,4 +1,45 @@
-//! Where symlinks lead, as far as their text tells. Pure: nothing is looked up.
+//! Symlinks as text: where they lead as far as that tells, and how they are made unusable on their way. Pure: nothing is
+//! looked up.
+
+/// What stands before the target of a symlink that is made unusable; rsync's (`--munge-links`).
+pub const MUNGED: &[u8] = b"/rsyncd-munged/";
+
+/// How a source's symlinks are shown, so that whoever copies them by another way shows them the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceLinks {
+    /// Those to directories that are shown as directories are followed.
+    pub follow_dirs: bool,
+    /// Those that are shown as files are followed.
+    pub follow_files: bool,
+    /// What is done to the targets of those that are shown as links.
+    pub munge: Munge,
+}
+
+/// What is done to targets of symlinks between where they are and where they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Munge {
+    /// [`MUNGED`] is taken off those that begin with it; before
+    pub off: bool,
+    /// it is put before all.
+    pub on: bool,
+}
+
+impl Munge {
+    /// True when targets may become others.
+    pub fn changes(self) -> bool {
+        self.off || self.on
+    }
+
+    /// What `target` becomes. [`MUNGED`] alone has nothing behind it that could be left.
+    pub fn target(self, target: Vec<u8>) -> Vec<u8> {
+        let off = target.strip_prefix(MUNGED).filter(|rest| self.off && !rest.is_empty());
+        match (off, self.on) {
+            (rest, true) => [MUNGED, rest.unwrap_or(&target)].concat(),
+            (Some(rest), false) => rest.to_vec(),
+            (None, false) => target,
+        }
+    }
+}
 
 /// True when a symlink that holds `target`, `depth` directories below the top of a tree, may lead out of the tree; rsync's
 /// rule (`--safe-links`): absolute and empty targets do, and `..` counts only at the beginning.
@@ -21,6 +62,20 @@ pub fn leads_out(target: &[u8], mut depth: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_are_munged_and_come_back() {
+        let is = |off, on, target: &str| String::from_utf8(Munge { off, on }.target(target.into())).unwrap();
+        assert_eq!(is(false, true, "../a"), "/rsyncd-munged/../a");
+        assert_eq!(is(true, false, "/rsyncd-munged/../a"), "../a");
+        assert_eq!(is(true, false, "../a"), "../a");
+        assert_eq!(is(false, true, "/rsyncd-munged/a"), "/rsyncd-munged//rsyncd-munged/a");
+        assert_eq!(is(true, true, "/rsyncd-munged/a"), "/rsyncd-munged/a");
+        assert_eq!(is(true, true, "a"), "/rsyncd-munged/a");
+        assert_eq!(is(true, false, "/rsyncd-munged/"), "/rsyncd-munged/");
+        assert_eq!(is(false, false, "/rsyncd-munged/a"), "/rsyncd-munged/a");
+        assert!(Munge { off: true, on: false }.changes() && !Munge::default().changes());
+    }
 
     #[test]
     fn what_leads_out_is_what_rsync_takes_for_unsafe() {

@@ -1,7 +1,7 @@
 //! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted,
 //! and the limits to stop at.
 
-use crate::Mtime;
+use crate::{Mtime, links::SourceLinks};
 use std::time::Duration;
 
 /// What a job does with the pairs it finds.
@@ -180,10 +180,12 @@ pub struct RsyncHabits {
     pub delay_updates: bool,
     /// Nothing is transferred: what the source lacks is deleted, and directories keep their attributes.
     pub deletes_only: bool,
-    /// Symlinks to directories are directories at the source (`--copy-dirlinks`); its store is opened so.
-    pub copy_dirlinks: bool,
+    /// How the source's store was opened to show its symlinks (`--copy-dirlinks`, `--copy-unsafe-links`, `--munge-links`).
+    pub source_links: SourceLinks,
     /// Neither side is listed beyond its own file system (`--one-file-system`).
     pub one_device: bool,
+    /// The source doesn't even show the directories where others begin (`-xx`).
+    pub omit_mounts: bool,
     /// A directory in the way of a file goes with all that is in it (`--force`).
     pub force: bool,
     /// The job's root is part of the transfer.

@@ -23,5 +23,5 @@ pub use gate::Gate;
 pub use lanes::{Direction, Lanes, Roads};
 pub use meters::Meters;
 pub use payload::Payload;
-pub use registry::{Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
+pub use registry::{LinkRules, Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
 pub use store::*;

@@ -2,7 +2,7 @@
 //! prompts and `config providers` from this table; it knows no store by name.
 
 use crate::{Buffers, Store, gate::Gate, lanes::Roads, meters::Meters};
-use haul_core::{Error, ErrorKind, Result};
+use haul_core::{Error, ErrorKind, Result, links::Munge};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// One kind of store.
@@ -84,22 +84,49 @@ pub enum Links {
     Follow,
     /// As small files `NAME.rclonelink` that hold the target (`--links`).
     Translate,
-    /// Those to directories are directories; others are as in `Translate`, or left out as in `Skip`.
-    FollowDirs {
-        /// Others are translated.
-        translate: bool,
-    },
+    /// Each by what it leads to, and how.
+    By(LinkRules),
+}
+
+/// How symlinks are treated that aren't all treated alike: those that a rule follows are what they lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkRules {
+    /// The others are as in [`Links::Translate`], else left out as in [`Links::Skip`].
+    pub translate: bool,
+    /// Those to directories are followed (`--copy-dirlinks`).
+    pub follow_dirs: bool,
+    /// Those that may lead out of a tree are followed (`--copy-unsafe-links`); so many directories of it are above the root.
+    pub follow_out: Option<usize>,
+    /// What is done to the targets of those that are translated.
+    pub munge: Munge,
+    /// Those that are left out can be read all the same, by the key that they would have.
+    pub tell: bool,
 }
 
 impl Links {
     /// Links may be small files of their own.
     pub fn translates(self) -> bool {
-        matches!(self, Links::Translate | Links::FollowDirs { translate: true })
+        matches!(self, Links::Translate | Links::By(LinkRules { translate: true, .. }))
     }
 
-    /// Links to directories are directories.
+    /// Links can be read as small files of their own.
+    pub fn tells(self) -> bool {
+        self.translates() || matches!(self, Links::By(LinkRules { tell: true, .. }))
+    }
+
+    /// Some links to directories are directories.
     pub fn follows_dirs(self) -> bool {
-        matches!(self, Links::Follow | Links::FollowDirs { .. })
+        self.follows_files() || matches!(self, Links::By(LinkRules { follow_dirs: true, .. }))
+    }
+
+    /// Some links to files are these files.
+    pub fn follows_files(self) -> bool {
+        matches!(self, Links::Follow | Links::By(LinkRules { follow_out: Some(_), .. }))
+    }
+
+    /// What is done to targets.
+    pub fn munge(self) -> Munge {
+        if let Links::By(rules) = self { rules.munge } else { Munge::default() }
     }
 }
 

@@ -7,6 +7,7 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Differs, Rights, Unkept},
+    links::SourceLinks,
     plan::Replace,
     policy::Keep,
 };
@@ -259,6 +260,8 @@ pub struct ListRequest {
     /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
     /// directory itself is listed.
     pub one_device: bool,
+    /// With `one_device`: neither is that directory, which is lost too.
+    pub omit_mounts: bool,
 }
 
 impl CopyHow {
@@ -484,8 +487,8 @@ pub struct CopyBatch {
     pub items: Vec<CopyItem>,
     /// Told of bytes as they are copied: item number, bytes.
     pub progress: Option<Progress>,
-    /// Links to directories at the source are followed, where there are links.
-    pub follow_dirs: bool,
+    /// How the source shows its links, where there are links.
+    pub links: SourceLinks,
 }
 
 /// One copy of a batch.

@@ -140,7 +140,8 @@ async fn a_folder_that_becomes_a_link_leads_no_copy_out() {
                 log: None,
             };
             let items = (0..FILES).map(item).collect();
-            let answers = store.copy(CopyBatch { from: from.clone(), items, progress: None, follow_dirs: false }).await;
+            let answers =
+                store.copy(CopyBatch { from: from.clone(), items, progress: None, links: Default::default() }).await;
             answers.into_iter().map(|answer| answer.map(drop)).collect()
         })
         .await;

@@ -170,7 +170,7 @@ async fn a_copy_sent_again_is_counted_once() {
     };
     let from = s.store.caps().domain.clone().unwrap().place;
     let items = ["a", "bb", "ccc"].map(item).into();
-    let answers = s.store.copy(CopyBatch { from, items, progress, follow_dirs: false }).await;
+    let answers = s.store.copy(CopyBatch { from, items, progress, links: Default::default() }).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     let mut counted = counted.lock().unwrap().clone();
     counted.sort();

@@ -61,7 +61,7 @@ async fn copy(
     items: Vec<CopyItem>,
 ) -> Vec<haul_core::Result<haul_store::Stored>> {
     let from = from.caps().domain.clone().unwrap().place;
-    to.copy(CopyBatch { from, items, progress: None, follow_dirs: false }).await
+    to.copy(CopyBatch { from, items, progress: None, links: Default::default() }).await
 }
 
 fn tree() -> TempDir {

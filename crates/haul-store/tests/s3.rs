@@ -480,7 +480,7 @@ async fn copies_inside_the_service() {
             stale,
         ],
         progress: None,
-        follow_dirs: false,
+        links: Default::default(),
     };
     let answers = target.copy(batch).await;
     assert!(answers[..3].iter().all(Result::is_ok), "{answers:?}");
@@ -498,7 +498,9 @@ async fn copies_inside_the_service() {
 
     let moved = CopyItem { how: CopyHow::Rename, ..item("a b%é", "moved", 5) };
     let from = store.caps().domain.as_ref().unwrap().place.clone();
-    assert!(target.copy(CopyBatch { from, items: vec![moved], progress: None, follow_dirs: false }).await[0].is_ok());
+    assert!(
+        target.copy(CopyBatch { from, items: vec![moved], progress: None, links: Default::default() }).await[0].is_ok()
+    );
     assert_eq!(store.stat(&Key::new("a b%é")).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(get(&target, "moved", None).await.unwrap().1, b"small");
 }

@@ -256,11 +256,11 @@ impl Store for Faulty {
     fn copy(&self, request: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let fault = self.state.call(Op::Copy);
         Box::pin(async move {
-            let CopyBatch { from, items, progress, follow_dirs } = request;
+            let CopyBatch { from, items, progress, links } = request;
             let call = |numbers: Vec<usize>| {
                 let items = numbers.iter().map(|n| items[*n].clone()).collect();
                 let progress = progress.map(|told| Progress(Arc::new(move |at, bytes| (told.0)(numbers[at], bytes))));
-                self.inner.copy(CopyBatch { from, items, progress, follow_dirs })
+                self.inner.copy(CopyBatch { from, items, progress, links })
             };
             batch(fault, items.len(), call).await
         })

@@ -243,8 +243,7 @@ impl Run {
         let count = items.len();
         let stopped = || (0..count).map(|_| Err(crate::transfer::cancelled())).collect();
         let Some(domain) = &self.cx.src.caps().domain else { return stopped() };
-        let batch =
-            CopyBatch { from: domain.place.clone(), items, progress: None, follow_dirs: self.mover.follows_dirs() };
+        let batch = CopyBatch { from: domain.place.clone(), items, progress: None, links: self.mover.source_links() };
         tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => stopped(),

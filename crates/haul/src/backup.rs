@@ -3,6 +3,7 @@
 use crate::{Cx, overlap::as_dir};
 use haul_core::{
     Entry, Error, ErrorKind, Key, LINK, Result,
+    links::SourceLinks,
     policy::{Keep, Policy},
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
@@ -56,8 +57,9 @@ impl Backup {
             how: CopyHow::Rename,
             log: None,
         };
-        let answers =
-            to.copy(CopyBatch { from: from.place, items: vec![item], progress: None, follow_dirs: false }).await;
+        let answers = to
+            .copy(CopyBatch { from: from.place, items: vec![item], progress: None, links: SourceLinks::default() })
+            .await;
         match answers.into_iter().find_map(Result::err) {
             Some(error) if error.kind() != ErrorKind::NotFound => Err(error.with_key(&old.key)),
             _ => Ok(()),

@@ -217,7 +217,7 @@ fn options(given: &Given) -> Result<Options, String> {
         xattrs: !given.no_xattrs,
         sparse: given.sparse,
         drop_cache: given.direct,
-        quiet: !given.verbose,
+        quiet: given.quiet,
         out_format: given.verbose.then(|| "%n%L".into()),
         report_every: given.progress.filter(|_| !given.quiet),
         ..Options::default()

@@ -15,7 +15,7 @@ pub use keep::keep;
 pub use network::net;
 pub use transfer::policy;
 
-use haul_store::Links;
+use haul_store::{LinkRules, Links};
 
 /// All of them.
 #[derive(clap::Args, Clone, Debug)]
@@ -48,10 +48,10 @@ pub struct Flags {
 
 /// How symlinks are treated.
 pub fn links(flags: &Flags) -> Links {
-    match (flags.meta.links, flags.meta.copy_links) {
-        (translate, false) if flags.meta.copy_dirlinks => Links::FollowDirs { translate },
-        (true, _) => Links::Translate,
-        (_, true) => Links::Follow,
+    match (flags.meta.links, flags.meta.copy_links, flags.meta.link_rules) {
+        (translate, false, Some(rules)) => Links::By(LinkRules { translate, ..rules }),
+        (true, ..) => Links::Translate,
+        (_, true, _) => Links::Follow,
         _ => Links::Skip,
     }
 }

@@ -8,6 +8,7 @@ use haul_core::{
     policy::{Compare, Cutoff, DeleteWhen, Fsync, Order, OrderBy, Policy, RenameBy},
     units::Size,
 };
+use haul_store::LinkRules;
 
 /// What counts as the same, and how it is brought over.
 #[derive(clap::Args, Clone, Debug)]
@@ -172,9 +173,9 @@ pub struct MetaFlags {
     /// Copy what symlinks point to
     #[arg(long, short = 'L', conflicts_with = "links")]
     pub copy_links: bool,
-    /// Symlinks to directories are directories: `haul rsync` asks for it.
+    /// What else is done with symlinks, where they aren't all followed: `haul rsync` asks for it.
     #[arg(skip)]
-    pub copy_dirlinks: bool,
+    pub link_rules: Option<LinkRules>,
     /// Use the store's time of writing instead of asking for the modification time
     #[arg(long)]
     pub use_server_modtime: bool,

@@ -85,7 +85,7 @@ fn folder(root: &'static str) -> impl Strategy<Value = String> {
 
 fn options() -> impl Strategy<Value = Vec<String>> {
     let flags = [
-        "-u -c --existing --ignore-existing --size-only -I -n --force -O -m -J -k --append --delay-updates --safe-links",
+        "-u -c --existing --ignore-existing --size-only -I -n --force -O -m -J -k --append --delay-updates --safe-links --copy-unsafe-links",
         "--remove-source-files -b",
     ];
     let flags = flags.iter().flat_map(|flags| flags.split(' ')).collect::<Vec<_>>();

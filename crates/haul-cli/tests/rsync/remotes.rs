@@ -1,6 +1,7 @@
 //! `haul rsync` and `haul dcp` where rsync isn't the measure: remotes of haul's, and dcp's own rules.
 
 use haul_testkit::{
+    cloudsim::Cloudsim,
     folder::{self, assert_same, files, link, write},
     lab::Lab,
     minio::Minio,
@@ -47,6 +48,45 @@ fn remotes_are_sources_and_destinations() {
     assert_eq!(lab.haul(&["cat", &format!("{there}/one/name.txt")]).ok().out, "a");
     let listed = lab.haul(&["rsync", "-r", &format!("{there}/src/")]).ok().out;
     assert!(listed.contains("-rw-r--r--              1 2020/01/01 00:00:00 a.txt\n"), "{listed}");
+}
+
+#[test]
+fn remotes_that_may_bring_the_same_are_refused() {
+    let cloud = Cloudsim::with(&[]);
+    let lab = Lab::new(HAUL);
+    lab.remote("r", &cloud.endpoint());
+    cloud.bucket("a", None);
+    cloud.bucket("b", None);
+    for (bucket, key) in [("a", "x/1"), ("a", "top"), ("b", "x/2"), ("b", "f"), ("b", "l.rclonelink")] {
+        cloud.put(bucket, key.as_bytes(), b"text".to_vec(), &[]);
+    }
+    for path in ["s/x/3", "s/f", "s/l", "s/other", "s/own/4"] {
+        write(&lab.path(path), b"here", BASE);
+    }
+    write(&lab.path("d/gone"), b"gone", BASE);
+    let s = lab.path("s").display().to_string();
+    let slashes = "several sources that end in / work only where all of them are on this machine";
+    for (args, line) in [
+        (&["r:a/", "r:b/"][..], slashes.to_string()),
+        (&["r:a/", "@s/"], slashes.to_string()),
+        (&["r:a/x", "r:b/x"], "two sources bring \"x\", from r:a/x and r:b/x".to_string()),
+        (&["r:b/f", "@s/f"], format!("two sources bring \"f\", from r:b/ and {s}/")),
+        (&["@s/f", "r:b/"], "r:b/ holds \"f\", which another source brings too".to_string()),
+        (&["r:b/", "@s/l"], "r:b/ holds \"l\", which another source brings too".to_string()),
+        (&["r:b/", "@s/x", "@s/own"], "r:b/ holds \"x\", which another source brings too".to_string()),
+        (
+            &["-K", "r:a/x", "@s/f"],
+            "-K with several sources works only where all of them are on this machine".to_string(),
+        ),
+    ] {
+        let ran = lab.haul(&[&["rsync", "-a", "--delete"][..], args, &["@d"]].concat());
+        assert_eq!((ran.code, ran.err.trim_end()), (4, &*format!("haul rsync: {line}: run them one after the other")));
+        assert!(lab.path("d/gone").exists() && !lab.path("d/x").exists(), "nothing is begun");
+    }
+    lab.haul(&["rsync", "-a", "--delete", "r:a/", "r:b/f", "@s/other", "@s/own", "@d"]).ok();
+    let there: Vec<_> = files(&folder::read(&lab.path("d"))).into_keys().map(|name| format!("{name:?}")).collect();
+    assert_eq!(there.len(), 5, "{there:?}");
+    assert!(!lab.path("d/gone").exists() && lab.path("d/own/4").exists() && lab.path("d/x/1").exists());
 }
 
 #[test]

@@ -53,6 +53,113 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -h -d 2021-
     each(times, Compare::All, &["-aiJ s/ dst", "-aniJ s/ dst", "-aiiJ s/ dst", "-aciJ s/ dst"]);
 }
 
+/// Links that lead out of the tree, by text or in fact, to every kind of thing, and one that does in a directory that is one.
+const UNSAFE: &str = r#"
+mkdir -p s/d/e s/in out/sub dst; echo o >out/o; echo u >out/sub/u; echo a >s/a; ln -s ../out s/up; ln -s ../out/o s/upf; ln -s a s/ok
+ln -s ../a s/d/ok; ln -s ../../out s/d/bad; ln -s ../in s/d/din; ln -s d/../a s/odd; ln -s nowhere s/dang; ln -s sub/u out/in; ln -s up s/up2
+ln -s other dst/upf; ln -s gone dst/extra; ln -s ../x s/d/e/x; mkfifo out/p; ln -s ../out/p s/fifo; echo x >s/d/x; chmod 600 out/o
+mkdir dst/up; echo gone >dst/up/gone; ln -s ../out/o top; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+#[test]
+fn unsafe_links_are_what_they_point_to() {
+    let lines = [
+        "-ai --copy-unsafe-links s/ dst",
+        "-ai --copy-unsafe-links s dst",
+        "-ai --copy-unsafe-links --delete s/ dst",
+        "-ani --copy-unsafe-links --delete s/ dst",
+        "-ai --copy-unsafe-links --safe-links s/ dst",
+        "-aki --copy-unsafe-links s/ dst",
+        "-aLi --copy-unsafe-links s/up s/d/ok dst",
+        "-ri --copy-unsafe-links s/ dst",
+        "-aci --copy-unsafe-links s/ dst",
+        "-ai --copy-unsafe-links s/up s/upf s/ok dst",
+        "-ai --copy-unsafe-links top dst",
+        "-ai --copy-unsafe-links s/ out/ dst",
+    ];
+    each(UNSAFE, Compare::Attributes, &lines);
+    // A second run finds nothing to do, and a link that leads nowhere is an error.
+    each(
+        &[UNSAFE, "rsync -a --copy-unsafe-links s/ dst\n"].concat(),
+        Compare::All,
+        &["-ai --copy-unsafe-links s/ dst"],
+    );
+    let dangling = [UNSAFE, "ln -s /no/such/place s/lost; touch -d 2020-01-01T00:00:00Z s\n"].concat();
+    each(&dangling, Compare::Trees, &["-a --copy-unsafe-links --delete s/ dst"]);
+    let Some(oracle) = Oracle::new(UNSAFE) else { return };
+    for source in ["s", "s/"] {
+        let args = ["-r", "--copy-unsafe-links", "--list-only", source];
+        // A directory's own size is the file system's.
+        let files = |text: &str| {
+            text.lines().filter(|line| !line.starts_with(['d', 'p'])).map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(files(&oracle.haul(&args).1), files(&oracle.rsync_lines(&args)), "{source}");
+    }
+}
+
+#[test]
+fn the_destinations_links_are_not_followed_with_the_sources() {
+    let setup = r#"
+mkdir -p s/d out dst/in; echo f >s/f; ln -s f s/l; echo d >s/d/1; echo f >out/f; echo keep >out/keep; ln -s ../out dst/d; ln -s ../out/f dst/f
+ln -s ../out dst/extra; ln -s in dst/l; find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for follow in ["-aLi", "-rLti", "-aki --copy-unsafe-links"] {
+        let lines = ["s/ dst", "--delete s/ dst", "-n --delete s/ dst", "s/d s/f dst", "--delete s/d dst"];
+        // Without -l symlinks that only the destination has stay, other than in rsync.
+        let lines = lines.iter().filter(|line| follow != "-rLti" || !line.contains("--delete s/"));
+        let lines: Vec<String> = lines.map(|line| format!("{follow} {line}")).collect();
+        each(setup, Compare::All, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_a_followed_link_leads_to_stays_when_sources_go() {
+    let setup = "mkdir -p s out/sub dst; echo o >out/o; echo u >out/sub/u; ln -s ../out s/up; ln -s ../out/o s/upf; echo f >s/f";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for follow in ["--copy-unsafe-links", "-L", "-k"] {
+        let (code, _, errors) = oracle.haul(&["-a", follow, "--remove-source-files", "s/", "dst"]);
+        let line =
+            "haul rsync: delete \"up/o\" failed: a symbolic link on the way leads out of the folder: remove the link";
+        assert!(code == Some(23) && errors.lines().any(|told| told == line), "{follow}: {code:?} {errors}");
+        let read = |name: &str| fs::read_to_string(oracle.folder().join(name)).unwrap_or_default();
+        for side in ["dst/up", "out"] {
+            assert_eq!((read(&format!("{side}/o")), read(&format!("{side}/sub/u"))), ("o\n".into(), "u\n".into()));
+        }
+        let gone = |name: &str| oracle.folder().join(name).symlink_metadata().is_err();
+        assert!(gone("s/f") && gone("s/upf") && !gone("dst/upf") && !gone("s/up"), "{follow}");
+    }
+}
+
+#[test]
+fn links_are_munged_as_by_rsync() {
+    let setup = r#"
+mkdir -p s/d dst/d; ln -s a s/plain; ln -s /rsyncd-munged/../x s/munged; ln -s /rsyncd-munged/ s/bare; echo f >s/f
+ln -s /rsyncd-munged//rsyncd-munged/a s/d/twice; ln -s ../out s/d/bad; ln -s a dst/plain; ln -s ../x dst/munged; ln -s /rsyncd-munged/../out dst/d/bad
+ln -s /rsyncd-munged/a s/same; ln -s a dst/same; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = [
+        "-ai --munge-links s/ dst",
+        "-ani --munge-links s/ dst",
+        "-ai -M--munge-links s/ dst",
+        "-ai -M --munge-links s dst",
+        "-ai --munge-links -M--munge-links s/ dst",
+        "-ai --munge-links --safe-links s/ dst",
+        "-ai -M--munge-links --safe-links s/ dst",
+        "-ai --munge-links --copy-unsafe-links s/plain s/d dst",
+        "-ai --munge-links --delete --remote-option=--munge-links s/ dst",
+        "-ai --munge-links --no-munge-links s/ dst",
+    ];
+    each(setup, Compare::All, &lines);
+    // There and back again.
+    let Some(oracle) = Oracle::new(setup) else { return };
+    oracle.haul(&["-a", "-M--munge-links", "s/", "dst"]);
+    let read = |name: &str| fs::read_link(oracle.folder().join(name)).unwrap();
+    assert_eq!(read("dst/plain").to_str(), Some("/rsyncd-munged/a"));
+    let refused = oracle.haul(&["-a", "--munge-links", ":memory:b", "dst"]);
+    let line = "haul rsync: --munge-links needs sources on this machine: what a remote keeps of symlinks goes as it is";
+    assert_eq!((refused.0, refused.2.trim_end()), (Some(4), line));
+}
+
 #[test]
 fn links_to_directories_are_directories_with_k() {
     let setup = r#"
@@ -159,6 +266,69 @@ find s b dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 }
 
 #[test]
+fn a_link_where_an_argument_goes_is_replaced_or_kept_like_any_other() {
+    let setup = r#"
+mkdir -p s/d out dst/real; echo f >s/d/f; echo o >out/o; echo r >dst/real/r; ln -s real dst/d; ln -s ../out dst/up; mkdir s/up; echo u >s/up/u
+find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines =
+        ["-ai s/d dst", "-ai s/up dst", "-ani s/d dst", "-ai --delete s/d dst", "-ai s/d s/up dst", "-aiK s/d dst"];
+    each(setup, Compare::All, &lines);
+    // Nothing is written through a link that leads out.
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for more in [&["s/up"][..], &["s/up", "s/d"]] {
+        let (code, _, errors) = oracle.haul(&[&["-aK", "--delete"][..], more, &["dst"]].concat());
+        assert_eq!(code, Some(23), "{errors}");
+        assert!(errors.contains("\"up/\" failed: a symbolic link on the way leads out of the folder"), "{errors}");
+        let at = |name: &str| oracle.folder().join(name);
+        assert!(!at("out/u").exists() && at("out/o").exists() && at("dst/up").is_symlink());
+    }
+}
+
+#[test]
+fn two_names_of_one_place_neither_overwrite_nor_delete() {
+    // By `d`, by `e` through another link, and by its own name three sources come to `real`.
+    let setup = r#"
+mkdir -p s/d/sub t/real/sub u/e all dst/real; echo s>s/d/f; echo t>t/real/f; echo u>u/e/f; echo s>s/d/sub/1; echo t>t/real/sub/2; echo s>s/d/only
+echo old >dst/real/old; echo old>dst/real/f; ln -s real dst/d; mkdir dst/via; ln -s ../via/../d dst/via/l; ln -s via/l dst/e; cp -a s/d t/real u/e all
+find s t u all dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z s/d/f u/e/f all/d/f
+"#;
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let read = |name: &str| fs::read_to_string(oracle.folder().join("dst").join(name)).unwrap_or_default();
+    for (sources, first) in [
+        (&["s/d", "t/real"][..], "t\n"),
+        (&["t/real", "s/d"], "t\n"),
+        (&["s/d", "u/e"], "s\n"),
+        (&["u/e", "s/d"], "u\n"),
+        (&["s/", "t/"], "t\n"),
+        (&["all/"], "t\n"),
+        (&["all/d", "all/real"], "t\n"),
+    ] {
+        for more in [&[][..], &["--delete", "--exclude=/via"], &["--remove-source-files"], &["-l"], &["--no-l"]] {
+            let args = [&["-aK"][..], more, sources, &["dst"]].concat();
+            let (code, _, errors) = oracle.haul(&args);
+            assert_eq!(code, Some(23), "{args:?} {errors}");
+            let lines = errors.lines().filter(|line| line.contains("symbolic link of the destination leads to"));
+            // Sources that go are taken in the reverse order.
+            let unknown = more == ["--remove-source-files"];
+            assert!(lines.count() >= 1, "{args:?} {errors}");
+            assert!(unknown || read("real/f") == first, "{args:?} {errors}");
+            assert!(["s\n", "t\n", "u\n"].contains(&read("real/f").as_str()), "{args:?}");
+            for (name, text) in
+                [("s/d/f", "s\n"), ("t/real/f", "t\n"), ("u/e/f", "u\n"), ("all/d/f", "s\n"), ("all/real/f", "t\n")]
+            {
+                let at_source = fs::read_to_string(oracle.folder().join(name)).is_ok_and(|read| read == text);
+                assert!(at_source || read("real/f") == text, "{args:?} {name} is lost: {errors}");
+            }
+            // What meets nothing comes in any case.
+            let has = |source: &str| sources.iter().any(|s| s.starts_with(source) || *s == "all/");
+            assert!(!has("s/") || read("real/only") == "s\n" && read("real/sub/1") == "s\n", "{args:?} {errors}");
+            assert!(!has("t/") || read("real/sub/2") == "t\n", "{args:?} {errors}");
+        }
+    }
+}
+
+#[test]
 fn what_came_in_this_run_makes_no_way() {
     // Two names of one place, as on a disk that ignores case: by `d` a file comes to where `real` is to have a directory, and
     // a link.
@@ -240,6 +410,49 @@ fn other_file_systems_are_left_alone() {
         let files = |side: &str| folder::files(&folder::read(&lab.path(side)));
         folder::assert_same(&files(ours), &files(theirs), options);
     }
+}
+
+#[test]
+fn mount_points_are_left_out_with_xx() {
+    let Some(rsync) = peers::need("rsync") else { return };
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    for dir in ["s/m", "s/d/m", "t/m"] {
+        fs::create_dir_all(lab.path(dir)).unwrap();
+    }
+    let mounts = ["s/m", "s/d/m"].map(|at| Mounted::new(&lab.path(at)));
+    if mounts.iter().any(Option::is_none) {
+        return peers::skip("a file system can't be mounted here");
+    }
+    let time = 1_600_000_000_000_000_000;
+    for path in ["s/m/in", "s/d/m/in", "s/d/f", "s/f", "t/m/1"] {
+        write(&lab.path(path), b"text", time);
+    }
+    for (options, sources) in [("-axx", &["s/"][..]), ("-axx", &["s"]), ("-dtxx", &["s/"]), ("-axx", &["s/", "t/"])] {
+        for side in ["a", "b"] {
+            let _ = fs::remove_dir_all(lab.path(side));
+            fs::create_dir(lab.path(side)).unwrap();
+        }
+        let paths: Vec<String> = sources
+            .iter()
+            .map(|s| format!("{}{}", lab.path(s.trim_end_matches('/')).display(), &s[s.trim_end_matches('/').len()..]))
+            .collect();
+        let ran = Command::new(&rsync).arg(options).args(&paths).arg(lab.path("b")).output().unwrap();
+        assert!(ran.status.success());
+        let sources: Vec<&str> = paths.iter().map(String::as_str).collect();
+        lab.haul(&[&["rsync", options][..], &sources, &["@a"]].concat()).ok();
+        folder::assert_same(
+            &folder::read(&lab.path("a")),
+            &folder::read(&lab.path("b")),
+            &format!("{options} {paths:?}"),
+        );
+    }
+    // What the destination has where the source has a mount point stays, other than in rsync.
+    write(&lab.path("dst/m/keep"), b"text", time);
+    write(&lab.path("dst/gone"), b"text", time);
+    lab.haul(&["rsync", "-axx", "--delete", "@s/", "@dst"]).ok();
+    assert!(lab.path("dst/m/keep").exists() && !lab.path("dst/gone").exists() && !lab.path("dst/d/m").exists());
+    lab.haul(&["rsync", "-axx", "--no-x", "@s/", "@dst"]).ok();
+    assert!(lab.path("dst/m/in").exists() && lab.path("dst/d/m/in").exists());
 }
 
 #[test]

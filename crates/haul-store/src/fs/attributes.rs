@@ -318,10 +318,12 @@ fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Resul
 }
 
 /// Makes a device, FIFO or socket anew; see [`crate::CopyHow::Special`].
-pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<(Dir, Stored)> {
+pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, Stored)> {
     let error = |errno| fail_write("copy", &item.to, errno);
     let name = item.from.name();
-    let st = meta::facts_at(from, name, false, FACTS).map_err(|errno| fail("copy", &item.from, errno))?;
+    let source_error = |errno| fail("copy", &item.from, errno);
+    let st = meta::facts_at(from, name, root.follow(), FACTS).map_err(source_error)?;
+    let source = if root.follow() { At::followed(from, name).map_err(source_error)? } else { At::name(from, name) };
     let kind = meta::file_type(&st);
     let what = match kind {
         FileType::BlockDevice | FileType::CharacterDevice => What::Device,
@@ -351,7 +353,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, from: &Dir) -> Result<(Dir
     let dressed = At::reached(&dir, &temp).map_err(error).and_then(|target| {
         let there = fresh(0o666, keeper.rights);
         let times = keeper.times(item, &st, Some(mtime));
-        keeper.dress_new(item, &At::name(from, name), &st, &target, there, true, times)
+        keeper.dress_new(item, &source, &st, &target, there, true, times)
     });
     let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
     Ok((dir, Stored { unkept, ..Stored::default() }))
@@ -382,7 +384,9 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let target_error = |errno| fail(OP, &item.to, errno);
     let (from_dir, from_name) = found(from, local, &item.from, false).map_err(source_error)?;
     let (dir, name) = found(&local.root, local, &item.to, true).map_err(target_error)?;
-    let st = meta::facts_at(&from_dir, &from_name, from.follows(&item.from), FACTS).map_err(source_error)?;
+    // What is translated is itself.
+    let follows = from.follows(&item.from) && from_name == item.from.name();
+    let st = meta::facts_at(&from_dir, &from_name, follows, FACTS).map_err(source_error)?;
     let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
     if meta::file_type(&st) != meta::file_type(&there) {
         return Err(changed(OP, &item.to));
@@ -391,7 +395,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
     let want = wanted(owned(&st), owned(&there), new, keeper.keep, keeper.rights);
     let mut unkept = want.unkept;
-    let source = match from.follows(&item.from) {
+    let source = match follows {
         true => At::followed(&from_dir, &from_name).map_err(source_error)?,
         false => At::name(&from_dir, &from_name),
     };

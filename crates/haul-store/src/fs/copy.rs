@@ -11,7 +11,13 @@ use super::{
     read::{link_name, open_file, regular, target},
 };
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
-use haul_core::{Error, ErrorKind, Key, Mtime, Result, attributes::Unkept, key::parent, plan::Replace};
+use haul_core::{
+    Error, ErrorKind, Key, Mtime, Result,
+    attributes::Unkept,
+    key::parent,
+    links::{Munge, SourceLinks},
+    plan::Replace,
+};
 use rustix::{
     fs::{AtFlags, FileType, Statx},
     io::Errno,
@@ -27,6 +33,7 @@ const OP: &str = "copy";
 struct Batch<'a> {
     local: &'a Local,
     from: &'a Root,
+    munge: Munge,
     bytes: Bytes<'a>,
     /// The directory of the last source.
     last: Option<(Vec<u8>, Dir)>,
@@ -41,13 +48,13 @@ struct Batch<'a> {
 /// See [`crate::Store::copy`]; runs on the pool.
 pub(super) fn copy(
     local: &Local,
-    from: &Root,
+    (from, munge): (&Root, Munge),
     items: &[CopyItem],
     progress: Option<&Progress>,
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(progress, abandoned);
-    let mut batch = Batch { local, from, bytes, last: None, nameless: true, full: false, settled: Vec::new() };
+    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, settled: Vec::new() };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
@@ -91,11 +98,15 @@ impl Batch<'_> {
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
         let dir = self.source_dir(item)?;
+        if item.how == CopyHow::Rename && !self.is_own(item) {
+            let message = "what is behind a symbolic link that leads out of the folder isn't moved by renaming it";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
+        }
         if item.how == CopyHow::Settle {
             return self.settle(item, &dir);
         }
         if item.how == CopyHow::Special {
-            let (made_in, stored) = attributes::special(self.local, item, &dir)?;
+            let (made_in, stored) = attributes::special(self.local, item, (self.from, &dir))?;
             self.settled(item, &made_in);
             return Ok(stored);
         }
@@ -154,6 +165,11 @@ impl Batch<'_> {
         let dir = self.from.dir(key).map_err(source_error(item))?;
         self.last = Some((key.to_vec(), dir.clone()));
         Ok(dir)
+    }
+
+    /// False for a source that is reached only by a link out of its root: it is another folder's, and stays there.
+    fn is_own(&self, item: &CopyItem) -> bool {
+        !self.from.follows_dirs() || self.from.dir_beneath(parent(item.from.as_bytes())).is_ok()
     }
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
@@ -234,7 +250,7 @@ impl Batch<'_> {
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
         };
         let key = Key::new([item.to.parent().as_bytes(), to].concat());
-        let target = target(dir, name).map_err(source_error(item))?;
+        let target = self.munge.target(target(dir, name).map_err(source_error(item))?);
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
         let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
@@ -381,9 +397,12 @@ pub(super) fn all_failed(items: &[CopyItem], error: impl Fn() -> Error) -> Vec<R
 }
 
 /// The source's root for a batch: this store's own descriptors when it copies within itself.
-pub(super) fn source_root(local: &Arc<Local>, from: &[u8], follow_dirs: bool) -> Arc<Root> {
+pub(super) fn source_root(local: &Arc<Local>, from: &[u8], links: SourceLinks) -> Arc<Root> {
     match *from == *local.place {
         true => local.root.clone(),
-        false => Arc::new(Root::new(from.to_vec(), local.root.follow()).following_dirs(follow_dirs)),
+        false => {
+            let follow = local.root.follow() || links.follow_files;
+            Arc::new(Root::new(from.to_vec(), follow).following_dirs(links.follow_dirs))
+        }
     }
 }

@@ -28,7 +28,7 @@ const PATH_CHUNK: usize = 4000;
 /// The root of a store: its path, and its descriptor once something needed it.
 pub(super) struct Root {
     path: Vec<u8>,
-    /// Links below the root may lead anywhere (`--copy-links`), when reading.
+    /// Links below the root may lead anywhere (`--copy-links`), when reading, or those of them that the store shows as files.
     follow: bool,
     /// Links to directories may.
     follow_dirs: bool,
@@ -86,6 +86,10 @@ impl Root {
 
     pub(super) fn follow(&self) -> bool {
         self.follow
+    }
+
+    pub(super) fn follows_dirs(&self) -> bool {
+        self.follow_dirs
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

@@ -7,15 +7,22 @@ use super::{
     error::fail,
     meta,
     place::is_temp,
+    read,
 };
-use crate::{Links, ListRequest, disk};
+use crate::{LinkRules, Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, Result, key::after_prefix};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, Result, key::after_prefix, links};
 use rustix::{
     fs::{FileType, RawDir},
     io::Errno,
 };
-use std::{cmp::Ordering, collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::VecDeque,
+    ops::Range,
+    os::fd::AsFd,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::oneshot;
 
 /// Entries in a batch: a message's cost is then nothing beside theirs.
@@ -34,9 +41,9 @@ const GETDENTS: usize = 128 << 10;
 
 /// See [`crate::Store::list`].
 pub(super) fn list(root: Arc<Root>, links: Links, request: ListRequest) -> BoxStream<'static, Listed> {
-    let lister = Arc::new(Lister { root, links, request });
+    let lister = Arc::new(Lister { root, links, request, device: OnceLock::new() });
     let (stack, batch, ready, state) = (Vec::new(), Vec::new(), VecDeque::new(), State::New);
-    let walk = Walk { lister, stack, batch, ready, sent: 0, state, device: None };
+    let walk = Walk { lister, stack, batch, ready, sent: 0, state };
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
 }
 
@@ -45,6 +52,8 @@ struct Lister {
     root: Arc<Root>,
     links: Links,
     request: ListRequest,
+    /// The root's device, where no other is to be listed; known before anything is read.
+    device: OnceLock<(u32, u32)>,
 }
 
 /// What follows a name in its key.
@@ -145,13 +154,18 @@ impl Lister {
         self.links == Links::Follow
     }
 
-    /// Reaches the root; gives its device where that counts.
-    fn device(&self) -> rustix::io::Result<Option<(u32, u32)>> {
+    /// Reaches the root, and remembers its device where that counts.
+    fn reach_root(&self) -> rustix::io::Result<()> {
         let root = self.root.root()?;
-        if !self.request.one_device {
-            return Ok(None);
+        if self.request.one_device {
+            let st = meta::facts(&root, meta::FACTS)?;
+            self.device.get_or_init(|| (st.stx_dev_major, st.stx_dev_minor));
         }
-        meta::facts(&root, meta::FACTS).map(|st| Some((st.stx_dev_major, st.stx_dev_minor)))
+        Ok(())
+    }
+
+    fn is_beyond(&self, major: u32, minor: u32) -> bool {
+        self.device.get().is_some_and(|device| *device != (major, minor))
     }
 
     fn mask(&self) -> rustix::fs::StatxFlags {
@@ -179,7 +193,7 @@ impl Lister {
             if name == b"." || name == b".." || is_temp(name) {
                 continue;
             }
-            let tail = self.tail(&fd, name, item.file_type());
+            let tail = self.tail(&fd, (key, name), item.file_type());
             full.truncate(key.len());
             full.extend_from_slice(name);
             full.extend_from_slice(tail.bytes());
@@ -201,18 +215,20 @@ impl Lister {
         Ok(Some(Folder { names: Arc::new(names), id, rest }))
     }
 
-    fn tail(&self, fd: &impl std::os::fd::AsFd, name: &[u8], listed: FileType) -> Tail {
+    /// What follows the name in the key of what `folder` has under it.
+    fn tail(&self, fd: &impl AsFd, (folder, name): (&[u8], &[u8]), listed: FileType) -> Tail {
+        let link = listed == FileType::Symlink;
+        let followed = link && (self.follow() || self.leads_to_dir(fd, name) || self.leads_out(fd, (folder, name)));
         match listed {
             FileType::RegularFile => Tail::File,
             FileType::Directory => Tail::Dir,
-            FileType::Symlink if self.leads_to_dir(fd, name) => Tail::Dir,
-            FileType::Symlink if self.links.translates() => Tail::Link,
-            FileType::Symlink if !self.follow() => Tail::Special,
-            FileType::Symlink | FileType::Unknown => match meta::facts_at(fd, name, self.follow(), meta::FACTS) {
+            FileType::Symlink if !followed && self.links.translates() => Tail::Link,
+            FileType::Symlink if !followed => Tail::Special,
+            FileType::Symlink | FileType::Unknown => match meta::facts_at(fd, name, followed, meta::FACTS) {
                 Ok(st) => match meta::file_type(&st) {
                     FileType::Unknown => Tail::Special,
-                    FileType::Symlink if self.follow() => Tail::Special,
-                    known => self.tail(fd, name, known),
+                    FileType::Symlink if followed => Tail::Special,
+                    known => self.tail(fd, (folder, name), known),
                 },
                 // Dangling or vanished: asking again when its turn comes tells which.
                 Err(_) => Tail::File,
@@ -222,9 +238,26 @@ impl Lister {
     }
 
     /// True for a link that counts as the directory to which it leads.
-    fn leads_to_dir(&self, fd: &impl std::os::fd::AsFd, name: &[u8]) -> bool {
-        let dirs = matches!(self.links, Links::FollowDirs { .. });
+    fn leads_to_dir(&self, fd: &impl AsFd, name: &[u8]) -> bool {
+        let dirs = matches!(self.links, Links::By(LinkRules { follow_dirs: true, .. }));
         dirs && meta::facts_at(fd, name, true, meta::FACTS).is_ok_and(|st| meta::file_type(&st) == FileType::Directory)
+    }
+
+    /// True for a link that counts as what it leads to because that may be outside of the tree.
+    fn leads_out(&self, fd: &impl AsFd, (folder, name): (&[u8], &[u8])) -> bool {
+        let Links::By(LinkRules { follow_out: Some(above), .. }) = self.links else { return false };
+        let depth = above + folder.iter().filter(|b| **b == b'/').count();
+        read::target(fd, name).is_ok_and(|target| links::leads_out(&target, depth))
+    }
+
+    /// Is what is shown with this tail looked at through a link?
+    fn follows(&self, fd: &impl AsFd, (folder, name): (&[u8], &[u8]), tail: Tail) -> bool {
+        match tail {
+            Tail::Dir => self.links.follows_dirs(),
+            Tail::File => self.links.follows_files(),
+            Tail::Special => self.follow() || self.leads_out(fd, (folder, name)),
+            Tail::Link => false,
+        }
     }
 
     /// Whether the request asks for `key` or, for a directory, for something in it.
@@ -243,17 +276,11 @@ impl Lister {
     }
 
     /// Asks about some of a directory's names. A directory that may be read but not searched fails as a whole.
-    fn ask(
-        &self,
-        folder: &[u8],
-        fd: &impl std::os::fd::AsFd,
-        names: &Names,
-        range: Range<usize>,
-    ) -> rustix::io::Result<Vec<Seen>> {
+    fn ask(&self, folder: &[u8], fd: &impl AsFd, names: &Names, range: Range<usize>) -> rustix::io::Result<Vec<Seen>> {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));
-            let follow = self.follow() || self.links.follows_dirs() && item.tail == Tail::Dir;
+            let follow = self.follows(fd, (folder, name), item.tail);
             seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
                 Ok(st) => self.seen(fd, name, key, item.tail, &st),
                 Err(Errno::ACCESS) if !follow => return Err(Errno::ACCESS),
@@ -271,7 +298,7 @@ impl Lister {
         Ok(seen)
     }
 
-    fn seen(&self, fd: &impl std::os::fd::AsFd, name: &[u8], key: Key, tail: Tail, st: &rustix::fs::Statx) -> Seen {
+    fn seen(&self, fd: &impl AsFd, name: &[u8], key: Key, tail: Tail, st: &rustix::fs::Statx) -> Seen {
         let (kind, as_read) = match (tail, meta::file_type(st)) {
             (Tail::File, t) => (Kind::File, t == FileType::RegularFile),
             (Tail::Dir, t) => (Kind::Dir, t == FileType::Directory),
@@ -282,7 +309,16 @@ impl Lister {
             let error = Error::new(ErrorKind::Changed, "list", "was replaced while it was listed").with_key(&key);
             return Seen::Failed(key, error);
         }
+        if kind == Kind::Dir && self.request.omit_mounts && self.is_beyond(st.stx_dev_major, st.stx_dev_minor) {
+            return Seen::Failed(key.clone(), mount(&key));
+        }
         let mut entry = meta::entry(key, kind, st);
+        if tail == Tail::Link {
+            entry.size = match read::shown_size(self.links, fd, name, st) {
+                Ok(size) => size,
+                Err(errno) => return Seen::Failed(entry.key.clone(), fail("list", &entry.key, errno)),
+            };
+        }
         if self.request.meta && kind != Kind::Special {
             entry.meta = Some(meta::meta_at(fd, name, st));
         }
@@ -309,8 +345,6 @@ struct Walk {
     ready: VecDeque<Listed>,
     sent: usize,
     state: State,
-    /// The root's device, where no other is to be listed.
-    device: Option<(u32, u32)>,
 }
 
 /// A directory being given.
@@ -436,10 +470,9 @@ impl Walk {
         let root = Key::new("");
         // The root is asked first even when only a part is listed: without a root there is no proof of anything.
         let lister = self.lister.clone();
-        let reached = disk::names().submit(move || lister.device()).await;
-        match reached.unwrap_or(Err(Errno::IO)) {
-            Ok(device) => self.device = device,
-            Err(errno) => return self.fail_all(root_error("list", self.lister.root.path(), errno)),
+        let reached = disk::names().submit(move || lister.reach_root()).await;
+        if let Err(errno) = reached.unwrap_or(Err(Errno::IO)) {
+            return self.fail_all(root_error("list", self.lister.root.path(), errno));
         }
         if super::error::check_key("list", &base).is_err() {
             // No such directory can exist here, so nothing is in it.
@@ -529,14 +562,13 @@ impl Walk {
     }
 
     fn is_beyond(&self, folder: &Folder) -> bool {
-        self.device.is_some_and(|device| device != (folder.id.0, folder.id.1))
+        self.lister.is_beyond(folder.id.0, folder.id.1)
     }
 
     /// Tells that what is in the directory `key` is on another file system.
     fn lose_mount(&mut self, key: &[u8]) {
         let lost = Lost { from: Key::new([key, &[0]].concat()), to: after_prefix(key).map(Key::new) };
-        let error = Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here");
-        self.lose(lost, error.with_key(&Key::new(key)));
+        self.lose(lost, mount(&Key::new(key)));
     }
 
     fn give(&mut self, entry: Entry) {
@@ -576,6 +608,11 @@ impl Walk {
         self.stack.clear();
         self.state = State::Done;
     }
+}
+
+/// Why nothing below the directory `key` is listed.
+fn mount(key: &Key) -> Error {
+    Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here").with_key(key)
 }
 
 /// Why the root can't be used.

@@ -68,7 +68,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
     let follow_dirs = request.links.follows_dirs();
-    let root = Arc::new(Root::new(absolute, request.links == Links::Follow).following_dirs(follow_dirs));
+    let root = Arc::new(Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs));
     let rights = attributes::rights();
     Ok(Arc::new(LocalStore {
         locator,
@@ -215,8 +215,8 @@ impl Store for LocalStore {
         let items: Arc<[_]> = batch.items.into();
         let shared = items.clone();
         let done = disk::bytes().submit(move || {
-            let from = copy::source_root(&local, &batch.from, batch.follow_dirs);
-            copy::copy(&local, &from, &shared, batch.progress.as_ref(), &abandoned)
+            let from = copy::source_root(&local, &batch.from, batch.links);
+            copy::copy(&local, (&from, batch.links.munge), &shared, batch.progress.as_ref(), &abandoned)
         });
         Box::pin(async move {
             let _waiting = waiting;

@@ -15,7 +15,12 @@ use rustix::{
     fs::{FileType, Mode, OFlags, Statx},
     io::Errno,
 };
-use std::{fs::File, ops::Range, os::fd::OwnedFd, sync::Arc};
+use std::{
+    fs::File,
+    ops::Range,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
 
 /// Opens a source file for reading. A link is followed only when the store follows links; FIFOs don't block.
 pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Result<OwnedFd> {
@@ -26,13 +31,29 @@ pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Res
 
 /// The name of the link that `key` stands for, when links are translated.
 pub(super) fn link_name(links: Links, key: &Key) -> Option<&[u8]> {
-    let name = key.name().strip_suffix(LINK).filter(|name| !name.is_empty())?;
-    links.translates().then_some(name)
+    links.translates().then(|| bare_name(key)).flatten()
+}
+
+fn bare_name(key: &Key) -> Option<&[u8]> {
+    key.name().strip_suffix(LINK).filter(|name| !name.is_empty())
 }
 
 /// What a link holds.
-pub(super) fn target(dir: &Dir, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+pub(super) fn target(dir: impl AsFd, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|t| t.into_bytes())
+}
+
+/// What a link is shown to hold.
+fn shown_target(links: Links, dir: &Dir, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+    target(dir, name).map(|target| links.munge().target(target))
+}
+
+/// Bytes of what a link is shown to hold.
+pub(super) fn shown_size(links: Links, dir: impl AsFd, name: &[u8], st: &Statx) -> rustix::io::Result<u64> {
+    if !links.munge().changes() {
+        return Ok(st.stx_size);
+    }
+    target(dir, name).map(|target| links.munge().target(target).len() as u64)
 }
 
 /// Refuses what isn't a regular file.
@@ -89,12 +110,12 @@ fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Cont
     const OP: &str = "read";
     check_file(OP, key)?;
     let dir = local.root.dir(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
-    if let Some(name) = link_name(local.links, key)
+    if let Some(name) = bare_name(key).filter(|_| local.links.tells())
         && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
         && meta::file_type(&st) == FileType::Symlink
     {
-        let target = target(&dir, name).map_err(|e| fail(OP, key, e))?;
-        let entry = meta::entry(key.clone(), Kind::File, &st);
+        let target = shown_target(local.links, &dir, name).map_err(|e| fail(OP, key, e))?;
+        let entry = Entry { size: target.len() as u64, ..meta::entry(key.clone(), Kind::File, &st) };
         check_version(OP, key, want, &entry)?;
         return Ok((entry, Content::Target(target)));
     }
@@ -127,7 +148,8 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         && meta::file_type(&st) == FileType::Symlink
     {
         let meta = Some(meta::meta_at(&dir, name, &st));
-        return Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
+        let size = shown_size(local.links, &dir, name, &st).map_err(|e| fail(OP, key, e))?;
+        return Ok(Entry { size, meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
     }
     let st = facts(key.name(), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
     let kind = match meta::file_type(&st) {

@@ -138,7 +138,9 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
     };
     let name = link_name(local.links, key).filter(|name| is_link(&dir, name)).unwrap_or(key.name());
     if let Some(want) = version {
-        match meta::facts_at(&dir, name, false, meta::FACTS) {
+        // What was read through a link is pinned; the link is what goes.
+        let follow = local.root.follow() && name == key.name();
+        match meta::facts_at(&dir, name, follow, meta::FACTS) {
             Ok(st) if !meta::pinned(want, &st) => return Err(changed("delete", key)),
             Ok(_) => {}
             Err(errno) => return Ok(Err(errno)),

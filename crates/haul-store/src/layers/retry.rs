@@ -205,12 +205,7 @@ impl Store for Retrying {
                 .batch(count, |numbers| {
                     let items: Vec<CopyItem> = numbers.iter().map(|n| batch.items[*n].clone()).collect();
                     let progress = counts.as_ref().map(|counts| counts.begin(numbers));
-                    self.0.inner.copy(CopyBatch {
-                        from: batch.from.clone(),
-                        items,
-                        progress,
-                        follow_dirs: batch.follow_dirs,
-                    })
+                    self.0.inner.copy(CopyBatch { from: batch.from.clone(), items, progress, links: batch.links })
                 })
                 .await
         })

@@ -109,7 +109,7 @@ async fn copy(
 ) -> Result<Vec<haul_core::Result<haul_store::Stored>>, String> {
     let Some(domain) = store.caps().domain.clone() else { return Err("it has no copy domain".into()) };
     let count = items.len();
-    let answers = store.copy(CopyBatch { from: domain.place, items, progress, follow_dirs: false }).await;
+    let answers = store.copy(CopyBatch { from: domain.place, items, progress, links: Default::default() }).await;
     assert_eq!(answers.len(), count, "one answer for each");
     let unsupported = |answer: &haul_core::Result<_>| matches!(answer, Err(e) if e.kind() == ErrorKind::Unsupported);
     skip_unless(!answers.iter().all(unsupported), "it doesn't copy by itself")?;

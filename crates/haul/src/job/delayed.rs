@@ -9,7 +9,8 @@ use crate::{
 };
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, event::StepId, key::parent, plan::Replace, policy::Compare,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result, event::StepId, key::parent, links::SourceLinks, plan::Replace,
+    policy::Compare,
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Extra, ListRequest, WriteSpec};
 use std::{
@@ -190,8 +191,11 @@ impl Run {
             let error = || Error::new(ErrorKind::Unsupported, "rename", "this store can't rename");
             return to.iter().map(|to| Err(error().with_key(to))).collect();
         };
-        let answers =
-            self.cx.dst.copy(CopyBatch { from: domain.place, items, progress: None, follow_dirs: false }).await;
+        let answers = self
+            .cx
+            .dst
+            .copy(CopyBatch { from: domain.place, items, progress: None, links: SourceLinks::default() })
+            .await;
         let each = answers.into_iter().zip(to);
         each.map(|(answer, to)| answer.map(drop).map_err(|e| if e.key().is_some() { e } else { e.with_key(&to) }))
             .collect()

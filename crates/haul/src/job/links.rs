@@ -2,15 +2,19 @@
 //! that stand for directories (`--keep-dirlinks`).
 
 use super::{Run, rsync::bare};
-use futures::TryStreamExt;
-use haul_core::{Entry, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links};
+use bytes::Bytes;
+use futures::{TryStreamExt, stream::BoxStream};
+use haul_core::{Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links};
 use haul_store::{Body, WriteSpec};
 
+/// How many symlinks may stand on the way to a directory, as the kernel has it (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
 /// Where a symlink to a directory at the destination leads.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum Behind {
-    /// To a directory below the destination.
-    Inside,
+    /// To a directory below the destination, by its own key where that could be read.
+    Inside(Option<Key>),
     /// Elsewhere: nothing is written there.
     Outside,
 }
@@ -43,8 +47,14 @@ impl Run {
         match pair {
             Pair::SrcOnly(src) => match self.dirlink_above(&src.key) {
                 None => Some(Pair::SrcOnly(src)),
-                Some(Behind::Inside) => Some(self.look_behind(src).await),
-                Some(Behind::Outside) => None,
+                Some((_, Behind::Outside)) => None,
+                Some((link, Behind::Inside(real))) => match self.other_way(&src, &link, real).await {
+                    Some(other) => {
+                        self.error(two_ways(&src.key, &other));
+                        None
+                    }
+                    None => Some(self.look_behind(src).await),
+                },
             },
             pair => Some(pair),
         }
@@ -72,11 +82,7 @@ impl Run {
     /// What a translated link holds; `None` for a file that only has such a name.
     async fn link_target(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         let Body::Stream(pieces) = self.cx.src.read(key, None, None).await?.body else { return Ok(None) };
-        let target = pieces.try_fold(Vec::new(), |mut target, piece| async move {
-            target.extend_from_slice(&piece);
-            Ok(target)
-        });
-        target.await.map(Some)
+        whole(pieces).await.map(Some)
     }
 
     /// True when the destination has a symlink to a directory where the source has the directory `key`, and it is to stay:
@@ -95,7 +101,7 @@ impl Run {
         }
         // Where a link to a directory is there is nothing to make, and where a file or another link is nothing can be made.
         let behind = match self.cx.dst.make_dir(key, &WriteSpec::default()).await {
-            Ok(()) => Behind::Inside,
+            Ok(()) => Behind::Inside(self.real(key).await),
             Err(error) if error.kind() == ErrorKind::Denied => {
                 self.error(error.with_key(key));
                 Behind::Outside
@@ -107,9 +113,80 @@ impl Run {
         true
     }
 
-    fn dirlink_above(&self, key: &Key) -> Option<Behind> {
+    /// The innermost link that stays above `key`.
+    fn dirlink_above(&self, key: &Key) -> Option<(Key, Behind)> {
         let kept = self.kept_links.lock().unwrap_or_else(|e| e.into_inner());
-        kept.iter().find(|(dir, _)| key.as_bytes().starts_with(dir.as_bytes())).map(|(_, behind)| *behind)
+        kept.iter().rev().find(|(dir, _)| key.as_bytes().starts_with(dir.as_bytes())).cloned()
+    }
+
+    /// The directory `key` of the destination without symlinks on the way; `None` where that can't be told.
+    async fn real(&self, key: &Key) -> Option<Key> {
+        let part = |part: &[u8]| part.to_vec();
+        let mut ahead: Vec<Vec<u8>> = bare(key.as_bytes()).rsplit(|b| *b == b'/').map(part).collect();
+        let (mut real, mut links) = (Vec::new(), 0);
+        while let Some(name) = ahead.pop() {
+            match &name[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    real.pop()?;
+                    continue;
+                }
+                _ => real.push(name),
+            }
+            let link = Key::new([&real.join(&b'/'), LINK].concat());
+            let Ok(read) = self.cx.dst.read(&link, None, None).await else { continue };
+            let Body::Stream(pieces) = read.body else { continue };
+            let target = whole(pieces).await.ok()?;
+            links += 1;
+            if links > MOST_LINKS || target.starts_with(b"/") {
+                return None;
+            }
+            real.pop();
+            ahead.extend(target.rsplit(|b| *b == b'/').map(part));
+        }
+        Some(Key::new([&real.join(&b'/'), &b"/"[..]].concat()))
+    }
+
+    /// Another name of a source that comes to the place at the destination to which `src` comes through the symlink `link`, which
+    /// leads to the directory `real`. Directories may meet, nothing else.
+    async fn other_way(&self, src: &Entry, link: &Key, real: Option<Key>) -> Option<Key> {
+        let below = &src.key.as_bytes()[link.as_bytes().len()..];
+        let real = real?;
+        let same = |(other, behind): &(Key, Behind)| match behind {
+            Behind::Inside(Some(led)) if other != link => {
+                let rest = real.as_bytes().strip_prefix(led.as_bytes())?;
+                Some(Key::new([other.as_bytes(), rest].concat()))
+            }
+            _ => None,
+        };
+        let kept: Vec<Key> = {
+            let kept = self.kept_links.lock().unwrap_or_else(|e| e.into_inner());
+            kept.iter().filter_map(same).collect()
+        };
+        for dir in std::iter::once(real).chain(kept) {
+            let key = Key::new([dir.as_bytes(), bare(below)].concat());
+            if key.as_bytes() != bare(src.key.as_bytes()) && self.source_shows(&key, !src.is_dir()).await {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// True when this source or another shows something under a name; of directories only where `dirs`.
+    async fn source_shows(&self, name: &Key, dirs: bool) -> bool {
+        for (ending, dir) in [(&b""[..], false), (LINK, false), (b"/", true)] {
+            let key = name.with_suffix(ending);
+            if dir && !dirs {
+                continue;
+            }
+            if let Ok(entry) = self.cx.src.stat(&key).await
+                && entry.is_dir() == dir
+                && self.cx.filter.wants_name(&Entry { key, ..entry })
+            {
+                return true;
+            }
+        }
+        dirs && self.cx.filter.others_show(name)
     }
 
     /// The destination's listing doesn't go through links: ask.
@@ -120,4 +197,19 @@ impl Run {
             Err(_) => Pair::SrcUnknown(src),
         }
     }
+}
+
+/// What a link holds, in one piece.
+async fn whole(pieces: BoxStream<'static, Result<Bytes>>) -> Result<Vec<u8>> {
+    let all = pieces.try_fold(Vec::new(), |mut all, piece| async move {
+        all.extend_from_slice(&piece);
+        Ok(all)
+    });
+    all.await
+}
+
+fn two_ways(key: &Key, other: &Key) -> Error {
+    let message =
+        format!("a symbolic link of the destination leads to where {:?} of the source goes too", other.display());
+    Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }

@@ -313,6 +313,20 @@ impl Run {
         Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
     }
 
+    /// Where symlinks of the destination stay, so that two names of the source may be one place there.
+    ///
+    /// Errors: `Exists`, for what may have come in this run.
+    pub(super) fn check_not_behind_link(&self, there: &Entry) -> Result<()> {
+        let habits = self.policy.rsync.as_ref().filter(|habits| habits.keep_dirlinks);
+        let began = habits.and_then(|habits| habits.began);
+        if began.is_none_or(|began| there.changed.is_none_or(|changed| changed < began)) {
+            return Ok(());
+        }
+        let message =
+            "what is there came in this run, under another name: a symbolic link of the destination leads to it";
+        Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
+    }
+
     /// What deleting is to find, where another transfer of the same move may come first.
     pub(super) fn pin(&self, there: &Entry) -> Option<Version> {
         there.version.clone().filter(|_| self.moves())

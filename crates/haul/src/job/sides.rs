@@ -28,6 +28,7 @@ impl Run {
             ask_each: self.asks_each(),
             prune_empty_dirs: self.policy.rsync.as_ref().is_some_and(|habits| habits.prune_empty_dirs),
             one_device: self.one_device(),
+            omit_mounts: self.policy.rsync.as_ref().is_some_and(|habits| habits.omit_mounts),
             ..ListOptions::default()
         };
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());

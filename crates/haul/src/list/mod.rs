@@ -41,6 +41,8 @@ pub struct ListOptions {
     pub prune_empty_dirs: bool,
     /// What is beyond a mount point is left out; told as with `for_join`.
     pub one_device: bool,
+    /// With `one_device`: the mount point too.
+    pub omit_mounts: bool,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -69,8 +71,9 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 }
 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let (meta, posix, one_device) = (options.meta, options.posix, options.one_device);
-    let mut request = ListRequest { meta, posix, one_device, ..ListRequest::all() };
+    let (meta, posix) = (options.meta, options.posix);
+    let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
+    let mut request = ListRequest { meta, posix, one_device, omit_mounts, ..ListRequest::all() };
     if !filter.is_all() {
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));

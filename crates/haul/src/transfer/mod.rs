@@ -18,6 +18,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
+    links::SourceLinks,
     plan::{Replace, Route},
     policy::{Fsync, Keep, Mode, Policy},
 };
@@ -264,9 +265,9 @@ impl Mover {
         Ok(Open { source, target })
     }
 
-    /// Links to directories at the source are followed.
-    pub(crate) fn follows_dirs(&self) -> bool {
-        self.policy.rsync.as_ref().is_some_and(|habits| habits.copy_dirlinks)
+    /// How the source shows its links.
+    pub(crate) fn source_links(&self) -> SourceLinks {
+        self.policy.rsync.as_ref().map_or(SourceLinks::default(), |habits| habits.source_links)
     }
 
     /// The time that a file gets whatever its source's is.
@@ -279,7 +280,9 @@ impl Mover {
     pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
         let caps = self.cx.dst.caps();
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
-        let move_to_disk = self.policy.moves(self.mode) && caps.files && !self.policy.no_check_dest;
+        // So are two names where a symlink of the destination stays.
+        let two_names = self.policy.moves(self.mode) || self.policy.rsync.as_ref().is_some_and(|h| h.keep_dirlinks);
+        let move_to_disk = two_names && caps.files && !self.policy.no_check_dest;
         let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
         // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
         let waits = self.policy.rsync.as_ref().is_some_and(|habits| habits.delay_updates);

@@ -31,9 +31,8 @@ impl Mover {
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
         let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
-        let follow_dirs = self.follows_dirs();
-        let batch =
-            CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())), follow_dirs };
+        let links = self.source_links();
+        let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())), links };
         let answers = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => going.iter().map(|_| Err(cancelled())).collect(),

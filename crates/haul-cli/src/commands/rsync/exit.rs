@@ -52,6 +52,8 @@ impl Trouble {
 
     /// What a job's report adds.
     pub fn take(&mut self, report: &Report) {
+        // As in rsync, whose time is up.
+        self.timeout |= report.time_limit;
         match report.stopped {
             Some(ErrorKind::Cancelled) => self.signal = true,
             Some(ErrorKind::Limit) if report.totals.not_deleted > 0 => self.max_delete = true,

@@ -109,8 +109,8 @@ pub fn tells(letters: &str) -> bool {
 
 /// What an `--out-format` may ask of one name.
 pub trait Fields {
-    /// The text for an escape's letter; `None` for one that there isn't.
-    fn field(&self, letter: char) -> Option<Vec<u8>>;
+    /// The text for an escape's letter, its numbers as `human` says; `None` for one that there isn't.
+    fn field(&self, letter: char, human: u8) -> Option<Vec<u8>>;
 }
 
 /// Fills in `--out-format`'s escapes: `%i`, `%-10n`, `%%`.
@@ -124,7 +124,12 @@ pub fn fill(format: &str, fields: &dyn Fields) -> Vec<u8> {
             rest[1..].len() - rest[1..].trim_start_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '\'').len();
         let Some(letter) = rest[1 + width..].chars().next() else { break };
         let whole = 1 + width + letter.len_utf8();
-        match (letter, fields.field(letter)) {
+        // Plain digits; an apostrophe each for commas, units of 1000, units of 1024.
+        let human = match rest[1..=width].matches('\'').count() {
+            0 => u8::MAX,
+            n => u8::try_from(n - 1).unwrap_or(2),
+        };
+        match (letter, fields.field(letter, human)) {
             ('%', _) => out.push(b'%'),
             (_, Some(text)) => pad(&mut out, &text, &rest[1..=width]),
             (_, None) => out.extend_from_slice(&rest.as_bytes()[..whole]),
@@ -290,10 +295,15 @@ mod tests {
     fn formats_are_filled_in() {
         struct One;
         impl Fields for One {
-            fn field(&self, letter: char) -> Option<Vec<u8>> {
-                (letter == 'n').then(|| b"x".to_vec())
+            fn field(&self, letter: char, human: u8) -> Option<Vec<u8>> {
+                match letter {
+                    'n' => Some(b"x".to_vec()),
+                    'l' => Some(number(1_234_567, human).into_bytes()),
+                    _ => None,
+                }
             }
         }
+        assert_eq!(fill("%l %'l %''l %'''l %10'l|", &One), b"1234567 1,234,567 1.23M 1.18M  1,234,567|");
         assert_eq!(fill("a %n|%3n|%-3n|%%|%q|%", &One), b"a x|  x|x  |%|%q|%");
     }
 }

@@ -25,9 +25,11 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     let mut out = Out::stdout();
     let mut code = 0;
     for source in sources {
+        let above = usize::from(!is_contents(source.as_bytes()));
+        let ctx = &ctx.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
         let (store, file) = ctx.open_source(source).await.map_err(io)?;
         let name = source.as_bytes();
-        let contents = name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.");
+        let contents = is_contents(name);
         let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
         let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
         let root = folder_here(source);
@@ -78,6 +80,11 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     Ok(code)
 }
 
+/// True for a source that means what is in it.
+fn is_contents(name: &[u8]) -> bool {
+    name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.")
+}
+
 fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow::Result<()> {
     let what = FileType::of(entry);
     let kind = match what {
@@ -97,6 +104,7 @@ fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow:
     let secs = entry.mtime.map_or(0, |mtime| mtime.secs());
     let at = jiff::Timestamp::new(secs, 0)?.to_zoned(jiff::tz::TimeZone::system());
     let size = number(entry.size, options.human);
-    let text = format!("{kind}{} {size:>14} {} ", permissions(mode), at.strftime("%Y/%m/%d %H:%M:%S"));
+    let width = if options.human == u8::MAX { 11 } else { 14 };
+    let text = format!("{kind}{} {size:>width$} {} ", permissions(mode), at.strftime("%Y/%m/%d %H:%M:%S"));
     out.line(&text, &shown(name, options.raw_bytes))
 }

@@ -2,7 +2,11 @@
 //! nothing goes from the destination that any of them shows. Each source is a job of its own; this is what a job is told of
 //! the others.
 
-use super::{exit, filters, options::Options, sources::Job, sources::Part, sources::Refusal};
+use super::{
+    exit, filters,
+    options::Options,
+    sources::{Job, Part, Refusal, leads_out},
+};
 use haul_core::{
     LINK,
     filter::rsync::{OtherSources, Selection},
@@ -22,9 +26,7 @@ struct Shown {
     selection: Selection,
     /// The folder itself is part of it.
     whole: bool,
-    follow: bool,
-    follow_dirs: bool,
-    links: bool,
+    options: Options,
     /// The device that it ends with, where that counts.
     device: Option<u64>,
 }
@@ -39,24 +41,29 @@ enum Kind {
 }
 
 impl Shown {
-    fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
-        if self.follow_dirs
-            && let Ok(st) = rustix::fs::stat(path)
-            && FileType::from_raw_mode(st.st_mode) == FileType::Directory
-        {
+    /// What it shows under a name. `NOENT` also for a link that is followed and leads nowhere.
+    fn stat(&self, name: &[u8]) -> Result<Stat, Errno> {
+        let path = [&self.root, name].concat();
+        let st = rustix::fs::lstat(&path)?;
+        if FileType::from_raw_mode(st.st_mode) != FileType::Symlink {
             return Ok(st);
         }
-        if self.follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }
+        let depth = name.iter().filter(|b| **b == b'/').count();
+        if self.options.copy_links || leads_out(&self.options, &path, depth) {
+            return rustix::fs::stat(path);
+        }
+        let dir = |st: &Stat| FileType::from_raw_mode(st.st_mode) == FileType::Directory;
+        Ok(rustix::fs::stat(path).ok().filter(|led| self.options.copy_dirlinks && dir(led)).unwrap_or(st))
     }
 
     /// What is to be said of a name that this source can't show, since what is above it is no directory of its own: the
     /// system's look at a path follows links on the way.
     fn not_reached(&self, name: &[u8]) -> Option<Kind> {
-        if self.follow {
+        if self.options.copy_links {
             return None;
         }
         let ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        ends.filter(|at| *at + 1 < name.len()).find_map(|at| match self.stat(&[&self.root, &name[..at]].concat()) {
+        ends.filter(|at| *at + 1 < name.len()).find_map(|at| match self.stat(&name[..at]) {
             Ok(st) if FileType::from_raw_mode(st.st_mode) == FileType::Directory => None,
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Some(Kind::Absent),
             Err(_) => Some(Kind::Unknown),
@@ -70,24 +77,23 @@ impl Shown {
         if let Some(kind) = self.not_reached(name) {
             return kind;
         }
-        let st = match self.stat(&[&self.root, name].concat()) {
+        let st = match self.stat(name) {
             Ok(st) => st,
             // A link that is followed and leads nowhere is an error of its source.
-            Err(Errno::NOENT) if self.follow && rustix::fs::lstat([&self.root, name].concat()).is_ok() => {
-                return Kind::Unknown;
-            }
+            Err(Errno::NOENT) if rustix::fs::lstat([&self.root, name].concat()).is_ok() => return Kind::Unknown,
             Err(Errno::NOENT | Errno::NOTDIR) => return Kind::Absent,
             Err(_) => return Kind::Unknown,
         };
         let (kind, ending): (Kind, &[u8]) = match FileType::from_raw_mode(st.st_mode) {
             FileType::Directory => (Kind::Dir, b"/"),
-            FileType::Symlink if self.links => (Kind::Other, LINK),
+            FileType::Symlink if self.options.links => (Kind::Other, LINK),
             _ => (Kind::Other, b""),
         };
         if !self.selection.takes(&[name, ending].concat(), false) {
             return Kind::Absent;
         }
-        if kind == Kind::Other && self.device.is_some_and(|device| device != st.st_dev) { Kind::Unknown } else { kind }
+        let omitted = kind == Kind::Other || self.options.one_file_system > 1;
+        if omitted && self.device.is_some_and(|device| device != st.st_dev) { Kind::Unknown } else { kind }
     }
 }
 
@@ -161,16 +167,7 @@ fn deletes(jobs: &[Job]) -> Vec<Job> {
 
 fn shown(options: &Options, job: &Job) -> Result<Arc<Shown>, Refusal> {
     let root = job.scope.root.clone().unwrap_or_default();
-    let device = rustix::fs::stat(&root[..]).ok().map(|st| st.st_dev).filter(|_| options.one_file_system);
+    let device = rustix::fs::stat(&root[..]).ok().map(|st| st.st_dev).filter(|_| options.one_file_system > 0);
     let selection = filters::selection(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
-    let (follow, links) = (options.copy_links, options.links && !options.copy_links);
-    Ok(Arc::new(Shown {
-        root,
-        selection,
-        whole: job.scope.only.is_none(),
-        follow,
-        follow_dirs: options.copy_dirlinks,
-        links,
-        device,
-    }))
+    Ok(Arc::new(Shown { root, selection, whole: job.scope.only.is_none(), options: options.clone(), device }))
 }

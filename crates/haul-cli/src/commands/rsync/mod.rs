@@ -1,15 +1,19 @@
 //! `haul rsync`: takes rsync's options and its trailing-slash rule, prints what rsync prints, and exits as rsync does; the
 //! engine is haul's own.
 
+mod apart;
 mod exit;
 mod filters;
 mod format;
+mod info;
 mod listing;
+mod log;
 mod merge;
 mod options;
 mod sink;
 mod sources;
 mod stats;
+mod stop;
 mod table;
 
 pub use options::Options;
@@ -26,14 +30,17 @@ use exit::Trouble;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Mtime,
-    policy::{Chmod, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
+    policy::{Chmod, Cutoff, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
+use haul_store::LinkRules;
+use info::Info;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// rsync's options, sources and destination, as they are.
@@ -55,6 +62,7 @@ pub struct Ended {
     pub trouble: Trouble,
     /// How long it took.
     pub took: Duration,
+    lines: Arc<Lines>,
 }
 
 /// Runs it.
@@ -83,7 +91,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         });
     }
     match transfer(&options, ctx).await {
-        Ok(ended) => Ok(Outcome::Exit(close(&options, ctx, &ended)?)),
+        Ok(ended) => Ok(Outcome::Exit(close(&options, &ended)?)),
         Err(refusal) => Ok(refuse(ctx, refusal)),
     }
 }
@@ -94,18 +102,20 @@ fn refuse(ctx: &Context, (code, line): Refusal) -> Outcome {
 }
 
 /// The words at the end, and the exit code.
-fn close(options: &Options, ctx: &Context, ended: &Ended) -> Result<u8> {
-    let verbose = options.verbose > 0 && !options.quiet;
-    if options.stats {
-        print::line(&ended.stats.lines(options.human))?;
+fn close(options: &Options, ended: &Ended) -> Result<u8> {
+    let (lines, told) = (&ended.lines, Info::of(options).stats);
+    if told > 1 {
+        lines.tell(&ended.stats.lines(options.human, options.dry_run));
     }
-    if options.stats || verbose {
-        print::line(&ended.stats.closing(ended.took, options.human, options.dry_run))?;
+    match told {
+        0 => lines.log(&ended.stats.last(options.human, options.dry_run)),
+        _ => lines.tell(&ended.stats.closing(ended.took, options.human, options.dry_run)),
     }
     let (code, why) = ended.trouble.code();
     if code != 0 {
-        ctx.screen.log(&format!("haul rsync: error: {why} (code {code})"));
+        lines.complain(&format!("error: {why} (code {code})"));
     }
+    lines.flush()?;
     Ok(code)
 }
 
@@ -129,15 +139,17 @@ fn surroundings(options: &Options, ctx: &Context) -> Context {
 /// Errors: what can't be meant, before anything is changed.
 pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal> {
     let ctx = &surroundings(options, ctx);
+    let stop = stop_time(options)?;
     let Some((dest, sources)) = options.paths.split_last() else {
         return Err((exit::USAGE, "it needs SRC and DEST".into()));
     };
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
-    if options.verbose > 0 && !options.quiet {
+    if Info::of(options).flist > 0 {
         let grows = options.recursive && !matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After));
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
+    check_munging(options, sources)?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
@@ -145,7 +157,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
     let mut trouble = Trouble::default();
     let began = now();
-    if options.remove_source {
+    if options.remove_source || options.keep_dirlinks {
         // What this run brings is then dated later than what was there.
         tokio::time::sleep(CLOCK_TICK).await;
     }
@@ -158,11 +170,15 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
             lines.complain("IO error encountered -- skipping file deletion");
             continue;
         }
-        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted, began)).await?;
+        let left = stop.map(|stop| stop.saturating_duration_since(Instant::now()));
+        let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted, began), left).await?;
+        if report.time_limit {
+            lines.complain("stopping at requested limit");
+        }
         incomplete |= !report.is_ok() && !options.ignore_errors;
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
-        stopped = trouble.signal || trouble.io;
+        stopped = trouble.signal || trouble.io || report.time_limit;
     }
     if let Some(reporter) = reporter {
         reporter.abort();
@@ -170,10 +186,43 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     lines.trouble(|noted| {
         noted.signal |= trouble.signal;
         noted.io |= trouble.io;
+        noted.timeout |= trouble.timeout;
         noted.max_delete |= trouble.max_delete;
     });
     let (stats, trouble, took) = lines.end();
-    Ok(Ended { stats, trouble, took })
+    Ok(Ended { stats, trouble, took, lines })
+}
+
+/// When the run is to end, if it is.
+///
+/// Errors: it can't be meant.
+fn stop_time(options: &Options) -> Result<Option<Instant>, Refusal> {
+    let now = jiff::Zoned::now();
+    let at = match &options.stop_at {
+        Some(text) => Some(stop::at(text, &now).map_err(|line| (exit::USAGE, line))?),
+        None => None,
+    };
+    let until = at.and_then(|at| Duration::try_from(now.duration_until(&at)).ok());
+    let after = options.stop_after.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
+    let left = [until, after].into_iter().flatten().min();
+    Ok(left.and_then(|left| Instant::now().checked_add(left)))
+}
+
+/// Errors: symlinks can't be munged there, or could be followed although they are.
+fn check_munging(options: &Options, sources: &[OsString]) -> Result<(), Refusal> {
+    if !options.munge.changes() {
+        return Ok(());
+    }
+    if !sources.iter().all(|source| is_here(source)) {
+        let line = "--munge-links needs sources on this machine: what a remote keeps of symlinks goes as it is";
+        return Err((exit::UNSUPPORTED, line.into()));
+    }
+    let place = haul_core::links::MUNGED.strip_suffix(b"/").unwrap_or_default();
+    if sources::is_dir(place) {
+        let line = "Symlink munging is unsafe when a /rsyncd-munged directory exists.";
+        return Err((exit::UNSUPPORTED, line.into()));
+    }
+    Ok(())
 }
 
 /// Where files go from the destination or from sources, no job may come into a source of another: it would delete there, or
@@ -212,16 +261,25 @@ fn now() -> Mtime {
     Mtime(jiff::Timestamp::now().as_nanosecond())
 }
 
-/// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began.
+/// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began;
+/// `left`: the time that it may take.
 async fn job(
     options: &Options,
-    ctx: &Context,
+    surroundings: &Context,
     lines: &Arc<Lines>,
     job: Job,
     dest: &OsStr,
     before: (bool, u64, Mtime),
+    left: Option<Duration>,
 ) -> Result<Report, Refusal> {
     let Job { src, into, dst, scope, top, one, part } = job;
+    // What the destination's links lead to is not the source's.
+    let ctx = &surroundings.with_flags(|flags| {
+        let tell = options.keep_dirlinks;
+        flags.meta.links = options.links;
+        flags.meta.copy_links = false;
+        flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
+    });
     let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
     let beside_dest = |paths: &[Vec<u8>]| {
         paths.iter().map(|path| open(&beside(dest, path, &into)?)).collect::<Result<Vec<_>, Refusal>>()
@@ -229,13 +287,13 @@ async fn job(
     let place = Place {
         prefix: scope.prefix.clone(),
         root: folder_here(&src),
+        typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
     };
     let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
-    // What the destination's links lead to is not the source's.
-    let source_ctx = ctx.with_flags(|flags| flags.meta.copy_dirlinks = options.copy_dirlinks);
+    let source_ctx = surroundings.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     if one.is_none() && !into.is_empty() && !filter.wants_root() {
@@ -256,11 +314,12 @@ async fn job(
         _ => Mode::Copy,
     };
     let mut policy = policy(options, ctx, from.caps().files && to.caps().files);
+    (policy.max_duration, policy.cutoff) = (left, Cutoff::Hard);
     policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
     if let Some(habits) = &mut policy.rsync {
         habits.began = Some(began);
         habits.top_dir = top && one.is_none();
-        habits.safe_links = options.safe_links.then_some(above);
+        habits.safe_links = (options.safe_links && !options.copy_unsafe_links).then_some(above);
         habits.deletes_only = part == Part::Deletes;
         habits.remove_source &= part != Part::Deletes;
     }
@@ -315,9 +374,10 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         safe_links: None,
         delay_updates: options.delay_updates,
         deletes_only: false,
-        copy_dirlinks: options.copy_dirlinks,
+        source_links: options.source_links(),
         keep_dirlinks: options.keep_dirlinks,
-        one_device: options.one_file_system,
+        one_device: options.one_file_system > 0,
+        omit_mounts: options.one_file_system > 1,
         force: options.force,
         top_dir: false,
         link: !options.link_dest.is_empty(),

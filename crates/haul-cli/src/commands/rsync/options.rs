@@ -1,8 +1,15 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
-use super::table::{Entry, Here, OPTIONS};
+use super::{
+    info,
+    table::{Entry, Here, OPTIONS},
+};
 use crate::{flags::keep::chown, text::nearest};
-use haul_core::policy::{Chmod, Compare, DeleteWhen};
+use haul_core::{
+    links::{Munge, SourceLinks},
+    policy::{Chmod, Compare, DeleteWhen},
+};
+use haul_store::LinkRules;
 use std::{
     ffi::OsString,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -42,9 +49,13 @@ pub struct Options {
     pub omit_dir_times: bool,
     pub omit_link_times: bool,
     pub safe_links: bool,
+    pub copy_unsafe_links: bool,
+    /// What is done to the targets of the source's symlinks.
+    pub munge: Munge,
     pub copy_dirlinks: bool,
     pub keep_dirlinks: bool,
-    pub one_file_system: bool,
+    /// Once: what is mounted is left out; twice: where it is mounted too.
+    pub one_file_system: u8,
     pub prune_empty_dirs: bool,
     pub whole_file: bool,
     pub sparse: bool,
@@ -60,7 +71,15 @@ pub struct Options {
     pub out_format: Option<String>,
     pub stats: bool,
     pub progress: bool,
-    pub progress2: bool,
+    /// Levels that `--info` sets, in order.
+    pub info: Vec<(&'static str, u8)>,
+    pub log_file: Option<Vec<u8>>,
+    pub log_format: Option<String>,
+    /// Stop so many minutes after the start.
+    pub stop_after: Option<u64>,
+    /// Stop at this time, as typed.
+    pub stop_at: Option<String>,
+    pub ignore_missing: bool,
     pub human: u8,
     pub raw_bytes: bool,
     pub list_only: bool,
@@ -207,9 +226,12 @@ impl Options {
             ("omit-dir-times", _) => self.omit_dir_times = true,
             ("omit-link-times", _) => self.omit_link_times = true,
             ("safe-links", _) => self.safe_links = true,
+            ("copy-unsafe-links", _) => self.copy_unsafe_links = true,
+            ("munge-links", _) => self.munge.off = true,
+            ("remote-option", _) if value == b"--munge-links" => self.munge.on = true,
             ("copy-dirlinks", _) => self.copy_dirlinks = true,
             ("keep-dirlinks", _) => self.keep_dirlinks = true,
-            ("one-file-system", _) => self.one_file_system = true,
+            ("one-file-system", _) => self.one_file_system = self.one_file_system.saturating_add(1),
             ("prune-empty-dirs", _) => self.prune_empty_dirs = true,
             ("whole-file", _) => self.whole_file = true,
             ("sparse", _) => self.sparse = true,
@@ -221,16 +243,25 @@ impl Options {
             ("verbose", _) => self.verbose = self.verbose.saturating_add(1),
             ("quiet", _) => self.quiet = true,
             ("itemize-changes", _) => self.itemize = self.itemize.saturating_add(1),
-            ("out-format", _) => self.out_format = Some(text()),
+            ("out-format" | "log-format", _) => self.out_format = Some(text()),
+            ("log-file", _) => self.log_file = Some(value),
+            ("log-file-format", _) => self.log_format = Some(text()),
+            ("stop-after" | "time-limit", _) => {
+                let minutes = text().parse().ok().filter(|minutes| *minutes > 0);
+                self.stop_after = Some(minutes.ok_or_else(|| format!("invalid --stop-after value: {}", text()))?);
+            }
+            ("stop-at", _) => self.stop_at = Some(text()),
+            ("ignore-missing-args", _) => self.ignore_missing = true,
             ("stats", _) => self.stats = true,
             ("progress", _) | ("", Some('P')) => self.progress = true,
-            ("info", _) => self.info(&text()),
+            ("info", _) => self.info.extend(info::parse(&text())?),
             ("human-readable", _) => self.human = self.human.saturating_add(1),
             ("8-bit-output", _) => self.raw_bytes = true,
             ("list-only", _) => self.list_only = true,
             ("relative", _) => self.relative = Some(true),
             ("dirs", _) => self.dirs = Some(true),
-            ("no-implied-dirs", _) => self.no_implied_dirs = true,
+            ("no-implied-dirs" | "no-i-d", _) => self.no_implied_dirs = true,
+            ("implied-dirs" | "i-d", _) => self.no_implied_dirs = false,
             ("mkpath", _) => self.mkpath = true,
             ("checksum", _) => self.checksum = true,
             ("update", _) => self.update = true,
@@ -310,19 +341,6 @@ impl Options {
         }
     }
 
-    fn info(&mut self, flags: &str) {
-        for flag in flags.split(',').map(str::to_ascii_lowercase) {
-            match flag.as_str() {
-                "progress2" => self.progress2 = true,
-                "progress" | "progress1" => self.progress = true,
-                "stats" | "stats1" | "stats2" | "stats3" => self.stats = true,
-                "name" | "name1" => self.verbose = self.verbose.max(1),
-                "name2" => self.verbose = self.verbose.max(2),
-                _ => {}
-            }
-        }
-    }
-
     /// `--no-OPTION`; `None` for one that isn't on or off.
     fn take_back(&mut self, entry: &Entry) -> Option<()> {
         let flag = match (entry.long, entry.short) {
@@ -347,10 +365,11 @@ impl Options {
             ("sparse", _) => &mut self.sparse,
             ("fsync", _) => &mut self.fsync,
             ("copy-links", _) => &mut self.copy_links,
+            ("copy-unsafe-links", _) => &mut self.copy_unsafe_links,
+            ("munge-links", _) => &mut self.munge.off,
             ("omit-link-times", _) => &mut self.omit_link_times,
             ("copy-dirlinks", _) => &mut self.copy_dirlinks,
             ("keep-dirlinks", _) => &mut self.keep_dirlinks,
-            ("one-file-system", _) => &mut self.one_file_system,
             ("prune-empty-dirs", _) => &mut self.prune_empty_dirs,
             ("whole-file", _) => &mut self.whole_file,
             ("progress", _) => &mut self.progress,
@@ -382,6 +401,10 @@ impl Options {
                 self.itemize = 0;
                 return Some(());
             }
+            ("one-file-system", _) => {
+                self.one_file_system = 0;
+                return Some(());
+            }
             ("human-readable", _) => {
                 self.human = u8::MAX;
                 return Some(());
@@ -401,7 +424,7 @@ impl Options {
             // What changes nothing changes nothing.
             _ if entry.here == Here::NoEffect => return Some(()),
             // What isn't supported is off.
-            _ if entry.here == Here::Refused && entry.value.is_none() => return Some(()),
+            _ if entry.here == Here::Refused => return Some(()),
             _ => return None,
         };
         *flag = false;
@@ -455,6 +478,25 @@ impl Options {
             Options { ignore_times: true, .. } => Compare::Never,
             _ => Compare::SizeAndTime,
         }
+    }
+
+    /// Which symlinks of the source are shown as what they lead to; so many directories of the transfer are `above` its
+    /// folder.
+    pub fn link_rules(&self, above: usize) -> Option<LinkRules> {
+        let follow_out = self.copy_unsafe_links.then_some(above);
+        let some = self.copy_dirlinks || self.copy_unsafe_links || self.munge.changes();
+        some.then_some(LinkRules {
+            follow_dirs: self.copy_dirlinks,
+            follow_out,
+            munge: self.munge,
+            ..LinkRules::default()
+        })
+    }
+
+    /// The same, as copies between disks are told.
+    pub fn source_links(&self) -> SourceLinks {
+        let (dirs, files) = (self.copy_dirlinks, self.copy_unsafe_links || self.copy_links);
+        SourceLinks { follow_dirs: dirs || files, follow_files: files, munge: self.munge }
     }
 
     /// When to delete. Where links to directories stay, a name behind one may be another name of what is to be deleted: only
@@ -556,7 +598,6 @@ mod tests {
             (&["-aj", "a"], "-j in -aj: unknown option (see haul rsync --help)"),
             (&["--suffix"], "--suffix needs a value"),
             (&["-aN", "a"], "-N, --crtimes: haul rsync doesn't support this option"),
-            (&["--munge-links", "a"], "--munge-links: haul rsync doesn't support this option"),
             (&["-W", "--append", "a"], "--append cannot be used with --whole-file"),
             (&["--delay-updates", "--inplace", "a"], "--inplace cannot be used with --delay-updates"),
             (&["--max-size=x", "a"], "--max-size=x: not a size"),

@@ -4,7 +4,10 @@
 use super::{
     exit::Trouble,
     format::{self, Fields, Kept, Update, letters, number, shown, tells},
+    info::Info,
+    log::Log,
     options::Options,
+    sources::clean,
     stats::{Count, Stats},
 };
 use crate::screen::Screen;
@@ -12,6 +15,7 @@ use haul_core::{
     Error, ErrorKind, Key, LINK, Mtime, Side,
     compare::{Difference, FileType, Reason},
     event::{Event, Sink},
+    links::Munge,
     plan::Action,
     policy::Compare,
 };
@@ -32,6 +36,8 @@ pub struct Place {
     pub prefix: Vec<u8>,
     /// The source's folder here, ending in `/`; `None` for one that is elsewhere.
     pub root: Option<Vec<u8>>,
+    /// The same as it was typed.
+    pub typed: Option<Vec<u8>>,
     /// One file under a name of its own is shown under the source's.
     pub one: Option<Key>,
 }
@@ -48,21 +54,23 @@ struct Look {
     format: Option<String>,
     /// `-i`s, or `%i`s in the format.
     itemize: u8,
-    verbose: u8,
+    info: Info,
     kept: Kept,
     human: u8,
     raw_bytes: bool,
-    progress: bool,
-    progress2: bool,
+    dry_run: bool,
     /// What has other times is transferred, in rsync's view, even where haul finds that only the time must be set.
     time_transfers: bool,
     /// Bytes go to a remote.
     sends: bool,
+    /// Symlinks are told of as they are at the source, as it sends them.
+    munge: Munge,
     program: &'static str,
 }
 
 struct State {
     out: BufWriter<Stdout>,
+    log: Option<Log>,
     place: Place,
     stats: Stats,
     trouble: Trouble,
@@ -78,29 +86,30 @@ impl Lines {
     /// A sink that prints what the options ask for. `sends`: the destination is a remote, and the source isn't.
     pub fn new(options: &Options, screen: Arc<Screen>, sends: bool) -> Lines {
         let root = rustix::process::geteuid().is_root();
-        let names = options.verbose > 0 || options.progress && !options.quiet;
+        let info = Info::of(options);
         let format = match (&options.out_format, options.itemize) {
             (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
             (None, 1..) => Some("%i %n%L".into()),
-            (None, 0) if names && !options.quiet => Some("%n%L".into()),
+            (None, 0) if info.name > 0 => Some("%n%L".into()),
             _ => None,
         };
         let in_format = options.out_format.as_ref().is_some_and(|format| format.contains("%i"));
         let look = Look {
-            format: format.filter(|_| !options.quiet || options.itemize > 0 || options.out_format.is_some()),
+            format: format.filter(|_| !options.quiet),
             itemize: options.itemize.max(u8::from(in_format)),
-            verbose: if options.quiet { 0 } else { options.verbose },
+            info,
             kept: Kept::of(options, root),
             human: options.human,
             raw_bytes: options.raw_bytes,
-            progress: options.progress && !options.quiet,
-            progress2: options.progress2 && !options.quiet,
+            dry_run: options.dry_run,
             time_transfers: options.compare() == Compare::SizeAndTime,
             sends,
+            munge: options.munge,
             program: options.program,
         };
         let state = State {
             out: BufWriter::with_capacity(64 << 10, stdout()),
+            log: None,
             place: Place::default(),
             stats: Stats::default(),
             trouble: Trouble::default(),
@@ -109,7 +118,24 @@ impl Lines {
             to_link: HashMap::new(),
             link_to: None,
         };
-        Lines { look, screen, state: Mutex::new(state) }
+        let lines = Lines { look, screen, state: Mutex::new(state) };
+        lines.begin_log(options);
+        lines
+    }
+
+    /// Opens the log; one that can't be opened is told, and stops nothing.
+    fn begin_log(&self, options: &Options) {
+        let Some(path) = &options.log_file else { return };
+        match Log::open(path, options.log_format.as_ref()) {
+            Ok(mut log) => {
+                log.write(b"building file list");
+                self.lock().log = Some(log);
+            }
+            Err(error) => {
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.complain(&format!("--log-file {path}: {error}: there will be no log"));
+            }
+        }
     }
 
     /// The names that follow are of this job.
@@ -122,11 +148,50 @@ impl Lines {
         self.line(&mut self.lock(), line.as_bytes());
     }
 
-    /// A line about something that went wrong.
+    /// A line in the log.
+    pub fn log(&self, line: &str) {
+        let log = &mut self.lock().log;
+        log.iter_mut().for_each(|log| log.write(line.as_bytes()));
+    }
+
+    /// A line on standard output, and in the log.
+    pub fn tell(&self, line: &str) {
+        self.say(line);
+        self.log(line);
+    }
+
+    /// A line about something that went wrong, in the log too.
     pub fn complain(&self, line: &str) {
-        let mut state = self.lock();
+        self.complain_in(&mut self.lock(), line);
+    }
+
+    fn complain_in(&self, state: &mut State, line: &str) {
         let _ = state.out.flush();
-        self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(line)));
+        let line = format!("{}: {}", self.look.program, crate::error::one_line(line));
+        state.log.iter_mut().for_each(|log| log.write(line.as_bytes()));
+        self.screen.log(&line);
+    }
+
+    /// What is no file, directory or anything else that is transferred.
+    pub fn skipped(&self, name: &str) {
+        if self.look.info.nonreg > 0 {
+            self.tell(&format!("skipping non-regular file \"{name}\""));
+        }
+    }
+
+    /// Are names told, or what changes of them?
+    pub fn tells_names(&self) -> bool {
+        self.look.info.name > 0 || self.look.itemize > 0 && self.look.format.is_some()
+    }
+
+    /// Writes out what was said.
+    ///
+    /// Errors: those of standard output, but for a reader that went away.
+    pub fn flush(&self) -> std::io::Result<()> {
+        match self.lock().out.flush() {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
     }
 
     /// Notes something that went wrong for the exit code.
@@ -168,14 +233,41 @@ impl Lines {
         let letters = letters(update, differs, &self.look.kept);
         let told = tells(&letters);
         let shown = told || self.look.itemize > 1;
-        if !told && self.look.verbose > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
+        if !told && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
             let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
             return self.line(state, &line);
         }
-        let Some(format) = self.look.format.as_ref().filter(|_| shown) else { return };
+        let in_log = self.log_format(state).filter(|_| told);
         let item = Item { lines: self, state, key, what: differs.what, letters, size };
-        let line = format::fill(format, &item);
-        self.line(state, &line);
+        let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
+        let logged = in_log.map(|format| format::fill(&format, &item));
+        self.put(state, line, logged);
+    }
+
+    /// The form of the log's lines about names: in a dry run nothing happens to any.
+    fn log_format(&self, state: &State) -> Option<String> {
+        state.log.as_ref().and_then(|log| log.format.clone()).filter(|_| !self.look.dry_run)
+    }
+
+    /// A line on standard output, and one in the log.
+    fn put(&self, state: &mut State, line: Option<Vec<u8>>, logged: Option<Vec<u8>>) {
+        line.iter().for_each(|line| self.line(state, line));
+        logged.iter().zip(&mut state.log).for_each(|(line, log)| log.write(line));
+    }
+
+    /// What options leave as it is.
+    fn left(&self, state: &mut State, key: &Key, why: Reason, differs: &Difference) {
+        if self.look.info.skip == 0 || differs.what == FileType::Dir {
+            return;
+        }
+        let name = self.name(state, key, differs.what);
+        let line = match why {
+            Reason::Newer => [&name[..], b" is newer"].concat(),
+            Reason::Existing => [&name[..], b" exists"].concat(),
+            Reason::NotExisting => [b"not creating new file \"", &name[..], b"\""].concat(),
+            _ => return,
+        };
+        self.put(state, Some(line.clone()), Some(line));
     }
 
     /// A name as it is shown.
@@ -194,15 +286,20 @@ impl Lines {
     fn deleting(&self, state: &mut State, key: &Key, what: FileType) {
         state.stats.deleted.add(what);
         let name = self.name(state, key, what);
-        let line = match (&self.look.format, self.look.itemize) {
-            (Some(format), 1..) => {
-                let letters = "*deleting  ".to_string();
-                format::fill(format, &Item { lines: self, state, key, what, letters, size: 0 })
-            }
-            (Some(_), 0) => [b"deleting ", &name[..]].concat(),
-            (None, _) => return,
+        let plain = [b"deleting ", &name[..]].concat();
+        let in_log = self.log_format(state);
+        let item = Item { lines: self, state, key, what, letters: "*deleting  ".into(), size: 0 };
+        // A form that doesn't tell what happens would tell of a file that is transferred.
+        let form = |format: &String| match ["%i", "%o"].iter().any(|field| format.contains(field)) {
+            true => format::fill(format, &item),
+            false => plain.clone(),
         };
-        self.line(state, &line);
+        let line = match &self.look.format {
+            Some(format) => Some(form(format)),
+            None => Some(plain.clone()).filter(|_| self.look.info.del > 0),
+        };
+        let logged = in_log.as_ref().map(form);
+        self.put(state, line, logged);
     }
 
     fn decided(&self, state: &mut State, key: &Key, action: Action, why: Reason, size: u64, differs: &Difference) {
@@ -226,7 +323,9 @@ impl Lines {
                 self.item(state, update, key, size, &quiet);
             }
             Action::Touch => self.item(state, Update::None, key, size, differs),
-            Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {}
+            Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {
+                self.left(state, key, why, differs);
+            }
             Action::Keep => self.item(state, Update::None, key, size, differs),
             Action::Link => self.linked(state, key, None, differs),
             Action::MakeDir | Action::Delete | Action::Refuse => {}
@@ -248,20 +347,19 @@ impl Lines {
             return;
         }
         state.trouble.note(error);
-        let _ = state.out.flush();
         let name = error.key().map(|key| String::from_utf8_lossy(&plain(state, key)).into_owned());
         let line = match (name, error.kind(), error.op()) {
             (Some(name), ErrorKind::NotFound, "read" | "copy" | "stat") => format!("file has vanished: {name:?}"),
             (Some(name), _, op) => format!("{op} {name:?} failed: {}", error.message()),
             (None, _, op) => format!("{op} failed: {}", error.message()),
         };
-        self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(&line)));
+        self.complain_in(state, &line);
     }
 
     fn arrived(&self, state: &mut State, size: u64, took: Duration) {
         let stats = &mut state.stats;
         stats.arrived += 1;
-        if !self.look.progress || self.look.progress2 {
+        if self.look.info.progress != 1 {
             return;
         }
         let rate = size as f64 / took.as_secs_f64().max(0.001);
@@ -279,7 +377,7 @@ impl Lines {
 
     /// The one line of `--info=progress2`.
     fn draw(&self, state: &mut State, all: bool) {
-        if !self.look.progress2 || (!all && state.drawn.is_some_and(|at| at.elapsed() < REDRAW)) {
+        if self.look.info.progress < 2 || (!all && state.drawn.is_some_and(|at| at.elapsed() < REDRAW)) {
             return;
         }
         state.drawn = Some(Instant::now());
@@ -339,7 +437,7 @@ impl Sink for Lines {
                 let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
                 self.deleting(state, key, what);
             }
-            Event::UnsafeLink { key, target } if self.look.verbose > 0 => {
+            Event::UnsafeLink { key, target } if self.look.info.name > 0 => {
                 let name = String::from_utf8_lossy(&plain(state, key)).into_owned();
                 self.line(state, format!("ignoring unsafe symlink \"{name}\" -> \"{target}\"").as_bytes());
             }
@@ -364,12 +462,12 @@ impl Sink for Lines {
             Event::Notice { key: Some(key), message } if message.starts_with("not copied") => {
                 state.stats.skipped += 1;
                 let name = shown(&plain(state, key), self.look.raw_bytes);
-                self.line(state, &[b"skipping non-regular file \"", &name[..], b"\""].concat());
+                if self.look.info.nonreg > 0 {
+                    let line = [b"skipping non-regular file \"", &name[..], b"\""].concat();
+                    self.put(state, Some(line.clone()), Some(line));
+                }
             }
-            Event::Notice { message, .. } => {
-                let _ = state.out.flush();
-                self.screen.log(&format!("{}: {}", self.look.program, crate::error::one_line(message)));
-            }
+            Event::Notice { message, .. } => self.complain_in(state, message),
             _ => {}
         }
     }
@@ -392,6 +490,27 @@ impl Item<'_> {
         Some([root, key.strip_suffix(LINK).unwrap_or(key)].concat())
     }
 
+    /// The path by which the source was typed.
+    fn typed(&self) -> Option<Vec<u8>> {
+        let typed = self.state.place.typed.as_ref()?;
+        let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
+        let below = key.strip_suffix(LINK).or(key.strip_suffix(b"/")).unwrap_or(key);
+        let dir = clean(typed);
+        Some(match (&dir[..], below) {
+            (b"", b"") => b".".to_vec(),
+            (b"", below) => below.to_vec(),
+            (dir, b"") if self.state.place.prefix.is_empty() => [dir, b"/."].concat(),
+            (dir, b"") => dir.to_vec(),
+            (dir, below) => [dir, b"/", below].concat(),
+        })
+    }
+
+    /// Bytes; of a directory its own, where that is known.
+    fn length(&self) -> u64 {
+        let own = || self.stat().and_then(|st| u64::try_from(st.st_size).ok());
+        if self.what == FileType::Dir && !self.letters.starts_with('*') { own().unwrap_or(0) } else { self.size }
+    }
+
     fn stat(&self) -> Option<rustix::fs::Stat> {
         rustix::fs::lstat(self.path()?).ok()
     }
@@ -401,12 +520,13 @@ impl Item<'_> {
         if self.what != FileType::Link || self.letters.starts_with('*') {
             return None;
         }
-        Some(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes())
+        let munge = Munge { on: false, ..self.lines.look.munge };
+        Some(munge.target(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes()))
     }
 }
 
 impl Fields for Item<'_> {
-    fn field(&self, letter: char) -> Option<Vec<u8>> {
+    fn field(&self, letter: char, human: u8) -> Option<Vec<u8>> {
         let text = |text: String| Some(text.into_bytes());
         let time = |secs: i64| {
             let at = jiff::Timestamp::new(secs, 0).ok()?.to_zoned(jiff::tz::TimeZone::system());
@@ -420,10 +540,11 @@ impl Fields for Item<'_> {
                 or_empty(self.state.link_to.as_ref().map(|to| [b" => ", &to[..]].concat()))
             }
             'L' => or_empty(self.target().map(|to| [b" -> ", &shown(&to, self.lines.look.raw_bytes)[..]].concat())),
-            'f' => or_empty(self.path().map(|path| path.strip_prefix(b"/").unwrap_or(&path).to_vec())),
-            'l' => text(number(self.size, self.lines.look.human)),
+            'f' => or_empty(self.typed().map(|path| path.strip_prefix(b"/").unwrap_or(&path).to_vec())),
+            'l' => text(number(self.length(), human)),
             'b' => {
-                text(number(if self.letters.starts_with(['>', '<']) { self.size } else { 0 }, self.lines.look.human))
+                let moved = self.letters.starts_with(['>', '<']) && !self.lines.look.dry_run;
+                text(number(if moved { self.size } else { 0 }, human))
             }
             'o' => text(if self.letters.starts_with('*') { "del." } else { "send" }.into()),
             'M' => or_empty(self.stat().and_then(|st| time(st.st_mtime))),

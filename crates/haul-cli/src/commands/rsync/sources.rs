@@ -2,7 +2,7 @@
 //! list of jobs, one for each folder of origin.
 
 use super::{
-    exit,
+    apart, exit,
     filters::{Scope, read_input},
     merge::merge,
     options::Options,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
-use haul_core::{Key, LINK, Listed, filter::rsync::Only};
+use haul_core::{Key, LINK, Listed, filter::rsync::Only, links};
 use haul_store::{ListRequest, Store};
 use rustix::fs::FileType;
 use std::{
@@ -179,12 +179,8 @@ impl Planner<'_> {
         if self.shares {
             return merge(self.options, jobs);
         }
+        apart::check(self.options, self.ctx, &jobs).await?;
         let others: Vec<Vec<u8>> = jobs.iter().flat_map(|job| job.scope.others.clone()).collect();
-        let contents = jobs.iter().filter(|job| job.top && job.into.is_empty()).count();
-        if contents > 1 {
-            let line = "several remotes that end in / at once aren't supported: run them one after the other";
-            return Err((exit::UNSUPPORTED, line.into()));
-        }
         for job in &mut jobs {
             job.scope.others = if job.top && job.into.is_empty() { others.clone() } else { Vec::new() };
         }
@@ -214,12 +210,8 @@ impl Planner<'_> {
                 return Err((code, line));
             }
         }
-        if !names_file
-            && !jobs.is_empty()
-            && (self.options.verbose > 0 || self.options.itemize > 0)
-            && !self.options.quiet
-        {
-            self.lines.say(&format!("created directory {shown}"));
+        if !names_file && !jobs.is_empty() && self.lines.tells_names() {
+            self.lines.tell(&format!("created directory {shown}"));
         }
         Ok(())
     }
@@ -304,6 +296,9 @@ impl Planner<'_> {
     }
 
     fn missing(&mut self, path: &[u8]) {
+        if self.options.ignore_missing {
+            return;
+        }
         let path = absolute(path);
         let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(&path)).into_owned();
         self.lines.complain(&format!("link_stat \"{shown}\" failed: No such file or directory (2)"));
@@ -335,7 +330,9 @@ impl Planner<'_> {
                 taken.push((typed, what));
             }
         }
-        self.shares = share_names(&taken);
+        // Where symlinks of the destination stay, two names may be one place there.
+        let links = self.options.keep_dirlinks && taken.len() > 1 && taken.iter().all(|(typed, _)| typed.here());
+        self.shares = links || share_names(&taken);
         // By the folder that holds them, in the order of the first of each; each by itself where names may be the same.
         let mut folders: Vec<(Typed, Names)> = Vec::new();
         for (typed, what) in taken {
@@ -372,10 +369,15 @@ impl Planner<'_> {
         Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole }
     }
 
+    /// True when the destination, here, has a symlink of this name.
+    fn is_link_there(&self, to: &Typed, name: &[u8]) -> bool {
+        to.here() && kind(&join(&to.path, name), false) == Some(What::Link)
+    }
+
     /// What a source here is; `contents`: what is in it is meant.
     fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
         let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
-        kind(path, self.options.copy_links || contents || dir)
+        kind(path, self.options.copy_links || contents || dir || leads_out(self.options, path, 0))
     }
 
     /// Is this kind of source taken at all?
@@ -384,11 +386,11 @@ impl Planner<'_> {
         let shown = String::from_utf8_lossy(name);
         match what {
             What::Dir if !options.recursive && options.dirs != Some(true) => {
-                self.lines.say(&format!("skipping directory {shown}"));
+                self.lines.tell(&format!("skipping directory {shown}"));
                 false
             }
             What::Link if !options.links => {
-                self.lines.say(&format!("skipping non-regular file \"{shown}\""));
+                self.lines.skipped(&shown);
                 false
             }
             _ => true,
@@ -400,7 +402,8 @@ impl Planner<'_> {
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, others, ..Scope::default() };
         match names.as_slice() {
-            [(name, What::Dir)] if self.options.recursive => {
+            // A symlink of that name is replaced, or followed within the destination (-K): not what a job's folder is.
+            [(name, What::Dir)] if self.options.recursive && !self.is_link_there(to, name) => {
                 let prefix = [name, &b"/"[..]].concat();
                 let (src, dst) = (folder.below(name), to.below(name));
                 Job {
@@ -446,9 +449,15 @@ fn share_names(taken: &[(Typed, What)]) -> bool {
 }
 
 /// A path without what says nothing: `./`, double slashes, a slash at either end.
-fn clean(path: &[u8]) -> Vec<u8> {
+pub fn clean(path: &[u8]) -> Vec<u8> {
     let parts = path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
     parts.collect::<Vec<_>>().join(&b'/')
+}
+
+/// True for a symlink here, so many directories below the top of the transfer, that is followed for where it leads.
+pub fn leads_out(options: &Options, path: &[u8], depth: usize) -> bool {
+    let target = || rustix::fs::readlink(path, Vec::new()).map(|target| target.into_bytes());
+    options.copy_unsafe_links && target().is_ok_and(|target| links::leads_out(&target, depth))
 }
 
 fn kind(path: &[u8], follow: bool) -> Option<What> {
@@ -460,6 +469,11 @@ fn kind(path: &[u8], follow: bool) -> Option<What> {
         FileType::Symlink => What::Link,
         _ => What::Special,
     })
+}
+
+/// True for a directory here, or a symlink to one.
+pub fn is_dir(path: &[u8]) -> bool {
+    kind(path, true) == Some(What::Dir)
 }
 
 async fn holds_something(store: &Arc<dyn Store>) -> bool {

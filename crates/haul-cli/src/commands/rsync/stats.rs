@@ -77,7 +77,7 @@ impl Stats {
     }
 
     /// The lines of `--stats`. haul sends no lists of files and matches no blocks, so those lines are of zeros.
-    pub fn lines(&self, human: u8) -> String {
+    pub fn lines(&self, human: u8, dry_run: bool) -> String {
         let n = |n| number(n, human);
         [
             String::new(),
@@ -87,24 +87,30 @@ impl Stats {
             format!("Number of regular files transferred: {}", n(self.transferred)),
             format!("Total file size: {} bytes", n(self.bytes)),
             format!("Total transferred file size: {} bytes", n(self.transferred_bytes)),
-            format!("Literal data: {} bytes", n(self.transferred_bytes)),
+            format!("Literal data: {} bytes", n(self.sent(dry_run))),
             "Matched data: 0 bytes".into(),
             "File list size: 0".into(),
             "File list generation time: 0.001 seconds".into(),
             "File list transfer time: 0.000 seconds".into(),
-            format!("Total bytes sent: {}", n(self.sent())),
+            format!("Total bytes sent: {}", n(self.sent(dry_run))),
             "Total bytes received: 0".into(),
         ]
         .join("\n")
     }
 
-    fn sent(&self) -> u64 {
-        self.transferred_bytes
+    fn sent(&self, dry_run: bool) -> u64 {
+        if dry_run { 0 } else { self.transferred_bytes }
+    }
+
+    /// The one line at the end of a log.
+    pub fn last(&self, human: u8, dry_run: bool) -> String {
+        let n = |n| number(n, human);
+        format!("sent {} bytes  received 0 bytes  total size {}", n(self.sent(dry_run)), n(self.bytes))
     }
 
     /// The two lines at the end.
     pub fn closing(&self, took: Duration, human: u8, dry_run: bool) -> String {
-        let sent = self.sent();
+        let sent = self.sent(dry_run);
         let rate = decimal(sent as f64 / (took.as_secs_f64() + 0.5), human, 2);
         let speedup = if sent == 0 { 0.0 } else { self.bytes as f64 / sent as f64 };
         let note = if dry_run { " (DRY RUN)" } else { "" };
@@ -127,14 +133,17 @@ mod tests {
         stats.seen(FileType::Dir, 0);
         stats.seen(FileType::File, 1234);
         stats.transferred(&Difference { new: true, ..Difference::default() }, 1234);
-        let text = stats.lines(0);
+        let text = stats.lines(0, false);
         assert!(
             text.starts_with("\nNumber of files: 2 (reg: 1, dir: 1)\nNumber of created files: 1 (reg: 1)\n"),
             "{text}"
         );
         assert!(text.contains("\nTotal transferred file size: 1,234 bytes\n"), "{text}");
-        let end =
-            "\nsent 1,234 bytes  received 0 bytes  2,468.00 bytes/sec\ntotal size is 1,234  speedup is 1.00 (DRY RUN)";
+        let end = "\nsent 1,234 bytes  received 0 bytes  2,468.00 bytes/sec\ntotal size is 1,234  speedup is 1.00";
+        assert_eq!(stats.closing(Duration::ZERO, 0, false), end);
+        let end = "\nsent 0 bytes  received 0 bytes  0.00 bytes/sec\ntotal size is 1,234  speedup is 0.00 (DRY RUN)";
         assert_eq!(stats.closing(Duration::ZERO, 0, true), end);
+        assert_eq!(stats.last(0, false), "sent 1,234 bytes  received 0 bytes  total size 1,234");
+        assert!(stats.lines(0, true).contains("\nLiteral data: 0 bytes\n"));
     }
 }

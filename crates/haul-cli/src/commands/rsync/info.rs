@@ -1,0 +1,128 @@
+//! What is told beside errors: rsync's levels (`--info`), as `-v`, `-P`, `--stats` and `-q` set them. Pure.
+
+use super::options::Options;
+
+/// What rsync can tell of, with the `-v`s from on which it does; level 2 of one comes with the second `-v`.
+const FLAGS: &[(&str, u8)] = &[
+    ("backup", 2),
+    ("copy", 1),
+    ("del", 1),
+    ("flist", 1),
+    ("misc", 1),
+    ("mount", 2),
+    ("name", 1),
+    ("nonreg", 0),
+    ("progress", u8::MAX),
+    ("remove", 2),
+    ("skip", 2),
+    ("stats", 1),
+    ("symsafe", 1),
+];
+
+/// How much is told of what haul can tell of; 0 is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Deletions.
+    pub del: u8,
+    /// That the work begins.
+    pub flist: u8,
+    /// 1: names of what is transferred, and of symlinks that are left out; 2: of what isn't too.
+    pub name: u8,
+    /// What is no file, directory or anything else that is transferred.
+    pub nonreg: u8,
+    /// 1: each file; 2: one line for all.
+    pub progress: u8,
+    /// What options leave as it is.
+    pub skip: u8,
+    /// 1: how much moved; 2: all counts.
+    pub stats: u8,
+}
+
+impl Info {
+    /// What the options ask for.
+    pub fn of(options: &Options) -> Info {
+        if options.quiet {
+            return Info::default();
+        }
+        let verbose = options.verbose;
+        let mut info = Info { nonreg: 1, ..Info::default() };
+        for (flag, from) in FLAGS {
+            if verbose >= *from {
+                info.set(flag, 1);
+            }
+        }
+        if verbose > 1 {
+            info.name = 2;
+        }
+        if options.progress {
+            (info.progress, info.name, info.flist) = (1, info.name.max(1), info.flist.max(1));
+        }
+        if options.stats {
+            info.stats = 2;
+        }
+        for (flag, level) in &options.info {
+            info.set(flag, *level);
+        }
+        info
+    }
+
+    fn set(&mut self, flag: &str, level: u8) {
+        match flag {
+            "del" => self.del = level,
+            "flist" => self.flist = level,
+            "name" => self.name = level,
+            "nonreg" => self.nonreg = level,
+            "progress" => self.progress = level,
+            "skip" => self.skip = level,
+            "stats" => self.stats = level,
+            // The others are of what haul doesn't tell.
+            _ => {}
+        }
+    }
+}
+
+/// The levels that the value of an `--info` sets, in order.
+///
+/// Errors: the word that is none.
+pub fn parse(text: &str) -> Result<Vec<(&'static str, u8)>, String> {
+    let mut set = Vec::new();
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        let lower = word.to_ascii_lowercase();
+        let name = lower.trim_end_matches(|c: char| c.is_ascii_digit());
+        let level = match &lower[name.len()..] {
+            "" => 1,
+            digits => digits.parse().unwrap_or(u8::MAX),
+        };
+        match (name, FLAGS.iter().find(|(flag, _)| *flag == name)) {
+            (_, Some((flag, _))) => set.push((*flag, level)),
+            ("all", None) => set.extend(FLAGS.iter().map(|(flag, _)| (*flag, level))),
+            ("none", None) => set.extend(FLAGS.iter().map(|(flag, _)| (*flag, 0))),
+            _ => return Err(format!("Unknown --info item: \"{word}\"")),
+        }
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_those_of_rsync() {
+        let of = |verbose, info: &str| Info::of(&Options { verbose, info: parse(info).unwrap(), ..Options::default() });
+        let quiet = Info { nonreg: 1, ..Info::default() };
+        assert_eq!(of(0, ""), quiet);
+        let one = Info { del: 1, flist: 1, name: 1, stats: 1, ..quiet };
+        assert_eq!(of(1, ""), one);
+        assert_eq!(of(2, ""), Info { name: 2, skip: 1, ..one });
+        assert_eq!(of(0, "NAME,del2"), Info { name: 1, del: 2, ..quiet });
+        assert_eq!(of(1, "name0,stats2"), Info { name: 0, stats: 2, ..one });
+        assert_eq!(of(2, "none"), Info::default());
+        assert_eq!(of(2, "all0,progress2,backup"), Info { progress: 2, ..Info::default() });
+        let options = Options { verbose: 2, progress: true, quiet: true, ..Options::default() };
+        assert_eq!(Info::of(&options), Info::default());
+        let options = Options { progress: true, stats: true, ..Options::default() };
+        assert_eq!(Info::of(&options), Info { progress: 1, name: 1, flist: 1, stats: 2, ..quiet });
+        assert_eq!(parse("name,bogus3").unwrap_err(), "Unknown --info item: \"bogus3\"");
+    }
+}

@@ -1,0 +1,40 @@
+//! `--log-file`: what happens, a line for each, with the time before it. Lines go out as they are made.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, Write as _},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+/// The form of lines about names where no other is asked for.
+pub const FORMAT: &str = "%i %n%L";
+
+/// An open log.
+#[derive(Debug)]
+pub struct Log {
+    file: File,
+    /// What is written for a name; `None` for nothing.
+    pub format: Option<String>,
+}
+
+impl Log {
+    /// Opens a file to add to; it is made where there is none.
+    ///
+    /// Errors: those of opening it.
+    pub fn open(path: &[u8], format: Option<&String>) -> io::Result<Log> {
+        let file = File::options().append(true).create(true).open(Path::new(OsStr::from_bytes(path)))?;
+        let format = format.map_or(FORMAT, |format| format).to_owned();
+        Ok(Log { file, format: Some(format).filter(|format| !format.is_empty()) })
+    }
+
+    /// Writes each line of a text that isn't empty. A log that can't be written stops nothing.
+    pub fn write(&mut self, text: &[u8]) {
+        let at = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::system());
+        let head = format!("{} [{}] ", at.strftime("%Y/%m/%d %H:%M:%S"), std::process::id());
+        for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+            let _ = self.file.write_all(&[head.as_bytes(), line, b"\n"].concat());
+        }
+    }
+}
