@@ -2,6 +2,8 @@
 TOOLS := $(CURDIR)/target/tools/bin
 RCLONE := github.com/rclone/rclone@v1.75.1
 DVC := dvc==3.67.1 dvc-s3==3.3.0
+# The last of DVC 2, and what it needs to be older.
+DVC2 := dvc==2.58.2 'pathspec<0.12'
 MINIO := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
 .PHONY: test tools lint bench
@@ -21,6 +23,9 @@ tools:
 	@if command -v python3 >/dev/null; then \
 	  [ -x $(TOOLS)/../dvc/bin/dvc ] || { python3 -m venv $(TOOLS)/../dvc && $(TOOLS)/../dvc/bin/pip install -q --retries 1 $(DVC); } \
 	    || { rm -rf $(TOOLS)/../dvc; echo "DVC could not be installed: the tests against it will be skipped"; }; \
+	  [ -x $(TOOLS)/../dvc2/bin/dvc2 ] || { python3 -m venv $(TOOLS)/../dvc2 && $(TOOLS)/../dvc2/bin/pip install -q --retries 1 $(DVC2) \
+	    && ln -sf dvc $(TOOLS)/../dvc2/bin/dvc2; } \
+	    || { rm -rf $(TOOLS)/../dvc2; echo "DVC 2 could not be installed: the tests against it will be skipped"; }; \
 	else echo "Python is not installed: the tests against DVC will be skipped"; fi
 
 lint:

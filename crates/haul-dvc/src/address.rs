@@ -3,13 +3,13 @@
 
 use haul_core::{Key, hash};
 
-/// How a cache or remote names what it holds.
+/// How a cache or remote names what it holds. In the order of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layout {
-    /// DVC 3: `files/md5/xx/…`, plain MD5.
-    V3,
     /// DVC 2 and before: `xx/…`, MD5 after line ends of text were made Unix's (`md5-dos2unix`).
     V2,
+    /// DVC 3: `files/md5/xx/…`, plain MD5.
+    V3,
 }
 
 /// An MD5.
@@ -19,7 +19,7 @@ pub type Md5 = [u8; 16];
 pub const DIR: &str = ".dir";
 const V3_PREFIX: &str = "files/md5/";
 
-/// One file of a cache.
+/// One file of a cache. The order of addresses is that of their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// Names it so.
@@ -40,6 +40,11 @@ impl Address {
     pub fn parse(layout: Layout, text: &str) -> Option<Self> {
         let (hex, dir) = text.strip_suffix(DIR).map_or((text, false), |hex| (hex, true));
         Some(Address { layout, md5: parse_md5(hex)?, dir })
+    }
+
+    /// True when its MD5 is that of the bytes; the older layout's isn't, except for manifests, so text of two sizes has one name.
+    pub fn names_bytes(&self) -> bool {
+        self.dir || self.layout == Layout::V3
     }
 
     /// As `.dvc` files write it.
@@ -92,6 +97,22 @@ mod tests {
             assert_eq!(address.key(), Key::new(key));
             assert_eq!(Address::of_key(key.as_bytes()), Some(address));
         }
+    }
+
+    #[test]
+    fn addresses_are_in_the_order_of_their_keys() {
+        let mut all = Vec::new();
+        for layout in [Layout::V3, Layout::V2] {
+            for first in [0, 9, 0xa0, 0xff] {
+                for dir in [true, false] {
+                    let mut md5 = [0x5a; 16];
+                    md5[0] = first;
+                    all.push(Address { layout, md5, dir });
+                }
+            }
+        }
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0].key() < two[1].key()), "{all:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use haul::{Cx, Report};
 use haul_core::{
     Error, ErrorKind, Key, Result,
     event::{Event, Sink},
-    policy::{Mode, Policy},
+    policy::{Compare, Mode, Policy},
 };
 use haul_store::Store;
 use std::{
@@ -49,13 +49,12 @@ impl Sink for Arrivals {
 ///
 /// Errors: the cache can't be asked. What failed of single files is in the report.
 pub async fn push(cx: &Cx, policy: &Policy, wanted: &Wanted, found: &Found) -> Result<Brought> {
-    let lacking: Vec<Address> = wanted.names.keys().filter(|a| !found.there.contains(a)).copied().collect();
-    let (dirs, files): (Vec<Address>, Vec<Address>) = lacking.into_iter().partition(|a| a.dir);
+    let (dirs, files): (Vec<Address>, Vec<Address>) = found.there.lacking().partition(|a| a.dir);
     let mut brought = Brought::default();
     let mut there = job(cx, policy, files, &mut brought).await?;
     // A dry run sends nothing, and says what it would send.
     if policy.dry_run {
-        there.extend(wanted.names.keys().copied());
+        there.extend(wanted.all().iter().copied());
     }
     let whole = |address: &Address| {
         let mut of = wanted.dirs.iter().filter(|dir| dir.address == *address);
@@ -123,17 +122,36 @@ async fn job(cx: &Cx, policy: &Policy, all: Vec<Address>, brought: &mut Brought)
     }
     let src: Arc<dyn Store> = Arc::new(Named::new(cx.src.clone(), sources));
     let arrivals = Arc::new(Arrivals { inner: cx.sink.clone(), keys: Mutex::default() });
-    let mut policy = policy.clone();
-    // What is there was found out already.
-    policy.no_check_dest = true;
-    policy.no_traverse = false;
-    policy.max_depth = None;
-    if cx.dst.caps().files {
-        // DVC's mark of a file whose content is known to be right.
-        policy.metadata_set = vec![("mode".into(), "100444".into())];
-    }
+    let policy = for_content(policy, cx.dst.caps().files);
     let job = Cx { src, sink: arrivals.clone(), ..cx.clone() };
     brought.report.add(haul::run(Mode::Copy, policy, job).await);
     let keys = std::mem::take(&mut *arrivals.keys.lock().unwrap_or_else(|e| e.into_inner()));
     Ok(keys.iter().filter_map(|key| Address::of_key(key.as_bytes())).collect())
+}
+
+/// The policy of a job that brings content under its hash, to files on a disk if so, from what a user wants of files: what the
+/// destination lacks was found out already, and nothing arrives unproved.
+pub fn for_content(policy: &Policy, disk: bool) -> Policy {
+    Policy {
+        compare: Compare::default(),
+        ignore_size: false,
+        ignore_existing: false,
+        existing_only: false,
+        update: false,
+        immutable: false,
+        ignore_checksum: false,
+        no_traverse: false,
+        list_all: false,
+        no_check_dest: true,
+        track_renames: None,
+        create_empty_dirs: false,
+        metadata: false,
+        // DVC's mark of a file whose content is known to be right.
+        metadata_set: if disk { vec![("mode".into(), "100444".into())] } else { policy.metadata_set.clone() },
+        inplace: false,
+        sparse: false,
+        backup_suffix: None,
+        max_depth: None,
+        ..policy.clone()
+    }
 }

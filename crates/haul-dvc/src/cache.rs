@@ -87,6 +87,17 @@ impl Cache {
         }
     }
 
+    /// True when the cache's own content of this address proves that content of `size` bytes isn't that. Blocks.
+    pub fn refutes(&self, address: &Address, size: u64) -> bool {
+        let path = self.path(address);
+        let Ok(Some(facts)) = Facts::get(&path, true) else { return false };
+        if !address.names_bytes() || !facts.is_file() || facts.size == size {
+            return false;
+        }
+        // One of the two was cut off; which, its hash tells.
+        hash_file(&path, Layout::V3).is_ok_and(|hashed| hashed.md5 == address.md5)
+    }
+
     fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Held> {
         let layout = if address.dir { Layout::V3 } else { address.layout };
         let hashed = hash_file(path, layout)?;

@@ -1,8 +1,8 @@
 //! What a cache or remote holds that nothing uses. Only finds: what is found is a person's to remove.
 
 use crate::{
-    address::Address,
-    remote::all_of,
+    address::{Address, Layout},
+    remote::each,
     repo::{Chosen, Repo},
     wanted::Wanted,
 };
@@ -26,14 +26,14 @@ impl Used {
             let key = Key::new(wanted.name(&unknown.address));
             return Err(Error::new(ErrorKind::NotFound, "gc", message).with_key(&key));
         }
-        Ok(Used(wanted.names.into_keys().collect()))
+        Ok(Used(wanted.all().iter().copied().collect()))
     }
 }
 
 fn sorted(mut all: Vec<(Address, u64)>, used: &Used) -> Vec<(Address, u64)> {
     all.retain(|(address, _)| !used.0.contains(address));
     // As dvc removes: lists of directories before files.
-    all.sort_unstable_by_key(|(address, _)| (address.layout, !address.dir, address.md5));
+    all.sort_unstable_by_key(|(address, _)| (address.layout != Layout::V3, !address.dir, address.md5));
     all
 }
 
@@ -50,7 +50,10 @@ pub async fn unused(repo: &Repo, used: &Used) -> Result<Vec<(Address, u64)>> {
 ///
 /// Errors: it can't be listed to its end.
 pub async fn unused_at(store: &Arc<dyn Store>, used: &Used) -> Result<Vec<(Address, u64)>> {
-    let entries = all_of(store, ListRequest::all()).await?;
-    let file = |entry: haul_core::Entry| Some((Address::of_key(entry.key.as_bytes())?, entry.size));
-    Ok(sorted(entries.into_iter().filter_map(file).collect(), used))
+    let mut all = Vec::new();
+    each(store, ListRequest::all(), |entry| {
+        all.extend(Address::of_key(entry.key.as_bytes()).map(|address| (address, entry.size)));
+    })
+    .await?;
+    Ok(sorted(all, used))
 }

@@ -22,5 +22,6 @@ pub mod repo;
 mod spread;
 pub mod state;
 pub mod status;
+pub mod subset;
 pub mod wanted;
 pub mod workspace;

@@ -24,14 +24,19 @@ pub fn write(children: &mut [Child]) -> Vec<u8> {
     for (n, child) in children.iter().enumerate() {
         let comma = if n == 0 { "" } else { ", " };
         text.push_str(comma);
-        text.push_str("{\"md5\": \"");
-        text.push_str(&hash::to_hex(&child.md5));
-        text.push_str("\", \"relpath\": ");
-        string(&mut text, &child.path);
-        text.push('}');
+        add(&mut text, &child.path, &child.md5);
     }
     text.push(']');
     text.into_bytes()
+}
+
+/// Adds what a manifest says of one file. A manifest is these in order of paths, with `, ` between them, in brackets.
+pub fn add(text: &mut String, path: &str, md5: &Md5) {
+    text.push_str("{\"md5\": \"");
+    text.push_str(&hash::to_hex(md5));
+    text.push_str("\", \"relpath\": ");
+    string(text, path);
+    text.push('}');
 }
 
 /// The address of a manifest.

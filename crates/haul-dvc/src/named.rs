@@ -1,7 +1,7 @@
 //! A cache or remote as the engine sees it for one job: only what is to be moved is listed, and each entry has the MD5 that its
 //! name promises, so that content which isn't what its name says is never published.
 
-use crate::address::{Address, Layout};
+use crate::address::Address;
 use futures::{
     FutureExt as _, StreamExt as _,
     future::BoxFuture,
@@ -28,7 +28,7 @@ impl Named {
 /// An entry with what its name promises. The old layout's MD5 isn't that of the bytes, except for manifests.
 fn promised(mut entry: Entry) -> Entry {
     if let Some(address) = Address::of_key(entry.key.as_bytes())
-        && (address.layout == Layout::V3 || address.dir)
+        && address.names_bytes()
     {
         entry.hashes.set(Algo::Md5, address.md5);
     }

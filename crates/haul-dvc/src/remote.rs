@@ -4,9 +4,13 @@
 
 use crate::{
     address::{Address, Layout, Md5},
+    subset::Subset,
     wanted::Wanted,
 };
-use futures::{StreamExt as _, stream};
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
 use haul::{
     index::{RemoteIndex, Settings, Uses},
     presence::{self, Answer},
@@ -28,6 +32,8 @@ const SMALL: f64 = 16_000.0;
 const PAGES: usize = 8;
 /// Questions about manifests at once.
 const AT_ONCE: usize = 16;
+/// Content that is asked of the index, or looked for, together.
+const BATCH: usize = 4_096;
 /// The whole of the newer layout.
 const PREFIX: &str = "files/md5/";
 
@@ -35,10 +41,10 @@ const PREFIX: &str = "files/md5/";
 #[derive(Debug, Default)]
 pub struct Found {
     /// What is there.
-    pub there: HashSet<Address>,
+    pub there: Subset,
     /// Content that a manifest promised and that isn't there.
     pub lost: Vec<Address>,
-    /// Content that is counted as there because of a manifest, and wasn't looked for.
+    /// Content that is counted as there because of a manifest or the index, and wasn't looked for.
     pub believed: usize,
 }
 
@@ -51,20 +57,28 @@ pub enum Proof {
     Full,
 }
 
-/// Earlier states of tracked directories, the newest first.
+/// Earlier states of tracked directories, the newest first: their manifests, and what these promise.
 pub type History = Vec<(Address, Vec<Md5>)>;
 
 /// Looks for what is wanted. What is there with another size than it is known to have isn't what its name says, and counts as lacking.
+/// `history` is only waited for where it saves questions.
 ///
 /// Errors: the remote can't be asked.
-pub async fn look(store: &Arc<dyn Store>, wanted: &Wanted, history: &History, proof: Proof) -> Result<Found> {
-    let all: Vec<Address> = wanted.names.keys().copied().collect();
+pub async fn look(
+    store: &Arc<dyn Store>,
+    wanted: &Wanted,
+    history: impl Future<Output = History>,
+    proof: Proof,
+) -> Result<Found> {
+    let all = wanted.all().clone();
     let local = store.caps().page.is_none();
     if proof == Proof::Full || local || all.len() <= FEW {
-        return exact(store, wanted, all, HashSet::new()).await;
+        return exact(store, wanted, all, None, None).await;
     }
-    let (present, size) = futures::join!(markers(store, wanted, history), size(store));
-    beside(store, wanted, history, all, present?, size?).await
+    let history = history.await;
+    let asked = asked(wanted, &history).into_iter().collect();
+    let (present, size) = futures::join!(markers(store, wanted, asked), size(store));
+    beside(store, wanted, &history, all, present?, size?, None).await
 }
 
 /// As [`look`], by the index of what haul saw at the remote: manifests are asked for in any case, and of the rest what the index doesn't
@@ -74,7 +88,7 @@ pub async fn look(store: &Arc<dyn Store>, wanted: &Wanted, history: &History, pr
 pub async fn look_by_index(
     store: &Arc<dyn Store>,
     wanted: &Wanted,
-    history: &History,
+    history: impl Future<Output = History>,
     proof: Proof,
     settings: &Settings,
     sink: &Arc<dyn Sink>,
@@ -91,62 +105,55 @@ pub async fn look_by_index(
 async fn with_index(
     store: &Arc<dyn Store>,
     wanted: &Wanted,
-    history: &History,
+    history: impl Future<Output = History>,
     proof: Proof,
     index: &Arc<RemoteIndex>,
 ) -> Result<Found> {
-    let all: Vec<Address> = wanted.names.keys().copied().collect();
+    let all = wanted.all().clone();
     if proof == Proof::Full || index.verifies() {
         index.lists_all();
-        return noted(store, wanted, all, HashSet::new(), index).await;
+        return exact(store, wanted, all, None, Some(index)).await;
     }
     if all.len() <= FEW {
-        return noted(store, wanted, all, HashSet::new(), index).await;
+        return exact(store, wanted, all, None, Some(index)).await;
     }
-    let known: HashSet<Address> = index
-        .believed(all.iter().map(Address::key).collect())
-        .await
-        .iter()
-        .filter_map(|entry| wanted.which(entry))
-        .collect();
-    let present = markers(store, wanted, history).await?;
-    let asked = asked(wanted, history);
-    for marker in asked.iter().filter(|address| known.contains(address) && !present.contains(address)) {
+    let mut known = Subset::none(&all);
+    for some in all.chunks(BATCH) {
+        believed(wanted, index, some).await.iter().for_each(|address| known.insert(address));
+    }
+    let none = History::new();
+    let asked: Vec<Address> = asked(wanted, &none).into_iter().collect();
+    let mut present = markers(store, wanted, asked.clone()).await?;
+    for marker in believed(wanted, index, &asked).await.iter().filter(|address| !present.contains(address)) {
         index.lost(&marker.key());
     }
     if index.is_wrong() {
-        let promised = promises(wanted, history, &present);
-        return noted(store, wanted, all, promised, index).await;
+        let promised = promises(wanted, &history.await, &present);
+        return exact(store, wanted, all, Some(&promised), Some(index)).await;
     }
-    let known: HashSet<Address> = known.into_iter().filter(|address| !asked.contains(address)).collect();
-    let rest: Vec<Address> = all.into_iter().filter(|a| !known.contains(a) && !present.contains(a)).collect();
+    asked.iter().for_each(|marker| known.remove(marker));
+    let rest: Vec<Address> = known.lacking().filter(|address| !present.contains(address)).copied().collect();
     let mut found = match rest.len() {
-        0 => Found::default(),
-        1..=FEW => noted(store, wanted, rest, HashSet::new(), index).await?,
-        _ => beside(store, wanted, history, rest, present.clone(), size(store).await?).await?,
+        0 => Found { there: Subset::none(&all), ..Found::default() },
+        1..=FEW => exact(store, wanted, rest.into(), None, Some(index)).await?,
+        _ => {
+            let history = history.await;
+            let more = history.iter().map(|(manifest, _)| *manifest).filter(|manifest| !asked.contains(manifest));
+            let (more, size) = futures::join!(markers(store, wanted, more.collect()), size(store));
+            present.extend(more?);
+            beside(store, wanted, &history, rest.into(), present.clone(), size?, Some(index)).await?
+        }
     };
     found.believed += known.len();
-    found.there.extend(known);
-    found.there.extend(present.into_iter().filter(|address| wanted.names.contains_key(address)));
+    found.there.extend(&known);
+    present.iter().for_each(|address| found.there.insert(address));
     Ok(found)
 }
 
-/// Looks for each, and notes in the index what is there as it should be.
-async fn noted(
-    store: &Arc<dyn Store>,
-    wanted: &Wanted,
-    all: Vec<Address>,
-    promised: HashSet<Address>,
-    index: &RemoteIndex,
-) -> Result<Found> {
-    let entries = entries(store, all.clone()).await?;
-    for entry in &entries {
-        match wanted.which(entry) {
-            Some(_) => index.saw(entry),
-            None => index.forget(&entry.key),
-        }
-    }
-    Ok(found(wanted, all, promised, &entries))
+/// Which of these are there, as far as the index is believed.
+async fn believed(wanted: &Wanted, index: &Arc<RemoteIndex>, some: &[Address]) -> Vec<Address> {
+    let entries = index.believed(some.iter().map(Address::key).collect()).await;
+    entries.iter().filter_map(|entry| wanted.which(entry)).collect()
 }
 
 /// Looks for `all`, of which manifests that are `present` may promise some, at a remote of about this size.
@@ -154,83 +161,103 @@ async fn beside(
     store: &Arc<dyn Store>,
     wanted: &Wanted,
     history: &History,
-    all: Vec<Address>,
+    all: Arc<[Address]>,
     present: HashSet<Address>,
     size: f64,
+    index: Option<&RemoteIndex>,
 ) -> Result<Found> {
-    let promised: HashSet<Address> = {
-        let all: HashSet<&Address> = all.iter().collect();
-        promises(wanted, history, &present).into_iter().filter(|address| all.contains(address)).collect()
-    };
+    let mut promised = promises(wanted, history, &present);
+    promised.retain(&all);
     if size <= SMALL || promised.is_empty() {
-        return exact(store, wanted, all, promised).await;
+        return exact(store, wanted, all, Some(&promised), index).await;
     }
     if !sample(store, wanted, &promised).await? {
         tracing::info!("the remote lacks files that a directory's manifest promises: looking for all of them");
-        return exact(store, wanted, all, promised).await;
+        return exact(store, wanted, all, Some(&promised), index).await;
     }
-    let doubtful: Vec<Address> =
-        all.iter().filter(|a| !promised.contains(a) && !present.contains(a)).copied().collect();
-    let mut found = exact(store, wanted, doubtful, HashSet::new()).await?;
-    found.there.extend(present);
-    found.believed = all.iter().filter(|a| promised.contains(a)).count();
-    found.there.extend(promised);
+    let doubtful = all.iter().filter(|a| !promised.contains(a) && !present.contains(a)).copied().collect();
+    let mut found = exact(store, wanted, doubtful, None, index).await?;
+    present.iter().for_each(|address| found.there.insert(address));
+    found.believed = promised.len();
+    found.there.extend(&promised);
     Ok(found)
 }
 
-/// Looks for each.
+/// Looks for each of `all`, and notes in the index what is there as it should be.
 async fn exact(
     store: &Arc<dyn Store>,
     wanted: &Wanted,
-    all: Vec<Address>,
-    promised: HashSet<Address>,
+    all: Arc<[Address]>,
+    promised: Option<&Subset>,
+    index: Option<&RemoteIndex>,
 ) -> Result<Found> {
-    let entries = entries(store, all.clone()).await?;
-    Ok(found(wanted, all, promised, &entries))
-}
-
-fn found(wanted: &Wanted, all: Vec<Address>, promised: HashSet<Address>, entries: &[Entry]) -> Found {
-    let there: HashSet<Address> = entries.iter().filter_map(|entry| wanted.which(entry)).collect();
-    let lost = all.into_iter().filter(|a| promised.contains(a) && !there.contains(a)).collect();
-    Found { there, lost, believed: 0 }
-}
-
-/// The entries of those addresses that a store has, in key order.
-///
-/// Errors: it can't be asked about one.
-pub async fn entries(store: &Arc<dyn Store>, all: Vec<Address>) -> Result<Vec<Entry>> {
-    let mut keys: Vec<Key> = all.iter().map(Address::key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found = presence::find(store, keys, presence::Options::default()).await;
-    let mut entries = Vec::new();
-    for (key, answer) in found.answers {
-        match answer {
-            Answer::There(entry) => entries.push(entry),
-            Answer::Absent | Answer::NotAsked => {}
-            Answer::Unknown(error) => {
-                return Err(Error::new(error.kind(), "look", error.to_string()).with_key(&key));
+    let mut there = Subset::none(wanted.all());
+    let mut answers = those(store, all.clone());
+    while let Some(entries) = answers.next().await {
+        let entries = entries?;
+        for (entry, which) in entries.iter().zip(wanted.which_of(&entries).await?) {
+            match (which, index) {
+                (Some(_), Some(index)) => index.saw(entry),
+                (None, Some(index)) => index.forget(&entry.key),
+                (_, None) => {}
             }
+            which.iter().for_each(|address| there.insert(address));
         }
     }
-    Ok(entries)
+    let promised = |address: &&Address| promised.is_some_and(|promised| promised.contains(address));
+    let lost = all.iter().filter(promised).filter(|address| !there.contains(address)).copied().collect();
+    Ok(Found { there, lost, believed: 0 })
+}
+
+/// The entries of those addresses that a store has, in batches and in key order. `all` is in order, each once.
+///
+/// Errors: it can't be asked about one.
+pub fn those(store: &Arc<dyn Store>, all: Arc<[Address]>) -> BoxStream<'static, Result<Vec<Entry>>> {
+    if all.is_empty() {
+        return stream::empty().boxed();
+    }
+    let batches = (0..all.len()).step_by(BATCH).map(move |from| {
+        let to = all.len().min(from + BATCH);
+        all[from..to].iter().map(Address::key).collect::<Vec<Key>>()
+    });
+    let (answers, _) = presence::search(store, stream::iter(batches).boxed(), presence::Options::default());
+    let there = answers.map(|batch| {
+        let mut entries = Vec::new();
+        for (key, answer) in batch {
+            match answer {
+                Answer::There(entry) => entries.push(entry),
+                Answer::Absent | Answer::NotAsked => {}
+                Answer::Unknown(error) => {
+                    return Err(Error::new(error.kind(), "look", error.to_string()).with_key(&key));
+                }
+            }
+        }
+        Ok(entries)
+    });
+    there.boxed()
+}
+
+/// All entries of [`those`] at once.
+///
+/// Errors: it can't be asked about one.
+pub async fn entries(store: &Arc<dyn Store>, mut all: Vec<Address>) -> Result<Vec<Entry>> {
+    all.sort_unstable();
+    all.dedup();
+    those(store, all.into()).try_concat().await
 }
 
 /// Manifests that are asked for in each run.
 fn asked(wanted: &Wanted, history: &History) -> BTreeSet<Address> {
     let own = wanted.dirs.iter().filter(|dir| dir.children.is_some()).map(|dir| dir.address);
-    own.chain(history.iter().map(|(address, _)| *address)).collect()
+    own.chain(history.iter().map(|(address, _)| *address)).chain(wanted.asked.iter().copied()).collect()
 }
 
-/// Which manifests are there, of what is wanted and of what was before.
-async fn markers(store: &Arc<dyn Store>, wanted: &Wanted, history: &History) -> Result<HashSet<Address>> {
-    let mut asked = stream::iter(asked(wanted, history))
+/// Which of these are there.
+async fn markers(store: &Arc<dyn Store>, wanted: &Wanted, asked: Vec<Address>) -> Result<HashSet<Address>> {
+    let mut asked = stream::iter(asked)
         .map(|address| async move {
             match store.stat(&address.key()).await {
-                Ok(entry) => Ok(wanted.which(&entry)),
+                Ok(entry) => Ok(wanted.which_of(&[entry]).await?.pop().flatten()),
                 Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
                 Err(e) => Err(e.with_key(&address.key())),
             }
@@ -244,13 +271,12 @@ async fn markers(store: &Arc<dyn Store>, wanted: &Wanted, history: &History) -> 
 }
 
 /// What the manifests that are there promise, of what is wanted.
-fn promises(wanted: &Wanted, history: &History, present: &HashSet<Address>) -> HashSet<Address> {
+fn promises(wanted: &Wanted, history: &History, present: &HashSet<Address>) -> Subset {
     let own = wanted.dirs.iter().filter_map(|dir| Some((dir.address, dir.children.as_ref()?)));
     let all = own.chain(history.iter().map(|(address, children)| (*address, children)));
-    let mut promised = HashSet::new();
+    let mut promised = Subset::none(wanted.all());
     for (address, children) in all.filter(|(address, _)| present.contains(address)) {
-        let children = children.iter().map(|md5| Address::file(address.layout, *md5));
-        promised.extend(children.filter(|child| wanted.names.contains_key(child)));
+        children.iter().for_each(|md5| promised.insert(&Address::file(address.layout, *md5)));
     }
     promised
 }
@@ -285,26 +311,33 @@ async fn page(store: &Arc<dyn Store>, after: Option<Key>) -> Result<(Vec<Entry>,
 ///
 /// Errors: those of the listing; one that was cut off.
 pub async fn all_of(store: &Arc<dyn Store>, request: ListRequest) -> Result<Vec<Entry>> {
-    let mut listing = store.list(request);
-    let (mut entries, mut absent) = (Vec::new(), false);
+    let mut entries = Vec::new();
+    each(store, request, |entry| entries.push(entry)).await?;
+    Ok(entries)
+}
+
+/// Gives each entry of a listing to `take`; none where the bucket or folder isn't there yet.
+///
+/// Errors: those of the listing; one that was cut off.
+pub async fn each(store: &Arc<dyn Store>, request: ListRequest, mut take: impl FnMut(Entry)) -> Result<()> {
+    let (mut listing, mut absent) = (store.list(request), false);
     while let Some(step) = listing.next().await {
         match step {
-            Listed::Batch(batch) => entries.extend(batch),
-            Listed::End => return Ok(entries),
+            Listed::Batch(batch) => batch.into_iter().for_each(&mut take),
+            Listed::End => return Ok(()),
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => absent = true,
             Listed::Failed { error, .. } => return Err(error),
         }
     }
     if absent {
-        return Ok(entries);
+        return Ok(());
     }
     Err(Error::new(ErrorKind::Io, "list", "the listing was cut off"))
 }
 
 /// Reads pages of the listing, each from something promised at random on: is all there that is promised in them?
-async fn sample(store: &Arc<dyn Store>, wanted: &Wanted, promised: &HashSet<Address>) -> Result<bool> {
-    let mut sorted: Vec<Address> = promised.iter().filter(|a| a.layout == Layout::V3).copied().collect();
-    sorted.sort_unstable();
+async fn sample(store: &Arc<dyn Store>, wanted: &Wanted, promised: &Subset) -> Result<bool> {
+    let sorted: Vec<Address> = promised.iter().filter(|a| a.layout == Layout::V3).copied().collect();
     if sorted.is_empty() {
         return Ok(true);
     }
@@ -317,7 +350,7 @@ async fn sample(store: &Arc<dyn Store>, wanted: &Wanted, promised: &HashSet<Addr
         .buffer_unordered(PAGES);
     while let Some(page) = pages.next().await {
         let (start, (entries, ended)) = page?;
-        let there: HashSet<Address> = entries.iter().filter_map(|entry| wanted.which(entry)).collect();
+        let there: HashSet<Address> = wanted.which_of(&entries).await?.into_iter().flatten().collect();
         let last = entries.last().map(|entry| entry.key.clone());
         // The first is in any case among what the page would hold.
         let seen = |a: &&Address| ended || last.as_ref().is_some_and(|last| a.key() <= *last);
@@ -354,24 +387,25 @@ mod tests {
     async fn content_of_another_size_is_lacking_and_no_sample_bears_it_out() {
         let store: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.page = Some(10)));
         let address = |n: u8| Address::file(Layout::V3, [n; 16]);
-        let mut wanted = Wanted::default();
+        let dir = Address { layout: Layout::V3, md5: [200; 16], dir: true };
+        let wanted_with = |list: u64| {
+            let content = (0..100).map(|n| (address(n), Some(4)));
+            let mut wanted = Wanted::new(content.chain([(dir, Some(list))]).collect());
+            let children = Some((0..100).map(|n| address(n).md5).collect());
+            wanted.dirs.push(crate::wanted::Dir { address: dir, file: "d.dvc".into(), children, part: false });
+            wanted
+        };
+        let wanted = wanted_with(4);
         for n in 0..100 {
             put(&store, &address(n), b"four").await;
-            wanted.names.insert(address(n), String::new());
-            wanted.sizes.insert(address(n), 4);
         }
-        let all: Vec<Address> = wanted.names.keys().copied().collect();
-        let promised: HashSet<Address> = all.iter().copied().collect();
+        let mut promised = Subset::none(wanted.all());
+        (0..100).for_each(|n| promised.insert(&address(n)));
         assert!(sample(&store, &wanted, &promised).await.unwrap());
-        let dir = Address { layout: Layout::V3, md5: [200; 16], dir: true };
         put(&store, &dir, b"list").await;
-        wanted.names.insert(dir, String::new());
-        let children = Some(all.iter().map(|address| address.md5).collect());
-        wanted.dirs.push(crate::wanted::Dir { address: dir, file: "d.dvc".into(), children, part: false });
         put(&store, &address(7), b"").await;
-        let history = History::new();
         for proof in [Proof::Sampled, Proof::Full] {
-            let found = look(&store, &wanted, &history, proof).await.unwrap();
+            let found = look(&store, &wanted, std::future::ready(History::new()), proof).await.unwrap();
             let lost = if proof == Proof::Full { vec![] } else { vec![address(7)] };
             assert_eq!((found.there.len(), found.lost), (100, lost), "{proof:?}");
             assert!(!found.there.contains(&address(7)), "{proof:?}");
@@ -381,8 +415,8 @@ mod tests {
         }
         assert!(!sample(&store, &wanted, &promised).await.unwrap());
         // The list itself.
-        wanted.sizes.insert(dir, 3);
-        let found = look(&store, &wanted, &history, Proof::Sampled).await.unwrap();
+        let wanted = wanted_with(3);
+        let found = look(&store, &wanted, std::future::ready(History::new()), Proof::Sampled).await.unwrap();
         assert!(found.there.is_empty(), "{found:?}");
     }
 }

@@ -19,17 +19,17 @@ impl State {
     }
 
     /// The MD5 of a file with these facts.
-    pub fn get(&mut self, facts: &Facts, layout: Layout) -> Option<Md5> {
+    pub fn get(&self, facts: &Facts, layout: Layout) -> Option<Md5> {
         self.0.get(&inode(facts), kind(layout))?.try_into().ok()
     }
 
     /// Remembers what was hashed, see [`FileHashes::put`].
-    pub fn put(&mut self, facts: &Facts, layout: Layout, md5: Md5, looked: SystemTime) {
+    pub fn put(&self, facts: &Facts, layout: Layout, md5: Md5, looked: SystemTime) {
         self.0.put(&inode(facts), kind(layout), &md5, looked);
     }
 
     /// Keeps what is new for the next run, see [`FileHashes::save`].
-    pub fn save(&mut self) {
+    pub fn save(&self) {
         self.0.save();
     }
 }

@@ -1,14 +1,19 @@
 //! All content that tracked paths stand for: their own addresses, and those of a directory's files.
 
 use crate::{
-    address::{Address, Layout, Md5},
+    address::{Address, Md5},
+    cache::Cache,
     hashing::shown,
     manifest::Child,
     repo::{Chosen, Repo},
+    spread::spread,
     status::children,
 };
 use haul_core::{Entry, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 /// A directory.
 #[derive(Clone, Debug)]
@@ -26,20 +31,33 @@ pub struct Dir {
 /// Content.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Everything, with a name for people.
-    pub names: BTreeMap<Address, String>,
+    all: Arc<[Address]>,
+    /// Bytes of each of `all`, where they are known.
+    sizes: Vec<Option<u64>>,
+    /// Names for people, where they are told any.
+    names: BTreeMap<Address, String>,
     /// Directories.
     pub dirs: Vec<Dir>,
-    /// Bytes of content, where they are known.
-    pub sizes: HashMap<Address, u64>,
+    /// Content that is asked for in each run, whatever is known of it, beside directories' manifests.
+    pub asked: Vec<Address>,
+    /// Knows sizes too, of what it holds.
+    cache: Option<Cache>,
 }
 
 impl Wanted {
+    /// This content, with its bytes where they are known; nobody is told names of it.
+    pub fn new(mut content: Vec<(Address, Option<u64>)>) -> Wanted {
+        content.sort_unstable();
+        content.dedup_by_key(|(address, _)| *address);
+        let all = content.iter().map(|(address, _)| *address).collect();
+        Wanted { all, sizes: content.into_iter().map(|(_, size)| size).collect(), ..Wanted::default() }
+    }
+
     /// What was chosen stands for; manifests come from the cache. Blocks on no network.
     ///
     /// Errors: a manifest that can't be understood.
     pub async fn of(repo: &Repo, chosen: &[Chosen]) -> Result<Wanted> {
-        let mut wanted = Wanted::default();
+        let mut found = Collected::default();
         let mut known: BTreeSet<(Address, Option<String>)> = BTreeSet::new();
         for one in chosen.iter().filter(|one| one.tracked.out.cache) {
             let Some(address) = one.tracked.out.address else { continue };
@@ -47,11 +65,60 @@ impl Wanted {
                 continue;
             }
             let children = if address.dir { children(repo, one).await? } else { None };
-            wanted.add(one, address, children);
+            found.add(one, address, children);
         }
-        Ok(wanted)
+        let Collected { names, sizes, dirs } = found;
+        let content = names.keys().map(|address| (*address, sizes.get(address).copied())).collect();
+        Ok(Wanted { names, dirs, cache: Some(repo.cache.clone()), ..Wanted::new(content) })
     }
 
+    /// Everything, in order, each once.
+    pub fn all(&self) -> &Arc<[Address]> {
+        &self.all
+    }
+
+    /// The content that an entry is by its name; `None` when it isn't that: it has another size than is known of it.
+    pub fn which(&self, entry: &Entry) -> Option<Address> {
+        let address = Address::of_key(entry.key.as_bytes())?;
+        let size = self.all.binary_search(&address).ok().and_then(|place| self.sizes[place]);
+        size.is_none_or(|size| size == entry.size).then_some(address)
+    }
+
+    /// As [`Wanted::which`] of each, by the sizes of what the cache holds too.
+    ///
+    /// Errors: a disk thread was lost.
+    pub async fn which_of(&self, entries: &[Entry]) -> Result<Vec<Option<Address>>> {
+        let mut which: Vec<Option<Address>> = entries.iter().map(|entry| self.which(entry)).collect();
+        let Some(cache) = self.cache.clone() else { return Ok(which) };
+        let open: Vec<(usize, Address, u64)> = which
+            .iter()
+            .enumerate()
+            .filter_map(|(n, address)| Some((n, (*address)?, entries[n].size)))
+            .filter(|(_, address, _)| self.all.binary_search(address).is_ok_and(|place| self.sizes[place].is_none()))
+            .collect();
+        for (n, refuted) in spread(open, move |(n, address, size)| (n, cache.refutes(&address, size))).await? {
+            if refuted {
+                which[n] = None;
+            }
+        }
+        Ok(which)
+    }
+
+    /// How it is called.
+    pub fn name(&self, address: &Address) -> String {
+        self.names.get(address).cloned().unwrap_or_else(|| address.text())
+    }
+}
+
+/// What tracked paths stand for, while it is gathered.
+#[derive(Default)]
+struct Collected {
+    names: BTreeMap<Address, String>,
+    sizes: HashMap<Address, u64>,
+    dirs: Vec<Dir>,
+}
+
+impl Collected {
     fn add(&mut self, one: &Chosen, address: Address, children: Option<Vec<Child>>) {
         let path = &one.tracked.path;
         let part = one.within.is_some();
@@ -59,8 +126,7 @@ impl Wanted {
             self.names.entry(address).or_insert_with(|| path.clone());
         }
         if !address.dir {
-            // The older layout hashes text of two sizes to one name.
-            let size = one.tracked.out.size.filter(|_| address.layout == Layout::V3);
+            let size = one.tracked.out.size.filter(|_| address.names_bytes());
             self.sizes.extend(size.map(|size| (address, size)));
             return;
         }
@@ -76,16 +142,5 @@ impl Wanted {
             md5s
         });
         self.dirs.push(Dir { address, file: one.tracked.file.clone(), children, part });
-    }
-
-    /// The content that an entry is by its name; `None` when it isn't that: it has another size than is known of it.
-    pub fn which(&self, entry: &Entry) -> Option<Address> {
-        let address = Address::of_key(entry.key.as_bytes())?;
-        self.sizes.get(&address).is_none_or(|size| *size == entry.size).then_some(address)
-    }
-
-    /// How it is called.
-    pub fn name(&self, address: &Address) -> String {
-        self.names.get(address).cloned().unwrap_or_else(|| address.text())
     }
 }

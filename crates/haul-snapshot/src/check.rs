@@ -2,17 +2,17 @@
 
 use crate::{
     pull::Restored,
-    tree::{Node, What},
+    tree::{Tree, What},
 };
 use futures::{StreamExt as _, stream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Result};
 use haul_dvc::{
     address::{Address, Layout},
-    remote::entries,
+    remote::those,
 };
 use haul_store::Store;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -41,60 +41,93 @@ pub struct Checked {
 
 /// Content that was looked at already: many versions share most of theirs.
 #[derive(Debug, Default)]
-pub struct Known(HashMap<Address, Option<Wrong>>);
+pub struct Known {
+    right: HashSet<Address>,
+    wrong: HashMap<Address, Wrong>,
+}
+
+/// One content of a version.
+struct Content {
+    address: Address,
+    /// `None` for DVC's list: how large that is stands nowhere; the folder's own was read to get here.
+    size: Option<u64>,
+    /// The first file that has it, and how many do.
+    of: Option<(u32, u64)>,
+}
+
+/// Content in order of addresses.
+fn content(tree: &Tree, dir: Address) -> Vec<Content> {
+    let mut all: Vec<Content> = Vec::new();
+    for place in tree.by_content() {
+        let (size, md5) = tree.content(place);
+        let address = Address::file(Layout::V3, md5);
+        match all.last_mut() {
+            Some(Content { address: last, of: Some((_, users)), .. }) if *last == address => *users += 1,
+            _ => all.push(Content { address, size: Some(size), of: Some((place, 1)) }),
+        }
+    }
+    let at = all.partition_point(|content| content.address < dir);
+    all.insert(at, Content { address: dir, size: None, of: None });
+    all
+}
 
 /// Looks for all content of a version, and its lists; `read` has all of it read and hashed. What `known` has isn't looked at
 /// again.
 ///
 /// Errors: the remote can't be asked.
 pub async fn check(store: &Arc<dyn Store>, version: &Restored, read: bool, known: &mut Known) -> Result<Checked> {
-    let dir = version.record.dir_address();
-    let content = version.tree.content();
-    let mut sizes: HashMap<Address, Option<u64>> = content.iter().map(|(a, size, _)| (*a, Some(*size))).collect();
-    // How large DVC's list is stands nowhere; the folder's own was read to get here.
-    sizes.insert(dir, None);
-    let new: Vec<Address> = sizes.keys().copied().filter(|a| !known.0.contains_key(a)).collect();
-    let there: HashMap<Address, Entry> = entries(store, new.clone())
-        .await?
-        .into_iter()
-        .filter_map(|entry| Some((Address::of_key(entry.key.as_bytes())?, entry)))
-        .collect();
-    let mut to_read = Vec::new();
-    for address in new {
-        let wrong = match (there.get(&address), sizes[&address]) {
-            (None, _) => Some(Wrong::Missing),
-            (Some(entry), Some(size)) if entry.size != size => Some(Wrong::Size(entry.size)),
-            (Some(entry), _) => {
-                to_read.extend(read.then(|| (address, entry.clone())));
-                None
+    let content = content(&version.tree, version.record.dir_address());
+    let is_new = |address: &Address| !known.right.contains(address) && !known.wrong.contains_key(address);
+    let new: Arc<[Address]> = content.iter().map(|content| content.address).filter(is_new).collect();
+    let size = |address: &Address| {
+        let at = content.binary_search_by(|content| content.address.cmp(address)).ok()?;
+        content[at].size
+    };
+    let mut answers = those(store, new.clone());
+    while let Some(entries) = answers.next().await {
+        let mut to_read = Vec::new();
+        for entry in entries? {
+            let Some(address) = Address::of_key(entry.key.as_bytes()) else { continue };
+            match size(&address) {
+                Some(size) if size != entry.size => drop(known.wrong.insert(address, Wrong::Size(entry.size))),
+                _ if read => to_read.push((address, entry)),
+                _ => drop(known.right.insert(address)),
             }
-        };
-        known.0.insert(address, wrong);
+        }
+        let mut reading = stream::iter(to_read)
+            .map(|(address, entry)| async move { (address, is_right(store, &address, &entry).await) })
+            .buffer_unordered(AT_ONCE);
+        while let Some((address, right)) = reading.next().await {
+            match right? {
+                true => drop(known.right.insert(address)),
+                false => drop(known.wrong.insert(address, Wrong::Content)),
+            }
+        }
     }
-    let mut reading = stream::iter(to_read)
-        .map(|(address, entry)| async move { (address, is_right(store, &address, &entry).await) })
-        .buffer_unordered(AT_ONCE);
-    while let Some((address, right)) = reading.next().await {
-        known.0.insert(address, (!right?).then_some(Wrong::Content));
+    for address in new.iter().filter(|address| !known.right.contains(address)) {
+        known.wrong.entry(*address).or_insert(Wrong::Missing);
     }
+    Ok(checked(&version.tree, content, known))
+}
+
+fn checked(tree: &Tree, content: Vec<Content>, known: &Known) -> Checked {
     let mut checked = Checked::default();
-    let mut users: HashMap<Address, u64> = HashMap::new();
-    for node in version.tree.nodes() {
-        if let What::File(_, md5) = &node.what {
-            *users.entry(Address::file(Layout::V3, *md5)).or_default() += 1;
+    // By the place of the first file; DVC's list comes last.
+    let mut wrong = BTreeSet::new();
+    for (n, content) in content.iter().enumerate() {
+        match known.wrong.contains_key(&content.address) {
+            true => drop(wrong.insert((content.of.map_or(u32::MAX, |(place, _)| place), n))),
+            false => checked.right += 1,
         }
     }
-    let all = content.iter().map(|(address, _, node)| (*address, node.shown()));
-    for (address, path) in all.chain([(dir, "(list for DVC)".to_string())]) {
-        match known.0.get(&address).cloned().flatten() {
-            None => checked.right += 1,
-            Some(wrong) => {
-                let users = users.get(&address).copied().unwrap_or(1);
-                checked.wrong.push((address, path, users, wrong));
-            }
+    for (_, n) in wrong {
+        let Content { address, of, .. } = content[n];
+        let path = of.map_or("(list for DVC)".to_string(), |(place, _)| tree.node(place as usize).shown());
+        if let Some(why) = known.wrong.get(&address) {
+            checked.wrong.push((address, path, of.map_or(1, |(_, users)| users), why.clone()));
         }
     }
-    Ok(checked)
+    checked
 }
 
 async fn is_right(store: &Arc<dyn Store>, address: &Address, entry: &Entry) -> Result<bool> {
@@ -105,12 +138,11 @@ async fn is_right(store: &Arc<dyn Store>, address: &Address, entry: &Entry) -> R
     }
 }
 
-/// All content that versions refer to, their lists with it.
-pub fn referred(version: &Restored) -> HashSet<Address> {
-    let file = |node: &Node| match &node.what {
-        What::File(_, md5) => Some(Address::file(Layout::V3, *md5)),
+/// All content that a version refers to, its lists with it.
+pub fn referred(version: &Restored) -> impl Iterator<Item = Address> {
+    let files = version.tree.nodes().filter_map(|node| match node.what {
+        What::File(_, md5) => Some(Address::file(Layout::V3, md5)),
         _ => None,
-    };
-    let files = version.tree.nodes().iter().filter_map(file);
-    files.chain([version.record.tree_address(), version.record.dir_address()]).collect()
+    });
+    files.chain([version.record.tree_address(), version.record.dir_address()])
 }

@@ -1,6 +1,7 @@
 //! In what two trees differ, by their lists alone. Pure.
 
 use crate::tree::{Node, Tree, What};
+use std::cmp::Ordering;
 
 /// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +29,24 @@ impl Change {
 }
 
 /// The differences from `a` to `b`, in order of paths.
-pub fn diff<'a>(a: &'a Tree, b: &'a Tree) -> Vec<(Change, &'a Node)> {
-    let (mut a, mut b) = (a.nodes().iter().peekable(), b.nodes().iter().peekable());
-    let mut found = Vec::new();
-    loop {
+pub fn diff<'a>(a: &'a Tree, b: &'a Tree) -> impl Iterator<Item = (Change, Node<'a>)> {
+    let (mut a, mut b) = (a.nodes().peekable(), b.nodes().peekable());
+    let pairs = std::iter::from_fn(move || {
         let order = match (a.peek(), b.peek()) {
-            (None, None) => return found,
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (Some(x), Some(y)) => x.path.cmp(&y.path),
+            (None, None) => return None,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(x), Some(y)) => x.path.cmp(y.path),
         };
-        match order {
-            std::cmp::Ordering::Less => found.extend(a.next().map(|node| (Change::Removed, node))),
-            std::cmp::Ordering::Greater => found.extend(b.next().map(|node| (Change::Added, node))),
-            std::cmp::Ordering::Equal => {
-                if let (Some(x), Some(y)) = (a.next(), b.next()) {
-                    found.extend(between(x, y).map(|change| (change, y)));
-                }
-            }
-        }
-    }
+        let first = if order == Ordering::Greater { None } else { a.next() };
+        let second = if order == Ordering::Less { None } else { b.next() };
+        Some((first, second))
+    });
+    pairs.filter_map(|pair| match pair {
+        (Some(x), Some(y)) => between(&x, &y).map(|change| (change, y)),
+        (Some(x), None) => Some((Change::Removed, x)),
+        (None, y) => y.map(|y| (Change::Added, y)),
+    })
 }
 
 fn between(x: &Node, y: &Node) -> Option<Change> {
@@ -62,16 +61,16 @@ fn between(x: &Node, y: &Node) -> Option<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::Gathered;
     use haul_core::Mtime;
 
     fn tree(nodes: &[(&str, What, u32, i128)]) -> Tree {
-        let node = |(path, what, mode, mtime): &(&str, What, u32, i128)| Node {
-            path: path.as_bytes().into(),
-            what: what.clone(),
-            mode: Some(*mode),
-            mtime: Some(Mtime(*mtime)),
-        };
-        Tree::new(nodes.iter().map(node).collect()).unwrap()
+        let mut gathered = Gathered::default();
+        for (path, what, mode, mtime) in nodes {
+            let (mode, mtime) = (Some(*mode), Some(Mtime(*mtime)));
+            gathered.add(Node { path: path.as_bytes(), what: *what, mode, mtime }, None).unwrap();
+        }
+        gathered.tree().unwrap()
     }
 
     #[test]
@@ -89,14 +88,14 @@ mod tests {
         let b = tree(&[
             ("content", file(2), 0o644, 1),
             ("dir", What::Dir, 0o755, 2),
-            ("kind", What::Link(b"x".to_vec()), 0o644, 1),
+            ("kind", What::Link(b"x"), 0o644, 1),
             ("mode", file(1), 0o600, 1),
             ("new", file(1), 0o644, 1),
             ("same", file(1), 0o644, 1),
             ("time", file(1), 0o644, 2),
         ]);
-        let told: Vec<String> = diff(&a, &b).iter().map(|(c, n)| format!("{} {}", c.sign(), n.shown())).collect();
+        let told: Vec<String> = diff(&a, &b).map(|(c, n)| format!("{} {}", c.sign(), n.shown())).collect();
         assert_eq!(told, ["* content", "- gone", "* kind", "m mode", "+ new", "m time"]);
-        assert!(diff(&a, &a).is_empty());
+        assert_eq!(diff(&a, &a).count(), 0);
     }
 }

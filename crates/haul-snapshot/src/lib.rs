@@ -4,6 +4,7 @@
 
 pub mod check;
 pub mod diff;
+pub mod list;
 pub mod name;
 pub mod pull;
 pub mod push;

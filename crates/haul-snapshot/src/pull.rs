@@ -6,8 +6,9 @@ use crate::{
     record::Record,
     tree::{Node, Tree, What},
     versions,
-    view::{From, View},
+    view::{From, Shows, View},
 };
+use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use haul::{Cx, ListOptions, Report};
 use haul_core::{
@@ -42,7 +43,49 @@ pub struct Restored {
     /// Its record.
     pub record: Record,
     /// Its folder.
-    pub tree: Tree,
+    pub tree: Arc<Tree>,
+}
+
+/// A version's folder, as the engine sees it.
+#[derive(Debug)]
+struct Folder {
+    tree: Arc<Tree>,
+    by_key: Vec<u32>,
+    setid: bool,
+}
+
+impl Shows for Folder {
+    fn count(&self) -> usize {
+        self.by_key.len()
+    }
+
+    fn nth(&self, n: usize) -> usize {
+        self.by_key[n] as usize
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        self.tree.find(key)
+    }
+
+    fn key(&self, number: usize) -> Key {
+        self.tree.node(number).key()
+    }
+
+    fn entry(&self, number: usize) -> Entry {
+        self.tree.node(number).entry(self.setid)
+    }
+
+    fn from(&self, number: usize) -> From {
+        match self.tree.node(number).what {
+            What::File(_, md5) => From::Content(Address::file(Layout::V3, md5).key()),
+            What::Dir => From::Nothing,
+            What::Link(target) => From::Bytes(Bytes::copy_from_slice(target)),
+        }
+    }
+
+    fn shown(&self, number: usize) -> Key {
+        self.key(number)
+    }
 }
 
 /// Reads the version that is meant.
@@ -50,7 +93,7 @@ pub struct Restored {
 /// Errors: those of [`versions::find`] and [`versions::tree`].
 pub async fn open(remote: &Arc<dyn haul_store::Store>, name: &str, typed: Option<&str>) -> Result<Restored> {
     let (version, record) = versions::find(remote, name, typed).await?;
-    let tree = versions::tree(remote, &record).await?;
+    let tree = Arc::new(versions::tree(remote, &record).await?);
     Ok(Restored { version, record, tree })
 }
 
@@ -59,17 +102,9 @@ pub async fn open(remote: &Arc<dyn haul_store::Store>, name: &str, typed: Option
 /// Errors: the remote is the folder, in it, or around it.
 pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
     haul::overlap::check(&cx, Mode::Sync)?;
-    let entries = version.tree.nodes().iter().map(|node| (node.entry(setid), from(node))).collect();
+    let folder = Folder { tree: version.tree.clone(), by_key: version.tree.by_key(), setid };
     let locator = format!("{} {}@{}", cx.src.locator(), version.record.name, version.version);
-    Ok(Cx { src: Arc::new(View::new(cx.src.clone(), locator, entries, false)), ..cx })
-}
-
-fn from(node: &Node) -> From {
-    match &node.what {
-        What::File(_, md5) => From::Content(Address::file(Layout::V3, *md5).key()),
-        What::Dir => From::Nothing,
-        What::Link(target) => From::Bytes(target.clone().into()),
-    }
+    Ok(Cx { src: Arc::new(View::new(cx.src.clone(), locator, Arc::new(folder), false)), ..cx })
 }
 
 /// Restores into `cx.dst`. With `Mode::Sync` what the version hasn't goes, if all else went well; else it stays.
@@ -103,16 +138,15 @@ pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> P
 
 /// Folders in which something is to be changed and which their owner may not write to are opened; [`settle`] closes them.
 async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
-    let closed = |node: &&Node| node.what == What::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
-    let nodes = version.tree.nodes();
-    let mut dirs: HashMap<Key, (u32, HashMap<Key, &Node>)> = HashMap::new();
-    for node in nodes.iter().filter(closed) {
+    let closed = |node: &Node| node.what == What::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
+    let mut dirs: HashMap<Key, (u32, HashMap<Key, Node>)> = HashMap::new();
+    for node in version.tree.nodes().filter(closed) {
         dirs.insert(node.key(), (node.mode.unwrap_or_default(), HashMap::new()));
     }
     if dirs.is_empty() {
         return;
     }
-    for node in nodes {
+    for node in version.tree.nodes() {
         if let Some((_, inside)) = dirs.get_mut(&node.key().parent()) {
             inside.insert(node.key(), node);
         }
@@ -131,7 +165,7 @@ async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
 }
 
 /// True when something right in this folder isn't as in the version; what can't be looked at may not be.
-async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, &Node>, mode: Mode) -> bool {
+async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, Node<'_>>, mode: Mode) -> bool {
     let mut listing = cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
     let mut seen = 0;
     while let Some(step) = listing.next().await {
@@ -162,7 +196,7 @@ fn tell(cx: &Cx, report: &mut Report, error: Error) {
 /// Sets the modes of what was there with the right bytes, and the modes and times of folders; gives how many files the version
 /// hasn't.
 async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Report) -> Result<u64> {
-    let nodes: HashMap<Key, &Node> = version.tree.nodes().iter().map(|node| (node.key(), node)).collect();
+    let tree = &version.tree;
     let options = ListOptions {
         max_depth: policy.max_depth,
         dirs: true,
@@ -178,8 +212,10 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
         match step {
             Listed::Batch(entries) => {
                 for entry in entries {
-                    match nodes.get(&entry.key) {
-                        Some(node) if whole || entry.is_dir() => due.extend(differs(node, &entry, policy)),
+                    match tree.find(&entry.key) {
+                        Some(place) if whole || entry.is_dir() => {
+                            due.extend(differs(&tree.node(place), &entry, policy).map(|mtime| (place, mtime)));
+                        }
                         Some(_) => {}
                         None => more += u64::from(entry.kind != Kind::Dir),
                     }
@@ -190,8 +226,9 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
         }
     }
     // Files before the folder that they are in, which may then be closed to us.
-    due.sort_unstable_by_key(|(node, _)| std::cmp::Reverse(node.key()));
-    let set = |(node, mtime): (&Node, Option<Mtime>)| {
+    due.sort_by_cached_key(|(place, _)| std::cmp::Reverse(tree.node(*place).key()));
+    let set = |(place, mtime): (usize, Option<Mtime>)| {
+        let node = tree.node(place);
         let (key, meta) = (node.key(), node.meta(policy.keep_setid));
         let dst = cx.dst.clone();
         async move {
@@ -199,7 +236,7 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
             (key, set)
         }
     };
-    let (dirs, files): (Vec<_>, Vec<_>) = due.into_iter().partition(|(node, _)| node.what == What::Dir);
+    let (dirs, files): (Vec<_>, Vec<_>) = due.into_iter().partition(|(place, _)| tree.node(*place).what == What::Dir);
     let at_once = policy.checkers.unwrap_or(AT_ONCE);
     // Folders one after the other, the deepest first.
     for (all, at_once) in [(files, at_once), (dirs, 1)] {
@@ -218,8 +255,8 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
     Ok(more)
 }
 
-/// What is there under a node's key, if its mode, or a folder's time, isn't the node's; with the time to set.
-fn differs<'a>(node: &'a Node, there: &Entry, policy: &Policy) -> Option<(&'a Node, Option<Mtime>)> {
+/// The time to set of what is there under a node's key, if its mode, or a folder's time, isn't the node's.
+fn differs(node: &Node, there: &Entry, policy: &Policy) -> Option<Option<Mtime>> {
     if matches!(node.what, What::Link(_)) {
         return None;
     }
@@ -230,5 +267,5 @@ fn differs<'a>(node: &'a Node, there: &Entry, policy: &Policy) -> Option<(&'a No
     let other_mode = mode.is_some_and(|mode| is.is_some_and(|is| is & mask != mode & mask));
     let other_time = node.mtime.is_some() && there.mtime != node.mtime;
     let dir_time = node.what == What::Dir && other_time && !policy.no_update_dir_mtime;
-    (other_mode || dir_time).then(|| (node, node.mtime.filter(|_| dir_time).or(there.mtime)))
+    (other_mode || dir_time).then(|| node.mtime.filter(|_| dir_time).or(there.mtime))
 }

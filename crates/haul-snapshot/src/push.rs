@@ -2,33 +2,30 @@
 //! last the record. Whatever is cut short before the record leaves content that the next push finds, and no version.
 
 use crate::{
+    list::List,
     name::Version,
     record::Record,
     scan::{Scan, scan},
     shown::{Shown, is_change},
     tree::Tree,
     versions,
-    view::{From, View},
+    view::{Few, From, Shows, View},
 };
-use bytes::Bytes;
 use haul::{Cx, Report};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result,
     event::Event,
-    policy::{Compare, Fsync, Mode, Policy},
+    policy::{Fsync, Mode, Policy},
 };
 use haul_dvc::{
-    address::{Address, Layout, Md5},
-    manifest,
-    remote::{History, Proof, look},
+    address::{Address, Layout},
+    bring::for_content,
+    remote::{Found, History, Proof, look, look_by_index},
     state::State,
     wanted::{Dir, Wanted},
 };
 use haul_store::Store;
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// How often a folder is looked at anew because files in it changed.
 const ROUNDS: usize = 3;
@@ -71,19 +68,32 @@ pub struct How {
     pub proof: Proof,
 }
 
-/// Makes a version of `cx.src` at `cx.dst`. A folder that is as in the newest version makes none.
+/// Makes a version of `cx.src` at `cx.dst`. A folder that is as in the newest version makes none. Goes by the remote's index if
+/// `cx.known` has one. Hashes are kept as soon as there are any, whatever becomes of the rest.
 ///
 /// Errors: the remote can't be asked. What fails of the folder or on the way is in the report, and then no version is made.
-pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &mut State) -> Result<Pushed> {
+pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &State) -> Result<Pushed> {
     // One that is inside the other would be part of its own content.
     haul::overlap::check(cx, Mode::Copy)?;
-    let newest = newest(&cx.dst, how).await?;
-    let mut pushed = Pushed::default();
+    // The remote is asked while the folder is looked at.
+    let scanning = async { Ok(scan(cx, policy, state).await) };
+    let both = futures::try_join!(newest(&cx.dst, how), scanning);
+    state.save();
+    let (newest, first) = both?;
+    let (mut first, mut pushed) = (Some(first), Pushed::default());
     for round in 1..=ROUNDS {
         let again = round < ROUNDS;
         let before = std::mem::take(&mut pushed.report);
         pushed.report.totals = before.totals;
-        match scan(cx, policy, state).await {
+        let scanned = match first.take() {
+            Some(first) => first,
+            None => {
+                let scanned = scan(cx, policy, state).await;
+                state.save();
+                scanned
+            }
+        };
+        match scanned {
             Ok(scan) => {
                 let whole = one(cx, policy, how, &scan, newest.as_ref(), again, &mut pushed).await?;
                 if whole || !(again && changed_only(&pushed.report)) {
@@ -135,29 +145,6 @@ fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
     report.error(error);
 }
 
-/// The lists of a folder, and where they go.
-struct Lists {
-    tree: (Address, Bytes),
-    dir: (Address, Bytes),
-    children: Vec<Md5>,
-}
-
-impl Lists {
-    fn of(tree: &Tree) -> Lists {
-        let bytes = tree.write();
-        let mut children = tree.children();
-        let dir = manifest::write(&mut children);
-        let mut md5s: Vec<Md5> = children.into_iter().map(|child| child.md5).collect();
-        md5s.sort_unstable();
-        md5s.dedup();
-        Lists {
-            tree: (Address::file(Layout::V3, manifest::md5(&bytes)), bytes.into()),
-            dir: (manifest::address(Layout::V3, &dir), dir.into()),
-            children: md5s,
-        }
-    }
-}
-
 /// One try; true when all is at the remote.
 async fn one(
     cx: &Cx,
@@ -168,26 +155,27 @@ async fn one(
     again: bool,
     pushed: &mut Pushed,
 ) -> Result<bool> {
-    let lists = Lists::of(&scan.tree);
-    let wanted = wanted(scan, &lists, &how.name);
+    let lists = [Arc::new(List::own(&scan.tree)), Arc::new(List::dvc(&scan.tree))];
+    let [own, dvc] = &lists;
     let readable = newest.and_then(|(version, record)| Some((version, record.as_ref()?)));
     // The same files pushed otherwise are another version.
     let filtered = !cx.filter.is_all() || policy.max_depth.is_some();
-    let same = readable.filter(|(_, record)| record.tree == lists.tree.0.md5 && record.filtered == filtered);
-    let history = match readable.filter(|_| same.is_none() && how.proof == Proof::Sampled) {
-        Some((_, record)) => earlier(&cx.dst, record).await,
-        None => History::new(),
+    let same = readable.filter(|(_, record)| record.tree == own.address.md5 && record.filtered == filtered);
+    let content = Content::of(&scan.tree);
+    let (files, late) = {
+        let mut wanted = wanted(&content, &lists, &how.name);
+        wanted.asked.extend(readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]));
+        let found =
+            found(cx, &wanted, how.proof, readable.map(|(_, record)| record).filter(|_| same.is_none())).await?;
+        pushed.lost = found.lost.len() as u64;
+        let late: Vec<Arc<List>> = lists.iter().filter(|list| !found.there.contains(&list.address)).cloned().collect();
+        // What is a file's and a list's too goes with the lists.
+        let is_list = |address: &Address| lists.iter().any(|list| list.address == *address);
+        (content.only(|address| !found.there.contains(address) && !is_list(address)), late)
     };
-    let found = look(&cx.dst, &wanted, &history, how.proof).await?;
-    pushed.lost = found.lost.len() as u64;
     pushed.left_out = scan.left_out;
-    let lacking = |a: &Address| !found.there.contains(a);
-    let files: HashSet<Address> = wanted.names.keys().copied().filter(lacking).collect();
-    let both = [&lists.tree, &lists.dir];
-    let late: Vec<&(Address, Bytes)> = both.into_iter().filter(|(address, _)| files.contains(address)).collect();
-    let is_list = |address: &Address| both.iter().any(|(list, _)| list == address);
-    let expected = files.iter().filter(|a| !is_list(a)).count();
-    let arrived = send_files(cx, policy, scan, &files, &is_list, again, &mut pushed.report).await;
+    let expected = files.count();
+    let arrived = job(cx, policy, Arc::new(files), again, &mut pushed.report).await;
     if policy.dry_run || !pushed.report.is_ok() {
         return Ok(pushed.report.is_ok());
     }
@@ -196,16 +184,15 @@ async fn one(
         tell(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Io, "push", message)));
         return Ok(false);
     }
-    let expected = late.len();
-    if send_lists(cx, policy, &late, &how.name, &mut pushed.report).await != expected || !pushed.report.is_ok() {
+    if !send_lists(cx, policy, &late, &how.name, &mut pushed.report).await {
         return Ok(false);
     }
     pushed.outcome = match same {
         Some((version, record)) => Outcome::Unchanged(version.clone(), record.clone()),
         None => {
             let time = newest.map_or(how.now, |(version, _)| how.now.max(Mtime(version.time().0 + TICK)));
-            let (tree, dir) = (lists.tree.0.md5, lists.dir.0.md5);
-            let (tree_size, totals) = (lists.tree.1.len() as u64, scan.tree.totals());
+            let (tree, dir, tree_size) = (own.address.md5, dvc.address.md5, own.size());
+            let totals = scan.tree.totals();
             let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals, filtered };
             Outcome::Made(versions::make(&cx.dst, &record, policy.fsync != Fsync::None).await?, record)
         }
@@ -213,27 +200,99 @@ async fn one(
     Ok(true)
 }
 
-fn wanted(scan: &Scan, lists: &Lists, name: &str) -> Wanted {
-    // Nobody is told these names, and a million paths take room.
-    let files = scan.files.iter().map(|file| Address::file(Layout::V3, file.md5));
-    let both = [&lists.tree, &lists.dir];
-    let names: BTreeMap<Address, String> =
-        files.chain(both.map(|list| list.0)).map(|address| (address, String::new())).collect();
-    let sizes = scan.files.iter().map(|file| (Address::file(Layout::V3, file.md5), file.size));
-    let sizes = sizes.chain(both.map(|(address, bytes)| (*address, bytes.len() as u64))).collect();
-    let dir = Dir { address: lists.dir.0, file: name.into(), children: Some(lists.children.clone()), part: false };
-    Wanted { names, dirs: vec![dir], sizes }
+/// The folder's content, each once: what the engine sends.
+#[derive(Debug)]
+struct Content {
+    tree: Arc<Tree>,
+    /// The first file of each content, in order of MD5s.
+    places: Vec<u32>,
 }
 
-/// What the newest version promises: its content was there before its lists were.
-async fn earlier(dst: &Arc<dyn Store>, record: &Record) -> History {
-    match versions::tree(dst, record).await {
-        Ok(tree) => {
-            let mut md5s: Vec<Md5> = tree.children().into_iter().map(|child| child.md5).collect();
-            md5s.sort_unstable();
-            md5s.dedup();
-            vec![(record.dir_address(), md5s)]
+impl Content {
+    fn of(tree: &Arc<Tree>) -> Content {
+        let mut places = tree.by_content();
+        places.dedup_by_key(|place| tree.content(*place).1);
+        places.shrink_to_fit();
+        Content { tree: tree.clone(), places }
+    }
+
+    fn only(mut self, is: impl Fn(&Address) -> bool) -> Content {
+        let tree = &self.tree;
+        self.places.retain(|place| is(&Address::file(Layout::V3, tree.content(*place).1)));
+        self
+    }
+
+    fn address(&self, number: usize) -> Address {
+        Address::file(Layout::V3, self.tree.content(self.places[number]).1)
+    }
+}
+
+impl Shows for Content {
+    fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    fn nth(&self, n: usize) -> usize {
+        n
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        let address = Address::of_key(key.as_bytes())?;
+        let number = self.places.binary_search_by_key(&address.md5, |place| self.tree.content(*place).1).ok()?;
+        (self.address(number) == address).then_some(number)
+    }
+
+    fn key(&self, number: usize) -> Key {
+        self.address(number).key()
+    }
+
+    fn entry(&self, number: usize) -> Entry {
+        let place = self.places[number];
+        let (size, md5) = self.tree.content(place);
+        let hashes = Hashes::default().with(Algo::Md5, md5);
+        Entry { hashes, version: self.tree.pin(place as usize), ..Entry::file(self.key(number), size) }
+    }
+
+    fn from(&self, number: usize) -> From {
+        From::Live(self.shown(number))
+    }
+
+    fn shown(&self, number: usize) -> Key {
+        self.tree.node(self.places[number] as usize).key()
+    }
+}
+
+fn wanted(content: &Content, lists: &[Arc<List>; 2], name: &str) -> Wanted {
+    let files = (0..content.count()).map(|number| {
+        let (size, _) = content.tree.content(content.places[number]);
+        (content.address(number), Some(size))
+    });
+    let [own, dvc] = lists;
+    let lists = [own, dvc].map(|list| (list.address, Some(list.size())));
+    let children = Some(content.tree.children());
+    let mut wanted = Wanted::new(files.chain(lists).collect());
+    wanted.dirs.push(Dir { address: dvc.address, file: name.into(), children, part: false });
+    wanted.asked.push(own.address);
+    wanted
+}
+
+/// What the remote has of what is wanted. Another version promises its content: that was there before its lists were.
+async fn found(cx: &Cx, wanted: &Wanted, proof: Proof, earlier: Option<&Record>) -> Result<Found> {
+    let history = async {
+        match earlier {
+            Some(record) => promised(&cx.dst, record).await,
+            None => History::new(),
         }
+    };
+    match &cx.known.index {
+        Some(settings) => look_by_index(&cx.dst, wanted, history, proof, settings, &cx.sink).await,
+        None => look(&cx.dst, wanted, history, proof).await,
+    }
+}
+
+async fn promised(dst: &Arc<dyn Store>, record: &Record) -> History {
+    match versions::tree(dst, record).await {
+        Ok(tree) => vec![(record.dir_address(), tree.children())],
         Err(error) => {
             tracing::debug!("the newest version can't be compared with: {error}");
             History::new()
@@ -241,61 +300,29 @@ async fn earlier(dst: &Arc<dyn Store>, record: &Record) -> History {
     }
 }
 
-/// Sends content; gives how much of it arrived.
-async fn send_files(
-    cx: &Cx,
-    policy: &Policy,
-    scan: &Scan,
-    lacking: &HashSet<Address>,
-    is_list: &impl Fn(&Address) -> bool,
-    again: bool,
-    report: &mut Report,
-) -> usize {
-    let mut sent: HashSet<Address> = HashSet::new();
-    let (mut entries, mut paths) = (Vec::new(), HashMap::new());
-    for file in &scan.files {
-        let address = Address::file(Layout::V3, file.md5);
-        if lacking.contains(&address) && !is_list(&address) && sent.insert(address) {
-            let key = address.key();
-            paths.insert(key.clone(), file.key.clone());
-            let hashes = Hashes::default().with(Algo::Md5, file.md5);
-            let entry = Entry { hashes, version: file.version.clone(), ..Entry::file(key, file.size) };
-            entries.push((entry, From::Live(file.key.clone())));
-        }
-    }
-    job(cx, policy, entries, paths, again, report).await
-}
-
-async fn send_lists(cx: &Cx, policy: &Policy, lists: &[&(Address, Bytes)], name: &str, report: &mut Report) -> usize {
-    let (mut entries, mut paths) = (Vec::new(), HashMap::new());
-    for (address, bytes) in lists {
-        let hashes = Hashes::default().with(Algo::Md5, address.md5);
-        let entry = Entry { hashes, ..Entry::file(address.key(), bytes.len() as u64) };
-        let what = if address.dir { " (list for DVC)" } else { " (list)" };
-        paths.insert(address.key(), Key::new(format!("{name}{what}")));
-        entries.push((entry, From::Bytes(bytes.clone())));
-    }
+/// Sends lists; true when all arrived.
+async fn send_lists(cx: &Cx, policy: &Policy, lists: &[Arc<List>], name: &str, report: &mut Report) -> bool {
+    let all = lists.iter().map(|list| {
+        let hashes = Hashes::default().with(Algo::Md5, list.address.md5);
+        let entry = Entry { hashes, ..Entry::file(list.address.key(), list.size()) };
+        let what = if list.address.dir { " (list for DVC)" } else { " (list)" };
+        (entry, From::List(list.clone()), Key::new(format!("{name}{what}")))
+    });
     // A journal is of one job.
     let cx = Cx { journal: None, ..cx.clone() };
-    job(&cx, policy, entries, paths, false, report).await
+    let arrived = job(&cx, policy, Arc::new(Few::new(all.collect())), false, report).await;
+    arrived == lists.len() && report.is_ok()
 }
 
 /// One job of the engine; gives how many arrived.
-async fn job(
-    cx: &Cx,
-    policy: &Policy,
-    entries: Vec<(Entry, From)>,
-    paths: HashMap<Key, Key>,
-    again: bool,
-    report: &mut Report,
-) -> usize {
-    if entries.is_empty() {
+async fn job(cx: &Cx, policy: &Policy, all: Arc<dyn Shows>, again: bool, report: &mut Report) -> usize {
+    if all.count() == 0 {
         return 0;
     }
-    let shown = Arc::new(Shown::new(cx.sink.clone(), paths, again));
+    let shown = Arc::new(Shown::new(cx.sink.clone(), all.clone(), again));
     let locator = format!("{} as content", cx.src.locator());
     let job = Cx {
-        src: Arc::new(View::new(cx.src.clone(), locator, entries, cx.src.caps().cheap_reads)),
+        src: Arc::new(View::new(cx.src.clone(), locator, all, cx.src.caps().cheap_reads)),
         dst: cx.dst.clone(),
         backup: None,
         compare_dest: Vec::new(),
@@ -305,35 +332,8 @@ async fn job(
         confirm: None,
         ..cx.clone()
     };
-    let mut came = haul::run(Mode::Copy, of_content(policy, cx.dst.caps().files), job).await;
+    let mut came = haul::run(Mode::Copy, for_content(policy, cx.dst.caps().files), job).await;
     came.errors = came.errors.iter().map(|error| shown.error(error)).collect();
     report.add(came);
-    shown.arrived().len()
-}
-
-/// A policy for content: what the remote lacks was found out already, and nothing arrives unproved, whatever the user wants
-/// of files.
-fn of_content(policy: &Policy, disk: bool) -> Policy {
-    Policy {
-        compare: Compare::default(),
-        ignore_size: false,
-        ignore_existing: false,
-        existing_only: false,
-        update: false,
-        immutable: false,
-        ignore_checksum: false,
-        no_traverse: false,
-        list_all: false,
-        no_check_dest: true,
-        track_renames: None,
-        create_empty_dirs: false,
-        metadata: false,
-        // As DVC marks what is known to be right.
-        metadata_set: if disk { vec![("mode".into(), "100444".into())] } else { Vec::new() },
-        inplace: false,
-        sparse: false,
-        backup_suffix: None,
-        max_depth: None,
-        ..policy.clone()
-    }
+    shown.arrived()
 }

@@ -1,14 +1,12 @@
 //! What people see of a push: paths of the folder instead of content's names. Also remembers what arrived, and holds back what
 //! is tried again.
 
+use crate::view::Shows;
 use haul_core::{
     Error, ErrorKind, Key,
     event::{ErrorReport, Event, Sink},
 };
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// True when it says: a file of the folder isn't as it was when it was looked at.
 pub fn is_change(error: &Error) -> bool {
@@ -19,25 +17,31 @@ pub fn is_change(error: &Error) -> bool {
 /// A sink that renames.
 pub struct Shown {
     inner: Arc<dyn Sink>,
-    paths: HashMap<Key, Key>,
+    all: Arc<dyn Shows>,
     /// What fails because the folder changed is looked at again, so it isn't told as an error.
     again: bool,
-    arrived: Mutex<HashSet<Key>>,
+    /// By number.
+    arrived: Mutex<Vec<bool>>,
 }
 
 impl Shown {
-    /// Shows what happens to these keys under other names.
-    pub fn new(inner: Arc<dyn Sink>, paths: HashMap<Key, Key>, again: bool) -> Shown {
-        Shown { inner, paths, again, arrived: Mutex::default() }
+    /// Shows what happens to these keys under the names that people know.
+    pub fn new(inner: Arc<dyn Sink>, all: Arc<dyn Shows>, again: bool) -> Shown {
+        let arrived = Mutex::new(vec![false; all.count()]);
+        Shown { inner, all, again, arrived }
     }
 
-    /// The keys that arrived, whole.
-    pub fn arrived(&self) -> MutexGuard<'_, HashSet<Key>> {
+    /// How many keys arrived, whole.
+    pub fn arrived(&self) -> usize {
+        self.flags().iter().filter(|arrived| **arrived).count()
+    }
+
+    fn flags(&self) -> MutexGuard<'_, Vec<bool>> {
         self.arrived.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn path(&self, key: &Key) -> Key {
-        self.paths.get(key).unwrap_or(key).clone()
+        self.all.find(key).map_or_else(|| key.clone(), |number| self.all.shown(number))
     }
 
     /// The same error of the path.
@@ -58,8 +62,13 @@ impl Sink for Shown {
             }
             Event::Begun { step, key, size, route } => Event::Begun { step, key: self.path(&key), size, route },
             Event::Done { step, key, size, replaced, proved } => {
-                let path = self.path(&key);
-                self.arrived().insert(key);
+                let path = match self.all.find(&key) {
+                    Some(number) => {
+                        self.flags()[number] = true;
+                        self.all.shown(number)
+                    }
+                    None => key,
+                };
                 Event::Done { step, key: path, size, replaced, proved }
             }
             Event::Retried { step, error, wait } => Event::Retried { step, error: self.error(&error), wait },

@@ -1,20 +1,12 @@
-//! The list of a folder, which keeps what content under its hash doesn't: names, modes, times, symlinks, empty folders. Lines
-//! of JSON, sorted; docs/snapshots.md has the format. What is read was perhaps written by somebody who means harm: no path
-//! in it leads out of the folder. Pure.
+//! What a folder holds, as a version keeps it: names, modes, times, symlinks, empty folders, and of each file what its content
+//! is. In order of paths, and such that no path leads out of the folder, whoever made it. Some 100 bytes a path, since there
+//! may be millions: all paths lie in one place. Pure.
 
 use crate::record::Totals;
-use haul_core::{Algo, Entry, Hashes, Key, Kind, Meta, Mtime, Version, attributes::MODE_BITS, hash};
-use haul_dvc::{
-    address::{Address, Layout, Md5, parse_md5},
-    manifest::{self, Child},
-};
-use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use haul_core::{Algo, Entry, Hashes, Key, Kind, LINK, Meta, Mtime, Version, attributes::MODE_BITS};
+use haul_dvc::{address::Md5, manifest};
+use std::{cmp::Ordering, collections::HashSet};
 
-/// The first line.
-const HEAD: &str = "{\"haul_tree\":1}";
-/// How a symlink's key ends in a store that shows symlinks as files.
-pub const LINK: &str = ".rclonelink";
 /// Longest path and longest target of a symlink, in bytes: what Linux takes.
 const LONGEST: usize = 4095;
 /// `S_IFREG`, as a mode in metadata has it.
@@ -23,25 +15,27 @@ const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 /// Permission bits without set-user-id, set-group-id and sticky.
 const PERMISSIONS: u32 = 0o777;
+/// Bytes of paths that are allocated together.
+const CHUNK: usize = 1 << 20;
 
 /// What is at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
     /// A file with so many bytes of this MD5.
     File(u64, Md5),
     /// A folder.
     Dir,
     /// A symlink to this.
-    Link(Vec<u8>),
+    Link(&'a [u8]),
 }
 
-/// One line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+/// One path, and what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node<'a> {
     /// Below the folder, `/` between parts, without one at the end.
-    pub path: Vec<u8>,
+    pub path: &'a [u8],
     /// What is there.
-    pub what: What,
+    pub what: What<'a>,
     /// Permission bits, where they are known; a symlink has none.
     pub mode: Option<u32>,
     /// Modification time, where it is known.
@@ -49,67 +43,239 @@ pub struct Node {
 }
 
 /// All of a folder, in bytewise order of paths.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Tree {
-    nodes: Vec<Node>,
+    texts: Texts,
+    packed: Vec<Packed>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct Line<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mtime: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    md5: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target_hex: Option<String>,
+/// A tree while it is gathered, in any order.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    texts: Texts,
+    packed: Vec<Packed>,
 }
 
-impl Tree {
-    /// A tree of these nodes, put in order; folders that are only named in paths are added, with nothing known of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PackedKind {
+    File,
+    Dir,
+    Link,
+}
+
+/// A node without its texts.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    /// Where its path is, and behind that the target of a link, or what pins a file's content.
+    at: u64,
+    size: u64,
+    /// Of its time, where it has one.
+    secs: i64,
+    nanos: Option<std::num::NonZeroU32>,
+    mode: Option<std::num::NonZeroU16>,
+    path: u16,
+    rest: u16,
+    kind: PackedKind,
+    md5: Md5,
+}
+
+/// Short texts, one behind the other.
+#[derive(Debug, Default)]
+struct Texts(Vec<Vec<u8>>);
+
+impl Texts {
+    /// Keeps two texts, of at most [`CHUNK`] bytes together; gives where they are.
+    fn push(&mut self, a: &[u8], b: &[u8]) -> u64 {
+        let needed = a.len() + b.len();
+        if self.0.last().is_none_or(|last| last.len() + needed > CHUNK) {
+            // The first one grows as it must: most trees are small.
+            self.0.push(if self.0.is_empty() { Vec::new() } else { Vec::with_capacity(CHUNK) });
+        }
+        let chunk = self.0.len() - 1;
+        let last = &mut self.0[chunk];
+        let at = chunk * CHUNK + last.len();
+        last.extend_from_slice(a);
+        last.extend_from_slice(b);
+        at as u64
+    }
+
+    fn get(&self, at: u64, length: u16) -> &[u8] {
+        let (chunk, from) = (at as usize / CHUNK, at as usize % CHUNK);
+        &self.0[chunk][from..from + usize::from(length)]
+    }
+}
+
+impl Packed {
+    fn path<'a>(&self, texts: &'a Texts) -> &'a [u8] {
+        texts.get(self.at, self.path)
+    }
+
+    fn rest<'a>(&self, texts: &'a Texts) -> &'a [u8] {
+        texts.get(self.at + u64::from(self.path), self.rest)
+    }
+
+    fn node<'a>(&self, texts: &'a Texts) -> Node<'a> {
+        let what = match self.kind {
+            PackedKind::File => What::File(self.size, self.md5),
+            PackedKind::Dir => What::Dir,
+            PackedKind::Link => What::Link(self.rest(texts)),
+        };
+        let mtime = self.nanos.map(|nanos| Mtime::new(self.secs, nanos.get() - 1));
+        Node { path: self.path(texts), what, mode: self.mode.map(|mode| u32::from(mode.get()) - 1), mtime }
+    }
+}
+
+impl Gathered {
+    /// Adds a node. `pin` is what tells later whether a file still has this content ([`Tree::pin`]).
     ///
-    /// Errors: what can't be restored: a path that isn't one, two nodes of one path, something in what is no folder.
-    pub fn new(mut nodes: Vec<Node>) -> Result<Tree, String> {
-        let known: HashSet<&[u8]> = nodes.iter().map(|n| &n.path[..]).collect();
-        let mut implied: HashSet<Vec<u8>> = HashSet::new();
-        for node in &nodes {
-            let mut path = &node.path[..];
+    /// Errors: what can't be restored, whatever else there is.
+    pub fn add(&mut self, node: Node, pin: Option<&Version>) -> Result<(), String> {
+        sound(&node)?;
+        let (kind, size, md5, rest) = match node.what {
+            What::File(size, md5) => (PackedKind::File, size, md5, pin.map_or(&[][..], |pin| &pin.0)),
+            What::Dir => (PackedKind::Dir, 0, Md5::default(), &[][..]),
+            What::Link(target) => (PackedKind::Link, 0, Md5::default(), target),
+        };
+        let short = |length: usize| u16::try_from(length).map_err(|_| "a version's pin is too long".to_string());
+        // One more than the number, so that none has room beside it.
+        let nanos = node.mtime.and_then(|mtime| std::num::NonZeroU32::new(mtime.nanos() + 1));
+        let mode = node.mode.and_then(|mode| std::num::NonZeroU16::new((mode & MODE_BITS) as u16 + 1));
+        let secs = node.mtime.map_or(0, Mtime::secs);
+        if u32::try_from(self.packed.len()).is_err() {
+            return wrong(&node, "a version has no room for more");
+        }
+        let (path, rest_length) = (short(node.path.len())?, short(rest.len())?);
+        let at = self.texts.push(node.path, rest);
+        self.packed.push(Packed { at, size, secs, nanos, mode, path, rest: rest_length, kind, md5 });
+        Ok(())
+    }
+
+    /// The tree, put in order; folders that are only named in paths are added, with nothing known of them.
+    ///
+    /// Errors: what can't be restored: two nodes of one path, something in what is no folder.
+    pub fn tree(mut self) -> Result<Tree, String> {
+        self.sort();
+        for path in self.implied() {
+            self.add(Node { path: &path, what: What::Dir, mode: None, mtime: None }, None)?;
+        }
+        self.sort();
+        self.as_it_is()
+    }
+
+    /// The tree, if it is in order as it was gathered.
+    ///
+    /// Errors: as [`Gathered::tree`], and one that isn't in order, or lacks a folder.
+    pub fn as_it_is(mut self) -> Result<Tree, String> {
+        self.packed.shrink_to_fit();
+        let tree = Tree { texts: self.texts, packed: self.packed };
+        check(&tree)?;
+        Ok(tree)
+    }
+
+    fn sort(&mut self) {
+        let texts = &self.texts;
+        self.packed.sort_unstable_by(|a, b| a.path(texts).cmp(b.path(texts)));
+    }
+
+    /// Folders that paths name and that aren't there, of what is sorted.
+    fn implied(&self) -> HashSet<Vec<u8>> {
+        let (mut implied, mut seen) = (HashSet::new(), HashSet::new());
+        let known = |path: &[u8]| self.packed.binary_search_by(|other| other.path(&self.texts).cmp(path)).is_ok();
+        for packed in &self.packed {
+            let mut path = packed.path(&self.texts);
             while let Some(at) = path.iter().rposition(|b| *b == b'/') {
                 path = &path[..at];
-                if known.contains(path) || !implied.insert(path.to_vec()) {
+                if !seen.insert(path) {
                     break;
+                }
+                if !known(path) {
+                    implied.insert(path.to_vec());
                 }
             }
         }
-        drop(known);
-        nodes.extend(implied.into_iter().map(|path| Node { path, what: What::Dir, mode: None, mtime: None }));
-        nodes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        check(&nodes)?;
-        Ok(Tree { nodes })
+        implied
+    }
+}
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Tree) -> bool {
+        self.nodes().eq(other.nodes())
+    }
+}
+
+impl Tree {
+    /// In order of paths.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = Node<'_>> + DoubleEndedIterator {
+        self.packed.iter().map(|packed| packed.node(&self.texts))
     }
 
-    /// In order of paths.
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.packed.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.packed.is_empty()
+    }
+
+    /// The node at a place, in order of paths.
+    pub fn node(&self, place: usize) -> Node<'_> {
+        self.packed[place].node(&self.texts)
+    }
+
+    /// What a file's content was pinned by when it was added, where it was.
+    pub fn pin(&self, place: usize) -> Option<Version> {
+        let packed = &self.packed[place];
+        (packed.kind == PackedKind::File && packed.rest > 0).then(|| Version::new(packed.rest(&self.texts)))
+    }
+
+    /// The place of the node that has this key in a folder which shows symlinks as files.
+    pub fn find(&self, key: &Key) -> Option<usize> {
+        let key = key.as_bytes();
+        let (path, kind) = match (key.strip_suffix(b"/"), key.strip_suffix(LINK)) {
+            (Some(path), _) => (path, PackedKind::Dir),
+            (None, Some(path)) => (path, PackedKind::Link),
+            (None, None) => (key, PackedKind::File),
+        };
+        let place = self.packed.binary_search_by(|other| other.path(&self.texts).cmp(path)).ok()?;
+        (self.packed[place].kind == kind).then_some(place)
+    }
+
+    /// Places of nodes in order of their keys.
+    pub fn by_key(&self) -> Vec<u32> {
+        let mut places: Vec<u32> = (0..self.packed.len() as u32).collect();
+        let of = |place: u32| {
+            let packed = &self.packed[place as usize];
+            (packed.path(&self.texts), packed.kind.suffix())
+        };
+        // Nearly in order already.
+        places.sort_by(|a, b| by_keys(of(*a), of(*b)));
+        places
+    }
+
+    /// Places of files in order of their MD5s; of one content in order of paths.
+    pub fn by_content(&self) -> Vec<u32> {
+        let is_file = |place: &u32| self.packed[*place as usize].kind == PackedKind::File;
+        let mut places: Vec<u32> = (0..self.packed.len() as u32).filter(is_file).collect();
+        places.sort_unstable_by_key(|place| (self.packed[*place as usize].md5, *place));
+        places
+    }
+
+    /// The size and MD5 of the file at a place; nothing of what is none.
+    pub fn content(&self, place: u32) -> (u64, Md5) {
+        let packed = &self.packed[place as usize];
+        (packed.size, packed.md5)
     }
 
     /// In numbers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for node in &self.nodes {
-            match &node.what {
-                What::File(size, _) => (totals.files, totals.bytes) = (totals.files + 1, totals.bytes + size),
+        for node in self.nodes() {
+            match node.what {
+                What::File(size, _) => {
+                    (totals.files, totals.bytes) = (totals.files + 1, totals.bytes.saturating_add(size))
+                }
                 What::Dir => totals.dirs += 1,
                 What::Link(_) => totals.links += 1,
             }
@@ -117,78 +283,51 @@ impl Tree {
         totals
     }
 
-    /// The list.
-    pub fn write(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.nodes.len() * 150);
-        bytes.extend_from_slice(HEAD.as_bytes());
-        bytes.push(b'\n');
-        for node in &self.nodes {
-            // A line of strings and numbers always has a JSON form.
-            let _ = serde_json::to_writer(&mut bytes, &node.line());
-            bytes.push(b'\n');
-        }
-        bytes
-    }
-
-    /// Reads a list.
-    ///
-    /// Errors: what is wrong with it, in one line; a path that would lead out of the folder.
-    pub fn parse(bytes: &[u8]) -> Result<Tree, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "the list isn't text".to_string())?;
-        let mut lines = text.split_terminator('\n');
-        match lines.next() {
-            Some(HEAD) if text.ends_with('\n') => {}
-            Some(head) if head != HEAD && head.starts_with("{\"haul_tree\":") => {
-                return Err("its list has a format that this haul doesn't know: use a newer haul".into());
-            }
-            _ => return Err("it is no list of a folder".into()),
-        }
-        let nodes = lines.enumerate().map(|(n, line)| {
-            let line: Line = serde_json::from_str(line).map_err(|e| format!("line {} of its list: {e}", n + 2))?;
-            node(line).map_err(|why| format!("line {} of its list: {why}", n + 2))
-        });
-        let nodes = nodes.collect::<Result<Vec<Node>, String>>()?;
-        check(&nodes)?;
-        Ok(Tree { nodes })
-    }
-
-    /// The files that DVC's list can name: those whose names are text. Sorted by it when it is written.
-    pub fn children(&self) -> Vec<Child> {
-        let child = |node: &Node| match (&node.what, std::str::from_utf8(&node.path)) {
-            (What::File(_, md5), Ok(path)) => Some(Child { path: path.into(), md5: *md5 }),
+    /// The MD5s of the files that DVC's list can name, those whose names are text: sorted, each once.
+    pub fn children(&self) -> Vec<Md5> {
+        let named = |node: Node| match node.what {
+            What::File(_, md5) => std::str::from_utf8(node.path).ok().map(|_| md5),
             _ => None,
         };
-        self.nodes.iter().filter_map(child).collect()
-    }
-
-    /// Each content once, with its size and the first path that has it.
-    pub fn content(&self) -> Vec<(Address, u64, &Node)> {
-        let mut seen = HashSet::new();
-        let mut content = Vec::new();
-        for node in &self.nodes {
-            if let What::File(size, md5) = &node.what {
-                let address = Address::file(Layout::V3, *md5);
-                content.extend(seen.insert(address).then_some((address, *size, node)));
-            }
-        }
-        content
+        let mut md5s: Vec<Md5> = self.nodes().filter_map(named).collect();
+        md5s.sort_unstable();
+        md5s.dedup();
+        md5s
     }
 }
 
-impl Node {
+impl PackedKind {
+    /// How a key ends beyond the path.
+    fn suffix(self) -> &'static [u8] {
+        match self {
+            PackedKind::File => b"",
+            PackedKind::Dir => b"/",
+            PackedKind::Link => LINK,
+        }
+    }
+}
+
+/// The order of two keys, of which each is a path and an ending.
+fn by_keys((a, a_end): (&[u8], &[u8]), (b, b_end): (&[u8], &[u8])) -> Ordering {
+    let both = a.len().min(b.len());
+    let rest = || a[both..].iter().chain(a_end).cmp(b[both..].iter().chain(b_end));
+    a[..both].cmp(&b[..both]).then_with(rest)
+}
+
+impl Node<'_> {
     /// The path as a person reads it.
     pub fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.path).into_owned()
+        String::from_utf8_lossy(self.path).into_owned()
     }
 
     /// Its key in a folder that shows symlinks as files.
     pub fn key(&self) -> Key {
-        let end = match self.what {
-            What::File(..) => "",
-            What::Dir => "/",
-            What::Link(_) => LINK,
+        let kind = match self.what {
+            What::File(..) => return Key::new(self.path),
+            What::Dir => PackedKind::Dir,
+            What::Link(_) => PackedKind::Link,
         };
-        Key::new([&self.path[..], end.as_bytes()].concat())
+        Key::new([self.path, kind.suffix()].concat())
     }
 
     /// The mode that it is to have; without `setid` only permissions.
@@ -206,8 +345,8 @@ impl Node {
 
     /// The entry that stands for it in a job that restores it.
     pub fn entry(&self, setid: bool) -> Entry {
-        let (kind, size, md5) = match &self.what {
-            What::File(size, md5) => (Kind::File, *size, Some(*md5)),
+        let (kind, size, md5) = match self.what {
+            What::File(size, md5) => (Kind::File, size, Some(md5)),
             What::Dir => (Kind::Dir, 0, None),
             What::Link(target) => (Kind::File, target.len() as u64, Some(manifest::md5(target))),
         };
@@ -221,111 +360,49 @@ impl Node {
             ..Entry::file(self.key(), size)
         }
     }
+}
 
-    fn line(&self) -> Line<'static> {
-        let (path, path_hex) = text_or_hex(&self.path);
-        let base = Line {
-            path,
-            path_hex,
-            mode: self.mode.map(|mode| format!("{mode:o}")),
-            mtime: self.mtime.map(seconds),
-            ..Line::default()
-        };
-        match &self.what {
-            What::File(size, md5) => Line { kind: "file", size: Some(*size), md5: Some(hash::to_hex(md5)), ..base },
-            What::Dir => Line { kind: "dir", ..base },
-            What::Link(to) => {
-                let (target, target_hex) = text_or_hex(to);
-                Line { kind: "link", target, target_hex, mode: None, ..base }
-            }
+fn wrong<T>(node: &Node, why: &str) -> Result<T, String> {
+    Err(format!("{:?}: {why}", node.shown()))
+}
+
+/// What every node keeps to by itself: its path is a relative one that leads nowhere else.
+fn sound(node: &Node) -> Result<(), String> {
+    let path = node.path;
+    if path.len() > LONGEST {
+        return wrong(node, "the path is longer than a disk takes");
+    }
+    if path.contains(&0) || path.split(|b| *b == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
+        return wrong(node, "the path leads out of the folder, or isn't one");
+    }
+    match node.what {
+        What::File(..) if path.ends_with(LINK) => {
+            wrong(node, "haul takes files of such names for symlinks: rename it, or leave it out with --exclude")
         }
-    }
-}
-
-fn text_or_hex(bytes: &[u8]) -> (Option<String>, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text.into()), None),
-        Err(_) => (None, Some(hash::to_hex(bytes))),
-    }
-}
-
-fn bytes_of(text: Option<String>, hex: Option<String>, what: &str) -> Result<Vec<u8>, String> {
-    match (text, hex) {
-        (Some(text), None) => Ok(text.into_bytes()),
-        (None, Some(hex)) => hash::from_hex(&hex).ok_or_else(|| format!("{what} {hex:?} isn't hexadecimal")),
-        _ => Err(format!("it has no {what}, or two")),
-    }
-}
-
-fn node(line: Line) -> Result<Node, String> {
-    let path = bytes_of(line.path, line.path_hex, "path")?;
-    let what = match line.kind {
-        "file" => {
-            let md5 = line.md5.as_deref().and_then(parse_md5).ok_or("it has no MD5")?;
-            What::File(line.size.ok_or("it has no size")?, md5)
+        What::Link(to) if to.is_empty() || to.contains(&0) || to.len() > LONGEST => {
+            wrong(node, "what the symlink points to isn't a path")
         }
-        "dir" => What::Dir,
-        "link" => What::Link(bytes_of(line.target, line.target_hex, "target")?),
-        other => return Err(format!("it is of an unknown type {other:?}")),
-    };
-    let octal = |text: String| {
-        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= MODE_BITS);
-        mode.ok_or_else(|| format!("{text:?} is no mode"))
-    };
-    let time = |text: String| parse_seconds(&text).ok_or_else(|| format!("{text:?} is no time"));
-    Ok(Node { path, what, mode: line.mode.map(octal).transpose()?, mtime: line.mtime.map(time).transpose()? })
-}
-
-/// Seconds since 1970 with nine digits behind the point; before that with a minus in front of all of it.
-fn seconds(time: Mtime) -> String {
-    let sign = if time.0 < 0 { "-" } else { "" };
-    let nanos = time.0.unsigned_abs();
-    format!("{sign}{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
-}
-
-fn parse_seconds(text: &str) -> Option<Mtime> {
-    let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
-    let (secs, nanos) = rest.split_once('.')?;
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(secs) || !digits(nanos) || nanos.len() != 9 {
-        return None;
+        _ => Ok(()),
     }
-    let secs = i128::from(secs.parse::<i64>().ok()?);
-    Some(Mtime(sign * (secs * 1_000_000_000 + nanos.parse::<i128>().ok()?)))
 }
 
-/// What every tree keeps to, so that restoring one touches nothing outside of its folder: paths are relative and in order,
-/// each once; what holds something is a folder and stands in the list itself.
-fn check(nodes: &[Node]) -> Result<(), String> {
+/// What every tree keeps to, so that restoring one touches nothing outside of its folder: paths are in order, each once; what
+/// holds something is a folder and stands in the list itself.
+fn check(tree: &Tree) -> Result<(), String> {
     let mut dirs: HashSet<&[u8]> = HashSet::new();
     let mut last: Option<&[u8]> = None;
-    for node in nodes {
-        let path = &node.path[..];
-        let wrong = |why: &str| Err(format!("{:?}: {why}", node.shown()));
-        if path.len() > LONGEST {
-            return wrong("the path is longer than a disk takes");
+    for node in tree.nodes() {
+        if last.is_some_and(|last| last >= node.path) {
+            return wrong(&node, "the path is there twice, or out of order");
         }
-        if path.contains(&0) || path.split(|b| *b == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
-            return wrong("the path leads out of the folder, or isn't one");
-        }
-        if last.is_some_and(|last| last >= path) {
-            return wrong("the path is there twice, or out of order");
-        }
-        last = Some(path);
-        if let Some(at) = path.iter().rposition(|b| *b == b'/')
-            && !dirs.contains(&path[..at])
+        last = Some(node.path);
+        if let Some(at) = node.path.iter().rposition(|b| *b == b'/')
+            && !dirs.contains(&node.path[..at])
         {
-            return wrong("what it is in is no folder");
+            return wrong(&node, "what it is in is no folder");
         }
-        match &node.what {
-            What::Dir => drop(dirs.insert(path)),
-            What::File(..) if path.ends_with(LINK.as_bytes()) => {
-                return wrong("haul takes files of such names for symlinks: rename it, or leave it out with --exclude");
-            }
-            What::Link(to) if to.is_empty() || to.contains(&0) || to.len() > LONGEST => {
-                return wrong("what the symlink points to isn't a path");
-            }
-            _ => {}
+        if node.what == What::Dir {
+            dirs.insert(node.path);
         }
     }
     Ok(())
@@ -334,44 +411,48 @@ fn check(nodes: &[Node]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    fn of(path: &[u8], what: What) -> Node {
-        Node { path: path.into(), what, mode: Some(0o644), mtime: Some(Mtime(-1)) }
+    fn of<'a>(path: &'a str, what: What<'a>) -> Node<'a> {
+        Node { path: path.as_bytes(), what, mode: Some(0o644), mtime: Some(Mtime(-1)) }
     }
 
-    fn file(path: &str) -> Node {
-        of(path.as_bytes(), What::File(1, [7; 16]))
+    fn file(path: &str) -> Node<'_> {
+        of(path, What::File(1, [7; 16]))
+    }
+
+    fn tree(nodes: &[Node]) -> Result<Tree, String> {
+        let mut gathered = Gathered::default();
+        nodes.iter().try_for_each(|node| gathered.add(*node, None))?;
+        gathered.tree()
     }
 
     #[test]
-    fn a_list_reads_back() {
-        let link = Node { mode: None, ..of(b"l\xff", What::Link(b"../\xfe".to_vec())) };
-        let nodes =
-            vec![file("b"), of(b"d", What::Dir), link, Node { mode: None, mtime: None, ..file("d/\u{1}\"\\ü") }];
-        let tree = Tree::new(nodes).unwrap();
-        let text = String::from_utf8(tree.write()).unwrap();
-        assert_eq!(
-            text,
-            concat!(
-                "{\"haul_tree\":1}\n",
-                r#"{"type":"file","path":"b","mode":"644","mtime":"-0.000000001","size":1,"md5":"07070707070707070707070707070707"}"#,
-                "\n",
-                r#"{"type":"dir","path":"d","mode":"644","mtime":"-0.000000001"}"#,
-                "\n",
-                r#"{"type":"file","path":"d/\u0001\"\\ü","size":1,"md5":"07070707070707070707070707070707"}"#,
-                "\n",
-                r#"{"type":"link","path_hex":"6cff","mtime":"-0.000000001","target_hex":"2e2e2ffe"}"#,
-                "\n",
-            )
-        );
-        assert_eq!(Tree::parse(text.as_bytes()), Ok(tree));
+    fn nodes_come_back_in_order_with_what_pins_them() {
+        let pin = Version::new("pinned");
+        let mut gathered = Gathered::default();
+        let far = Mtime::new(i64::MAX, 999_999_999);
+        let all = [
+            Node { mode: None, ..of("z", What::Link(b"to/\xff")) },
+            Node { mode: Some(0o7777), mtime: Some(far), ..of("a", What::File(u64::MAX, [9; 16])) },
+            Node { mode: Some(0), mtime: None, ..of("d", What::Dir) },
+        ];
+        all.iter().for_each(|node| gathered.add(*node, Some(&pin)).unwrap());
+        // More than what is allocated together.
+        let names: Vec<String> = (0..40_000).map(|n| format!("d/{n:06}{}", "x".repeat(60))).collect();
+        names.iter().rev().for_each(|name| gathered.add(file(name), Some(&pin)).unwrap());
+        let tree = gathered.tree().unwrap();
+        assert_eq!((tree.len(), tree.is_empty()), (40_003, false));
+        assert_eq!((tree.node(0), tree.node(1), tree.node(40_002)), (all[1], all[2], all[0]));
+        assert_eq!(tree.node(2).path, names[0].as_bytes());
+        let pins = [0, 1, 2, 40_002].map(|place| tree.pin(place));
+        assert_eq!(pins, [Some(pin.clone()), None, Some(pin), None]);
+        assert!(std::mem::size_of::<Packed>() <= 56);
     }
 
     #[test]
     fn folders_that_only_paths_name_are_added() {
-        let tree = Tree::new(vec![file("a/b/c"), file("a/b/d")]).unwrap();
-        let paths: Vec<String> = tree.nodes().iter().map(Node::shown).collect();
+        let tree = tree(&[file("a/b/c"), file("a/b/d")]).unwrap();
+        let paths: Vec<String> = tree.nodes().map(|node| node.shown()).collect();
         assert_eq!(paths, ["a", "a/b", "a/b/c", "a/b/d"]);
         assert_eq!(tree.totals(), Totals { files: 2, bytes: 2, dirs: 2, links: 0 });
     }
@@ -379,37 +460,48 @@ mod tests {
     #[test]
     fn no_path_leads_out() {
         for path in ["", "/etc/x", "../x", "a/../../x", "a//b", "a/", "./a", "a/.", "a\0b", &"x/".repeat(3000)] {
-            assert!(Tree::new(vec![file(path)]).is_err(), "{path:?}");
+            assert!(tree(&[file(path)]).is_err(), "{path:?}");
         }
-        let through = [of(b"a", What::Link(b"/etc".to_vec())), file("a/passwd")];
-        assert_eq!(Tree::new(through.to_vec()).unwrap_err(), "\"a/passwd\": what it is in is no folder");
-        assert!(Tree::new(vec![file("a"), file("a/b")]).is_err());
-        assert!(Tree::new(vec![file("a"), of(b"a", What::Link(b"b".to_vec()))]).is_err());
-        assert!(Tree::new(vec![of(b"a", What::Link(vec![]))]).is_err());
-        assert!(Tree::new(vec![file("a.rclonelink")]).unwrap_err().contains("takes files of such names for symlinks"));
+        let through = [of("a", What::Link(b"/etc")), file("a/passwd")];
+        assert_eq!(tree(&through).unwrap_err(), "\"a/passwd\": what it is in is no folder");
+        assert!(tree(&[file("a"), file("a/b")]).is_err());
+        assert!(tree(&[file("a"), of("a", What::Link(b"b"))]).is_err());
+        assert!(tree(&[of("a", What::Link(b""))]).is_err());
+        assert!(tree(&[of("a", What::Link(&[b'x'; 70_000]))]).is_err());
+        assert!(tree(&[file(&"x".repeat(70_000))]).is_err());
+        assert!(tree(&[file("a.rclonelink")]).unwrap_err().contains("takes files of such names for symlinks"));
     }
 
     #[test]
-    fn a_list_that_was_tampered_with_is_refused() {
-        let line = |rest: &str| format!("{HEAD}\n{{{rest}}}\n");
-        let md5 = r#""md5":"07070707070707070707070707070707""#;
-        for (text, why) in [
-            (line(&format!(r#""type":"file","path":"../x","size":1,{md5}"#)), "leads out of the folder"),
-            (line(&format!(r#""type":"file","path_hex":"2e2e2f78","size":1,{md5}"#)), "leads out of the folder"),
-            (line(&format!(r#""type":"file","path":"a/b","size":1,{md5}"#)), "what it is in is no folder"),
-            (line(&format!(r#""type":"file","path":"a","path_hex":"61","size":1,{md5}"#)), "no path, or two"),
-            (line(&format!(r#""type":"file","path":"a",{md5}"#)), "line 2 of its list: it has no size"),
-            (line(&format!(r#""type":"disk","path":"a",{md5}"#)), "unknown type"),
-            (line(r#""type":"file","path":"a","size":1,"md5":"x""#), "it has no MD5"),
-            (line(r#""type":"dir","path":"a","mode":"100644""#), "is no mode"),
-            (line(r#""type":"dir","path":"a","mtime":"1""#), "is no time"),
-            (format!("{HEAD}\n{{\"type\":\"dir\",\"path\":\"a\"}}"), "it is no list of a folder"),
-            ("{\"haul_tree\":2}\n".into(), "use a newer haul"),
-            (String::new(), "it is no list of a folder"),
-        ] {
-            let told = Tree::parse(text.as_bytes()).unwrap_err();
-            assert!(told.contains(why), "{told} isn't {why}");
+    fn keys_are_found_and_in_the_order_of_a_listing() {
+        let names = ["a", "a-b", "a.c", "ab", "d.rclonelink", "e"];
+        let mut nodes: Vec<Node> = names.iter().take(4).map(|name| file(name)).collect();
+        nodes.extend([
+            of("a0", What::Dir),
+            of("a0/x", What::Dir),
+            of("d.rclonelink", What::Dir),
+            of("e", What::Link(b"x")),
+        ]);
+        nodes.extend([of("e.rclone", What::Link(b"x")), of("f", What::Dir), file("f-g"), file("f/g"), file("f0")]);
+        let tree = tree(&nodes).unwrap();
+        let keys: Vec<Key> = tree.by_key().into_iter().map(|place| tree.node(place as usize).key()).collect();
+        assert!(keys.windows(2).all(|two| two[0] < two[1]), "{keys:?}");
+        assert_eq!(keys.len(), tree.len());
+        for place in 0..tree.len() {
+            assert_eq!(tree.find(&tree.node(place).key()), Some(place));
         }
+        for none in ["", "/", "a/", "a0", "e", "f", "x", "a.rclonelink", "d.rclonelink"] {
+            assert_eq!(tree.find(&Key::new(none)), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn content_is_in_order_of_its_hashes() {
+        let of = |path, n: u8| of(path, What::File(n.into(), [n; 16]));
+        let tree = tree(&[of("a", 3), of("b", 1), of("c", 3), of("d", 2), super::tests::of("e", What::Dir)]).unwrap();
+        assert_eq!(tree.by_content(), [1, 3, 0, 2]);
+        assert_eq!(tree.content(3), (2, [2; 16]));
+        assert_eq!(tree.children(), [[1; 16], [2; 16], [3; 16]]);
     }
 
     #[test]
@@ -417,23 +509,6 @@ mod tests {
         let node = Node { mode: Some(0o4755), ..file("a") };
         assert_eq!((node.mode_to_set(false), node.mode_to_set(true)), (Some(0o755), Some(0o4755)));
         assert_eq!(node.meta(false).unwrap()["mode"], "100755");
-        assert_eq!(of(b"l", What::Link(b"x".to_vec())).meta(true), None);
-    }
-
-    proptest! {
-        #[test]
-        fn times_read_back(nanos in i64::MIN..i64::MAX) {
-            prop_assert_eq!(parse_seconds(&seconds(Mtime(nanos.into()))), Some(Mtime(nanos.into())));
-        }
-
-        #[test]
-        fn whatever_is_read_stays_inside(bytes in proptest::collection::vec(any::<u8>(), 0..200), path in ".{0,40}") {
-            let line = serde_json::json!({"type": "file", "path": path, "size": 1, "md5": "07".repeat(16)});
-            for text in [bytes, format!("{HEAD}\n{line}\n").into_bytes()] {
-                for node in Tree::parse(&text).unwrap_or_default().nodes() {
-                    prop_assert!(manifest::stays_inside(&node.shown()));
-                }
-            }
-        }
+        assert_eq!(of("l", What::Link(b"x")).meta(true), None);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{check::referred, pull::Restored, versions};
 use haul_core::{Error, Result};
-use haul_dvc::{address::Address, remote::all_of};
+use haul_dvc::{address::Address, remote::each};
 use haul_store::{ListRequest, Store};
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,18 +17,21 @@ pub async fn unused(store: &Arc<dyn Store>) -> Result<Vec<(Address, u64)>> {
     let mut used: HashSet<Address> = HashSet::new();
     // Content first: a version that is made meanwhile refers to what was there before its record.
     let request = ListRequest { prefix: CONTENT.into(), ..ListRequest::all() };
-    let content = all_of(store, request).await?;
+    let mut content: Vec<(Address, u64)> = Vec::new();
+    each(store, request, |entry| {
+        content.extend(Address::of_key(entry.key.as_bytes()).map(|address| (address, entry.size)));
+    })
+    .await?;
     for (name, versions) in versions::versions(store, None).await? {
         for version in versions {
             let record = versions::record(store, &name, &version).await?;
             let tree = versions::tree(store, &record)
                 .await
                 .map_err(|error| Error::new(error.kind(), "gc", format!("{name}@{version}: {}", error.message())))?;
-            used.extend(referred(&Restored { version, record, tree }));
+            used.extend(referred(&Restored { version, record, tree: Arc::new(tree) }));
         }
     }
-    let file = |entry: haul_core::Entry| Some((Address::of_key(entry.key.as_bytes())?, entry.size));
-    let mut unused: Vec<_> = content.into_iter().filter_map(file).filter(|(a, _)| !used.contains(a)).collect();
-    unused.sort_unstable();
-    Ok(unused)
+    content.retain(|(address, _)| !used.contains(address));
+    content.sort_unstable();
+    Ok(content)
 }

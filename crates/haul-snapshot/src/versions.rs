@@ -1,6 +1,7 @@
 //! What a remote has of snapshots: which there are, and reading one. Nothing is believed that its hash doesn't bear out.
 
 use crate::{
+    list::Reader,
     name::{self, Version},
     record::Record,
     tree::Tree,
@@ -8,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
-use haul_dvc::{manifest, remote::all_of};
+use haul_dvc::remote::all_of;
 use haul_store::{ListRequest, Store, WriteSpec};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -50,7 +51,8 @@ pub async fn find(store: &Arc<dyn Store>, name: &str, typed: Option<&str>) -> Re
 /// Errors: it can't be read, or isn't right.
 pub async fn record(store: &Arc<dyn Store>, name: &str, version: &Version) -> Result<Record> {
     let key = name::key(name, version);
-    let bytes = read(store, &key, LARGEST_RECORD).await?;
+    let mut bytes = Vec::new();
+    read(store, &key, LARGEST_RECORD, |piece| bytes.extend_from_slice(piece)).await?;
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);
     Record::parse(name, version, &bytes).map_err(wrong)
 }
@@ -66,28 +68,32 @@ pub async fn records(store: &Arc<dyn Store>, name: &str, versions: &[Version]) -
 pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
     let key = record.tree_address().key();
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);
-    let bytes = read(store, &key, record.tree_size).await?;
-    if manifest::md5(&bytes) != record.tree {
+    let mut reader = Reader::default();
+    read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
+    let (md5, tree) = reader.end();
+    if md5 != record.tree {
         return Err(wrong("the list of the folder isn't what its name says".into()));
     }
-    let tree = Tree::parse(&bytes).map_err(wrong)?;
+    let tree = tree.map_err(wrong)?;
     match tree.totals() == record.totals {
         true => Ok(tree),
         false => Err(wrong("the list of the folder isn't the one of this record".into())),
     }
 }
 
-/// All of a key, if that isn't more than `most` bytes.
-async fn read(store: &Arc<dyn Store>, key: &Key, most: u64) -> Result<Vec<u8>> {
+/// Gives all of a key to `take`, if that isn't more than `most` bytes.
+async fn read(store: &Arc<dyn Store>, key: &Key, most: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
     let mut pieces = haul::pipe::read(store, &Entry::file(key.clone(), 0), None).await.map_err(|e| e.with_key(key))?;
-    let mut bytes = Vec::new();
+    let mut got = 0;
     while let Some(piece) = pieces.next().await {
-        bytes.extend_from_slice(&piece.map_err(|e| e.with_key(key))?);
-        if bytes.len() as u64 > most {
+        let piece = piece.map_err(|e| e.with_key(key))?;
+        got += piece.len() as u64;
+        if got > most {
             return Err(Error::new(ErrorKind::Corrupt, "read", "it is larger than it can be").with_key(key));
         }
+        take(&piece);
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Writes the record that makes a version exist; `fsync` has it on the device, where what it refers to is by then. What is there

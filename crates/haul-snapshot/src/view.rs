@@ -2,6 +2,7 @@
 //! and the bytes come from the folder; in a pull they are the folder's, and the bytes come from content. Each entry has the
 //! MD5 of its content, so that the engine publishes nothing else.
 
+use crate::list::List;
 use bytes::Bytes;
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -12,7 +13,10 @@ use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Meta, Mtime, Result,
 use haul_store::{
     Answer, Body, Caps, Changed, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec,
 };
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
+
+/// Entries that a listing gives together.
+const BATCH: usize = 1_000;
 
 /// Where the bytes of a key come from.
 #[derive(Clone, Debug)]
@@ -23,8 +27,71 @@ pub enum From {
     Content(Key),
     /// These.
     Bytes(Bytes),
+    /// The text of a list.
+    List(Arc<List>),
     /// There are none: it is a directory.
     Nothing,
+}
+
+/// What a view shows: keys, each with a number below their count. Nothing is made of one before it is asked for, since there may
+/// be millions.
+pub trait Shows: std::fmt::Debug + Send + Sync {
+    /// How many.
+    fn count(&self) -> usize;
+    /// The number of the `n`th in order of keys.
+    fn nth(&self, n: usize) -> usize;
+    /// The number of a key; `None` for another's.
+    fn find(&self, key: &Key) -> Option<usize>;
+    /// Its key.
+    fn key(&self, number: usize) -> Key;
+    /// All that is known of it.
+    fn entry(&self, number: usize) -> Entry;
+    /// Where its bytes are.
+    fn from(&self, number: usize) -> From;
+    /// What people know it by.
+    fn shown(&self, number: usize) -> Key;
+}
+
+/// A few keys, held as they are.
+#[derive(Debug)]
+pub struct Few(Vec<(Entry, From, Key)>);
+
+impl Few {
+    /// These, each with what people know it by.
+    pub fn new(mut all: Vec<(Entry, From, Key)>) -> Few {
+        all.sort_unstable_by(|(a, ..), (b, ..)| a.key.cmp(&b.key));
+        Few(all)
+    }
+}
+
+impl Shows for Few {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn nth(&self, n: usize) -> usize {
+        n
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        self.0.binary_search_by(|(entry, ..)| entry.key.cmp(key)).ok()
+    }
+
+    fn key(&self, number: usize) -> Key {
+        self.0[number].0.key.clone()
+    }
+
+    fn entry(&self, number: usize) -> Entry {
+        self.0[number].0.clone()
+    }
+
+    fn from(&self, number: usize) -> From {
+        self.0[number].1.clone()
+    }
+
+    fn shown(&self, number: usize) -> Key {
+        self.0[number].2.clone()
+    }
 }
 
 /// A store that only reads, and only these keys.
@@ -33,14 +100,12 @@ pub struct View {
     inner: Arc<dyn Store>,
     locator: String,
     caps: Caps,
-    entries: Vec<Entry>,
-    places: HashMap<Key, (usize, From)>,
+    all: Arc<dyn Shows>,
 }
 
 impl View {
-    /// A view of `inner` with these entries. `cheap_reads`: what its hashes say may be computed again from its bytes.
-    pub fn new(inner: Arc<dyn Store>, locator: String, mut all: Vec<(Entry, From)>, cheap_reads: bool) -> View {
-        all.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+    /// A view of `inner` with these keys. `cheap_reads`: what its hashes say may be computed again from its bytes.
+    pub fn new(inner: Arc<dyn Store>, locator: String, all: Arc<dyn Shows>, cheap_reads: bool) -> View {
         let caps = Caps {
             mtime: Some(std::time::Duration::from_nanos(1)),
             mtime_listed: true,
@@ -53,18 +118,62 @@ impl View {
             attributes: None,
             ..inner.caps().clone()
         };
-        let mut places = HashMap::with_capacity(all.len());
-        let mut entries = Vec::with_capacity(all.len());
-        for (n, (entry, from)) in all.into_iter().enumerate() {
-            places.insert(entry.key.clone(), (n, from));
-            entries.push(entry);
-        }
-        View { inner, locator, caps, entries, places }
+        View { inner, locator, caps, all }
     }
 
-    fn find(&self, op: &'static str, key: &Key) -> Result<(&Entry, &From)> {
-        let place = self.places.get(key).map(|(n, from)| (&self.entries[*n], from));
-        place.ok_or_else(|| Error::new(ErrorKind::NotFound, op, "it isn't part of this").with_key(key))
+    fn find(&self, op: &'static str, key: &Key) -> Result<(Entry, From)> {
+        let number = self.all.find(key);
+        let found = number.map(|number| (self.all.entry(number), self.all.from(number)));
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, op, "it isn't part of this").with_key(key))
+    }
+}
+
+/// The batches of a listing.
+struct Batches {
+    all: Arc<dyn Shows>,
+    request: ListRequest,
+    /// The place of the next key.
+    at: usize,
+}
+
+impl Batches {
+    fn new(all: Arc<dyn Shows>, request: ListRequest) -> Batches {
+        let before = |key: Key| {
+            let passed = request.after.as_ref().is_some_and(|after| key <= *after);
+            passed || key.as_bytes() < &request.prefix[..]
+        };
+        let (mut low, mut high) = (0, all.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match before(all.key(all.nth(middle))) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Batches { all, request, at: low }
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Listed;
+
+    fn next(&mut self) -> Option<Listed> {
+        let (count, mut batch) = (self.all.count(), Vec::new());
+        while self.at < count && batch.len() < BATCH {
+            let number = self.all.nth(self.at);
+            let key = self.all.key(number);
+            let Some(rest) = key.as_bytes().strip_prefix(&self.request.prefix[..]) else {
+                self.at = count;
+                break;
+            };
+            self.at += 1;
+            let deeper = rest.strip_suffix(b"/").unwrap_or(rest).contains(&b'/');
+            let itself = rest.is_empty() && key.is_dir();
+            if !itself && (self.request.recursive || !deeper) {
+                batch.push(self.all.entry(number));
+            }
+        }
+        (!batch.is_empty()).then_some(Listed::Batch(batch))
     }
 }
 
@@ -96,17 +205,7 @@ impl Store for View {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        let below = |entry: &&Entry| {
-            let key = entry.key.as_bytes();
-            let Some(rest) = key.strip_prefix(&request.prefix[..]) else { return false };
-            let deeper = rest.strip_suffix(b"/").unwrap_or(rest).contains(&b'/');
-            let passed = request.after.as_ref().is_some_and(|after| entry.key <= *after);
-            let itself = rest.is_empty() && entry.is_dir();
-            let left_out = passed || itself || deeper && !request.recursive;
-            !left_out
-        };
-        let listed: Vec<Entry> = self.entries.iter().filter(below).cloned().collect();
-        stream::iter([Listed::Batch(listed), Listed::End]).boxed()
+        stream::iter(Batches::new(self.all.clone(), request).chain([Listed::End])).boxed()
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
@@ -115,10 +214,9 @@ impl Store for View {
         }
         match self.find("stat", key) {
             Ok((listed, From::Live(origin))) => {
-                let asked = self.inner.stat(origin);
-                async move { asked.await.map(|now| live(listed, now)) }.boxed()
+                async move { self.inner.stat(&origin).await.map(|now| live(&listed, now)) }.boxed()
             }
-            Ok((listed, _)) => ready(Ok(listed.clone())).boxed(),
+            Ok((listed, _)) => ready(Ok(listed)).boxed(),
             Err(error) => ready(Err(error)).boxed(),
         }
     }
@@ -128,31 +226,36 @@ impl Store for View {
             Ok(found) => found,
             Err(error) => return ready(Err(error)).boxed(),
         };
+        let want = want.cloned();
         match from {
-            From::Live(origin) => {
-                let read = self.inner.read(origin, want, range);
-                async move { read.await.map(|read| Read { entry: live(listed, read.entry), body: read.body }) }.boxed()
+            From::Live(origin) => async move {
+                let read = self.inner.read(&origin, want.as_ref(), range).await?;
+                Ok(Read { entry: live(&listed, read.entry), body: read.body })
             }
-            From::Content(origin) => {
-                let read = self.inner.read(origin, None, range);
-                async move {
-                    let read = read.await.map_err(|error| lacking(error, origin, &listed.key))?;
-                    let (has, size) = (read.entry.size, listed.size);
-                    if has != size {
-                        let message = format!("the remote has {has} bytes of its content, and there are to be {size}");
-                        return Err(Error::new(ErrorKind::Corrupt, "read", message));
-                    }
-                    Ok(Read { entry: listed.clone(), body: read.body })
+            .boxed(),
+            From::Content(origin) => async move {
+                let read = self.inner.read(&origin, None, range).await;
+                let read = read.map_err(|error| lacking(error, &origin, &listed.key))?;
+                let (has, size) = (read.entry.size, listed.size);
+                if has != size {
+                    let message = format!("the remote has {has} bytes of its content, and there are to be {size}");
+                    return Err(Error::new(ErrorKind::Corrupt, "read", message));
                 }
-                .boxed()
+                Ok(Read { entry: listed, body: read.body })
             }
+            .boxed(),
             From::Bytes(bytes) => {
                 let whole = 0..bytes.len() as u64;
                 let range = range.unwrap_or(whole.clone());
                 let (start, end) = (range.start.min(whole.end), range.end.min(whole.end));
                 let piece = bytes.slice(start as usize..end.max(start) as usize);
                 let body = Body::Stream(stream::iter([Ok(piece)]).boxed());
-                ready(Ok(Read { entry: listed.clone(), body })).boxed()
+                ready(Ok(Read { entry: listed, body })).boxed()
+            }
+            From::List(list) => {
+                let pieces = list.pieces(range.unwrap_or(0..u64::MAX));
+                let body = Body::Stream(stream::iter(pieces.map(Ok)).boxed());
+                ready(Ok(Read { entry: listed, body })).boxed()
             }
             From::Nothing => {
                 let error = Error::new(ErrorKind::NotFound, "read", "is a directory, not a file").with_key(key);
@@ -223,9 +326,9 @@ mod tests {
         for key in keys(&disk, ListRequest::all()).await {
             let entry = disk.stat(&key).await.unwrap();
             let from = if key.is_dir() { From::Nothing } else { from(&key) };
-            all.push((entry, from));
+            all.push((entry, from, key));
         }
-        (disk.clone(), Arc::new(View::new(disk, "view".into(), all, false)))
+        (disk.clone(), Arc::new(View::new(disk, "view".into(), Arc::new(Few::new(all)), false)))
     }
 
     #[tokio::test]

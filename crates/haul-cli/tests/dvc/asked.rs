@@ -2,7 +2,7 @@
 
 use crate::site::Site;
 use haul_testkit::cloudsim::Cloudsim;
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 const FILES: usize = 3_000;
 const IN_SYNC: &str = "Cache and remote 's' are in sync.\n";
@@ -143,4 +143,35 @@ fn what_was_lost_is_found_by_the_sample_or_by_looking() {
         ran.err
     );
     assert_eq!(site.haul(&["dvc", "status", "-c", "--verify"]).ok().out, IN_SYNC);
+}
+
+/// Directories' lists know no sizes, but the cache does.
+#[test]
+fn what_was_cut_off_behind_a_list_is_sent_again() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    for n in 0..100 {
+        site.write(&format!("data/{n}"), format!("file {n}").as_bytes());
+    }
+    site.haul(&["dvc", "add", "data"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    let key = String::from_utf8(cloud.keys("e").into_iter().find(|key| !key.ends_with(b".dir")).unwrap()).unwrap();
+    let list = String::from_utf8(cloud.keys("e").into_iter().find(|key| key.ends_with(b".dir")).unwrap()).unwrap();
+    fs::write(site.lab.path("short"), "f").unwrap();
+    for (lost, status) in [(&key, "\tnew:                data/"), (&list, "\tnew:                data\n")] {
+        for flag in ["--no-index", "--verify", "--verify-index"] {
+            site.lab.haul(&["copyto", "@short", &format!("m:e/{lost}")]).ok();
+            let ran = site.haul(&["dvc", "status", "-c", flag]).ok();
+            assert!(ran.out.starts_with(status) && ran.out.lines().count() == 1, "{flag}: {}", ran.out);
+            assert_eq!(site.haul(&["dvc", "push", flag]).ok().out, "1 file pushed\n");
+            assert_eq!(site.haul(&["dvc", "status", "-c", flag]).ok().out, IN_SYNC);
+        }
+    }
+    // Where the cache's is the one that was cut off, the remote's isn't called wrong.
+    let cached = site.repo.join(".dvc/cache").join(&key);
+    fs::set_permissions(&cached, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&cached, "f").unwrap();
+    fs::set_permissions(&cached, fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(site.haul(&["dvc", "status", "-c", "--no-index"]).ok().out, IN_SYNC);
+    assert_eq!(site.haul(&["dvc", "push", "--no-index"]).ok().out, "Everything is up to date.\n");
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
 mod asked;
+mod older;
 mod site;
 
 use haul_testkit::lab::until;

@@ -84,8 +84,37 @@ struct State {
     was: Kept,
     /// Which of the records in `was` hold of files that this run saw.
     seen: BTreeMap<HashKind, Vec<bool>>,
-    /// What this run adds, by kind and place, as records.
-    new: BTreeMap<HashKind, HashMap<[u8; PLACE], Vec<u8>>>,
+    /// What this run adds.
+    new: BTreeMap<HashKind, New>,
+}
+
+/// Records of one kind that a run adds. There may be millions, so they lie together.
+#[derive(Debug, Default)]
+struct New {
+    /// Which record is of a place.
+    places: HashMap<[u8; PLACE], u32>,
+    records: Vec<u8>,
+}
+
+impl New {
+    fn get(&self, kind: HashKind, place: &[u8]) -> Option<&[u8]> {
+        let number = *self.places.get(place)? as usize;
+        self.records.chunks_exact(kind.record()).nth(number)
+    }
+
+    fn put(&mut self, kind: HashKind, facts: &[u8; FACTS], value: &[u8]) {
+        let place: [u8; PLACE] = std::array::from_fn(|n| facts[n]);
+        let size = kind.record();
+        // More than 4 billion files aren't hashed in one run.
+        let next = (self.records.len() / size) as u32;
+        let number = *self.places.entry(place).or_insert(next);
+        if number == next {
+            self.records.resize(self.records.len() + size, 0);
+        }
+        let record = &mut self.records[number as usize * size..][..size];
+        record[..FACTS].copy_from_slice(facts);
+        record[FACTS..].copy_from_slice(value);
+    }
 }
 
 /// A file's content: the records of each kind, sorted by place.
@@ -111,7 +140,7 @@ impl FileHashes {
     pub fn get(&self, inode: &Inode, kind: HashKind) -> Option<Vec<u8>> {
         let facts = facts(inode)?;
         let state = &mut *self.state();
-        if let Some(record) = state.new.get(&kind).and_then(|new| new.get(&facts[..PLACE])) {
+        if let Some(record) = state.new.get(&kind).and_then(|new| new.get(kind, &facts[..PLACE])) {
             return (record[..FACTS] == facts).then(|| record[FACTS..].to_vec());
         }
         let (at, record) = state.was.find(kind, &facts)?;
@@ -129,8 +158,7 @@ impl FileHashes {
     /// `looked` by the file system's clock: one of the two is wrong.
     pub fn put(&self, inode: &Inode, kind: HashKind, value: &[u8], looked: SystemTime) {
         let Some(facts) = facts(inode).filter(|_| settled(inode, looked) && value.len() == kind.size()) else { return };
-        let place: [u8; PLACE] = std::array::from_fn(|n| facts[n]);
-        self.state().new.entry(kind).or_default().insert(place, [&facts, value].concat());
+        self.state().new.entry(kind).or_default().put(kind, &facts, value);
     }
 
     /// Writes what is new. What another process has written meanwhile is kept beside it. A failure costs only time later, so it
@@ -138,7 +166,7 @@ impl FileHashes {
     pub fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut state = self.state();
-        if state.new.values().all(HashMap::is_empty) {
+        if state.new.is_empty() {
             return;
         }
         let now = Kept::load(file);
@@ -160,15 +188,15 @@ impl State {
         let kinds: std::collections::BTreeSet<HashKind> =
             self.was.kinds.keys().chain(self.new.keys()).copied().collect();
         for kind in kinds {
-            let none = HashMap::new();
+            let none = New::default();
             let new = self.new.get(&kind).unwrap_or(&none);
             let seen = self.seen.get(&kind);
             let was = self.was.records(kind);
             let unseen = seen.map_or(0, |seen| seen.iter().filter(|seen| !**seen).count());
-            let forget = unseen > KEPT_UNSEEN.max((was.len() + new.len()) / 2);
+            let forget = unseen > KEPT_UNSEEN.max((was.len() + new.places.len()) / 2);
             let kept = was.enumerate().filter(|(n, _)| !forget || seen.is_none_or(|seen| seen[*n]));
-            let kept = kept.map(|(_, record)| record).filter(|record| !new.contains_key(&record[..PLACE]));
-            let mut all: Vec<&[u8]> = kept.chain(new.values().map(Vec::as_slice)).collect();
+            let kept = kept.map(|(_, record)| record).filter(|record| !new.places.contains_key(&record[..PLACE]));
+            let mut all: Vec<&[u8]> = kept.chain(new.records.chunks_exact(kind.record())).collect();
             all.sort_unstable();
             bytes.extend_from_slice(&kind.number().to_le_bytes());
             bytes.extend_from_slice(&(all.len() as u64).to_le_bytes());

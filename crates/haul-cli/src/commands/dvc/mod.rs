@@ -203,11 +203,13 @@ fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, V
 async fn look(
     ctx: &Context,
     store: &Arc<dyn Store>,
-    wanted: &Wanted,
-    history: &remote::History,
+    wanted: &mut Wanted,
+    history: remote::History,
     proof: Proof,
 ) -> haul_core::Result<Found> {
     let sink: Arc<dyn Sink> = ctx.progress.clone();
+    wanted.asked = history.iter().map(|(manifest, _)| *manifest).collect();
+    let history = std::future::ready(history);
     match ctx.known_content().index {
         Some(settings) => remote::look_by_index(store, wanted, history, proof, &settings, &sink).await,
         None => remote::look(store, wanted, history, proof).await,

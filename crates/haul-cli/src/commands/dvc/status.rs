@@ -108,11 +108,11 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
         let remote = opened.remote(remote.as_deref())?;
         name.clone_from(&remote.name);
         let store = open_remote(ctx, &remote)?;
-        let wanted = Wanted::of(&opened.repo, &chosen).await?;
+        let mut wanted = Wanted::of(&opened.repo, &chosen).await?;
         let history = earlier(&opened.repo, &wanted).await;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-        let there = super::look(ctx, &store, &wanted, &history, proof).await?.there;
-        let all: Vec<Address> = wanted.names.keys().copied().collect();
+        let there = super::look(ctx, &store, &mut wanted, history, proof).await?.there;
+        let all: Vec<Address> = wanted.all().to_vec();
         let held = opened.repo.held(all).await?;
         for (address, held) in held {
             let state = match (there.contains(&address), held) {

@@ -65,10 +65,10 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
         let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
         let (mut cx, policy) = surroundings(ctx, cache, there, &args.place, &remote)?;
         cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
-        let wanted = Wanted::of(&opened.repo, &chosen).await?;
+        let mut wanted = Wanted::of(&opened.repo, &chosen).await?;
         let history = earlier(&opened.repo, &wanted).await;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-        let found = super::look(ctx, &cx.dst, &wanted, &history, proof).await?;
+        let found = super::look(ctx, &cx.dst, &mut wanted, history, proof).await?;
         if !found.lost.is_empty() {
             tracing::warn!(
                 "The remote lost {} of directories that it has the lists of; sending them again",
@@ -174,7 +174,7 @@ fn tell_missing(ctx: &Context, report: &mut Report, wanted: &Wanted, addresses: 
 
 /// What the cache lacks.
 async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
-    let mut all: Vec<Address> = wanted.names.keys().copied().collect();
+    let mut all: Vec<Address> = wanted.all().to_vec();
     all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));
     let held = opened.repo.held(all).await?;
     Ok(held.into_iter().filter(|(_, held)| *held == Held::No).map(|(address, _)| address).collect())

@@ -17,6 +17,9 @@ use haul_snapshot::{
 };
 use serde_json::{Value, json};
 
+/// Bytes of differences that are printed together.
+const PRINTED: usize = 64 << 10;
+
 /// Arguments of `snapshot list`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -111,9 +114,14 @@ pub async fn diff(args: DiffArgs, ctx: &Context) -> Result<Outcome> {
     let (other, to) = args.to.as_deref().map(named).transpose()?.unwrap_or((name.clone(), None));
     let store = ctx.open(&args.at.remote)?;
     let (a, b) = (open(&store, &name, from.as_deref()).await?, open(&store, &other, to.as_deref()).await?);
-    let found = diff::diff(&a.tree, &b.tree);
-    let lines: String =
-        found.iter().map(|(change, node)| format!("{} {}\n", change.sign(), one_line(&node.shown()))).collect();
+    let (mut lines, mut differ) = (String::new(), false);
+    for (change, node) in diff::diff(&a.tree, &b.tree) {
+        differ = true;
+        lines.push_str(&format!("{} {}\n", change.sign(), one_line(&node.shown())));
+        if lines.len() > PRINTED {
+            print::text(&std::mem::take(&mut lines))?;
+        }
+    }
     print::text(&lines)?;
-    Ok(if found.is_empty() { Outcome::Done } else { Outcome::Exit(code::OTHER) })
+    Ok(if differ { Outcome::Exit(code::OTHER) } else { Outcome::Done })
 }

@@ -59,16 +59,13 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (src, dst) = (ctx.open(&args.folder)?, ctx.open(&args.to.remote)?);
     let mut cx = job::cx(ctx, src, dst, &args.to.remote)?;
     cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
-    // What is at the remote is looked for each time, and sampled.
-    cx.known.index = None;
+    // What a name promises can't change, so the remote's index is gone by unasked.
+    cx.known.index = ctx.known_content().index;
     let policy = flags::policy(&ctx.flags)?;
-    let mut state = State::new(ctx.hashes());
+    let state = State::new(ctx.hashes());
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-    let pushed = push(&cx, &policy, &How { name: name.clone(), now, proof }, &mut state).await;
-    // What was hashed is worth keeping, whatever became of the rest.
-    state.save();
-    let pushed = pushed?;
+    let pushed = push(&cx, &policy, &How { name: name.clone(), now, proof }, &state).await?;
     if pushed.lost > 0 {
         tracing::warn!(
             "The remote lost {} files of earlier versions; those of this folder are sent again",
