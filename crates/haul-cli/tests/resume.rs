@@ -187,7 +187,7 @@ fn killed_downloads_in_runs_of_chunks_go_on() {
         assert!(report.bytes_out <= SIZE + 2 * 24 * MIB, "round {round}: {} bytes were sent", report.bytes_out);
         if round == 0 {
             let asked = report.of("GetObject");
-            assert!((6..=10).contains(&asked), "{asked} requests for 13 chunks");
+            assert!(asked < 13, "{asked} requests for 13 chunks");
         }
         assert_clean(&lab, Some(&lab.path("dst")));
         fs::remove_dir_all(lab.path("dst")).unwrap();
