@@ -366,6 +366,18 @@ fn sources_may_go_in_a_sync() {
     each(&[FRESH, CHANGED].concat(), Compare::Trees, &["-a --remove-source-files --delete-before s/ dst"]);
 }
 
+/// A file that has other names elsewhere arrives as a file of its own: who writes to it there, later, doesn't write to both.
+#[test]
+fn a_source_that_goes_leaves_nothing_of_its_inode() {
+    let setup = "mkdir -p s out dst; echo o >out/o; ln out/o s/h; echo a >s/a";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let (code, _, errors) = oracle.haul(&["-a", "--remove-source-files", "s/", "dst"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let inode = |path: &str| fs::metadata(oracle.folder().join(path)).unwrap().ino();
+    assert_ne!(inode("out/o"), inode("dst/h"));
+    assert!(fs::read_dir(oracle.folder().join("s")).unwrap().next().is_none(), "the sources went");
+}
+
 #[test]
 fn an_error_keeps_extra_files_and_the_source_that_failed() {
     let Some(oracle) = Oracle::new(&[FRESH, "mkdir dst/k.txt; touch dst/k.txt/full dst/extra"].concat()) else {

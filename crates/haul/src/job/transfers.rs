@@ -92,8 +92,7 @@ impl Run {
                 self.ended(order, result);
             }
         } else {
-            // What waits for its name is the source's only copy no sooner than it has it.
-            let how = if self.moves() && !self.delays_any() { CopyHow::Rename } else { CopyHow::Copy };
+            let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
             let answers = self.mover.bring_by_server(&mut batch, how).await;
             for (order, answer) in batch.iter_mut().zip(answers) {
                 let result = match answer {
@@ -120,6 +119,13 @@ impl Run {
             }
         }
         self.flush_moved_away(false).await;
+    }
+
+    /// True when these files may be moved by taking their names with them. What waits for its name is the source's only copy no
+    /// sooner than it has it; and rsync gives a file whose other names may lie elsewhere an inode of its own.
+    fn renames(&self, batch: &[Order]) -> bool {
+        let shared = |order: &Order| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        self.moves() && !self.delays_any() && !(self.policy.rsync.is_some() && batch.iter().any(shared))
     }
 
     /// What became of an order.
