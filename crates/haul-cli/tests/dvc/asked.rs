@@ -1,8 +1,12 @@
 //! What it costs in requests, and how sure it is: git's history and directories' lists save questions, and are not believed blindly.
 
 use crate::site::Site;
-use haul_testkit::cloudsim::Cloudsim;
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use haul_testkit::{cloudsim::Cloudsim, lab::until};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Stdio},
+};
 
 const FILES: usize = 3_000;
 const IN_SYNC: &str = "Cache and remote 's' are in sync.\n";
@@ -174,4 +178,28 @@ fn what_was_cut_off_behind_a_list_is_sent_again() {
     fs::set_permissions(&cached, fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(site.haul(&["dvc", "status", "-c", "--no-index"]).ok().out, IN_SYNC);
     assert_eq!(site.haul(&["dvc", "push", "--no-index"]).ok().out, "Everything is up to date.\n");
+}
+
+/// Stopped before anything was sent isn't up to date.
+#[test]
+fn a_push_that_is_stopped_while_it_looks_says_so() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    site.write("one", b"one");
+    site.haul(&["dvc", "add", "one"]).ok();
+    let stopped = |args: &[&str]| {
+        cloud.set(None, &[("latency", "2s")]).unwrap();
+        cloud.reset();
+        let mut command = site.lab.haul_command(args);
+        command.current_dir(&site.repo).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        assert!(until(|| cloud.report().total_requests >= 1 || child.try_wait().unwrap().is_some()));
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let ran = site.lab.end(child).code(130);
+        assert_eq!(ran.out, "", "{args:?}: {}", ran.err);
+        cloud.set(None, &[("latency", "0ms")]).unwrap();
+    };
+    stopped(&["dvc", "push"]);
+    assert!(cloud.keys("e").is_empty());
+    assert_eq!(site.haul(&["dvc", "push"]).ok().out, "1 file pushed\n");
 }
