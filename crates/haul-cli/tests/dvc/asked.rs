@@ -180,6 +180,28 @@ fn what_was_cut_off_behind_a_list_is_sent_again() {
     assert_eq!(site.haul(&["dvc", "push", "--no-index"]).ok().out, "Everything is up to date.\n");
 }
 
+/// A run that has no use for what was cut off notes it as it finds it; one that has must not take it for whole.
+#[test]
+fn what_the_index_has_in_another_size_than_the_cache_is_sent_again() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    for n in 0..100 {
+        site.write(&format!("data/{n}"), format!("file {n}").as_bytes());
+    }
+    site.haul(&["dvc", "add", "data"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    let key = String::from_utf8(cloud.keys("e").into_iter().find(|key| !key.ends_with(b".dir")).unwrap()).unwrap();
+    site.write("other", b"other");
+    site.haul(&["dvc", "add", "other"]).ok();
+    fs::write(site.lab.path("short"), "f").unwrap();
+    site.lab.haul(&["copyto", "@short", &format!("m:e/{key}")]).ok();
+    let ran = site.haul(&["dvc", "push", "other"]).ok();
+    assert_eq!(ran.out, "1 file pushed\n");
+    assert!(ran.err.contains("the index is wrong"), "{}", ran.err);
+    assert_eq!(site.haul(&["dvc", "push", "data"]).ok().out, "1 file pushed\n");
+    assert_eq!(site.haul(&["dvc", "status", "-c", "--verify"]).ok().out, IN_SYNC);
+}
+
 /// Stopped before anything was sent isn't up to date.
 #[test]
 fn a_push_that_is_stopped_while_it_looks_says_so() {
