@@ -180,6 +180,25 @@ fn what_was_cut_off_behind_a_list_is_sent_again() {
     assert_eq!(site.haul(&["dvc", "push", "--no-index"]).ok().out, "Everything is up to date.\n");
 }
 
+/// A store that gives a checksum of what it holds doesn't say that this is what its name promises.
+#[test]
+fn content_is_proved_by_its_name_whatever_the_store_says_of_it() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.lab.remote("m", &cloud.endpoint());
+    site.set_config("[core]\n    remote = s\n['remote \"s\"']\n    url = haul:m:e\n");
+    site.write("one", b"hello\n");
+    site.haul(&["dvc", "add", "one"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    let key = String::from_utf8(cloud.keys("e")[0].clone()).unwrap();
+    fs::write(site.lab.path("other"), "jello\n").unwrap();
+    site.lab.haul(&["copyto", "@other", &format!("m:e/{key}")]).ok();
+    fs::remove_dir_all(site.repo.join(".dvc/cache")).unwrap();
+    fs::remove_file(site.repo.join("one")).unwrap();
+    let ran = site.haul(&["dvc", "pull"]).code(1);
+    assert!(ran.err.contains("what was read does not have the md5"), "{}", ran.err);
+    assert!(!site.repo.join("one").exists() && !site.repo.join(".dvc/cache").join(&key).exists());
+}
+
 /// A run that has no use for what was cut off notes it as it finds it; one that has must not take it for whole.
 #[test]
 fn what_the_index_has_in_another_size_than_the_cache_is_sent_again() {
