@@ -111,7 +111,12 @@ fn tell(cx: &Cx, report: &mut Report, error: Error) {
 
 /// One job of the engine; gives what arrived.
 async fn job(cx: &Cx, policy: &Policy, all: Vec<Address>, brought: &mut Brought) -> Result<HashSet<Address>> {
-    if all.is_empty() || cx.cancel.is_cancelled() {
+    if all.is_empty() {
+        return Ok(HashSet::new());
+    }
+    if cx.cancel.is_cancelled() {
+        // What isn't brought must not pass for what needn't be.
+        brought.report.stopped.get_or_insert(ErrorKind::Cancelled);
         return Ok(HashSet::new());
     }
     let sources = entries(&cx.src, all.clone()).await?;

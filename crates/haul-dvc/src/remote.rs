@@ -119,12 +119,12 @@ async fn with_index(
     }
     let mut known = Subset::none(&all);
     for some in all.chunks(BATCH) {
-        believed(wanted, index, some).await.iter().for_each(|address| known.insert(address));
+        believed(wanted, index, some).await?.iter().for_each(|address| known.insert(address));
     }
     let none = History::new();
     let asked: Vec<Address> = asked(wanted, &none).into_iter().collect();
     let mut present = markers(store, wanted, asked.clone()).await?;
-    for marker in believed(wanted, index, &asked).await.iter().filter(|address| !present.contains(address)) {
+    for marker in believed(wanted, index, &asked).await?.iter().filter(|address| !present.contains(address)) {
         index.lost(&marker.key());
     }
     if index.is_wrong() {
@@ -150,10 +150,10 @@ async fn with_index(
     Ok(found)
 }
 
-/// Which of these are there, as far as the index is believed.
-async fn believed(wanted: &Wanted, index: &Arc<RemoteIndex>, some: &[Address]) -> Vec<Address> {
+/// Which of these are there, as far as the index is believed: its audit notes what a listing shows, of any size.
+async fn believed(wanted: &Wanted, index: &Arc<RemoteIndex>, some: &[Address]) -> Result<Vec<Address>> {
     let entries = index.believed(some.iter().map(Address::key).collect()).await;
-    entries.iter().filter_map(|entry| wanted.which(entry)).collect()
+    Ok(wanted.which_of(&entries).await?.into_iter().flatten().collect())
 }
 
 /// Looks for `all`, of which manifests that are `present` may promise some, at a remote of about this size.
@@ -171,6 +171,9 @@ async fn beside(
     if size <= SMALL || promised.is_empty() {
         return exact(store, wanted, all, Some(&promised), index).await;
     }
+    // The pages are of the newer layout, and bear out nothing of the older.
+    let older: Vec<Address> = promised.iter().filter(|address| address.layout != Layout::V3).copied().collect();
+    older.iter().for_each(|address| promised.remove(address));
     if !sample(store, wanted, &promised).await? {
         tracing::info!("the remote lacks files that a directory's manifest promises: looking for all of them");
         return exact(store, wanted, all, Some(&promised), index).await;
@@ -335,9 +338,10 @@ pub async fn each(store: &Arc<dyn Store>, request: ListRequest, mut take: impl F
     Err(Error::new(ErrorKind::Io, "list", "the listing was cut off"))
 }
 
-/// Reads pages of the listing, each from something promised at random on: is all there that is promised in them?
+/// Reads pages of the listing, each from something promised at random on: is all there that is promised in them? All of it is of
+/// the newer layout.
 async fn sample(store: &Arc<dyn Store>, wanted: &Wanted, promised: &Subset) -> Result<bool> {
-    let sorted: Vec<Address> = promised.iter().filter(|a| a.layout == Layout::V3).copied().collect();
+    let sorted: Vec<Address> = promised.iter().copied().collect();
     if sorted.is_empty() {
         return Ok(true);
     }
@@ -418,5 +422,28 @@ mod tests {
         let wanted = wanted_with(3);
         let found = look(&store, &wanted, std::future::ready(History::new()), Proof::Sampled).await.unwrap();
         assert!(found.there.is_empty(), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn what_a_list_of_the_older_layout_promises_is_looked_for_beside_much_of_the_newer() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.page = Some(10)));
+        for n in 0..20 {
+            // All at the beginning, as of very many.
+            put(&store, &Address::file(Layout::V3, std::array::from_fn(|at| if at == 3 { n } else { 0 })), b"four")
+                .await;
+        }
+        let address = |n: u8| Address::file(Layout::V2, [n; 16]);
+        let dir = Address { layout: Layout::V2, md5: [200; 16], dir: true };
+        let content = (0..100).map(|n| (address(n), None));
+        let mut wanted = Wanted::new(content.chain([(dir, Some(4))]).collect());
+        let children = Some((0..100).map(|n| address(n).md5).collect());
+        wanted.dirs.push(crate::wanted::Dir { address: dir, file: "d.dvc".into(), children, part: false });
+        for n in 1..100 {
+            put(&store, &address(n), b"four").await;
+        }
+        put(&store, &dir, b"list").await;
+        assert!(size(&store).await.unwrap() > SMALL);
+        let found = look(&store, &wanted, std::future::ready(History::new()), Proof::Sampled).await.unwrap();
+        assert!(found.there.len() == 100 && !found.there.contains(&address(0)), "{found:?}");
     }
 }

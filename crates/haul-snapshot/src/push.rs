@@ -161,7 +161,13 @@ async fn one(
     // The same files pushed otherwise are another version.
     let filtered = !cx.filter.is_all() || policy.max_depth.is_some();
     let same = readable.filter(|(_, record)| record.tree == own.address.md5 && record.filtered == filtered);
-    let content = Content::of(&scan.tree);
+    let content = match Content::of(&scan.tree) {
+        Ok(content) => content,
+        Err(error) => {
+            tell(cx, &mut pushed.report, Arc::new(error));
+            return Ok(false);
+        }
+    };
     let (files, late) = {
         let mut wanted = wanted(&content, &lists, &how.name);
         wanted.asked.extend(readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]));
@@ -209,11 +215,21 @@ struct Content {
 }
 
 impl Content {
-    fn of(tree: &Arc<Tree>) -> Content {
+    /// Errors: files of two sizes have one MD5, so a store said of one what isn't so, and its bytes would never be sent.
+    fn of(tree: &Arc<Tree>) -> Result<Content> {
         let mut places = tree.by_content();
+        let sizes_differ = |two: &&[u32]| {
+            let (a, b) = (tree.content(two[0]), tree.content(two[1]));
+            a.1 == b.1 && a.0 != b.0
+        };
+        if let Some(two) = places.windows(2).find(sizes_differ) {
+            let [a, b] = [two[0], two[1]].map(|place| tree.node(place as usize));
+            let message = format!("the store says the same MD5 of {:?}, which has another size", a.shown());
+            return Err(Error::new(ErrorKind::Corrupt, "push", message).with_key(&b.key()));
+        }
         places.dedup_by_key(|place| tree.content(*place).1);
         places.shrink_to_fit();
-        Content { tree: tree.clone(), places }
+        Ok(Content { tree: tree.clone(), places })
     }
 
     fn only(mut self, is: impl Fn(&Address) -> bool) -> Content {
@@ -336,4 +352,26 @@ async fn job(cx: &Cx, policy: &Policy, all: Arc<dyn Shows>, again: bool, report:
     came.errors = came.errors.iter().map(|error| shown.error(error)).collect();
     report.add(came);
     shown.arrived()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Gathered, Node, What};
+
+    /// A store's word for an MD5 (an ETag, metadata that a copy took along) can be wrong.
+    #[test]
+    fn one_md5_of_two_sizes_is_no_content() {
+        let of = |sizes: &[u64]| {
+            let mut gathered = Gathered::default();
+            for (n, size) in sizes.iter().enumerate() {
+                let (path, what) = (format!("{n}"), What::File(*size, [7; 16]));
+                gathered.add(Node { path: path.as_bytes(), what, mode: None, mtime: None }, None).unwrap();
+            }
+            Content::of(&Arc::new(gathered.tree().unwrap()))
+        };
+        assert_eq!(of(&[5, 5, 5]).unwrap().places, [0]);
+        let error = of(&[5, 5, 6]).unwrap_err();
+        assert_eq!(error.to_string(), "2: push: the store says the same MD5 of \"1\", which has another size");
+    }
 }

@@ -113,6 +113,8 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<A
         };
         errors.extend(added.err().map(|why| Error::new(ErrorKind::Invalid, "push", why)));
         if cx.cancel.is_cancelled() {
+            // Files that were listed before the end are still being hashed.
+            ended = false;
             break;
         }
     }

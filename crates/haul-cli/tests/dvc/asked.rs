@@ -1,8 +1,12 @@
 //! What it costs in requests, and how sure it is: git's history and directories' lists save questions, and are not believed blindly.
 
 use crate::site::Site;
-use haul_testkit::cloudsim::Cloudsim;
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use haul_testkit::{cloudsim::Cloudsim, lab::until};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Stdio},
+};
 
 const FILES: usize = 3_000;
 const IN_SYNC: &str = "Cache and remote 's' are in sync.\n";
@@ -174,4 +178,69 @@ fn what_was_cut_off_behind_a_list_is_sent_again() {
     fs::set_permissions(&cached, fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(site.haul(&["dvc", "status", "-c", "--no-index"]).ok().out, IN_SYNC);
     assert_eq!(site.haul(&["dvc", "push", "--no-index"]).ok().out, "Everything is up to date.\n");
+}
+
+/// A store that gives a checksum of what it holds doesn't say that this is what its name promises.
+#[test]
+fn content_is_proved_by_its_name_whatever_the_store_says_of_it() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.lab.remote("m", &cloud.endpoint());
+    site.set_config("[core]\n    remote = s\n['remote \"s\"']\n    url = haul:m:e\n");
+    site.write("one", b"hello\n");
+    site.haul(&["dvc", "add", "one"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    let key = String::from_utf8(cloud.keys("e")[0].clone()).unwrap();
+    fs::write(site.lab.path("other"), "jello\n").unwrap();
+    site.lab.haul(&["copyto", "@other", &format!("m:e/{key}")]).ok();
+    fs::remove_dir_all(site.repo.join(".dvc/cache")).unwrap();
+    fs::remove_file(site.repo.join("one")).unwrap();
+    let ran = site.haul(&["dvc", "pull"]).code(1);
+    assert!(ran.err.contains("what was read does not have the md5"), "{}", ran.err);
+    assert!(!site.repo.join("one").exists() && !site.repo.join(".dvc/cache").join(&key).exists());
+}
+
+/// A run that has no use for what was cut off notes it as it finds it; one that has must not take it for whole.
+#[test]
+fn what_the_index_has_in_another_size_than_the_cache_is_sent_again() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    for n in 0..100 {
+        site.write(&format!("data/{n}"), format!("file {n}").as_bytes());
+    }
+    site.haul(&["dvc", "add", "data"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    let key = String::from_utf8(cloud.keys("e").into_iter().find(|key| !key.ends_with(b".dir")).unwrap()).unwrap();
+    site.write("other", b"other");
+    site.haul(&["dvc", "add", "other"]).ok();
+    fs::write(site.lab.path("short"), "f").unwrap();
+    site.lab.haul(&["copyto", "@short", &format!("m:e/{key}")]).ok();
+    let ran = site.haul(&["dvc", "push", "other"]).ok();
+    assert_eq!(ran.out, "1 file pushed\n");
+    assert!(ran.err.contains("the index is wrong"), "{}", ran.err);
+    assert_eq!(site.haul(&["dvc", "push", "data"]).ok().out, "1 file pushed\n");
+    assert_eq!(site.haul(&["dvc", "status", "-c", "--verify"]).ok().out, IN_SYNC);
+}
+
+/// Stopped before anything was sent isn't up to date.
+#[test]
+fn a_push_that_is_stopped_while_it_looks_says_so() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    site.write("one", b"one");
+    site.haul(&["dvc", "add", "one"]).ok();
+    let stopped = |args: &[&str]| {
+        cloud.set(None, &[("latency", "2s")]).unwrap();
+        cloud.reset();
+        let mut command = site.lab.haul_command(args);
+        command.current_dir(&site.repo).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        assert!(until(|| cloud.report().total_requests >= 1 || child.try_wait().unwrap().is_some()));
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let ran = site.lab.end(child).code(130);
+        assert_eq!(ran.out, "", "{args:?}: {}", ran.err);
+        cloud.set(None, &[("latency", "0ms")]).unwrap();
+    };
+    stopped(&["dvc", "push"]);
+    assert!(cloud.keys("e").is_empty());
+    assert_eq!(site.haul(&["dvc", "push"]).ok().out, "1 file pushed\n");
 }

@@ -5,6 +5,7 @@ use haul_testkit::{cloudsim::Cloudsim, folder, lab::until};
 use std::{
     fs,
     io::Write as _,
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -58,6 +59,30 @@ fn a_large_file_goes_on_with_the_parts_that_are_missing() {
     let sent = cloud.report().of("UploadPart");
     assert!(sent <= 9, "{sent} of 12 parts were sent again");
     site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok();
+}
+
+/// What is hashed by then was a version before, and must not be taken for all of the folder.
+#[test]
+fn a_push_that_is_stopped_while_it_hashes_makes_no_version() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b")]), Site::new());
+    site.lab.remote("c", &cloud.endpoint());
+    site.write("src/a", b"a");
+    site.write("src/b", &folder::noise(1, 1 << 20));
+    site.haul(&["copy", "@src", "c:b"]).ok();
+    let first = site.haul(&["snapshot", "push", "c:b", "@store", "s"]).ok().out;
+    site.write("src/c", &folder::noise(2, 4 << 20));
+    site.haul(&["copy", "@src", "c:b"]).ok();
+    cloud.set(None, &[("connection-rate", "1M")]).unwrap();
+    cloud.reset();
+    let mut child = site.lab.start(&["snapshot", "push", "c:b", "@store", "s"]);
+    assert!(until(|| cloud.report().of("GetObject") >= 3 || child.try_wait().unwrap().is_some()));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ran = site.lab.end(child).code(130);
+    assert!(ran.out.is_empty() && ran.err.contains("No version was made"), "{}\n{}", ran.out, ran.err);
+    cloud.set(None, &[("connection-rate", "off")]).unwrap();
+    let second = site.haul(&["snapshot", "push", "c:b", "@store", "s"]).ok().out;
+    assert_ne!(first, second);
+    assert_eq!(site.haul(&["snapshot", "list", "@store", "s"]).ok().out.lines().count(), 2);
 }
 
 #[test]
