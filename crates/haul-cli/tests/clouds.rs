@@ -4,7 +4,10 @@
 #![allow(clippy::disallowed_methods)] // A test makes the files that haul is to copy.
 
 use haul_testkit::{
-    cloudsim::{Cloudsim, Wanted},
+    cloudsim::{
+        Cloudsim, Wanted,
+        synthetic::{Made, Shape},
+    },
     folder::{self, files, noise, write},
     lab::{Lab, peak},
     peers,
@@ -50,6 +53,19 @@ fn one_fault_in_a_hundred_of_every_kind_spoils_nothing() {
     let left: Vec<_> =
         folder::read(&lab.path("back")).into_keys().filter(|name| name.to_string_lossy().contains(".haul")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Both sides are asked in one lane: questions to one of them must not keep their places in it while nobody takes the answers.
+#[test]
+fn questions_to_both_sides_of_one_endpoint_all_come_to_an_end() {
+    let (cloud, lab) = cloud(&[("latency", "2ms")]);
+    cloud.bucket("a", Some(Made { keys: 1_200, shape: Shape::Flat, size: 3 }));
+    cloud.bucket("b", None);
+    let names = lab.haul(&["lsf", "c:a"]).ok().out;
+    fs::write(lab.path("names"), &names).unwrap();
+    let list = lab.path("names");
+    lab.haul(&["copy", "c:a", "c:b", "--no-traverse", "--files-from", list.to_str().unwrap()]).ok();
+    assert_eq!((cloud.keys("b").len(), names.lines().count()), (1_200, 1_200));
 }
 
 /// A store that takes 40 requests a second: their rate is found, so that few are refused.

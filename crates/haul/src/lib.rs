@@ -25,6 +25,7 @@ mod rename;
 pub mod report;
 mod schedule;
 mod spool;
+mod task;
 mod transfer;
 
 pub use budget::{STREAMS, questions};

@@ -1,7 +1,10 @@
 //! Which of some keys a store has: for each its entry, or the proof that it is absent. Chooses between asking for each and leaping
 //! through the listing ([`haul_core::presence`]). For jobs that needn't know what else is there, and for library callers.
 
-use crate::list::page::{Page, page};
+use crate::{
+    list::page::{Page, page},
+    task::Task,
+};
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result, Retry,
@@ -386,7 +389,7 @@ impl Search {
         });
         let answers = one_by_one.flatten().map(move |wanted| {
             let search = self.clone();
-            async move { search.ask_unless_known(wanted).await }
+            Task::spawn(async move { search.ask_unless_known(wanted).await })
         });
         answers.buffered(at_once).ready_chunks(BATCH).boxed()
     }
@@ -405,7 +408,7 @@ impl Search {
         });
         let answers = walks.map(move |(keys, held): (Vec<T>, OwnedSemaphorePermit)| {
             let search = self.clone();
-            async move { (search.walk(keys).await, held) }
+            Task::spawn(async move { (search.walk(keys).await, held) })
         });
         // They are held until they are given out.
         answers.buffered(at_once).map(|(answers, _held)| answers).boxed()

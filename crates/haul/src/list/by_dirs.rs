@@ -5,7 +5,12 @@
 //! level and not once a directory.
 
 use super::ListOptions;
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use crate::task::Task;
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::BoxStream,
+};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, filter::Filter};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
@@ -33,7 +38,7 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
         return one_level(&store, filter, &options);
     }
     let (out, mut steps) = channel(8);
-    let walk = Walk { store, filter, options, out };
+    let walk = Arc::new(Walk { store, filter, options, out });
     tokio::spawn(async move {
         let top = walk.read(Key::new("")).await;
         if walk.give(top, 1).await.is_some() {
@@ -93,7 +98,7 @@ impl Walk {
     }
 
     /// Gives out a directory's entries in key order with what is below each; `None` when nobody listens any more.
-    fn give(&self, read: DirRead, depth: usize) -> BoxFuture<'_, Option<()>> {
+    fn give(self: &Arc<Self>, read: DirRead, depth: usize) -> BoxFuture<'_, Option<()>> {
         async move {
             if self.excluded(&read) {
                 return self.hide(&Key::new("")).await;
@@ -106,12 +111,12 @@ impl Walk {
             let entries = read.entries.into_iter().filter(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
             // Each directory's read is started up to READ_AHEAD entries before its turn.
             let mut turns = futures::stream::iter(entries)
-                .map(|entry| async move {
-                    let below = match deeper && entry.is_dir() {
-                        true => Some(self.read(entry.key.clone()).await),
-                        false => None,
-                    };
-                    (entry, below)
+                .map(|entry| {
+                    let reading = (deeper && entry.is_dir()).then(|| {
+                        let (walk, dir) = (self.clone(), entry.key.clone());
+                        Task::spawn(async move { walk.read(dir).await })
+                    });
+                    async move { (entry, OptionFuture::from(reading).await) }
                 })
                 .buffered(READ_AHEAD)
                 .boxed();

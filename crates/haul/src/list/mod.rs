@@ -9,7 +9,8 @@ pub(crate) mod page;
 mod pruned;
 mod ranges;
 
-use futures::{StreamExt, stream::BoxStream};
+use crate::task::Task;
+use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
 use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
@@ -85,13 +86,13 @@ fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> 
 fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream<'static, Listed> {
     let answers = futures::stream::iter(keys).map(move |key| {
         let store = store.clone();
-        async move {
+        Task::spawn(async move {
             match store.stat(&key).await {
                 Ok(entry) => Listed::Batch(vec![entry]),
                 Err(e) if e.kind() == haul_core::ErrorKind::NotFound => Listed::Batch(vec![]),
                 Err(error) => lost_key(key, error),
             }
-        }
+        })
     });
     answers.buffered(checkers.max(1)).chain(futures::stream::iter([Listed::End])).boxed()
 }
@@ -162,17 +163,22 @@ fn with_mtimes(
 
 /// The entries with their times; before them those whose time could not be found out though the filter must know it.
 async fn ask_mtimes(store: &Arc<dyn Store>, filter: &Filter, entries: Vec<Entry>, checkers: usize) -> Vec<Listed> {
-    let asked = entries.into_iter().map(|entry| async move {
-        if entry.kind != Kind::File || entry.mtime.is_some() || !filter.wants_but_for_age(&entry) {
-            return Ok(entry);
-        }
-        match store.stat(&entry.key).await {
-            Ok(fresh) => Ok(fresh),
-            Err(error) if filter.needs_mtime() => Err(lost_key(entry.key, error)),
-            Err(error) => {
-                // Gone or forbidden since it was listed: the time of storing is the best that is known.
-                tracing::debug!("{}: {error}", entry.key);
-                Ok(Entry { mtime: entry.changed, ..entry })
+    let asked = entries.into_iter().map(|entry| {
+        let known = entry.kind != Kind::File || entry.mtime.is_some() || !filter.wants_but_for_age(&entry);
+        let asking = (!known).then(|| {
+            let (store, key) = (store.clone(), entry.key.clone());
+            Task::spawn(async move { store.stat(&key).await })
+        });
+        async move {
+            match OptionFuture::from(asking).await {
+                None => Ok(entry),
+                Some(Ok(fresh)) => Ok(fresh),
+                Some(Err(error)) if filter.needs_mtime() => Err(lost_key(entry.key, error)),
+                Some(Err(error)) => {
+                    // Gone or forbidden since it was listed: the time of storing is the best that is known.
+                    tracing::debug!("{}: {error}", entry.key);
+                    Ok(Entry { mtime: entry.changed, ..entry })
+                }
             }
         }
     });

@@ -2,9 +2,9 @@
 //! that don't list in pages list as they do.
 
 use super::page::{Page, page};
+use crate::task::Task;
 use futures::{
     FutureExt, StreamExt,
-    future::BoxFuture,
     stream::{self, BoxStream, FuturesUnordered},
 };
 use haul_core::{
@@ -43,7 +43,7 @@ struct Listing {
     request: ListRequest,
     at_once: usize,
     ranges: Ranges,
-    under_way: FuturesUnordered<BoxFuture<'static, (Ask, Result<Page>)>>,
+    under_way: FuturesUnordered<Task<(Ask, Result<Page>)>>,
     /// What each range has brought and was not given out yet.
     came: BTreeMap<u64, VecDeque<Step>>,
     /// The last key that was given out.
@@ -126,13 +126,12 @@ impl Listing {
         }
     }
 
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, (Ask, Result<Page>)> {
+    fn ask(&self, ask: Ask) -> Task<(Ask, Result<Page>)> {
         let (store, request) = (self.store.clone(), ListRequest { after: ask.after.clone(), ..self.request.clone() });
-        async move {
+        Task::spawn(async move {
             let answer = page(&store, request).await;
             (ask, answer)
-        }
-        .boxed()
+        })
     }
 
     fn take(&mut self, ask: &Ask, answer: Result<Page>) {

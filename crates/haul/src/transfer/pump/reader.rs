@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     budget::Budget,
+    task::Task,
     transfer::{Mover, unfinished::Target},
 };
 use futures::{
@@ -14,10 +15,10 @@ use futures::{
     stream,
     stream::{BoxStream, FuturesUnordered},
 };
-use haul_core::{Algo, Error, Result, plan::Route};
+use haul_core::{Algo, Result, plan::Route};
 use haul_store::Payload;
-use std::{collections::BTreeSet, fs::File, future::Future, ops::Range, pin::Pin, sync::Arc, task};
-use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
+use std::{collections::BTreeSet, fs::File, ops::Range, sync::Arc};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Block of a write that isn't bound to parts, in bytes.
 pub const BLOCK: u64 = 512 << 10;
@@ -168,7 +169,7 @@ pub struct Ranged {
     next: usize,
     /// Waits for the memory of `next`.
     memory: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
-    reading: FuturesUnordered<Task<Piece>>,
+    reading: FuturesUnordered<Task<Result<Piece>>>,
     algos: Arc<[Algo]>,
 }
 
@@ -214,11 +215,11 @@ impl Ranged {
             }
             _ => (self.read)(range),
         };
-        self.reading.push(Task(tokio::spawn(async move {
+        self.reading.push(Task::spawn(async move {
             let payload = read.await?;
             let hashes = payload.hash(&algos).await?;
             Ok(Piece { index, offset, payload: payload.with_hashes(hashes), memory: Arc::new(memory) })
-        })));
+        }));
     }
 }
 
@@ -264,25 +265,5 @@ impl Streamed {
         self.index += 1;
         self.offset += std::mem::take(&mut self.got);
         Ok(Some(piece))
-    }
-}
-
-/// A task that ends when nobody waits for it any more.
-struct Task<T>(JoinHandle<Result<T>>);
-
-impl<T> Future for Task<T> {
-    type Output = Result<T>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> task::Poll<Result<T>> {
-        Pin::new(&mut self.0).poll(cx).map(|joined| match joined {
-            Ok(result) => result,
-            Err(error) => Err(Error::new(haul_core::ErrorKind::Io, "read", error.to_string())),
-        })
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
