@@ -31,6 +31,7 @@ tools:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	@if command -v cargo-deny >/dev/null; then cargo deny --all-features check bans licenses sources; \
 	else echo "cargo-deny is not installed: dependencies were not checked"; fi
 

@@ -42,13 +42,6 @@ pub async fn run<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'st
     bytes().run("run", job).await
 }
 
-/// As [`run`], for a job that takes microseconds where the kernel has what it asks for (facts of a file, a small file's bytes).
-///
-/// Errors: the job's; `Io` when its thread was lost.
-pub async fn run_short<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    bytes().run_short("run", job).await
-}
-
 /// Waits until no job is waiting or running, at most so long: one that nobody waits for any more still has to remove what it
 /// began, which it can't after the process has ended.
 pub async fn at_rest(within: Duration) {
@@ -138,7 +131,7 @@ impl Pool {
         self.submit(job).await.unwrap_or_else(|_| Err(lost(op)))
     }
 
-    /// Runs a short `job` on the pool, see [`run_short`].
+    /// Runs a short `job` on the pool, see [`Job::Short`].
     pub(crate) async fn run_short<T: Send + 'static>(
         &self,
         op: &'static str,

@@ -17,6 +17,7 @@ mod payload;
 pub mod registry;
 pub mod s3;
 mod store;
+pub mod task;
 
 pub use buffers::Buffers;
 pub use gate::Gate;

@@ -513,17 +513,19 @@ impl Run {
     }
 
     /// Compares a file with what is at the destination, if anything is, and does what that calls for.
-    pub async fn decide(&self, mut src: Entry, dst: Option<Entry>, orders: &Orders) {
-        let step = match dst {
-            None => Some(plan::missing(src, &self.policy)),
-            Some(mut dst) => match self.verdict(&mut src, &mut dst).await {
-                Ok(verdict) => self.step(src, dst, verdict),
-                Err(error) => return self.error(error),
-            },
-        };
-        if let Some(step) = step {
-            self.act(step, orders).await;
+    pub async fn decide(&self, src: Entry, dst: Option<Entry>, orders: &Orders) {
+        match self.decision(src, dst).await {
+            Ok(Some(step)) => self.act(step, orders).await,
+            Ok(None) => {}
+            Err(error) => self.error(error),
         }
+    }
+
+    /// What a file calls for, compared with what is at the destination, if anything is.
+    async fn decision(&self, mut src: Entry, dst: Option<Entry>) -> Result<Option<Step>> {
+        let Some(mut dst) = dst else { return Ok(Some(plan::missing(src, &self.policy))) };
+        let verdict = self.verdict(&mut src, &mut dst).await?;
+        Ok(self.step(src, dst, verdict))
     }
 
     /// The destination's listing didn't get to this key: ask.

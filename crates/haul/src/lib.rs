@@ -25,7 +25,6 @@ mod rename;
 pub mod report;
 mod schedule;
 mod spool;
-mod task;
 mod transfer;
 
 pub use budget::{STREAMS, questions};

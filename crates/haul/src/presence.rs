@@ -1,10 +1,7 @@
 //! Which of some keys a store has: for each its entry, or the proof that it is absent. Chooses between asking for each and leaping
 //! through the listing ([`haul_core::presence`]). For jobs that needn't know what else is there, and for library callers.
 
-use crate::{
-    list::page::{Page, page},
-    task::Task,
-};
+use crate::list::page::{Page, page};
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result, Retry,
@@ -12,7 +9,7 @@ use haul_core::{
     policy::{Mode, Policy},
     presence::{Choice, Method, Next, Sample, Why, choose},
 };
-use haul_store::{ListRequest, Store};
+use haul_store::{ListRequest, Store, task::Task};
 use std::{
     collections::VecDeque,
     sync::{

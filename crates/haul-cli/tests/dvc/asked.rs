@@ -149,9 +149,8 @@ fn what_was_lost_is_found_by_the_sample_or_by_looking() {
     assert_eq!(site.haul(&["dvc", "status", "-c", "--verify"]).ok().out, IN_SYNC);
 }
 
-/// Directories' lists know no sizes, but the cache does.
-#[test]
-fn what_was_cut_off_behind_a_list_is_sent_again() {
+/// A hundred files of one directory that were pushed to a bucket, and the key of one.
+fn hundred() -> (Cloudsim, Site, String) {
     let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
     site.remote_at(&cloud.endpoint(), "e");
     for n in 0..100 {
@@ -160,6 +159,13 @@ fn what_was_cut_off_behind_a_list_is_sent_again() {
     site.haul(&["dvc", "add", "data"]).ok();
     site.haul(&["dvc", "push"]).ok();
     let key = String::from_utf8(cloud.keys("e").into_iter().find(|key| !key.ends_with(b".dir")).unwrap()).unwrap();
+    (cloud, site, key)
+}
+
+/// Directories' lists know no sizes, but the cache does.
+#[test]
+fn what_was_cut_off_behind_a_list_is_sent_again() {
+    let (cloud, site, key) = hundred();
     let list = String::from_utf8(cloud.keys("e").into_iter().find(|key| key.ends_with(b".dir")).unwrap()).unwrap();
     fs::write(site.lab.path("short"), "f").unwrap();
     for (lost, status) in [(&key, "\tnew:                data/"), (&list, "\tnew:                data\n")] {
@@ -202,14 +208,7 @@ fn content_is_proved_by_its_name_whatever_the_store_says_of_it() {
 /// A run that has no use for what was cut off notes it as it finds it; one that has must not take it for whole.
 #[test]
 fn what_the_index_has_in_another_size_than_the_cache_is_sent_again() {
-    let (cloud, site) = (Cloudsim::with(&[("bucket", "e")]), Site::new());
-    site.remote_at(&cloud.endpoint(), "e");
-    for n in 0..100 {
-        site.write(&format!("data/{n}"), format!("file {n}").as_bytes());
-    }
-    site.haul(&["dvc", "add", "data"]).ok();
-    site.haul(&["dvc", "push"]).ok();
-    let key = String::from_utf8(cloud.keys("e").into_iter().find(|key| !key.ends_with(b".dir")).unwrap()).unwrap();
+    let (_cloud, site, key) = hundred();
     site.write("other", b"other");
     site.haul(&["dvc", "add", "other"]).ok();
     fs::write(site.lab.path("short"), "f").unwrap();

@@ -6,7 +6,7 @@ use super::{
     service::{Call, Service},
     xml::{self, Step},
 };
-use crate::ListRequest;
+use crate::{ListRequest, task::Task};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, Key, Kind, Listed, Lost, Result, key::after_prefix};
 use http::Method;
@@ -39,21 +39,12 @@ pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, L
     // The task begins with the first poll: only then is a runtime sure to be there.
     let begin = async move {
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = tokio::spawn(async move { Lister { service, request, sender, given: 0, seen: 0 }.run().await });
-        futures::stream::unfold((receiver, Abort(task)), |(mut receiver, task)| async move {
+        let task = Task::spawn(async move { Lister { service, request, sender, given: 0, seen: 0 }.run().await });
+        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
             receiver.recv().await.map(|step| (step, (receiver, task)))
         })
     };
     futures::stream::once(begin).flatten().boxed()
-}
-
-/// Ends the task when the stream is dropped.
-struct Abort(tokio::task::JoinHandle<()>);
-
-impl Drop for Abort {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 struct Lister {

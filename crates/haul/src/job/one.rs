@@ -1,7 +1,7 @@
 //! One file under a name of its own: `copyto`, `moveto`, and a source that is a file.
 
 use super::{Orders, Run};
-use haul_core::{Error, ErrorKind, Key, Result, Side, event::Event, plan};
+use haul_core::{Error, ErrorKind, Key, Result, Side, event::Event};
 use std::sync::Arc;
 
 impl Run {
@@ -30,7 +30,7 @@ impl Run {
     }
 
     async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
-        let mut src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
+        let src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
         self.cx.sink.emit(&Event::Listed { side: Side::Src, files: 1, bytes: src.size });
         let there = match self.policy.no_check_dest {
             true => None,
@@ -44,15 +44,10 @@ impl Run {
                 Err(error) => return Err(error.with_key(to)),
             },
         };
-        let step = match there {
-            None => Some(plan::missing(src, &self.policy)),
-            Some(mut dst) => {
-                self.report().totals.checks += 1;
-                let verdict = self.verdict(&mut src, &mut dst).await?;
-                self.step(src, dst, verdict)
-            }
-        };
-        if let Some(step) = step {
+        if there.is_some() {
+            self.report().totals.checks += 1;
+        }
+        if let Some(step) = self.decision(src, there).await? {
             self.act_on(step, Some(to.clone()), orders).await;
         }
         Ok(())

@@ -153,8 +153,8 @@ impl Journal {
         self.0.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes the half-done writes to `to` that earlier runs left: to go on with one ([`Journal::go_on`]), or to remove
-    /// it and say so ([`Journal::closed`]).
+    /// Takes the half-done writes to `to` that earlier runs left: to go on with one, or to remove it and say so
+    /// ([`Journal::closed`]).
     pub fn take(&self, to: &Key) -> Vec<Half> {
         let mut state = self.state();
         let (taken, left) = std::mem::take(&mut state.left).into_iter().partition(|half| half.opened.to == *to);

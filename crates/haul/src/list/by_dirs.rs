@@ -5,14 +5,13 @@
 //! level and not once a directory.
 
 use super::ListOptions;
-use crate::task::Task;
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, OptionFuture},
     stream::BoxStream,
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, filter::Filter};
-use haul_store::{ListRequest, Store};
+use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
 

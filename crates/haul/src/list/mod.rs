@@ -9,10 +9,9 @@ pub(crate) mod page;
 mod pruned;
 mod ranges;
 
-use crate::task::Task;
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
 use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
-use haul_store::{ListRequest, Store};
+use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 
 /// How to list a side.

@@ -2,7 +2,6 @@
 //! that don't list in pages list as they do.
 
 use super::page::{Page, page};
-use crate::task::Task;
 use futures::{
     FutureExt, StreamExt,
     stream::{self, BoxStream, FuturesUnordered},
@@ -12,7 +11,7 @@ use haul_core::{
     key::after_prefix,
     ranges::{Ask, Ranges},
 };
-use haul_store::{Direction, ListRequest, Store};
+use haul_store::{Direction, ListRequest, Store, task::Task};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    task::Task,
     transfer::{Mover, unfinished::Target},
 };
 use futures::{
@@ -16,7 +15,7 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use haul_core::{Algo, Result, plan::Route};
-use haul_store::Payload;
+use haul_store::{Payload, task::Task};
 use std::{collections::BTreeSet, fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
