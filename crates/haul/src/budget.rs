@@ -22,6 +22,10 @@ pub const STREAMS: usize = 8;
 /// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50.
 const AHEAD: usize = 4;
 
+/// The same for what has come and is being written to a disk. On a busy machine that takes as long as the request did; with fewer
+/// the requests under way were half of what the lane takes, which then doesn't look for more.
+const BEHIND: usize = 32;
+
 /// What a road is taken for before anything is measured: 25 MB/s for each of 16 streams and 50 ms, as many providers have been
 /// seen to give.
 const UNSEEN: Road = Road { delay: 1_250_000, width: 16 };
@@ -132,7 +136,7 @@ impl Budget {
         match (self.src.files, self.dst.files) {
             // A disk's number of threads says nothing of how many requests a network end takes.
             (true, false) => self.dst.takes(Direction::Up) + AHEAD,
-            (false, true) => self.src.takes(Direction::Down) + AHEAD,
+            (false, true) => self.src.takes(Direction::Down) + BEHIND,
             _ => self.src.takes(Direction::Down) + self.dst.takes(Direction::Up),
         }
     }
@@ -246,6 +250,21 @@ mod tests {
         drop(all);
         let _one = budget.memory(1).await;
         assert_eq!(budget.memory.available_permits(), 255);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_written_keeps_nobody_from_the_lane() {
+        let mut budget = budget(1 << 20, 1);
+        let lanes = Lanes::new("here", Default::default());
+        lanes.pin(Some(8));
+        budget.src.lanes = Some(Arc::new(lanes));
+        (budget.dst.files, budget.domain) = (true, false);
+        let written: Vec<Claim> = (0..BEHIND).map(|_| budget.claim(1, None)).collect();
+        let requests: Vec<Claim> = (0..7).map(|_| budget.claim(1, None)).collect();
+        budget.room().await;
+        let last = budget.claim(1, None);
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(10), budget.room()).await.is_err());
+        drop((written, requests, last));
     }
 
     #[tokio::test]
