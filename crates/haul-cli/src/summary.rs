@@ -268,7 +268,7 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
     let totals = &report.totals;
     let mut row = |name: &str, text: String| all.push(format!("{name:<14} {text}"));
     if !totals.proved.is_empty() {
-        let proved = totals.proved.iter().map(|(algo, n)| format!("{n} by {}", crate::progress::name(*algo)));
+        let proved = totals.proved.iter().map(|(algo, n)| format!("{n} by {}", algo));
         row("Proved equal:", proved.collect::<Vec<_>>().join(", "));
     }
     if totals.server_copies > 0 {

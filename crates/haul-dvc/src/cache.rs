@@ -7,7 +7,6 @@
 use crate::{
     address::{Address, Layout, Md5},
     config::Link,
-    dos2unix::{Dos2Unix, PIECE},
     facts::{Facts, io_error},
     manifest::{self, Child},
 };
@@ -32,6 +31,8 @@ use std::{
 
 /// The mode of a file whose content is known to be right.
 const TRUSTED: u32 = 0o444;
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
 /// Files up to here are read whole, and what was hashed is what is written.
 const WHOLE: u64 = 1 << 20;
 
@@ -99,8 +100,7 @@ impl Cache {
     }
 
     fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Held> {
-        let layout = if address.dir { Layout::V3 } else { address.layout };
-        let hashed = hash_file(path, layout)?;
+        let hashed = hash_file(path, if address.dir { Layout::V3 } else { address.layout })?;
         if hashed.md5 == address.md5 {
             // An executable one keeps its bits: another name of it is in a workspace.
             if !facts.is_exec() {
@@ -451,9 +451,9 @@ fn copy_and_hash(path: &Path, from: &File, out: &File, reflink: bool) -> Result<
 }
 
 fn md5_of(hasher: Hasher) -> Md5 {
-    let mut md5 = Md5::default();
-    md5.copy_from_slice(hasher.finish().get(Algo::Md5).unwrap_or(&[0; 16]));
-    md5
+    let hashes = hasher.finish();
+    let value = hashes.iter().next().map(|(_, value)| value);
+    value.and_then(|value| value.try_into().ok()).unwrap_or_default()
 }
 
 /// Hashes a file, by its layout's rule. Blocks.
@@ -466,30 +466,16 @@ pub fn hash_file(path: &Path, layout: Layout) -> Result<Hashed> {
 
 fn hash_open(path: &Path, mut file: File, layout: Layout) -> Result<Hashed> {
     let facts = Facts::of(&file).map_err(|e| io_error("read", path, e))?;
-    let (mut plain, mut old) = (Hasher::new(&[Algo::Md5]), Dos2Unix::default());
-    // Whole pieces: the old rule treats each by itself.
+    let mut hasher = Hasher::new(&[layout.algo()]);
     let mut buffer = vec![0; PIECE.min(facts.size as usize + 1)];
     let mut read = 0;
     loop {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match file.read(&mut buffer[filled..]).map_err(|e| io_error("read", path, e))? {
-                0 => break,
-                got => filled += got,
-            }
-        }
-        match layout {
-            Layout::V3 => plain.update(&buffer[..filled]),
-            Layout::V2 => old.update(&buffer[..filled]),
-        }
-        read += filled as u64;
-        if filled < buffer.len() {
+        let got = file.read(&mut buffer).map_err(|e| io_error("read", path, e))?;
+        if got == 0 {
             break;
         }
+        hasher.update(&buffer[..got]);
+        read += got as u64;
     }
-    let md5 = match layout {
-        Layout::V3 => md5_of(plain),
-        Layout::V2 => old.finish(),
-    };
-    Ok(Hashed { md5, facts, steady: read == facts.size && unchanged(&file, &facts) })
+    Ok(Hashed { md5: md5_of(hasher), facts, steady: read == facts.size && unchanged(&file, &facts) })
 }

@@ -145,7 +145,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             let first = Cx { journal: None, ..cx.clone() };
             // The lists tell what else there is, so a dry run reads them too.
             let real = Policy { dry_run: false, ..policy.clone() };
-            let brought = bring::fetch(&first, &real, &opened.repo, lists).await?;
+            let brought = bring::fetch(&first, &real, lists).await?;
             tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
             report.add(brought.report);
             wanted = Wanted::of(&opened.repo, &chosen).await?;
@@ -153,7 +153,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             lacking.retain(|address| !address.dir);
         }
         cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
-        let brought = bring::fetch(&cx, &policy, &opened.repo, lacking).await?;
+        let brought = bring::fetch(&cx, &policy, lacking).await?;
         tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
         report.add(brought.report);
     }
