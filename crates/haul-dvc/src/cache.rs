@@ -9,6 +9,7 @@ use crate::{
     config::Link,
     facts::{Facts, io_error},
     manifest::{self, Child},
+    workspace::went,
 };
 use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
 use rustix::{
@@ -145,7 +146,10 @@ impl Cache {
     ///
     /// Errors: the file can't be read or changed meanwhile, the cache can't be written.
     pub fn take(&self, path: &Path, facts: Facts, links: &[Link]) -> Result<Hashed> {
-        let file = File::open(path).map_err(|e| io_error("read", path, e))?;
+        let file = File::open(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => went(path),
+            _ => io_error("read", path, e),
+        })?;
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
             return self.take_large(path, file, facts, links);

@@ -125,7 +125,16 @@ impl Mover {
         };
         let (version, unkept) = (order.src.version.clone(), stored.unkept);
         let renamed = how == CopyHow::Rename && order.src.kind == Kind::File;
-        Ok(Arrived { size: stored.size, proved, unproved: None, by_server: true, renamed, version, unkept, stored: None })
+        Ok(Arrived {
+            size: stored.size,
+            proved,
+            unproved: None,
+            by_server: true,
+            renamed,
+            version,
+            unkept,
+            stored: None,
+        })
     }
 }
 
