@@ -45,15 +45,6 @@ pub struct Cache {
     shared: bool,
 }
 
-/// What a cache has under an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// The right content.
-    Yes,
-    /// Nothing.
-    No,
-}
-
 /// A file that was hashed.
 #[derive(Clone, Copy, Debug)]
 pub struct Hashed {
@@ -78,14 +69,14 @@ impl Cache {
         self.root.join(String::from_utf8_lossy(key.as_bytes()).as_ref())
     }
 
-    /// Does it hold this? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
-    pub fn holds(&self, address: &Address) -> Result<Held> {
+    /// Does it hold this, and in how many bytes? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
+    pub fn holds(&self, address: &Address) -> Result<Option<u64>> {
         let path = self.path(address);
         let facts = Facts::get(&path, true).map_err(|e| io_error("read", &path, e))?;
         match facts {
-            Some(facts) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Held::Yes),
+            Some(facts) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Some(facts.size)),
             Some(facts) if facts.is_file() => self.prove(address, &path, &facts),
-            _ => Ok(Held::No),
+            _ => Ok(None),
         }
     }
 
@@ -100,7 +91,7 @@ impl Cache {
         hash_file(&path, Layout::V3).is_ok_and(|hashed| hashed.md5 == address.md5)
     }
 
-    fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Held> {
+    fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Option<u64>> {
         let hashed = hash_file(path, if address.dir { Layout::V3 } else { address.layout })?;
         if hashed.md5 == address.md5 {
             // An executable one keeps its bits: another name of it is in a workspace.
@@ -110,11 +101,11 @@ impl Cache {
                     tracing::debug!("{}: can't be protected: {error}", path.display());
                 }
             }
-            return Ok(Held::Yes);
+            return Ok(Some(hashed.facts.size));
         }
         tracing::warn!("{}: its content isn't what its name says; it is removed from the cache", path.display());
         fs::remove_file(path).map_err(|e| io_error("delete", path, e))?;
-        Ok(Held::No)
+        Ok(None)
     }
 
     /// The files of a directory. Blocks.
@@ -133,7 +124,7 @@ impl Cache {
     /// Puts these bytes into it. Blocks.
     pub fn put_bytes(&self, address: &Address, bytes: &[u8]) -> Result<()> {
         let path = self.path(address);
-        if self.holds(address)? == Held::Yes {
+        if self.holds(address)?.is_some() {
             return Ok(());
         }
         let (tmp, mut file) = self.temporary(&path)?;
@@ -167,7 +158,7 @@ impl Cache {
             if !hashed.steady {
                 return Err(changed(path));
             }
-            if self.holds(&address)? == Held::Yes || self.adopt(path, &address, &hashed.facts)? {
+            if self.holds(&address)?.is_some() || self.adopt(path, &address, &hashed.facts)? {
                 return Ok(hashed);
             }
             return self.take_large(
@@ -187,7 +178,7 @@ impl Cache {
         };
         let address = Address::file(Layout::V3, md5);
         let steady = unchanged(&file, &facts);
-        if self.holds(&address)? == Held::Yes {
+        if self.holds(&address)?.is_some() {
             fs::remove_file(&tmp).map_err(|e| io_error("delete", &tmp, e))?;
         } else {
             self.publish(&tmp, &self.path(&address), out, Ok(()))?;

@@ -1,9 +1,9 @@
 //! What it costs in requests, and how sure it is: git's history and directories' lists save questions, and are not believed blindly.
 
-use crate::site::Site;
+use crate::site::{self, Site};
 use haul_core::{Algo, hash::hash_bytes};
 use haul_dvc::address::{Address, Layout};
-use haul_testkit::{cloudsim::Cloudsim, folder, lab::until};
+use haul_testkit::{cloudsim::Cloudsim, folder, lab::until, peers};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -55,6 +55,25 @@ fn one_change_among_many_costs_a_handful_of_requests() {
     let report = cloud.report();
     assert_eq!(report.of("GetObject"), FILES as u64 + 1, "{:?}", report.requests);
     assert!(report.total_requests < 2 * FILES as u64, "{:?}", report.requests);
+}
+
+/// A status asks the disk once about each file of the cache.
+#[test]
+fn a_status_looks_at_each_file_of_the_cache_once() {
+    let Some(strace) = peers::need("strace") else { return };
+    let (_cloud, site) = large();
+    let counts = site.lab.path("strace.out");
+    let mut command = site.lab.command(&strace);
+    command.args(["-f", "-c", "-e", "trace=statx", "-o"]).arg(&counts);
+    command.args([site::HAUL, "dvc", "status", "-c"]);
+    let ran = site.run(command, &site.repo);
+    if ran.code != 0 && !ran.out.contains(IN_SYNC) {
+        return peers::skip(&format!("strace can't trace here: {}", ran.err.trim()));
+    }
+    let text = fs::read_to_string(counts).unwrap();
+    let line = text.lines().find(|line| line.ends_with(" statx")).unwrap_or_else(|| panic!("{text}"));
+    let calls: usize = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!((FILES..FILES + 300).contains(&calls), "{calls} for {FILES} files");
 }
 
 /// What haul itself sent is in its index: the next run asks for the directory's list, and audits the index.

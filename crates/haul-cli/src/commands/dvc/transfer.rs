@@ -15,7 +15,7 @@ use haul_core::{
     policy::{Mode, Policy},
 };
 use haul_dvc::{
-    address::Address, bring, cache::Held, config::Remote, history::earlier, remote::Proof, repo::Chosen, wanted::Wanted,
+    address::Address, bring, config::Remote, history::earlier, remote::Proof, repo::Chosen, wanted::Wanted,
 };
 use haul_store::Store;
 use std::sync::Arc;
@@ -177,7 +177,7 @@ async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = wanted.all().to_vec();
     all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));
     let held = opened.repo.held(all).await?;
-    Ok(held.into_iter().filter(|(_, held)| *held == Held::No).map(|(address, _)| address).collect())
+    Ok(held.into_iter().filter(|(_, held)| held.is_none()).map(|(address, _)| address).collect())
 }
 
 fn cache(opened: &Opened, ctx: &Context) -> Result<Arc<dyn Store>> {
