@@ -72,6 +72,9 @@ const LOOKS: u64 = 2;
 /// A page that settles so many keys leaves no doubt.
 const CLEAR: u64 = 6;
 
+/// Up to so many keys are asked for in about two round trips: a second look would cost more than it can save.
+const SOME: usize = 128;
+
 /// Chooses between asking and leaping. `wanted` is the number of keys, `None` when there are more than were counted.
 ///
 /// Listing everything is never chosen here: leaping takes no more requests than keys in doubt, nor than pages between the first
@@ -84,7 +87,8 @@ pub fn choose(wanted: Option<usize>, sample: Sample) -> Next {
     if sample.ended {
         return go(Method::Leap, Why::SeenWhole);
     }
-    if sample.pages == 0 || sample.pages < LOOKS && sample.settled < CLEAR {
+    let looks = if wanted.is_some_and(|n| n <= SOME) { 1 } else { LOOKS };
+    if sample.pages == 0 || sample.pages < looks && sample.settled < CLEAR {
         return Next::Look;
     }
     let per_page = sample.settled as f64 / sample.pages as f64;
@@ -155,7 +159,7 @@ mod tests {
             for (keys, wanted) in [0, 1_000, 1_000_000, 10_000_000].into_iter().zip(row) {
                 let (method, looks) = chosen(files, keys);
                 assert_eq!(method, wanted, "{files} files, {keys} keys");
-                assert!(looks <= LOOKS, "{files} files, {keys} keys");
+                assert!(looks <= if files > SOME as u64 { LOOKS } else { 1 }, "{files} files, {keys} keys");
                 let ask = time(files, 1.0);
                 let leap = time(leap(files, keys), PAGE);
                 let list = time(keys.div_ceil(PAGE_KEYS).max(1), PAGE);

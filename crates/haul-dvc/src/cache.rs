@@ -12,6 +12,7 @@ use crate::{
     workspace::went,
 };
 use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
+use haul_store::nameless;
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags},
     io::Errno,
@@ -21,7 +22,10 @@ use std::{
     io::{Read as _, Write as _},
     os::{
         fd::AsFd,
-        unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{OpenOptionsExt as _, PermissionsExt as _},
+        },
     },
     path::{Path, PathBuf},
     sync::{
@@ -127,9 +131,38 @@ impl Cache {
         if self.holds(address)?.is_some() {
             return Ok(());
         }
+        if self.put_nameless(&path, bytes)? {
+            return Ok(());
+        }
         let (tmp, mut file) = self.temporary(&path)?;
         let written = file.write_all(bytes);
         self.publish(&tmp, &path, file, written.map_err(|e| io_error("write", &tmp, e)))
+    }
+
+    /// Puts them into a file that gets its name when it is whole; false where that can't be done, also because something else has
+    /// the name by now.
+    fn put_nameless(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
+        let fail = |e: Errno| io_error("write", path, e);
+        let folder = path.parent().unwrap_or(&self.root);
+        let mode = Mode::from_raw_mode(TRUSTED);
+        let probe = || hidden(path).file_name().unwrap_or_default().as_bytes().to_vec();
+        let open = || nameless::create(CWD, folder.as_os_str().as_bytes(), mode, probe);
+        let made = match open() {
+            Err(Errno::NOENT) => {
+                self.make_folder(path)?;
+                open()
+            }
+            other => other,
+        };
+        let Some(file) = made.map_err(fail)? else { return Ok(false) };
+        let mut file = File::from(file);
+        file.write_all(bytes).map_err(|e| io_error("write", path, e))?;
+        protect(&file, path)?;
+        match nameless::give_name(&file, CWD, path.as_os_str().as_bytes()) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(e) => Err(fail(e)),
+        }
     }
 
     /// Hashes a file of the workspace and puts its content into the cache, in one go; by a link instead of a copy where `links`

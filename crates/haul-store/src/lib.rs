@@ -12,6 +12,7 @@ pub mod lanes;
 pub mod layers;
 pub mod mem;
 pub mod meters;
+pub mod nameless;
 pub mod pack;
 mod payload;
 pub mod registry;

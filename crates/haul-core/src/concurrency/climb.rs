@@ -346,7 +346,7 @@ impl Climb {
                 if change.abs() > CHANGED.max(4.0 * known) {
                     self.off += if change.abs() > 2.0 * CHANGED.max(4.0 * known) { 2 } else { 1 };
                     if self.off >= 2 {
-                        self.changed(span);
+                        self.changed();
                     }
                     return;
                 }
@@ -396,8 +396,8 @@ impl Climb {
     }
 
     /// Other conditions: what was known counts no more, and both directions are worth a try.
-    fn changed(&mut self, span: &Span) {
-        (self.held, self.off) = (Some(*span), 0);
+    fn changed(&mut self) {
+        (self.held, self.off) = (None, 0);
         self.lengthened = 1.0;
         self.noise = self.noise.min(NOISE.0);
         self.up.now();

@@ -84,8 +84,8 @@ pub struct Shown {
 const FIRST: f64 = 3.0 / 8.0;
 /// … then one each so long …
 const EACH: Duration = Duration::from_millis(6);
-/// … until this part of it is in flight, and no more before so many are answered: on a store that takes five a second, all the others would be throttled, and on
-/// one that answers in 50 ms it costs 1 % of a run of 1.5 s. Found by the simulation.
+/// … until this part of it is in flight, and no more before as many as began at once are answered: on a store that takes
+/// five a second, all the others would be throttled. Found by the simulation.
 const UNANSWERED: f64 = 5.0 / 8.0;
 
 /// A lane counts as held back by its rate for so long at least after it was.
@@ -122,7 +122,7 @@ pub struct Controller {
     ended: u64,
     /// Part of the last requests that were dropped.
     dropped: f64,
-    /// Whether as many have ended as may start before, and when the first one started.
+    /// Whether as many have ended as may start at once, and when the first one started.
     answered: bool,
     began: Option<Duration>,
     /// Nothing starts before this.
@@ -205,7 +205,7 @@ impl Controller {
         self.ended += 1;
         let dropped = if outcome == Outcome::Dropped { 1.0 } else { 0.0 };
         self.dropped += (dropped - self.dropped) / self.limit(now).max(DROPPED_OF) as f64;
-        self.answered |= self.ended as f64 >= self.start as f64 * UNANSWERED;
+        self.answered |= self.ended as f64 >= self.start as f64 * FIRST;
         match outcome {
             Outcome::Done => {
                 self.meter.answered(now.saturating_sub(ticket.at).as_secs_f64());

@@ -6,6 +6,7 @@ use super::{
     error::{changed, fail, fail_write},
     meta,
 };
+use crate::nameless;
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
@@ -149,36 +150,11 @@ pub(super) fn first_mode(private: bool) -> Mode {
     Mode::from_raw_mode(if private { 0o600 } else { 0o666 })
 }
 
-/// Creates a file for `key` that has no name yet: nothing is left of it when we are killed, and giving it its name costs less than
-/// a rename (15 to 25 % of making a small file on ext4, xfs, btrfs and tmpfs). `None` where that can't be done.
+/// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`nameless`]).
 pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<Hidden>> {
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let make = |dir: &Dir| match rustix::fs::openat(dir, c".", flags, first_mode(private)) {
-        // This file system, or kernel, doesn't know it.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => Ok(None),
-        answer => answer.map(Some),
-    };
-    let (dir, Some(file)) = in_dir(root, op, key, make)? else { return Ok(None) };
-    let may = may_name(|| make(&dir).ok().flatten(), &dir);
-    Ok(may.then_some(Hidden { dir, temp: Vec::new(), file }))
-}
-
-/// True when this process may give a name to an open file: as root, or from Linux 6.10 on. Found out once, with a file of its
-/// own: one that lost its last name can't get another.
-fn may_name(make: impl FnOnce() -> Option<OwnedFd>, dir: &Dir) -> bool {
-    static MAY: OnceLock<bool> = OnceLock::new();
-    *MAY.get_or_init(|| {
-        let probe = temp_name(b"probe", ".partial");
-        let named = make().is_some_and(|file| give_name(&file, dir, &probe).is_ok());
-        if named {
-            discard(dir, &probe);
-        }
-        named
-    })
-}
-
-fn give_name(file: &OwnedFd, dir: &Dir, name: &[u8]) -> rustix::io::Result<()> {
-    rustix::fs::linkat(file, c"", dir, name, AtFlags::EMPTY_PATH)
+    let probe = || temp_name(b"probe", ".partial");
+    let (dir, file) = in_dir(root, op, key, |dir| nameless::create(dir, b".", first_mode(private), probe))?;
+    Ok(file.map(|file| Hidden { dir, temp: Vec::new(), file }))
 }
 
 /// [`settle`] for what [`create`] or [`create_nameless`] made. On failure a hidden name that `create` gave is still there.
@@ -194,7 +170,7 @@ pub(super) fn settle_hidden(
         return settle(op, key, (dir, &hidden.temp, name), &spec.replace, keep_mode);
     }
     if !matches!(spec.replace, Replace::Exactly(_)) {
-        match give_name(&hidden.file, dir, name) {
+        match nameless::give_name(&hidden.file, dir, name) {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) if spec.replace == Replace::Absent => {
                 return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
@@ -205,7 +181,7 @@ pub(super) fn settle_hidden(
     }
     // Only a rename replaces.
     let temp = temp_name(name, &spec.partial_suffix);
-    give_name(&hidden.file, dir, &temp).map_err(|e| fail_write(op, key, e))?;
+    nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_write(op, key, e))?;
     settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
 }
 
