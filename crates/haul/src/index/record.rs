@@ -82,7 +82,7 @@ pub fn read(key: &[u8], record: &[u8]) -> Option<Fact> {
     let mut hashes = Hashes::default();
     while let Some((number, after)) = rest.split_first() {
         *rest = after;
-        let Some(algo) = of_number(u64::from(*number)) else { return None };
+        let algo = of_number(u64::from(*number))?;
         hashes.set(algo, take_bytes(rest, algo.size() as u64)?);
     }
     entry.hashes = hashes;
