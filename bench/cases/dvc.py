@@ -2,19 +2,21 @@
 
 The bucket has the layout of a DVC remote. The local side is a DVC cache of the same names, with a hand-written repository
 around it, so that `dvc status -c` answers the same question as `copy --dry-run` of the cache. DVC and
-`haul dvc` start without an index, as on another machine or in CI.
+`haul dvc` start without an index, as on another machine or in CI; but in `dvc-warm`, where each has its index of what was there before the
+change, and in the pushes of many small files, which end what the status begins.
 """
 
 import datetime
 import hashlib
 import json
 import os
+import subprocess
 from pathlib import Path
 
 from cases.common import OVERHEAD, CloudCase, Command, lines, remove
 
-FULL = {"keys": 1_000_000, "some": 100_000, "many": 1_000_000}
-QUICK = {"keys": 8_000, "some": 600, "many": 600}
+FULL = {"keys": 1_000_000, "some": 100_000, "many": 1_000_000, "push": 5_000}
+QUICK = {"keys": 8_000, "some": 600, "many": 600, "push": 300}
 BUCKET, SIZE = "dvc", 100
 PREFIX = "files/md5/"
 RCLONE_KEY_BYTES = 1_100
@@ -27,8 +29,11 @@ def cases(quick):
     keys, some, many = size["keys"], size["some"], size["many"]
     return [
         Status("dvc-changed", f"status of {some:,} local files, of which one changed, against {keys:,} keys", keys, some, 1),
+        Warm("dvc-warm", f"the same with an index: status of {some:,} local files, of which one changed, against {keys:,} keys", keys, some, 1),
         Status("dvc-one", f"status of one new local file against {keys:,} keys", keys, 0, 1),
         Status("dvc-empty", f"status of {many:,} local files against an empty bucket", 0, 0, many),
+        Push("dvc-push", f"push of {size['push']:,} small new files, 50 ms a request", size["push"], "50ms"),
+        Push("dvc-push-near", f"push of {size['push']:,} small new files, no latency", size["push"], "0ms"),
     ]
 
 
@@ -57,9 +62,15 @@ class Status(CloudCase):
             stored = self.evenly(self.old) if self.old else {}
         else:
             self.cloud.create(BUCKET)
-        fresh = [f"{PREFIX}{name[:2]}/{name[2:]}" for name in (hashlib.md5(b"new %d" % n).hexdigest() for n in range(self.new))]
-        for key, modified in [*stored.items(), *((key, None) for key in fresh)]:
+        fresh = {}
+        for number in range(self.new):
+            content = (b"new %d" % number).ljust(SIZE)
+            name = hashlib.md5(content).hexdigest()
+            fresh[f"{PREFIX}{name[:2]}/{name[2:]}"] = content
+        for key, modified in stored.items():
             self.write(key, bytes(SIZE), modified)
+        for key, content in fresh.items():
+            self.write(key, content, None)
         self.expected = self.new
         self.describe([key.removeprefix(PREFIX).replace("/", "") for key in [*stored, *fresh]])
 
@@ -84,13 +95,14 @@ class Status(CloudCase):
         """The repository: its remote, and one tracked path that holds these files."""
         config = f"[core]\n    remote = s\n    no_scm = true\n    analytics = false\n['remote \"s\"']\n    url = s3://{BUCKET}\n"
         Path(self.repo, ".dvc/config").write_text(f"{config}    endpointurl = http://127.0.0.1:{self.cloud.port}\n", encoding="utf-8")
-        Path(self.repo, ".dvc/tmp").mkdir()
+        Path(self.repo, ".dvc/tmp").mkdir(exist_ok=True)
         if len(hashes) == 1:
             tracked, count = hashes[0], ""
         else:
             text = json.dumps([{"md5": name, "relpath": f"{number:07}"} for number, name in enumerate(hashes)]).encode()
             tracked, count = f"{hashlib.md5(text).hexdigest()}.dir", f"  nfiles: {len(hashes)}\n"
-            self.write(f"{PREFIX}{tracked[:2]}/{tracked[2:]}", text, None)
+            self.list = f"{PREFIX}{tracked[:2]}/{tracked[2:]}"
+            self.write(self.list, text, None)
             self.expected += 1
         out = f"outs:\n- md5: {tracked}\n  size: {len(hashes) * SIZE}\n{count}  hash: md5\n  path: data\n"
         Path(self.repo, "data.dvc").write_text(out, encoding="utf-8")
@@ -141,6 +153,60 @@ class Status(CloudCase):
 
     def discard(self, _command):
         remove(self.index)
+
+
+class Warm(Status):
+    """The same where DVC and haul know what was at the remote before the change, from a status of that."""
+
+    def prepare(self, folder, tools, stack):
+        super().prepare(folder, tools, stack)
+        self.paths, self.known = tools.paths, set()
+        changed, expected = Path(self.repo, "data.dvc").read_bytes(), self.expected
+        with self.plain() as plain:
+            plain.fill(BUCKET, self.keys, "dvc", SIZE)
+            step = self.keys // self.old
+            old = [key for number, (key, _, _) in enumerate(plain.entries(BUCKET)) if number % step == 0]
+        # The last one is what changed then.
+        self.describe([key.removeprefix(PREFIX).replace("/", "") for key in old])
+        self.cloud.put(BUCKET, self.list, Path(self.cache, self.list).read_bytes(), {})
+        self.before, self.after, self.expected = Path(self.repo, "data.dvc").read_bytes(), changed, expected
+
+    def commands(self):
+        return [command for command in super().commands() if "dvc" in command.label]
+
+    def fresh(self, command):
+        """Before its first run each fills its index."""
+        if command.tool in self.known:
+            return
+        self.known.add(command.tool)
+        Path(self.repo, "data.dvc").write_bytes(self.before)
+        argv = [self.paths[command.tool], *command.words]
+        asked = subprocess.run(argv, env=self.environment(command), cwd=command.folder, stdout=subprocess.PIPE, check=True)
+        if json.loads(asked.stdout) != {}:
+            raise RuntimeError(f"{command.label}: what was there before isn't all there: {asked.stdout[:200]!r}")
+        Path(self.repo, "data.dvc").write_bytes(self.after)
+
+    def discard(self, _command):
+        pass
+
+
+class Push(Status):
+    """Small files that are in the cache go to an empty bucket."""
+
+    def __init__(self, name, what, count, latency):
+        super().__init__(name, what, 0, 0, count)
+        self.what, self.flags = f"{what}, cloudsim", ("--latency", latency)
+
+    def commands(self):
+        yield Command("haul dvc", "haul", ["dvc", "push"], folder=str(self.repo))
+        yield Command("dvc", "dvc", ["--cd", str(self.repo), "push"], equal="haul dvc")
+
+    def fresh(self, _command):
+        self.cloud.create(BUCKET)
+
+    def check(self, _command, _run, _whole):
+        found = len(self.cloud.stored(BUCKET))
+        return None if found == self.expected else f"stored {found} keys instead of {self.expected}"
 
 
 def seconds(text):

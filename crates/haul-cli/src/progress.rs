@@ -8,7 +8,7 @@ use crate::{
 };
 use haul::Report;
 use haul_core::{
-    Algo, ErrorKind, Key,
+    ErrorKind, Key,
     attributes::Differs,
     compare::Reason,
     event::{Event, Sink, StepId},
@@ -305,7 +305,7 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
         }
         Event::Done { key, replaced, proved, .. } => {
             if let Some(algo) = proved {
-                tracing::debug!(%key, "{} OK", name(*algo));
+                tracing::debug!(%key, "{algo} OK");
             }
             let server = running.is_some_and(|(_, server)| server);
             tracing::info!(%key, "Copied ({})", copied(*replaced, server));
@@ -377,9 +377,4 @@ fn copied(replaced: bool, server: bool) -> &'static str {
         (true, false) => "replaced existing",
         (false, false) => "new",
     }
-}
-
-/// An algorithm's name as people write it in lower case.
-pub fn name(algo: Algo) -> String {
-    format!("{algo:?}").to_lowercase()
 }

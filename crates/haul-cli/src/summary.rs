@@ -268,8 +268,11 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
     let totals = &report.totals;
     let mut row = |name: &str, text: String| all.push(format!("{name:<14} {text}"));
     if !totals.proved.is_empty() {
-        let proved = totals.proved.iter().map(|(algo, n)| format!("{n} by {}", crate::progress::name(*algo)));
+        let proved = totals.proved.iter().map(|(algo, n)| format!("{n} by {algo}"));
         row("Proved equal:", proved.collect::<Vec<_>>().join(", "));
+    }
+    if totals.unproved > 0 {
+        row("Not proved:", format!("{} that went on from an earlier run; --verify=read proves them", totals.unproved));
     }
     if totals.server_copies > 0 {
         row("Server-side:", format!("{} copied inside the store", totals.server_copies));

@@ -221,6 +221,45 @@ fn killed_copies_between_stores_go_on() {
     assert!(killed >= 10, "only {killed} runs were killed in time");
 }
 
+/// Of a source of which only an MD5 is known, what an earlier run brought is not proved by it: that is said, and not counted as
+/// proved by what the destination says of it; unless it is read again, as it is before a move deletes it.
+#[test]
+fn a_resumed_copy_between_stores_says_what_is_proved() {
+    let (lab, from) = cloud("40M");
+    let to = Cloudsim::with(&[("connection-rate", "40M"), ("latency", "5ms")]);
+    lab.remote("d", &to.endpoint());
+    let notice = "big: it went on where an earlier try was cut short, so its md5 is not proved: haul check compares, and \
+                  --verify=read reads what was sent before again";
+    for (md5, first, proved) in [
+        (true, &["copy"][..], None),
+        (true, &["copy", "--verify=read"], Some("1 by blake3")),
+        (true, &["move"], Some("1 by ")),
+        (false, &["copy"], Some("1 by crc64nvme")),
+    ] {
+        from.make("b", b"big", &Wanted { size: SIZE, seed: 1, mtime: Some("1600000000".into()), md5 });
+        to.bucket("b", None);
+        to.reset();
+        // The destination is one that gives checksums of its own.
+        let source = if md5 { "c,provider=Other:b" } else { "c:b" };
+        let args = [first, &[source, "d:b", "-v"]].concat();
+        assert!(kill_when(start(&lab, &args), || to.report().bytes_in >= 40 * MIB));
+        let ran = run(&lab, &args).ok();
+        assert_eq!(ran.err.contains(notice), proved.is_none(), "{}", ran.err);
+        let line = |name: &str| ran.err.lines().find(|line| line.starts_with(name)).map(str::to_string);
+        match proved {
+            Some(by) => {
+                assert!(line("Proved equal:").is_some_and(|line| line.contains(by)), "{}", ran.err);
+                assert_eq!(line("Not proved:"), None);
+            }
+            None => {
+                assert_eq!(line("Proved equal:"), None);
+                let told = "Not proved:    1 that went on from an earlier run; --verify=read proves them";
+                assert_eq!(line("Not proved:").as_deref(), Some(told));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_killed_copy_inside_a_service_goes_on() {
     let (lab, sim) = cloud("40M");

@@ -1,5 +1,6 @@
 //! Hash algorithms, hash values, and a streaming hasher over all of them.
 
+use crate::dos2unix::Dos2Unix;
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// A hash algorithm that some store lists, keeps or checks.
@@ -25,10 +26,12 @@ pub enum Algo {
     Xxh3,
     /// XXH3-128, 16 bytes, big-endian.
     Xxh128,
+    /// MD5, 16 bytes, after line ends of text were made Unix's: how DVC 2 and before named content.
+    Md5Text,
 }
 
 impl Algo {
-    /// Every algorithm.
+    /// Every algorithm that users can ask for. `Md5Text` isn't: it is no hash of the bytes.
     pub const ALL: [Algo; 10] = [
         Algo::Md5,
         Algo::Sha1,
@@ -55,6 +58,7 @@ impl Algo {
             Algo::Blake3 => "blake3",
             Algo::Xxh3 => "xxh3",
             Algo::Xxh128 => "xxh128",
+            Algo::Md5Text => "md5-dos2unix",
         }
     }
 
@@ -63,7 +67,7 @@ impl Algo {
         match self {
             Algo::Crc32 | Algo::Crc32c => 4,
             Algo::Crc64Nvme | Algo::Xxh3 => 8,
-            Algo::Md5 | Algo::Xxh128 => 16,
+            Algo::Md5 | Algo::Md5Text | Algo::Xxh128 => 16,
             Algo::Sha1 => 20,
             Algo::Sha256 | Algo::Blake3 => 32,
             Algo::Sha512 => 64,
@@ -171,6 +175,7 @@ pub struct Hasher(Vec<(Algo, State)>);
 
 enum State {
     Md5(Box<fast_md5::Md5>),
+    Md5Text(Box<Dos2Unix>),
     Sha(Box<aws_lc_rs::digest::Context>),
     Crc(Box<crc_fast::Digest>),
     Blake3(Box<blake3::Hasher>),
@@ -185,6 +190,7 @@ impl Hasher {
         use crc_fast::{CrcAlgorithm, Digest};
         let state = |algo| match algo {
             Algo::Md5 => State::Md5(Box::new(fast_md5::Md5::new())),
+            Algo::Md5Text => State::Md5Text(Box::default()),
             Algo::Sha1 => State::Sha(Box::new(Context::new(&SHA1_FOR_LEGACY_USE_ONLY))),
             Algo::Sha256 => State::Sha(Box::new(Context::new(&SHA256))),
             Algo::Sha512 => State::Sha(Box::new(Context::new(&SHA512))),
@@ -203,6 +209,7 @@ impl Hasher {
         for (_, state) in &mut self.0 {
             match state {
                 State::Md5(s) => s.update(bytes),
+                State::Md5Text(s) => s.update(bytes),
                 State::Sha(s) => s.update(bytes),
                 State::Crc(s) => s.update(bytes),
                 State::Blake3(s) => {
@@ -219,6 +226,7 @@ impl Hasher {
         for (algo, state) in self.0 {
             match state {
                 State::Md5(s) => hashes.set(algo, s.finalize()),
+                State::Md5Text(s) => hashes.set(algo, s.finish()),
                 State::Sha(s) => hashes.set(algo, s.finish()),
                 State::Crc(s) => {
                     let value = s.finalize().to_be_bytes();

@@ -7,6 +7,7 @@ pub mod attributes;
 pub mod chmod;
 pub mod compare;
 pub mod concurrency;
+mod dos2unix;
 pub mod entry;
 pub mod error;
 pub mod event;

@@ -5,7 +5,7 @@
 
 use crate::{
     address::{Address, Layout, Md5},
-    cache::{Cache, Hashed, Held, hidden},
+    cache::{Cache, Hashed, hidden},
     config::Link,
     dvcfile::{self, Fresh},
     facts::{Facts, invalid, io_error, key},
@@ -186,7 +186,7 @@ async fn take(
 
 fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Link]) -> Result<Hashed> {
     if let Some(md5) = known
-        && cache.holds(&Address::file(Layout::V3, md5))? == Held::Yes
+        && cache.holds(&Address::file(Layout::V3, md5))?.is_some()
     {
         return Ok(Hashed { md5, facts: file.facts, steady: true });
     }

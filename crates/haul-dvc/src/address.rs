@@ -1,7 +1,7 @@
 //! Where content is in a cache or at a remote: its MD5, whether it is a directory's manifest, and by which layout.
 //! Pure.
 
-use haul_core::{Key, hash};
+use haul_core::{Algo, Key, hash};
 
 /// How a cache or remote names what it holds. In the order of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +10,16 @@ pub enum Layout {
     V2,
     /// DVC 3: `files/md5/xx/…`, plain MD5.
     V3,
+}
+
+impl Layout {
+    /// The hash by which it names files.
+    pub fn algo(self) -> Algo {
+        match self {
+            Layout::V2 => Algo::Md5Text,
+            Layout::V3 => Algo::Md5,
+        }
+    }
 }
 
 /// An MD5.
@@ -44,7 +54,12 @@ impl Address {
 
     /// True when its MD5 is that of the bytes; the older layout's isn't, except for manifests, so text of two sizes has one name.
     pub fn names_bytes(&self) -> bool {
-        self.dir || self.layout == Layout::V3
+        self.algo() == Algo::Md5
+    }
+
+    /// The hash of its content that it is: manifests are named by their bytes in both layouts.
+    pub fn algo(&self) -> Algo {
+        if self.dir { Algo::Md5 } else { self.layout.algo() }
     }
 
     /// As `.dvc` files write it.

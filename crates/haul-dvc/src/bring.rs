@@ -2,11 +2,9 @@
 //! engine moves the bytes, so progress, retries, resuming and limits are its.
 
 use crate::{
-    address::{Address, Layout},
+    address::Address,
     named::Named,
     remote::{Found, entries},
-    repo::Repo,
-    spread::spread,
     wanted::Wanted,
 };
 use haul::{Cx, Report};
@@ -76,30 +74,12 @@ pub async fn push(cx: &Cx, policy: &Policy, wanted: &Wanted, found: &Found) -> R
 }
 
 /// Brings what the cache lacks. `cx` has the remote as its source and the cache as its destination. Manifests come first, since
-/// they say what else is wanted: ask again with what they say.
+/// they say what else is wanted: ask again with what they say. The engine proves all by its name before it has that name.
 ///
 /// Errors: the remote can't be asked. What failed of single files is in the report.
-pub async fn fetch(cx: &Cx, policy: &Policy, repo: &Repo, lacking: Vec<Address>) -> Result<Brought> {
+pub async fn fetch(cx: &Cx, policy: &Policy, lacking: Vec<Address>) -> Result<Brought> {
     let mut brought = Brought::default();
-    let arrived = job(cx, policy, lacking, &mut brought).await?;
-    // The engine proved the rest by its name while it came.
-    let old: Vec<Address> = arrived.into_iter().filter(|a| a.layout == Layout::V2 && !a.dir).collect();
-    let cache = repo.cache.clone();
-    let proved = spread(old, move |address| {
-        let path = cache.path(&address);
-        match crate::cache::hash_file(&path, Layout::V2)? {
-            hashed if hashed.md5 == address.md5 => Ok(()),
-            _ => {
-                cache.remove(&address)?;
-                let message = "what the remote has isn't what its name says";
-                Err(Error::new(ErrorKind::Corrupt, "fetch", message).with_key(&address.key()))
-            }
-        }
-    })
-    .await?;
-    for error in proved.into_iter().filter_map(Result::err) {
-        tell(cx, &mut brought.report, error);
-    }
+    job(cx, policy, lacking, &mut brought).await?;
     Ok(brought)
 }
 

@@ -7,9 +7,9 @@
 use crate::{
     address::{Address, Layout, Md5},
     config::Link,
-    dos2unix::{Dos2Unix, PIECE},
     facts::{Facts, io_error},
     manifest::{self, Child},
+    workspace::went,
 };
 use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
 use haul_store::nameless;
@@ -36,6 +36,8 @@ use std::{
 
 /// The mode of a file whose content is known to be right.
 const TRUSTED: u32 = 0o444;
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
 /// Files up to here are read whole, and what was hashed is what is written.
 const WHOLE: u64 = 1 << 20;
 
@@ -45,15 +47,6 @@ pub struct Cache {
     /// Its folder.
     pub root: PathBuf,
     shared: bool,
-}
-
-/// What a cache has under an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// The right content.
-    Yes,
-    /// Nothing.
-    No,
 }
 
 /// A file that was hashed.
@@ -80,14 +73,14 @@ impl Cache {
         self.root.join(String::from_utf8_lossy(key.as_bytes()).as_ref())
     }
 
-    /// Does it hold this? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
-    pub fn holds(&self, address: &Address) -> Result<Held> {
+    /// Does it hold this, and in how many bytes? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
+    pub fn holds(&self, address: &Address) -> Result<Option<u64>> {
         let path = self.path(address);
         let facts = Facts::get(&path, true).map_err(|e| io_error("read", &path, e))?;
         match facts {
-            Some(facts) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Held::Yes),
+            Some(facts) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Some(facts.size)),
             Some(facts) if facts.is_file() => self.prove(address, &path, &facts),
-            _ => Ok(Held::No),
+            _ => Ok(None),
         }
     }
 
@@ -102,9 +95,8 @@ impl Cache {
         hash_file(&path, Layout::V3).is_ok_and(|hashed| hashed.md5 == address.md5)
     }
 
-    fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Held> {
-        let layout = if address.dir { Layout::V3 } else { address.layout };
-        let hashed = hash_file(path, layout)?;
+    fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Option<u64>> {
+        let hashed = hash_file(path, if address.dir { Layout::V3 } else { address.layout })?;
         if hashed.md5 == address.md5 {
             // An executable one keeps its bits: another name of it is in a workspace.
             if !facts.is_exec() {
@@ -113,11 +105,11 @@ impl Cache {
                     tracing::debug!("{}: can't be protected: {error}", path.display());
                 }
             }
-            return Ok(Held::Yes);
+            return Ok(Some(hashed.facts.size));
         }
         tracing::warn!("{}: its content isn't what its name says; it is removed from the cache", path.display());
         fs::remove_file(path).map_err(|e| io_error("delete", path, e))?;
-        Ok(Held::No)
+        Ok(None)
     }
 
     /// The files of a directory. Blocks.
@@ -136,7 +128,7 @@ impl Cache {
     /// Puts these bytes into it. Blocks.
     pub fn put_bytes(&self, address: &Address, bytes: &[u8]) -> Result<()> {
         let path = self.path(address);
-        if self.holds(address)? == Held::Yes {
+        if self.holds(address)?.is_some() {
             return Ok(());
         }
         if self.put_nameless(&path, bytes)? {
@@ -178,7 +170,10 @@ impl Cache {
     ///
     /// Errors: the file can't be read or changed meanwhile, the cache can't be written.
     pub fn take(&self, path: &Path, facts: Facts, links: &[Link]) -> Result<Hashed> {
-        let file = File::open(path).map_err(|e| io_error("read", path, e))?;
+        let file = File::open(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => went(path),
+            _ => io_error("read", path, e),
+        })?;
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
             return self.take_large(path, file, facts, links);
@@ -196,7 +191,7 @@ impl Cache {
             if !hashed.steady {
                 return Err(changed(path));
             }
-            if self.holds(&address)? == Held::Yes || self.adopt(path, &address, &hashed.facts)? {
+            if self.holds(&address)?.is_some() || self.adopt(path, &address, &hashed.facts)? {
                 return Ok(hashed);
             }
             return self.take_large(
@@ -216,7 +211,7 @@ impl Cache {
         };
         let address = Address::file(Layout::V3, md5);
         let steady = unchanged(&file, &facts);
-        if self.holds(&address)? == Held::Yes {
+        if self.holds(&address)?.is_some() {
             fs::remove_file(&tmp).map_err(|e| io_error("delete", &tmp, e))?;
         } else {
             self.publish(&tmp, &self.path(&address), out, Ok(()))?;
@@ -484,9 +479,9 @@ fn copy_and_hash(path: &Path, from: &File, out: &File, reflink: bool) -> Result<
 }
 
 fn md5_of(hasher: Hasher) -> Md5 {
-    let mut md5 = Md5::default();
-    md5.copy_from_slice(hasher.finish().get(Algo::Md5).unwrap_or(&[0; 16]));
-    md5
+    let hashes = hasher.finish();
+    let value = hashes.iter().next().map(|(_, value)| value);
+    value.and_then(|value| value.try_into().ok()).unwrap_or_default()
 }
 
 /// Hashes a file, by its layout's rule. Blocks.
@@ -499,30 +494,16 @@ pub fn hash_file(path: &Path, layout: Layout) -> Result<Hashed> {
 
 fn hash_open(path: &Path, mut file: File, layout: Layout) -> Result<Hashed> {
     let facts = Facts::of(&file).map_err(|e| io_error("read", path, e))?;
-    let (mut plain, mut old) = (Hasher::new(&[Algo::Md5]), Dos2Unix::default());
-    // Whole pieces: the old rule treats each by itself.
+    let mut hasher = Hasher::new(&[layout.algo()]);
     let mut buffer = vec![0; PIECE.min(facts.size as usize + 1)];
     let mut read = 0;
     loop {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match file.read(&mut buffer[filled..]).map_err(|e| io_error("read", path, e))? {
-                0 => break,
-                got => filled += got,
-            }
-        }
-        match layout {
-            Layout::V3 => plain.update(&buffer[..filled]),
-            Layout::V2 => old.update(&buffer[..filled]),
-        }
-        read += filled as u64;
-        if filled < buffer.len() {
+        let got = file.read(&mut buffer).map_err(|e| io_error("read", path, e))?;
+        if got == 0 {
             break;
         }
+        hasher.update(&buffer[..got]);
+        read += got as u64;
     }
-    let md5 = match layout {
-        Layout::V3 => md5_of(plain),
-        Layout::V2 => old.finish(),
-    };
-    Ok(Hashed { md5, facts, steady: read == facts.size && unchanged(&file, &facts) })
+    Ok(Hashed { md5: md5_of(hasher), facts, steady: read == facts.size && unchanged(&file, &facts) })
 }

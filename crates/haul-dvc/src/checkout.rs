@@ -6,7 +6,6 @@
 use crate::{
     add::no_links_above,
     address::{Address, Layout, Md5},
-    cache::Held,
     config::Link,
     facts::{Facts, invalid, io_error, key},
     hashing::{md5s, path_of, shown},
@@ -168,7 +167,7 @@ async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5)>, na
     let mut lost = Vec::new();
     for one in kept {
         let (path, held) = one?;
-        if held == Held::No {
+        if held.is_none() {
             lost.push(shown(name, &path));
         }
     }
@@ -206,7 +205,7 @@ async fn apply(
     let (cache, links, root) = (repo.cache.clone(), links.to_vec(), root.to_path_buf());
     let given = spread(plan.write, move |(path, address)| {
         let target = path_of(&root, &path);
-        if cache.holds(&address)? == Held::No {
+        if cache.holds(&address)?.is_none() {
             let message = "the cache lacks its content: haul dvc fetch brings it";
             return Err(Error::new(ErrorKind::NotFound, "checkout", message).with_key(&key(&target)));
         }

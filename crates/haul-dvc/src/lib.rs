@@ -7,7 +7,6 @@ pub mod bring;
 pub mod cache;
 pub mod checkout;
 pub mod config;
-pub mod dos2unix;
 pub mod dvcfile;
 pub mod facts;
 pub mod gc;

@@ -7,7 +7,7 @@ use futures::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
-use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{Answer, Caps, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
@@ -26,12 +26,10 @@ impl Named {
 }
 
 /// An entry with what its name promises, and nothing else: of several hashes the engine proves one, the cheapest, and what the
-/// store says of its bytes proves nothing of their name. The old layout's MD5 isn't that of the bytes, except for manifests.
+/// store says of its bytes proves nothing of their name.
 fn promised(mut entry: Entry) -> Entry {
-    if let Some(address) = Address::of_key(entry.key.as_bytes())
-        && address.names_bytes()
-    {
-        entry.hashes = Hashes::default().with(Algo::Md5, address.md5);
+    if let Some(address) = Address::of_key(entry.key.as_bytes()) {
+        entry.hashes = Hashes::default().with(address.algo(), address.md5);
     }
     entry
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     address::Address,
-    cache::{Cache, Held},
+    cache::Cache,
     config::{Config, normal},
     dvcfile::{self, Out, OutFlags},
     facts::{invalid, io_error},
@@ -133,10 +133,10 @@ impl Repo {
         State::new(self.hashes.clone())
     }
 
-    /// Which of these the cache holds, in the same order.
+    /// Which of these the cache holds, and in how many bytes, in the same order.
     ///
     /// Errors: the cache can't be read.
-    pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Held)>> {
+    pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Option<u64>)>> {
         let cache = self.cache.clone();
         let held = spread(all, move |address| cache.holds(&address).map(|held| (address, held))).await?;
         held.into_iter().collect()

@@ -4,8 +4,8 @@ use crate::{
     address::{Layout, Md5},
     facts::Facts,
 };
-use haul::index::{FileHashes, HashKind};
-use haul_core::{Algo, Inode, Mtime};
+use haul::index::FileHashes;
+use haul_core::{Inode, Mtime};
 use std::{sync::Arc, time::SystemTime};
 
 /// What is known.
@@ -20,24 +20,17 @@ impl State {
 
     /// The MD5 of a file with these facts.
     pub fn get(&self, facts: &Facts, layout: Layout) -> Option<Md5> {
-        self.0.get(&inode(facts), kind(layout))?.try_into().ok()
+        self.0.get(&inode(facts), layout.algo())?.try_into().ok()
     }
 
     /// Remembers what was hashed, see [`FileHashes::put`].
     pub fn put(&self, facts: &Facts, layout: Layout, md5: Md5, looked: SystemTime) {
-        self.0.put(&inode(facts), kind(layout), &md5, looked);
+        self.0.put(&inode(facts), layout.algo(), &md5, looked);
     }
 
     /// Keeps what is new for the next run, see [`FileHashes::save`].
     pub fn save(&self) {
         self.0.save();
-    }
-}
-
-fn kind(layout: Layout) -> HashKind {
-    match layout {
-        Layout::V3 => HashKind::Of(Algo::Md5),
-        Layout::V2 => HashKind::TextMd5,
     }
 }
 

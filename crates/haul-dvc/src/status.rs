@@ -2,7 +2,6 @@
 
 use crate::{
     address::Md5,
-    cache::Held,
     hashing::md5s,
     manifest::{self, Child},
     repo::{Chosen, Index, Repo, Tracked},
@@ -164,7 +163,7 @@ async fn all_held(repo: &Repo, chosen: &Chosen, children: Option<&[Child]>) -> R
     all.dedup();
     let held = spread(all, move |address| cache.holds(&address)).await?;
     for one in held {
-        if one? == Held::No {
+        if one?.is_none() {
             return Ok(false);
         }
     }

@@ -34,6 +34,8 @@ pub struct Wanted {
     all: Arc<[Address]>,
     /// Bytes of each of `all`, where they are known.
     sizes: Vec<Option<u64>>,
+    /// Bytes of each in the cache, where that was asked.
+    cached: Vec<Option<u64>>,
     /// Names for people, where they are told any.
     names: BTreeMap<Address, String>,
     /// Directories.
@@ -90,11 +92,15 @@ impl Wanted {
     pub async fn which_of(&self, entries: &[Entry]) -> Result<Vec<Option<Address>>> {
         let mut which: Vec<Option<Address>> = entries.iter().map(|entry| self.which(entry)).collect();
         let Some(cache) = self.cache.clone() else { return Ok(which) };
+        let untold = |address: &Address, size: u64| {
+            let place = self.all.binary_search(address);
+            place.is_ok_and(|place| self.sizes[place].is_none() && self.cached.get(place) != Some(&Some(size)))
+        };
         let open: Vec<(usize, Address, u64)> = which
             .iter()
             .enumerate()
             .filter_map(|(n, address)| Some((n, (*address)?, entries[n].size)))
-            .filter(|(_, address, _)| self.all.binary_search(address).is_ok_and(|place| self.sizes[place].is_none()))
+            .filter(|(_, address, size)| untold(address, *size))
             .collect();
         for (n, refuted) in spread(open, move |(n, address, size)| (n, cache.refutes(&address, size))).await? {
             if refuted {
@@ -102,6 +108,16 @@ impl Wanted {
             }
         }
         Ok(which)
+    }
+
+    /// Takes in what the cache was found to hold: it needn't be asked again of what is there in the same size.
+    pub fn held(&mut self, held: &[(Address, Option<u64>)]) {
+        self.cached = vec![None; self.all.len()];
+        for (address, size) in held {
+            if let Ok(place) = self.all.binary_search(address) {
+                self.cached[place] = *size;
+            }
+        }
     }
 
     /// How it is called.

@@ -4,10 +4,10 @@
 #![allow(clippy::disallowed_methods)]
 
 use crate::{
-    facts::{Facts, invalid, io_error},
+    facts::{Facts, invalid, io_error, key},
     ignored::{self, Ignored},
 };
-use haul_core::Result;
+use haul_core::{Error, ErrorKind, Result};
 use rustix::{
     fs::{Dir, FileType, Mode, OFlags},
     io::Errno,
@@ -57,6 +57,12 @@ pub fn look(path: &Path, ignored: &Ignored) -> Result<Here> {
     }
 }
 
+/// The error of what was there and is no longer.
+pub(crate) fn went(path: &Path) -> Error {
+    let message = "it went while the folder was looked at: run this again when nobody deletes or renames files there";
+    Error::new(ErrorKind::Changed, "read", message).with_key(&key(path))
+}
+
 fn walk(root: &Path, ignored: &Ignored) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut left = vec![String::new()];
@@ -69,7 +75,10 @@ fn walk(root: &Path, ignored: &Ignored) -> Result<Vec<Found>> {
 fn one(root: &Path, folder: &str, ignored: &Ignored, found: &mut Vec<Found>, left: &mut Vec<String>) -> Result<()> {
     let path: PathBuf = if folder.is_empty() { root.into() } else { root.join(folder) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| io_error("list", &path, e))?;
+    let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| match e {
+        Errno::NOENT => went(&path),
+        e => io_error("list", &path, e),
+    })?;
     let mut dir = Dir::read_from(&fd).map_err(|e| io_error("list", &path, e))?;
     while let Some(entry) = dir.read() {
         let entry = entry.map_err(|e| io_error("list", &path, e))?;
@@ -90,8 +99,8 @@ fn one(root: &Path, folder: &str, ignored: &Ignored, found: &mut Vec<Found>, lef
         if matches!(kind, FileType::RegularFile | FileType::Unknown | FileType::Symlink) {
             match Facts::at(&fd, bytes, kind == FileType::Symlink) {
                 Ok(known) => facts = Some(known),
-                // It went between listing and asking.
-                Err(Errno::NOENT) if kind != FileType::Symlink => continue,
+                // It went between listing and asking; it may have a name now that was passed by.
+                Err(Errno::NOENT) if kind != FileType::Symlink => return Err(went(&full())),
                 Err(e) => return Err(io_error("read", &full(), e)),
             }
         }
@@ -111,4 +120,26 @@ fn one(root: &Path, folder: &str, ignored: &Ignored, found: &mut Vec<Found>, lef
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Cache;
+
+    /// A file that is renamed while its folder is looked at may be seen under neither name, so that is no reason to leave it out.
+    #[test]
+    fn what_went_is_an_error_that_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut found, mut left) = (Vec::new(), Vec::new());
+        let folder = one(dir.path(), "gone", &Ignored::default(), &mut found, &mut left).unwrap_err();
+        let path = dir.path().join("gone");
+        let facts = Facts::get(dir.path(), true).unwrap().unwrap();
+        let file = Cache::new(dir.path().join("cache"), false).take(&path, facts, &[]).unwrap_err();
+        for error in [folder, file] {
+            let message =
+                "it went while the folder was looked at: run this again when nobody deletes or renames files there";
+            assert_eq!(error.to_string(), format!("{}: read: {message}", path.display()));
+        }
+    }
 }

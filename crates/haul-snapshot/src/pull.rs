@@ -124,8 +124,8 @@ pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> P
     }
     let mut report = haul::run(mode, policy.clone(), cx.clone()).await;
     let mut more = None;
-    // What was opened is closed again also where something failed.
-    if disk && !cx.cancel.is_cancelled() {
+    // What was opened is closed again, and what is private made so, also where something failed or the user stopped it.
+    if disk {
         match settle(cx, &policy, version, &mut report).await {
             Ok(count) => more = report.is_ok().then_some(count),
             // After an error this one has the same cause, or doesn't count beside it.

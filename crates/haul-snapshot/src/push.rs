@@ -13,7 +13,7 @@ use crate::{
 };
 use haul::{Cx, Report};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry,
     event::Event,
     policy::{Fsync, Mode, Policy},
 };
@@ -27,8 +27,11 @@ use haul_dvc::{
 use haul_store::Store;
 use std::sync::Arc;
 
-/// How often a folder is looked at anew because files in it changed.
-const ROUNDS: usize = 3;
+/// How often a folder is looked at because files changed or went before they were sent. Each time less is left to be sent, so that a
+/// folder in which files come and go all the time becomes still enough.
+const ROUNDS: usize = 8;
+/// How often it is looked at because names went while it was looked at.
+const LOOKS: usize = 3;
 /// Between two versions of one snapshot, so that the one made later is the newer one also where clocks differ.
 const TICK: i128 = 1_000_000;
 
@@ -94,9 +97,13 @@ pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &State) -> Result<
             }
         };
         match scanned {
+            Ok(scan) if round < LOOKS && !scan.gone.is_empty() => {
+                tracing::info!("{} names went while the folder was looked at: looking again", scan.gone.len());
+            }
             Ok(scan) => {
                 let whole = one(cx, policy, how, &scan, newest.as_ref(), again, &mut pushed).await?;
                 if whole || !(again && changed_only(&pushed.report)) {
+                    tell_gone(cx, &scan, &mut pushed);
                     return Ok(pushed);
                 }
             }
@@ -134,6 +141,25 @@ fn changed_only(report: &Report) -> bool {
     let all_kept = report.errors.len() as u64 == report.error_count;
     let stopped = report.stopped.is_some() || report.time_limit || report.transfer_limit;
     all_kept && !stopped && report.errors.iter().all(|error| is_change(error))
+}
+
+/// A version is made also of a folder in which files come and go all the time; that one which was renamed may be missing is
+/// for the user to know.
+fn tell_gone(cx: &Cx, scan: &Scan, pushed: &mut Pushed) {
+    if scan.gone.is_empty() || matches!(pushed.outcome, Outcome::None) {
+        return;
+    }
+    for key in &scan.gone {
+        let message = "it went while the folder was looked at".into();
+        cx.sink.emit(&Event::Notice { key: Some(key.clone()), message });
+    }
+    let message = format!(
+        "the version is made, but {} of the folder's names went while it was looked at, again and again: what was renamed may be \
+         missing. Run this again, or leave out with a filter what comes and goes",
+        scan.gone.len()
+    );
+    let error = Error::new(ErrorKind::Changed, "push", message).with_retry(Retry::Backoff);
+    tell(cx, &mut pushed.report, Arc::new(error));
 }
 
 fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
@@ -356,8 +382,68 @@ async fn job(cx: &Cx, policy: &Policy, all: Arc<dyn Shows>, again: bool, report:
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods)] // A test makes its own files.
+
     use super::*;
     use crate::tree::{Gathered, Node, What};
+    use haul_core::event::Sink;
+    use haul_store::{Links, mem::MemStore};
+    use haul_testkit::faults::{Fault, Faulty, Op};
+
+    struct Notices(std::sync::Mutex<Vec<String>>);
+
+    impl Sink for Notices {
+        fn emit(&self, event: &Event) {
+            if let Event::Notice { key, message } = event {
+                let key = key.as_ref().map(Key::to_string).unwrap_or_default();
+                self.0.lock().unwrap().push(format!("{key}: {message}"));
+            }
+        }
+    }
+
+    /// A file that goes under a push may have been renamed to a name that was passed by: so it is looked again, and if that is so
+    /// each time, the version is made and the user told.
+    #[tokio::test]
+    async fn what_goes_while_it_is_looked_at_is_looked_for_again_or_told() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        std::fs::write(dir.path().join("a"), "a").unwrap();
+        for (goes, files) in [(0, 1), (1, 1), (2, 1), (3, 0)] {
+            let mut src = Faulty::new(haul_testkit::disk::open(dir.path(), Links::Translate));
+            for nth in 1..=goes {
+                src = src.on(Op::Read, nth, Fault::Fail(ErrorKind::NotFound, Retry::Never));
+            }
+            let notices = Arc::new(Notices(Default::default()));
+            let cx = Cx {
+                src: Arc::new(src),
+                dst: Arc::new(MemStore::new()),
+                backup: None,
+                compare_dest: Vec::new(),
+                copy_dest: Vec::new(),
+                filter: Arc::default(),
+                sink: notices.clone(),
+                meters: Arc::default(),
+                cancel: Default::default(),
+                confirm: None,
+                journal: None,
+                known: Default::default(),
+            };
+            let how = How { name: "s".into(), now: Mtime(1), proof: Proof::Full };
+            let pushed = push(&cx, &Policy::default(), &how, &State::default()).await.unwrap();
+            let Outcome::Made(_, record) = &pushed.outcome else { panic!("{goes}: {:?}", pushed.report.errors) };
+            assert_eq!(record.totals.files, files, "{goes}");
+            let errors: Vec<String> = pushed.report.errors.iter().map(|error| error.to_string()).collect();
+            let told = notices.0.lock().unwrap();
+            if files == 1 {
+                assert!(errors.is_empty() && told.is_empty(), "{goes}: {errors:?} {told:?}");
+                continue;
+            }
+            let message = "push: the version is made, but 1 of the folder's names went while it was looked at, again and again: \
+                           what was renamed may be missing. Run this again, or leave out with a filter what comes and goes";
+            assert_eq!(errors, [message]);
+            assert_eq!(*told, ["a: it went while the folder was looked at"]);
+        }
+    }
 
     /// A store's word for an MD5 (an ETag, metadata that a copy took along) can be wrong.
     #[test]

@@ -5,7 +5,7 @@ use crate::tree::{Gathered, Node, Tree, What};
 use futures::{StreamExt as _, stream};
 use haul::{Cx, ListOptions, index::now};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Kind, LINK, Listed, Mtime, Result, Side,
+    Algo, Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Mtime, Result, Side,
     attributes::{MODE_BITS, is_link},
     event::Event,
     policy::Policy,
@@ -16,10 +16,10 @@ use haul_dvc::{
     facts::Facts,
     state::State,
 };
-use haul_store::Store;
+use haul_store::{Gone, Store};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::SystemTime,
@@ -41,6 +41,8 @@ pub struct Scan {
     pub tree: Arc<Tree>,
     /// Devices, FIFOs and sockets, which no version keeps.
     pub left_out: u64,
+    /// What was there and went while the folder was looked at, deleted or renamed: under a new name it may have been missed.
+    pub gone: Vec<Key>,
 }
 
 /// What becomes of what is listed.
@@ -72,6 +74,7 @@ struct Look<'a> {
     failed: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
+    gone: Arc<Mutex<Vec<Key>>>,
 }
 
 /// Looks at the folder `cx.src` through the filter. Hashes while it lists, and holds of each entry only what a version keeps.
@@ -85,9 +88,11 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<A
         failed: AtomicBool::new(false),
         files: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
+        gone: Arc::default(),
     };
     let at_once = if cx.src.caps().files { 2 * cx.src.caps().concurrency } else { REMOTE_AT_ONCE };
-    let steps = haul::list(&cx.src, &cx.filter, options(policy, cx)).flat_map(|step| stream::iter(steps(cx, step)));
+    let steps =
+        haul::list(&cx.src, &cx.filter, options(policy, cx, &look.gone)).flat_map(|step| stream::iter(steps(cx, step)));
     let mut seen = steps.map(|step| look.at(step)).buffer_unordered(at_once);
     let (mut gathered, mut errors, mut left_out, mut ended) = (Gathered::default(), Vec::new(), 0, false);
     while let Some(seen) = seen.next().await {
@@ -128,15 +133,21 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<A
     }
     if errors.is_empty() {
         match gathered.tree() {
-            Ok(tree) => return Ok(Scan { tree: Arc::new(tree), left_out }),
+            Ok(tree) => {
+                let mut gone = std::mem::take(&mut *look.gone());
+                gone.retain(|key| cx.filter.wants_name(&Entry::file(key.clone(), 0)));
+                return Ok(Scan { tree: Arc::new(tree), left_out, gone });
+            }
             Err(why) => errors.push(Error::new(ErrorKind::Invalid, "push", why)),
         }
     }
     Err(errors.into_iter().map(Arc::new).collect())
 }
 
-fn options(policy: &Policy, cx: &Cx) -> ListOptions {
+fn options(policy: &Policy, cx: &Cx, gone: &Arc<Mutex<Vec<Key>>>) -> ListOptions {
+    let gone = gone.clone();
     ListOptions {
+        gone: Some(Gone(Arc::new(move |key| gone.lock().unwrap_or_else(|e| e.into_inner()).push(key.clone())))),
         max_depth: policy.max_depth,
         dirs: true,
         posix: true,
@@ -162,6 +173,10 @@ fn steps(cx: &Cx, step: Listed) -> Vec<Step> {
 }
 
 impl Look<'_> {
+    fn gone(&self) -> MutexGuard<'_, Vec<Key>> {
+        self.gone.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     async fn at(&self, step: Step) -> Result<Seen> {
         let entry = match step {
             Step::Entry(entry) => entry,
@@ -177,7 +192,13 @@ impl Look<'_> {
             Kind::Dir => Ok(Seen::Dir(entry)),
             Kind::Special => Ok(Seen::Special),
             Kind::File if self.failed.load(Relaxed) => Ok(Seen::Nothing),
-            Kind::File if link => target(self.cx, &entry).await.map(|target| Seen::Link(entry, target)),
+            Kind::File if link => match target(self.cx, &entry).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.gone().push(entry.key);
+                    Ok(Seen::Nothing)
+                }
+                target => target.map(|target| Seen::Link(entry, target)),
+            },
             Kind::File => self.file(entry).await,
         }
     }
@@ -189,7 +210,11 @@ impl Look<'_> {
         }
         let listed = entry.version.clone();
         // In a box: most files are known, and pass by without the room that this takes.
-        let Some((entry, md5)) = Box::pin(hash(self.cx, entry)).await? else { return Ok(Seen::Nothing) };
+        let key = entry.key.clone();
+        let Some((entry, md5)) = Box::pin(hash(self.cx, entry)).await? else {
+            self.gone().push(key);
+            return Ok(Seen::Nothing);
+        };
         self.files.fetch_add(1, Relaxed);
         self.bytes.fetch_add(entry.size, Relaxed);
         // Facts of another state of the file than the listed one were looked at later.
@@ -231,10 +256,7 @@ async fn hash(cx: &Cx, mut entry: Entry) -> Result<Option<(Entry, Md5)>> {
         tries += 1;
         match md5(&cx.src, &entry).await {
             Ok(md5) => return Ok(Some((entry, md5))),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                cx.sink.emit(&Event::Notice { key: Some(entry.key), message: "it is gone, and left out".into() });
-                return Ok(None);
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == ErrorKind::Changed && tries < CHANGED_TRIES => {
                 let posix = entry.posix.take();
                 entry = match cx.src.stat(&entry.key).await {

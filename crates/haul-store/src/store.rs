@@ -238,6 +238,16 @@ pub struct Domain {
 /// Says whether a directory (its key, ending in `/`) need be opened.
 pub type Descend = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
+/// Is told of a name that was listed and, when it was asked about or opened, was no longer there.
+#[derive(Clone)]
+pub struct Gone(pub Arc<dyn Fn(&Key) + Send + Sync>);
+
+impl fmt::Debug for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gone")
+    }
+}
+
 /// Which keys to list.
 #[derive(Clone, Default)]
 pub struct ListRequest {
@@ -257,6 +267,9 @@ pub struct ListRequest {
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
     pub descend: Option<Descend>,
+    /// For who must know whether it saw all: a file that is renamed while a folder is listed may be seen under neither name. Stores
+    /// whose listing is one answer have nothing to tell.
+    pub gone: Option<Gone>,
     /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
     /// directory itself is listed.
     pub one_device: bool,

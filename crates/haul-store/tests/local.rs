@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, Links, ListRequest, Part, Payload, Sent, Store, WriteSpec,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Gone, Late, Links, ListRequest, Part, Payload, Sent, Store,
+    WriteSpec,
 };
 use haul_testkit::disk::open;
 use std::{
@@ -16,7 +17,7 @@ use std::{
         fs::{FileExt, MetadataExt, PermissionsExt, symlink},
     },
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tempfile::{TempDir, tempdir};
@@ -97,6 +98,33 @@ async fn a_tree_is_listed_in_key_order() {
     assert!(failed.is_empty() && !ended, "there are more");
     assert_eq!(limited.iter().map(|e| e.key.to_string()).collect::<Vec<_>>(), ["a-b", "a/", "a/x"]);
     assert_eq!(keys(&store, ListRequest::dir("no/such/")).await, [""; 0]);
+}
+
+/// Who must know whether a listing saw all is told of what went under it.
+#[tokio::test]
+async fn what_goes_while_it_is_listed_is_told() {
+    let dir = tempdir().unwrap();
+    for name in ["a/x", "b/y", "c"] {
+        fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let store = open(dir.path(), Links::Skip);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (tell, b) = (told.clone(), dir.path().join("b"));
+    // It is asked before the directory is read.
+    let descend = move |key: &[u8]| {
+        if key == b"b/" && b.exists() {
+            fs::rename(&b, b.with_file_name("0")).unwrap();
+        }
+        true
+    };
+    let request = ListRequest {
+        descend: Some(Arc::new(descend)),
+        gone: Some(Gone(Arc::new(move |key| tell.lock().unwrap().push(key.to_string())))),
+        ..ListRequest::all()
+    };
+    assert_eq!(keys(&store, request).await, ["a/", "a/x", "c"]);
+    assert_eq!(*told.lock().unwrap(), ["b/"]);
 }
 
 #[tokio::test]

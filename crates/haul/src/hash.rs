@@ -1,6 +1,6 @@
 //! Hashes of what a store holds: known ones where the store has them, computed where reading is cheap or asked for.
 
-use crate::index::{self, FileHashes, HashKind};
+use crate::index::{self, FileHashes};
 use futures::{StreamExt, TryStreamExt};
 use haul_core::{
     Algo, Entry, ErrorKind, Hasher, Hashes, Inode, Result,
@@ -108,7 +108,7 @@ pub async fn known_or_read(
     let Some((known, inode)) = known.zip(inode(entry)) else { return read_and_hash(store, entry, algos).await };
     let mut hashes = Hashes::default();
     for algo in algos {
-        if let Some(value) = known.get(&inode, HashKind::Of(*algo)) {
+        if let Some(value) = known.get(&inode, *algo) {
             hashes.set(*algo, value);
         }
     }
@@ -119,7 +119,7 @@ pub async fn known_or_read(
     // It reads this version of the file or none.
     let hashes = read_and_hash(store, entry, algos).await?;
     for (algo, value) in hashes.iter() {
-        known.put(&inode, HashKind::Of(algo), value, looked);
+        known.put(&inode, algo, value, looked);
     }
     Ok(hashes)
 }

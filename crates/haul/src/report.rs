@@ -32,6 +32,8 @@ pub struct Totals {
     pub server_copies: u64,
     /// Transfers proved equal by a hash, by algorithm.
     pub proved: BTreeMap<Algo, u64>,
+    /// Transfers that went on from an earlier run or attempt, and whose source's hash nobody compared.
+    pub unproved: u64,
     /// Files and directories beyond `--max-delete`, left under rsync's habits.
     pub not_deleted: u64,
     /// Files at the destination that could not be proved absent from the source, and so were left.
@@ -51,6 +53,7 @@ impl Totals {
         self.unchanged += other.unchanged;
         self.server_copies += other.server_copies;
         self.protected += other.protected;
+        self.unproved += other.unproved;
         for (algo, count) in other.proved {
             *self.proved.entry(algo).or_default() += count;
         }

@@ -1,7 +1,9 @@
 //! What it costs in requests, and how sure it is: git's history and directories' lists save questions, and are not believed blindly.
 
-use crate::site::Site;
-use haul_testkit::{cloudsim::Cloudsim, lab::until};
+use crate::site::{self, Site};
+use haul_core::{Algo, hash::hash_bytes};
+use haul_dvc::address::{Address, Layout};
+use haul_testkit::{cloudsim::Cloudsim, folder, lab::until, peers};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -53,6 +55,25 @@ fn one_change_among_many_costs_a_handful_of_requests() {
     let report = cloud.report();
     assert_eq!(report.of("GetObject"), FILES as u64 + 1, "{:?}", report.requests);
     assert!(report.total_requests < 2 * FILES as u64, "{:?}", report.requests);
+}
+
+/// A status asks the disk once about each file of the cache.
+#[test]
+fn a_status_looks_at_each_file_of_the_cache_once() {
+    let Some(strace) = peers::need("strace") else { return };
+    let (_cloud, site) = large();
+    let counts = site.lab.path("strace.out");
+    let mut command = site.lab.command(&strace);
+    command.args(["-f", "-c", "-e", "trace=statx", "-o"]).arg(&counts);
+    command.args([site::HAUL, "dvc", "status", "-c"]);
+    let ran = site.run(command, &site.repo);
+    if ran.code != 0 && !ran.out.contains(IN_SYNC) {
+        return peers::skip(&format!("strace can't trace here: {}", ran.err.trim()));
+    }
+    let text = fs::read_to_string(counts).unwrap();
+    let line = text.lines().find(|line| line.ends_with(" statx")).unwrap_or_else(|| panic!("{text}"));
+    let calls: usize = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!((FILES..FILES + 300).contains(&calls), "{calls} for {FILES} files");
 }
 
 /// What haul itself sent is in its index: the next run asks for the directory's list, and audits the index.
@@ -203,6 +224,75 @@ fn content_is_proved_by_its_name_whatever_the_store_says_of_it() {
     let ran = site.haul(&["dvc", "pull"]).code(1);
     assert!(ran.err.contains("what was read does not have the md5"), "{}", ran.err);
     assert!(!site.repo.join("one").exists() && !site.repo.join(".dvc/cache").join(&key).exists());
+}
+
+/// The older layout's hash isn't that of the bytes, so no store can check it: only what passes tells.
+#[test]
+fn content_of_the_older_layout_has_its_name_only_when_it_is_proved() {
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "e"), ("connection-rate", "200k")]), Site::new());
+    site.remote_at(&cloud.endpoint(), "e");
+    let name = |bytes: &[u8]| {
+        let hashes = hash_bytes(&[Algo::Md5Text], bytes);
+        let address = Address::file(Layout::V2, hashes.get(Algo::Md5Text).unwrap().try_into().unwrap());
+        (address.text(), String::from_utf8(address.key().as_bytes().to_vec()).unwrap())
+    };
+    let (text, large) = (b"hello\r\nworld\r\n", folder::noise(1, 3 << 20));
+    for (path, bytes) in [("text", &text[..]), ("large", &large)] {
+        let (md5, key) = name(bytes);
+        site.write(&format!("{path}.dvc"), format!("outs:\n- md5: {md5}\n  path: {path}\n").as_bytes());
+        cloud.put("e", key.as_bytes(), bytes.to_vec(), &[]);
+    }
+    let key = name(text).1;
+    let cached = site.repo.join(".dvc/cache").join(&key);
+    cloud.put("e", key.as_bytes(), &b"jello\r\nworld\r\n"[..], &[]);
+    // What is wrong is read again, while the large file is on its way.
+    let mut command = site.lab.haul_command(&["dvc", "fetch"]);
+    let mut child = command.current_dir(&site.repo).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(until(|| cached.exists() || cloud.report().of("GetObject") >= 3));
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!cached.exists());
+    cloud.set(None, &[("connection-rate", "off")]).unwrap();
+    let ran = site.haul(&["dvc", "pull"]).code(1);
+    assert!(ran.err.contains("what was read does not have the md5-dos2unix that the source says"), "{}", ran.err);
+    assert!(!cached.exists() && !site.repo.join("text").exists());
+    cloud.put("e", key.as_bytes(), &text[..], &[]);
+    site.haul(&["dvc", "pull"]).ok();
+    assert_eq!(fs::read(site.repo.join("text")).unwrap(), text);
+    assert_eq!(fs::read(site.repo.join("large")).unwrap(), large);
+    assert_eq!(fs::metadata(&cached).unwrap().permissions().mode() & 0o7777, 0o444);
+}
+
+/// The kernel copies between two folders, and what it copied is hashed before it gets its name.
+#[test]
+fn content_from_a_folder_is_proved_by_its_name() {
+    let site = Site::new();
+    site.write("one", b"hello\n");
+    let old = "outs:\n- md5: 0f723ae7f9bf07744445e93ac5595156\n  path: two\n";
+    site.write("two.dvc", old.as_bytes());
+    site.haul(&["dvc", "add", "one"]).ok();
+    site.haul(&["dvc", "push", "one"]).ok();
+    let keys = ["files/md5/b1/946ac92492d2347c6235b4d2611184", "0f/723ae7f9bf07744445e93ac5595156"];
+    let put = |key: &str, bytes: &[u8]| {
+        let path = site.lab.path("rem").join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&path);
+        fs::write(path, bytes).unwrap();
+    };
+    keys.iter().for_each(|key| put(key, b"jello\n"));
+    fs::remove_dir_all(site.repo.join(".dvc/cache")).unwrap();
+    fs::remove_file(site.repo.join("one")).unwrap();
+    let ran = site.haul(&["dvc", "fetch"]).code(1);
+    for hash in ["md5 ", "md5-dos2unix "] {
+        assert!(ran.err.contains(&format!("what was read does not have the {hash}that the source")), "{}", ran.err);
+    }
+    keys.iter().for_each(|key| assert!(!site.repo.join(".dvc/cache").join(key).exists(), "{key}"));
+    put(keys[0], b"hello\n");
+    put(keys[1], b"hello\r\nworld\r\n");
+    let ran = site.haul(&["dvc", "pull", "-v"]).ok();
+    assert!(ran.err.contains("Proved equal:  1 by md5, 1 by md5-dos2unix"), "{}", ran.err);
+    assert_eq!(fs::read(site.repo.join("two")).unwrap(), b"hello\r\nworld\r\n");
 }
 
 /// A run that has no use for what was cut off notes it as it finds it; one that has must not take it for whole.

@@ -202,7 +202,7 @@ fn the_old_layout_is_read_and_pushed_and_new_content_gets_the_new_one() {
     fs::write(&damaged, "hello\nwOrld\n").unwrap();
     let third = site.clone_to("third");
     let ran = site.haul_in(&third, &["dvc", "fetch"]).code(1);
-    assert!(ran.err.contains("what the remote has isn't what its name says"), "{}", ran.err);
+    assert!(ran.err.contains("does not have the md5-dos2unix that the source says"), "{}", ran.err);
     assert!(!third.join(".dvc/cache/0f/723ae7f9bf07744445e93ac5595156").exists());
     site.write("data/a.txt", b"other\n");
     site.haul(&["dvc", "add", "data"]).ok();

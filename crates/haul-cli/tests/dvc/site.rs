@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+pub const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// A lab with a repository `r`, and ways to run programs in it.
 pub struct Site {

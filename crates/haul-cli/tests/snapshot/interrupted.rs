@@ -5,6 +5,8 @@ use haul_testkit::{cloudsim::Cloudsim, folder, lab::until};
 use std::{
     fs,
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -106,6 +108,56 @@ fn a_killed_pull_goes_on() {
     site.haul(&["cleanup", "@out"]).ok();
     fs::read_dir(site.path("out")).unwrap().for_each(|entry| drop(entry.unwrap()));
     assert_eq!(site.haul(&["check", "@src", "@out"]).ok().code, 0);
+}
+
+/// Stopped or killed, and in a folder that was opened for what it lacked: the next pull restores exactly; and an orderly stop leaves no
+/// folder with a mode that isn't the version's.
+#[test]
+fn a_pull_that_is_cut_short_leaves_folders_as_they_are_to_be() {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b")]), Site::new());
+    site.lab.remote("c", &cloud.endpoint());
+    let folders = [("private", 0o700), ("shared", 0o775), ("closed", 0o555), ("closed/none", 0o500)];
+    for (folder, _) in folders {
+        for n in 0..60 {
+            site.write(&format!("src/{folder}/{n}"), format!("{folder} {n}").as_bytes());
+        }
+    }
+    folders.iter().for_each(|(folder, mode)| set(&site.path("src").join(folder), *mode));
+    site.haul(&["snapshot", "push", "@src", "c:b/s"]).ok();
+    for signal in ["-INT", "-TERM", "-KILL"] {
+        let out = site.path(&format!("out{signal}"));
+        let at = format!("@out{signal}");
+        cloud.set(None, &[("latency", "0ms")]).unwrap();
+        site.haul(&["snapshot", "pull", "c:b/s", "src", &at]).ok();
+        for (folder, mode) in folders {
+            set(&out.join(folder), 0o755);
+            fs::remove_file(out.join(folder).join("7")).unwrap();
+            set(&out.join(folder), mode);
+        }
+        // One that isn't there yet.
+        fs::remove_dir_all(out.join("private")).unwrap();
+        cloud.set(None, &[("latency", "40ms")]).unwrap();
+        let mut child = site.lab.start(&["snapshot", "pull", "c:b/s", "src", &at, "--transfers=2"]);
+        assert!(until(|| names(&out.join("private")).len() > 2 || child.try_wait().unwrap().is_some()));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        if signal == "-KILL" {
+            assert!(!child.wait().unwrap().success());
+        } else {
+            site.lab.end(child).code(130);
+            for (folder, want) in folders {
+                assert_eq!(format!("{:o}", mode(&out.join(folder))), format!("{want:o}"), "{signal}: {folder}");
+            }
+        }
+        assert!(names(&out.join("private")).len() < 60, "{signal}: it was done before");
+        cloud.set(None, &[("latency", "0ms")]).unwrap();
+        site.haul(&["snapshot", "pull", "c:b/s", "src", &at, "--delete"]).ok();
+        site.haul(&["cleanup", &at]).ok();
+        // Its time may be that of a partial file's removal.
+        site.haul(&["snapshot", "pull", "c:b/s", "src", &at, "--delete"]).ok();
+        assert_eq!(facts(&out), facts(&site.path("src")), "{signal}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{
-    Error, ErrorKind, Key, Mtime, Result,
+    Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
     attributes::Unkept,
     key::parent,
     links::{Munge, SourceLinks},
@@ -28,6 +28,9 @@ use std::{
 };
 
 const OP: &str = "copy";
+
+/// Bytes that are hashed at a time.
+const PROVE: usize = 1 << 20;
 
 /// One batch under way.
 struct Batch<'a> {
@@ -68,6 +71,35 @@ pub(super) fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
 /// The same with the key at the destination.
 pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
     |errno| fail_write(OP, &item.to, errno)
+}
+
+/// The hash that the source's bytes are to have, if one is known, of what came over.
+///
+/// Errors: `Corrupt` when it is another.
+fn prove(item: &CopyItem, target: &OwnedFd) -> Result<Hashes> {
+    let Some((algo, _)) = item.spec.hashes.iter().next() else { return Ok(Hashes::default()) };
+    let mut hasher = Hasher::new(&[algo]);
+    let mut buffer = vec![0; PROVE.min(item.size as usize + 1)];
+    let mut at = 0;
+    loop {
+        match rustix::io::pread(target, &mut buffer, at) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(target_error(item)(errno)),
+            Ok(0) => break,
+            Ok(got) => {
+                hasher.update(&buffer[..got]);
+                at += got as u64;
+            }
+        }
+    }
+    let hashes = hasher.finish();
+    match hashes.agree(&item.spec.hashes) {
+        Some((_, true)) => Ok(hashes),
+        _ => {
+            let message = format!("what was read does not have the {algo} that the source says it has");
+            Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&item.from))
+        }
+    }
 }
 
 impl Batch<'_> {
@@ -204,7 +236,8 @@ impl Batch<'_> {
         let spec = &item.spec;
         let meta = spec.meta.as_deref();
         let mtime = spec.mtime.or_else(|| meta::meta_time(meta, "mtime")).unwrap_or(meta::mtime(before));
-        let mut stored = Stored { version: None, size: before.stx_size, ..Stored::default() };
+        let hashes = prove(item, target)?;
+        let mut stored = Stored { version: None, size: before.stx_size, hashes, ..Stored::default() };
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {

@@ -9,7 +9,7 @@ use super::{
     place::is_temp,
     read,
 };
-use crate::{LinkRules, Links, ListRequest, disk};
+use crate::{Gone, LinkRules, Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, Result, key::after_prefix, links};
 use rustix::{
@@ -271,6 +271,12 @@ impl Lister {
         self.request.after.as_ref().is_none_or(|after| key > after)
     }
 
+    fn gone(&self, key: &Key) {
+        if let Some(Gone(tell)) = &self.request.gone {
+            tell(key);
+        }
+    }
+
     fn descend(&self, key: &Key) -> bool {
         self.request.descend.as_ref().is_none_or(|descend| descend(key.as_bytes()))
     }
@@ -482,7 +488,7 @@ impl Walk {
             Ok(folder) if self.is_beyond(&folder) => self.lose_mount(base.as_bytes()),
             Ok(folder) => self.stack.push(Frame::new(base.as_bytes().to_vec(), folder)),
             Err(errno) if base == root => self.fail_all(root_error("list", self.lister.root.path(), errno)),
-            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(Errno::NOENT | Errno::NOTDIR) => self.lister.gone(&base),
             Err(errno) => self.lose(Lost::below(&base), fail("list", &base, errno)),
         }
     }
@@ -516,7 +522,11 @@ impl Walk {
             }
             Some(Ok(found)) => found,
         };
-        let is_dir = frame.names.items[number].tail == Tail::Dir;
+        let item = &frame.names.items[number];
+        let is_dir = item.tail == Tail::Dir;
+        if matches!(seen, Seen::Gone) {
+            self.lister.gone(&frame.names.key(&frame.key, item));
+        }
         let child = if is_dir && self.lister.request.recursive { frame.children.pop_front() } else { None };
         match (seen, child) {
             (Seen::Gone, _) | (Seen::Entry(_), Some(Child::Pruned)) => {}
@@ -541,7 +551,7 @@ impl Walk {
         };
         let folder = match folder {
             Ok(folder) => folder,
-            Err(Errno::NOENT) => return,
+            Err(Errno::NOENT) => return self.lister.gone(&entry.key),
             Err(errno) => return self.lose(Lost::below(&entry.key), fail("list", &entry.key, errno)),
         };
         if self.lister.links.follows_dirs() && self.stack.iter().any(|frame| frame.id == folder.id) {

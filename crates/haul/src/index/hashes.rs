@@ -22,54 +22,36 @@ const MAGIC: &[u8; 8] = b"haulhsh\x01";
 const FACTS: usize = 5 * 8;
 /// By what records are sorted: device and inode.
 const PLACE: usize = 16;
-/// The head of a kind's records: the kind's number, how many there are.
+/// The head of an algorithm's records: its number, how many there are.
 const HEAD: usize = 16;
-/// Records of files that a run didn't see, of one kind, kept beside those that it did.
+/// Records of files that a run didn't see, of one algorithm, kept beside those that it did.
 const KEPT_UNSEEN: usize = 1 << 20;
 
-/// What is computed of a file's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HashKind {
-    /// This.
-    Of(Algo),
-    /// The MD5 after line ends of text were made Unix's, as DVC had it before version 3.
-    TextMd5,
+/// An algorithm's number in files, below 256, never to be given to another.
+pub(super) fn number(algo: Algo) -> u64 {
+    match algo {
+        Algo::Md5 => 1,
+        Algo::Sha1 => 2,
+        Algo::Sha256 => 3,
+        Algo::Sha512 => 4,
+        Algo::Crc32 => 5,
+        Algo::Crc32c => 6,
+        Algo::Crc64Nvme => 7,
+        Algo::Blake3 => 8,
+        Algo::Xxh3 => 9,
+        Algo::Xxh128 => 10,
+        Algo::Md5Text => 64,
+    }
 }
 
-impl HashKind {
-    /// Its number in files, below 256, never to be given to another.
-    pub(super) fn number(self) -> u64 {
-        match self {
-            HashKind::Of(Algo::Md5) => 1,
-            HashKind::Of(Algo::Sha1) => 2,
-            HashKind::Of(Algo::Sha256) => 3,
-            HashKind::Of(Algo::Sha512) => 4,
-            HashKind::Of(Algo::Crc32) => 5,
-            HashKind::Of(Algo::Crc32c) => 6,
-            HashKind::Of(Algo::Crc64Nvme) => 7,
-            HashKind::Of(Algo::Blake3) => 8,
-            HashKind::Of(Algo::Xxh3) => 9,
-            HashKind::Of(Algo::Xxh128) => 10,
-            HashKind::TextMd5 => 64,
-        }
-    }
+/// The algorithm of a number.
+pub(super) fn of_number(wanted: u64) -> Option<Algo> {
+    Algo::ALL.into_iter().chain([Algo::Md5Text]).find(|algo| number(*algo) == wanted)
+}
 
-    pub(super) fn of_number(number: u64) -> Option<HashKind> {
-        let all = Algo::ALL.into_iter().map(HashKind::Of).chain([HashKind::TextMd5]);
-        all.into_iter().find(|kind| kind.number() == number)
-    }
-
-    /// Bytes of a value.
-    fn size(self) -> usize {
-        match self {
-            HashKind::Of(algo) => algo.size(),
-            HashKind::TextMd5 => Algo::Md5.size(),
-        }
-    }
-
-    fn record(self) -> usize {
-        FACTS + self.size()
-    }
+/// Bytes of a record.
+fn record(algo: Algo) -> usize {
+    FACTS + algo.size()
 }
 
 /// What is known. Several threads may ask and tell.
@@ -83,12 +65,12 @@ pub struct FileHashes {
 struct State {
     was: Kept,
     /// Which of the records in `was` hold of files that this run saw.
-    seen: BTreeMap<HashKind, Vec<bool>>,
+    seen: BTreeMap<Algo, Vec<bool>>,
     /// What this run adds.
-    new: BTreeMap<HashKind, New>,
+    new: BTreeMap<Algo, New>,
 }
 
-/// Records of one kind that a run adds. There may be millions, so they lie together.
+/// Records of one algorithm that a run adds. There may be millions, so they lie together.
 #[derive(Debug, Default)]
 struct New {
     /// Which record is of a place.
@@ -97,14 +79,14 @@ struct New {
 }
 
 impl New {
-    fn get(&self, kind: HashKind, place: &[u8]) -> Option<&[u8]> {
+    fn get(&self, algo: Algo, place: &[u8]) -> Option<&[u8]> {
         let number = *self.places.get(place)? as usize;
-        self.records.chunks_exact(kind.record()).nth(number)
+        self.records.chunks_exact(record(algo)).nth(number)
     }
 
-    fn put(&mut self, kind: HashKind, facts: &[u8; FACTS], value: &[u8]) {
+    fn put(&mut self, algo: Algo, facts: &[u8; FACTS], value: &[u8]) {
         let place: [u8; PLACE] = std::array::from_fn(|n| facts[n]);
-        let size = kind.record();
+        let size = record(algo);
         // More than 4 billion files aren't hashed in one run.
         let next = (self.records.len() / size) as u32;
         let number = *self.places.entry(place).or_insert(next);
@@ -117,11 +99,11 @@ impl New {
     }
 }
 
-/// A file's content: the records of each kind, sorted by place.
+/// A file's content: the records of each algorithm, sorted by place.
 #[derive(Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
-    kinds: BTreeMap<HashKind, Range<usize>>,
+    algos: BTreeMap<Algo, Range<usize>>,
     sum: u64,
 }
 
@@ -137,28 +119,28 @@ impl FileHashes {
     }
 
     /// The hash of the file that is so.
-    pub fn get(&self, inode: &Inode, kind: HashKind) -> Option<Vec<u8>> {
+    pub fn get(&self, inode: &Inode, algo: Algo) -> Option<Vec<u8>> {
         let facts = facts(inode)?;
         let state = &mut *self.state();
-        if let Some(record) = state.new.get(&kind).and_then(|new| new.get(kind, &facts[..PLACE])) {
+        if let Some(record) = state.new.get(&algo).and_then(|new| new.get(algo, &facts[..PLACE])) {
             return (record[..FACTS] == facts).then(|| record[FACTS..].to_vec());
         }
-        let (at, record) = state.was.find(kind, &facts)?;
+        let (at, record) = state.was.find(algo, &facts)?;
         if record[..FACTS] != facts {
             return None;
         }
         let value = record[FACTS..].to_vec();
-        let count = state.was.count(kind);
-        state.seen.entry(kind).or_insert_with(|| vec![false; count])[at] = true;
+        let count = state.was.count(algo);
+        state.seen.entry(algo).or_insert_with(|| vec![false; count])[at] = true;
         Some(value)
     }
 
     /// Remembers what was hashed. `looked` is when the facts were asked for or before, and before the first byte was read;
     /// younger changes could be followed by ones that facts don't show, so they aren't remembered. Neither is what changed after
     /// `looked` by the file system's clock: one of the two is wrong.
-    pub fn put(&self, inode: &Inode, kind: HashKind, value: &[u8], looked: SystemTime) {
-        let Some(facts) = facts(inode).filter(|_| settled(inode, looked) && value.len() == kind.size()) else { return };
-        self.state().new.entry(kind).or_default().put(kind, &facts, value);
+    pub fn put(&self, inode: &Inode, algo: Algo, value: &[u8], looked: SystemTime) {
+        let Some(facts) = facts(inode).filter(|_| settled(inode, looked) && value.len() == algo.size()) else { return };
+        self.state().new.entry(algo).or_default().put(algo, &facts, value);
     }
 
     /// Writes what is new. What another process has written meanwhile is kept beside it. A failure costs only time later, so it
@@ -185,20 +167,19 @@ impl State {
     /// The whole file, old and new.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        let kinds: std::collections::BTreeSet<HashKind> =
-            self.was.kinds.keys().chain(self.new.keys()).copied().collect();
-        for kind in kinds {
+        let algos: std::collections::BTreeSet<Algo> = self.was.algos.keys().chain(self.new.keys()).copied().collect();
+        for algo in algos {
             let none = New::default();
-            let new = self.new.get(&kind).unwrap_or(&none);
-            let seen = self.seen.get(&kind);
-            let was = self.was.records(kind);
+            let new = self.new.get(&algo).unwrap_or(&none);
+            let seen = self.seen.get(&algo);
+            let was = self.was.records(algo);
             let unseen = seen.map_or(0, |seen| seen.iter().filter(|seen| !**seen).count());
             let forget = unseen > KEPT_UNSEEN.max((was.len() + new.places.len()) / 2);
             let kept = was.enumerate().filter(|(n, _)| !forget || seen.is_none_or(|seen| seen[*n]));
             let kept = kept.map(|(_, record)| record).filter(|record| !new.places.contains_key(&record[..PLACE]));
-            let mut all: Vec<&[u8]> = kept.chain(new.records.chunks_exact(kind.record())).collect();
+            let mut all: Vec<&[u8]> = kept.chain(new.records.chunks_exact(record(algo))).collect();
             all.sort_unstable();
-            bytes.extend_from_slice(&kind.number().to_le_bytes());
+            bytes.extend_from_slice(&number(algo).to_le_bytes());
             bytes.extend_from_slice(&(all.len() as u64).to_le_bytes());
             all.into_iter().for_each(|record| bytes.extend_from_slice(record));
         }
@@ -219,32 +200,32 @@ impl Kept {
         if xxh3_64(rest) != sum || !rest.starts_with(MAGIC) {
             return None;
         }
-        let (mut at, end, mut kinds) = (MAGIC.len(), rest.len(), BTreeMap::new());
+        let (mut at, end, mut algos) = (MAGIC.len(), rest.len(), BTreeMap::new());
         let number = |at: usize| Some(u64::from_le_bytes(*rest.get(at..)?.first_chunk()?));
         while at < end {
-            let kind = HashKind::of_number(number(at)?)?;
-            let length = usize::try_from(number(at + 8)?).ok()?.checked_mul(kind.record())?;
+            let algo = of_number(number(at)?)?;
+            let length = usize::try_from(number(at + 8)?).ok()?.checked_mul(record(algo))?;
             at += HEAD;
             let to = at.checked_add(length).filter(|to| *to <= end)?;
-            kinds.insert(kind, at..to);
+            algos.insert(algo, at..to);
             at = to;
         }
-        Some(Kept { bytes, kinds, sum })
+        Some(Kept { bytes, algos, sum })
     }
 
-    fn records(&self, kind: HashKind) -> std::slice::ChunksExact<'_, u8> {
-        let range = self.kinds.get(&kind).cloned().unwrap_or_default();
-        self.bytes[range].chunks_exact(kind.record())
+    fn records(&self, algo: Algo) -> std::slice::ChunksExact<'_, u8> {
+        let range = self.algos.get(&algo).cloned().unwrap_or_default();
+        self.bytes[range].chunks_exact(record(algo))
     }
 
-    fn count(&self, kind: HashKind) -> usize {
-        self.records(kind).len()
+    fn count(&self, algo: Algo) -> usize {
+        self.records(algo).len()
     }
 
     /// The record of a place, and its number.
-    fn find(&self, kind: HashKind, facts: &[u8]) -> Option<(usize, &[u8])> {
-        let range = self.kinds.get(&kind)?.clone();
-        let (all, size) = (&self.bytes[range], kind.record());
+    fn find(&self, algo: Algo, facts: &[u8]) -> Option<(usize, &[u8])> {
+        let range = self.algos.get(&algo)?.clone();
+        let (all, size) = (&self.bytes[range], record(algo));
         let (mut low, mut high) = (0, all.len() / size);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -286,8 +267,8 @@ mod tests {
     use std::fs;
 
     const DAY: Duration = Duration::from_secs(86_400);
-    const MD5: HashKind = HashKind::Of(Algo::Md5);
-    const CRC: HashKind = HashKind::Of(Algo::Crc32c);
+    const MD5: Algo = Algo::Md5;
+    const CRC: Algo = Algo::Crc32c;
 
     fn inode(ino: u64, ctime: i128) -> Inode {
         Inode { dev: 1, ino, size: 5, mtime: Mtime(7), ctime: Mtime(ctime) }
@@ -306,15 +287,15 @@ mod tests {
             all.put(&inode(n, 9), MD5, &[n as u8; 16], late());
         }
         all.put(&inode(1, 9), CRC, &[7; 4], late());
-        all.put(&inode(2, 9), HashKind::TextMd5, &[2; 16], late());
+        all.put(&inode(2, 9), Algo::Md5Text, &[2; 16], late());
         all.save();
         for all in [all, FileHashes::load(Some(file.clone()))] {
             for n in 1..100 {
                 assert_eq!(all.get(&inode(n, 9), MD5), Some(vec![n as u8; 16]));
             }
             assert_eq!(all.get(&inode(1, 9), CRC), Some(vec![7; 4]), "two of one file");
-            assert_eq!(all.get(&inode(2, 9), HashKind::TextMd5), Some(vec![2; 16]));
-            assert_eq!(all.get(&inode(2, 9), CRC), None, "another kind of hash");
+            assert_eq!(all.get(&inode(2, 9), Algo::Md5Text), Some(vec![2; 16]));
+            assert_eq!(all.get(&inode(2, 9), CRC), None, "another hash");
             assert_eq!(all.get(&inode(1, 10), MD5), None, "its ctime moved");
             assert_eq!(all.get(&Inode { size: 6, ..inode(1, 9) }, MD5), None);
             assert_eq!(all.get(&Inode { dev: 2, ..inode(1, 9) }, MD5), None);

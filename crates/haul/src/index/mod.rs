@@ -15,7 +15,7 @@ mod verify;
 
 pub(crate) use audit::{Wrong, agree};
 pub use files::now;
-pub use hashes::{FileHashes, HashKind};
+pub use hashes::FileHashes;
 pub(crate) use join::{Candidate, Matcher, Use};
 pub use remote::{RemoteIndex, Settings, Uses};
 pub(crate) use verify::noted;

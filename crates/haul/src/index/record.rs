@@ -1,7 +1,7 @@
 //! What an index keeps of a key, as bytes. Pure. A record says that a key was there and how, and when that was found out; or that
 //! nothing is known of it any more.
 
-use super::hashes::HashKind;
+use super::hashes::{number, of_number};
 use haul_core::{Entry, Hashes, Key, Mtime, Version};
 
 /// The first byte of a record of something that was there.
@@ -43,7 +43,7 @@ pub fn write(entry: &Entry, minute: u32) -> Box<[u8]> {
         out.extend_from_slice(&version.0);
     }
     for (algo, value) in entry.hashes.iter() {
-        out.push(HashKind::Of(algo).number() as u8);
+        out.push(number(algo) as u8);
         out.extend_from_slice(value);
     }
     out.into()
@@ -82,7 +82,7 @@ pub fn read(key: &[u8], record: &[u8]) -> Option<Fact> {
     let mut hashes = Hashes::default();
     while let Some((number, after)) = rest.split_first() {
         *rest = after;
-        let Some(HashKind::Of(algo)) = HashKind::of_number(u64::from(*number)) else { return None };
+        let algo = of_number(u64::from(*number))?;
         hashes.set(algo, take_bytes(rest, algo.size() as u64)?);
     }
     entry.hashes = hashes;

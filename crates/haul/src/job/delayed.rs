@@ -115,7 +115,16 @@ impl Run {
         }
         self.dress_now(src, at).await;
         let (size, version, unkept) = (src.size, src.version.clone(), Default::default());
-        Some(Arrived { size, proved: None, by_server: true, renamed: false, version, unkept, stored: None })
+        Some(Arrived {
+            size,
+            proved: None,
+            unproved: None,
+            by_server: true,
+            renamed: false,
+            version,
+            unkept,
+            stored: None,
+        })
     }
 
     /// Makes a place free where a file of a move is to wait: nothing that waits there is replaced, since its source may be gone

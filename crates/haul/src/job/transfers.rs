@@ -171,6 +171,14 @@ impl Run {
             if let Some(algo) = arrived.proved {
                 *totals.proved.entry(algo).or_default() += 1;
             }
+            totals.unproved += u64::from(arrived.unproved.is_some());
+        }
+        if let Some(algo) = arrived.unproved {
+            let message = format!(
+                "it went on where an earlier try was cut short, so its {algo} is not proved: haul check compares, and \
+                 --verify=read reads what was sent before again"
+            );
+            self.cx.sink.emit(&Event::Notice { key: Some(order.to.clone()), message });
         }
         self.count_unkept(arrived.unkept);
         self.links.there(&order.src, None);

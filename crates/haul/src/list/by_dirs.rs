@@ -49,7 +49,8 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
 
 /// The top level alone: nothing must be known before an entry is given out, so nothing is gathered.
 fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::dir(b"") };
+    let (meta, posix, gone) = (options.meta, options.posix, options.gone.clone());
+    let request = ListRequest { meta, posix, gone, ..ListRequest::dir(b"") };
     let steps = super::ranges::list(store, request, options.pages);
     let wanted = steps.map(move |step| match step {
         Listed::Batch(mut entries) => {
@@ -64,7 +65,8 @@ fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions)
 impl Walk {
     async fn read(&self, dir: Key) -> DirRead {
         let options = &self.options;
-        let request = ListRequest { meta: options.meta, posix: options.posix, ..ListRequest::dir(dir.as_bytes()) };
+        let (meta, posix, gone) = (options.meta, options.posix, options.gone.clone());
+        let request = ListRequest { meta, posix, gone, ..ListRequest::dir(dir.as_bytes()) };
         let mut steps = super::ranges::list(&self.store, request, self.options.pages);
         let mut read = DirRead { entries: Vec::new(), failed: Vec::new(), ended: false };
         while let Some(step) = steps.next().await {

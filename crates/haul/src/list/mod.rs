@@ -11,7 +11,7 @@ mod ranges;
 
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
 use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
-use haul_store::{ListRequest, Store, task::Task};
+use haul_store::{Gone, ListRequest, Store, task::Task};
 use std::sync::Arc;
 
 /// How to list a side.
@@ -43,6 +43,8 @@ pub struct ListOptions {
     pub one_device: bool,
     /// With `one_device`: the mount point too.
     pub omit_mounts: bool,
+    /// Is told of what went while it was listed, whether the filter wants it or not.
+    pub gone: Option<Gone>,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -73,7 +75,8 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
     let (meta, posix) = (options.meta, options.posix);
     let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
-    let mut request = ListRequest { meta, posix, one_device, omit_mounts, ..ListRequest::all() };
+    let gone = options.gone.clone();
+    let mut request = ListRequest { meta, posix, one_device, omit_mounts, gone, ..ListRequest::all() };
     if !filter.is_all() {
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));

@@ -88,6 +88,9 @@ pub struct Arrived {
     pub size: u64,
     /// The hash that proved it equal.
     pub proved: Option<Algo>,
+    /// The source says what hash it has, but part of it was brought by an earlier run or attempt, and nothing tells that hash
+    /// without reading that part again.
+    pub unproved: Option<Algo>,
     /// It went inside a copy domain.
     pub by_server: bool,
     /// The source is gone already: it was renamed.
@@ -348,7 +351,7 @@ impl Mover {
         if let Err(error) = self.keep_replaced(order).await {
             return Err(self.give_up(upload, track, error).await);
         }
-        let (bytes, hashes, memory) = (pumped.bytes, pumped.hashes, pumped.memory);
+        let (bytes, hashes, memory, unproved) = (pumped.bytes, pumped.hashes, pumped.memory, pumped.unproved);
         let late = Late { hashes: hashes.clone(), ..Late::default() };
         let gathered = self.budget.gather(claim).await;
         let stored = match upload.publish(pumped.parts, late).await {
@@ -372,7 +375,9 @@ impl Mover {
             ..Entry::file(order.to.clone(), stored.size)
         };
         let (version, unkept, stored) = (facts.version, Unkept::default(), Some(Box::new(holds)));
-        Ok(Arrived { size: bytes, proved, by_server: false, renamed: false, version, unkept, stored })
+        // The store's own checksum proves what was sent, not that it is what the source has.
+        let proved = proved.filter(|_| unproved.is_none());
+        Ok(Arrived { size: bytes, proved, unproved, by_server: false, renamed: false, version, unkept, stored })
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.

@@ -1,7 +1,7 @@
 //! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
 
 use super::{Arrived, Mover, Order, cancelled, meta};
-use haul_core::{Entry, Error, ErrorKind, Kind, Meta, Result};
+use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result};
 use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec};
 use std::sync::{
     Arc,
@@ -68,8 +68,12 @@ impl Mover {
     }
 
     fn item(&self, order: &Order, meta: Option<Box<Meta>>, how: CopyHow) -> CopyItem {
-        // The source's mtime goes along when it is known.
-        let spec = WriteSpec { hashes: Default::default(), meta, ..self.spec(order, &order.src) };
+        // The source's mtime goes along when it is known. Hashes do to a disk, which proves them before it publishes; another
+        // store would keep them, and gives its own in the answer.
+        let mut spec = WriteSpec { meta, ..self.spec(order, &order.src) };
+        if !self.cx.dst.caps().files || self.policy.ignore_checksum {
+            spec.hashes = Hashes::default();
+        }
         CopyItem {
             from: order.src.key.clone(),
             want: order.src.version.clone(),
@@ -121,7 +125,16 @@ impl Mover {
         };
         let (version, unkept) = (order.src.version.clone(), stored.unkept);
         let renamed = how == CopyHow::Rename && order.src.kind == Kind::File;
-        Ok(Arrived { size: stored.size, proved, by_server: true, renamed, version, unkept, stored: None })
+        Ok(Arrived {
+            size: stored.size,
+            proved,
+            unproved: None,
+            by_server: true,
+            renamed,
+            version,
+            unkept,
+            stored: None,
+        })
     }
 }
 

@@ -9,7 +9,6 @@ use crate::{
 use anyhow::Result;
 use haul_dvc::{
     address::Address,
-    cache::Held,
     history::earlier,
     remote::Proof,
     status::{Changes, status},
@@ -109,17 +108,18 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
         name.clone_from(&remote.name);
         let store = open_remote(ctx, &remote)?;
         let mut wanted = Wanted::of(&opened.repo, &chosen).await?;
-        let history = earlier(&opened.repo, &wanted).await;
+        let all: Vec<Address> = wanted.all().to_vec();
+        let (history, held) = futures::join!(earlier(&opened.repo, &wanted), opened.repo.held(all));
+        let held = held?;
+        wanted.held(&held);
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
         let there = super::look(ctx, &store, &mut wanted, history, proof).await?.there;
-        let all: Vec<Address> = wanted.all().to_vec();
-        let held = opened.repo.held(all).await?;
         for (address, held) in held {
             let state = match (there.contains(&address), held) {
-                (true, Held::Yes) => continue,
-                (false, Held::Yes) => "new",
-                (true, Held::No) => "deleted",
-                (false, Held::No) => "missing",
+                (true, Some(_)) => continue,
+                (false, Some(_)) => "new",
+                (true, None) => "deleted",
+                (false, None) => "missing",
             };
             found.push((wanted.name(&address), state));
         }

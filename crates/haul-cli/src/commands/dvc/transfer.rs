@@ -15,7 +15,7 @@ use haul_core::{
     policy::{Mode, Policy},
 };
 use haul_dvc::{
-    address::Address, bring, cache::Held, config::Remote, history::earlier, remote::Proof, repo::Chosen, wanted::Wanted,
+    address::Address, bring, config::Remote, history::earlier, remote::Proof, repo::Chosen, wanted::Wanted,
 };
 use haul_store::Store;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             let first = Cx { journal: None, ..cx.clone() };
             // The lists tell what else there is, so a dry run reads them too.
             let real = Policy { dry_run: false, ..policy.clone() };
-            let brought = bring::fetch(&first, &real, &opened.repo, lists).await?;
+            let brought = bring::fetch(&first, &real, lists).await?;
             tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
             report.add(brought.report);
             wanted = Wanted::of(&opened.repo, &chosen).await?;
@@ -153,7 +153,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             lacking.retain(|address| !address.dir);
         }
         cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
-        let brought = bring::fetch(&cx, &policy, &opened.repo, lacking).await?;
+        let brought = bring::fetch(&cx, &policy, lacking).await?;
         tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
         report.add(brought.report);
     }
@@ -177,7 +177,7 @@ async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = wanted.all().to_vec();
     all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));
     let held = opened.repo.held(all).await?;
-    Ok(held.into_iter().filter(|(_, held)| *held == Held::No).map(|(address, _)| address).collect())
+    Ok(held.into_iter().filter(|(_, held)| held.is_none()).map(|(address, _)| address).collect())
 }
 
 fn cache(opened: &Opened, ctx: &Context) -> Result<Arc<dyn Store>> {

@@ -30,6 +30,8 @@ pub struct Pumped {
     pub parts: Vec<Part>,
     /// Hashes of the bytes as they passed.
     pub hashes: Hashes,
+    /// A hash that the source says it has and that can't be told of the whole: a part of it was there and wasn't read.
+    pub unproved: Option<Algo>,
     /// Memory of a file's only chunk: a store may keep the chunk to send it as it publishes.
     pub memory: Option<Arc<OwnedSemaphorePermit>>,
 }
@@ -81,7 +83,7 @@ pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: 
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
-    let (again, algos) = again(mover, &source.facts, target).await;
+    let Known { again, algos, unproved } = known(mover, &source.facts, target).await;
     let mut digest = Digest::new(algos);
     let mut parts: Vec<Part> = target.known.values().map(|sent| sent.part.clone()).collect();
     let mut bytes: u64 = parts.iter().map(|part| part.size).sum();
@@ -107,7 +109,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
             parts.push(chunk.part);
         }
         parts.sort_by_key(|p: &Part| p.index);
-        return Ok(Pumped { bytes, parts, hashes: digest.finish(), memory: None });
+        return Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory: None });
     }
     let mut reader = Reader::new(mover, source, target, again, algos, digest.is_apart());
     let mut writes = FuturesUnordered::new();
@@ -136,7 +138,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         }
     }
     parts.sort_by_key(|p: &Part| p.index);
-    Ok(Pumped { bytes, parts, hashes: digest.finish(), memory })
+    Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory })
 }
 
 async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {
@@ -151,22 +153,32 @@ async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part>
     Ok(part)
 }
 
-/// From where to read again the chunks that are there already, and the hashes that can be had of the whole: a hash that
-/// needs every byte in order needs those chunks too.
-async fn again(mover: &Mover, facts: &Entry, target: &Target) -> (Again, Vec<Algo>) {
+/// What to do about chunks that are there already.
+struct Known {
+    /// From where to read them again.
+    again: Again,
+    /// The hashes that can be had of the whole.
+    algos: Vec<Algo>,
+    /// See [`Pumped::unproved`].
+    unproved: Option<Algo>,
+}
+
+/// A CRC-64 of the whole follows from those of the chunks; a hash that needs every byte in order needs those chunks too.
+async fn known(mover: &Mover, facts: &Entry, target: &Target) -> Known {
     let algos = algos(mover, facts);
     if target.known.is_empty() || algos.iter().all(|algo| *algo == Algo::Crc64Nvme) {
-        return (Again::Never, algos);
+        return Known { again: Again::Never, algos, unproved: None };
     }
     if let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await {
-        return (Again::Back(file), algos);
+        return Known { again: Again::Back(file), algos, unproved: None };
     }
-    // The source says what hash it has: where reading it again costs little, that is still to be proved.
-    match mover.policy.verify_read || mover.cx.src.caps().cheap_reads {
-        true => (Again::Source, algos),
-        // The parts' own checksums have to do.
-        false => (Again::Never, Vec::new()),
+    // The source says what hash it has: where reading it again costs little, or it is deleted then, that is still to be proved.
+    let must = mover.policy.verify_read || mover.policy.moves(mover.mode);
+    if must || mover.cx.src.caps().cheap_reads {
+        return Known { again: Again::Source, algos, unproved: None };
     }
+    // The parts' own checksums have to do.
+    Known { again: Again::Never, algos: Vec::new(), unproved: algos.first().copied() }
 }
 
 /// Which hashes to compute on the way: one that the source knows of the whole, to prove that we read what it holds,
@@ -175,7 +187,8 @@ fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     let mut algos = Vec::new();
     if !mover.policy.ignore_checksum {
         // The cheapest first: a CRC runs at memory speed, MD5 at half a gigabyte a second.
-        let known = [Algo::Crc64Nvme, Algo::Crc32c, Algo::Crc32, Algo::Blake3, Algo::Sha256, Algo::Sha1, Algo::Md5];
+        use Algo::{Blake3, Crc32, Crc32c, Crc64Nvme, Md5, Md5Text, Sha1, Sha256};
+        let known = [Crc64Nvme, Crc32c, Crc32, Blake3, Sha256, Sha1, Md5, Md5Text];
         algos.extend(known.into_iter().find(|a| facts.hashes.get(*a).is_some()));
     }
     if mover.policy.verify_read && !algos.contains(&VERIFY) {

@@ -1,42 +1,57 @@
 //! The MD5 of DVC 2 and before (`md5-dos2unix`): of text, `\r\n` is made `\n` first. Pure.
 
-use crate::address::Md5;
-use haul_core::{Algo, hash::Hasher};
-
 /// DVC reads so many bytes at a time, and treats each piece by itself: a line end across two pieces stays as it is.
-pub const PIECE: usize = 1 << 20;
+const PIECE: usize = 1 << 20;
 /// Bytes at the beginning of a piece that tell text from other data.
 const HEAD: usize = 512;
 
-/// Hashes pieces in order, all but the last [`PIECE`] bytes long.
-pub struct Dos2Unix(Hasher);
+/// Hashes bytes as they pass.
+pub(crate) struct Dos2Unix {
+    md5: fast_md5::Md5,
+    /// The beginning of the next piece.
+    waiting: Vec<u8>,
+}
 
 impl Default for Dos2Unix {
     fn default() -> Self {
-        Dos2Unix(Hasher::new(&[Algo::Md5]))
+        Dos2Unix { md5: fast_md5::Md5::new(), waiting: Vec::new() }
     }
 }
 
 impl Dos2Unix {
-    /// Takes in the next piece.
-    pub fn update(&mut self, piece: &[u8]) {
-        if !is_text(piece) {
-            return self.0.update(piece);
+    /// Takes in the next bytes.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        while self.waiting.len() + bytes.len() >= PIECE {
+            let (now, later) = bytes.split_at(PIECE - self.waiting.len());
+            bytes = later;
+            if self.waiting.is_empty() {
+                piece(&mut self.md5, now);
+                continue;
+            }
+            self.waiting.extend_from_slice(now);
+            piece(&mut self.md5, &self.waiting);
+            self.waiting.clear();
         }
-        let mut rest = piece;
-        while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
-            self.0.update(&rest[..at]);
-            rest = &rest[at + 1..];
-        }
-        self.0.update(rest);
+        self.waiting.extend_from_slice(bytes);
     }
 
-    /// The hash of all pieces.
-    pub fn finish(self) -> Md5 {
-        let mut md5 = Md5::default();
-        md5.copy_from_slice(self.0.finish().get(Algo::Md5).unwrap_or(&[0; 16]));
-        md5
+    /// The hash of all bytes.
+    pub fn finish(mut self) -> [u8; 16] {
+        piece(&mut self.md5, &self.waiting);
+        self.md5.finalize()
     }
+}
+
+fn piece(md5: &mut fast_md5::Md5, piece: &[u8]) {
+    if !is_text(piece) {
+        return md5.update(piece);
+    }
+    let mut rest = piece;
+    while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
+        md5.update(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    md5.update(rest);
 }
 
 /// Text has no zero byte and at most 30 % unusual ones in its head; nothing at all is text.
@@ -50,12 +65,17 @@ fn is_text(piece: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_core::hash::to_hex;
+    use crate::hash::{Algo, hash_bytes, to_hex};
 
     fn of(bytes: &[u8]) -> String {
-        let mut hasher = Dos2Unix::default();
-        bytes.chunks(PIECE).for_each(|piece| hasher.update(piece));
-        to_hex(&hasher.finish())
+        let at_once = |size: usize| {
+            let mut hasher = Dos2Unix::default();
+            bytes.chunks(size).for_each(|some| hasher.update(some));
+            to_hex(&hasher.finish())
+        };
+        let whole = at_once(bytes.len().max(1));
+        assert!([1, 1000, PIECE - 1, PIECE, PIECE + 1].iter().all(|size| at_once(*size) == whole));
+        whole
     }
 
     // All hashes here were computed by DVC 2.58.2 or 3.67.1.
@@ -74,7 +94,7 @@ mod tests {
 
     #[test]
     fn data_is_hashed_as_it_is() {
-        let plain = |bytes: &[u8]| to_hex(&crate::manifest::md5(bytes));
+        let plain = |bytes: &[u8]| hash_bytes(&[Algo::Md5], bytes).hex(Algo::Md5).unwrap();
         let zero = b"a\0\r\nb";
         assert_eq!(of(zero), plain(zero));
         let unusual = [&[0xff; 31][..], &[b'a'; 67], b"\r\n"].concat();
