@@ -4,6 +4,7 @@
 use super::Run;
 use crate::{
     budget::Claim,
+    presence::{self, Answer},
     schedule::Queue,
     transfer::{Arrived, Order},
 };
@@ -209,6 +210,7 @@ impl Run {
             }
             std::mem::take(&mut *waiting)
         };
+        let keys = self.still_there(keys).await;
         let answers = self.cx.src.delete(keys.clone()).await;
         for ((key, _), answer) in keys.iter().zip(answers) {
             match answer {
@@ -216,6 +218,40 @@ impl Run {
                 Err(error) => self.error(error.with_key(key)),
             }
         }
+    }
+
+    /// Of moved sources those that may go. A store that deletes whatever has the name is asked first whether that is still what was
+    /// copied: of what somebody put there meanwhile this would be the only copy.
+    async fn still_there(&self, mut moved: Vec<(Key, Option<Version>)>) -> Vec<(Key, Option<Version>)> {
+        if self.cx.src.caps().deletes_version {
+            return moved;
+        }
+        moved.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let keys = moved.iter().map(|(key, _)| key.clone()).collect();
+        let options = presence::Options { method: None, at_once: self.policy.checkers };
+        let found = presence::find(&self.cx.src, keys, options).await;
+        let mut may_go = Vec::with_capacity(moved.len());
+        for ((key, copied), (_, answer)) in moved.into_iter().zip(found.answers) {
+            let now = match answer {
+                // Not every service lists encrypted content under the ETag that it gives to those who ask.
+                Answer::There(now) if copied.is_some() && now.version != copied => self.cx.src.stat(&key).await,
+                Answer::Unknown(error) => Err(error.to_report()),
+                // What is gone by now counts as deleted.
+                Answer::There(_) | Answer::Absent | Answer::NotAsked => {
+                    may_go.push((key, copied));
+                    continue;
+                }
+            };
+            match now {
+                Ok(now) if now.version == copied => may_go.push((key, copied)),
+                Ok(_) => {
+                    let message = "changed since it was copied: it stays";
+                    self.error(Error::new(ErrorKind::Changed, "delete", message).with_key(&key));
+                }
+                Err(error) => self.error(error.with_key(&key)),
+            }
+        }
+        may_go
     }
 }
 
