@@ -199,6 +199,8 @@ impl Mover {
                     changed < CHANGED_RETRIES
                 }
                 ErrorKind::Corrupt => attempt < self.policy.file_retries,
+                // Somebody took away what was half written: the folder, or the upload in parts.
+                ErrorKind::NotFound if error.op() == "write" => attempt < self.policy.file_retries,
                 _ => error.retry() != Retry::Never && attempt < self.policy.file_retries,
             };
             if !again || self.cx.cancel.is_cancelled() {
