@@ -130,6 +130,29 @@ fn a_damaged_index_deletes_nothing() {
     assert_same(&files(&read(&lab.path("src"))), &files(&read(&lab.path("rescued"))), "rescued");
 }
 
+/// Of a destination that can't be told apart, nobody is told once for each file.
+#[test]
+fn a_damaged_index_is_told_once() {
+    let (server, lab) = lab(&[]);
+    small(&lab, 50);
+    lab.haul(&["copy", "--pack", "@src", "r:b/dir"]).ok();
+    let index = server.keys("b").into_iter().find(|key| key.ends_with(b".idx")).unwrap();
+    server.put("b", &index, &b"damaged"[..], &[]);
+    let before = server.keys("b");
+    for how in [
+        &["copy", "@src", "p:"][..],
+        &["sync", "@src", "p:"],
+        &["copy", "--no-traverse", "@src", "p:"],
+        &["purge", "p:"],
+    ] {
+        server.reset();
+        let ran = lab.haul(how).code(1);
+        assert_eq!(ran.err.matches("the index is damaged").count(), 1, "{how:?}: {}", ran.err);
+        assert!(server.report().total_requests <= 6, "{how:?}: {:?}", server.report().requests);
+        assert_eq!(server.keys("b"), before);
+    }
+}
+
 /// A pack without an index is no pack: what a kill leaves is either whole or not there, and the next run completes it.
 #[test]
 fn killed_while_packing_loses_nothing() {

@@ -391,12 +391,12 @@ impl Run {
         !entry.is_dir() && !spared && !self.cx.filter.within_limits(entry)
     }
 
-    /// Counts what could not be listed. A store that doesn't know us, or that can't make sense of the root that we ask
-    /// for, would say so again for every file, so that is the end of the job.
+    /// Counts what could not be listed. A store that doesn't know us, that can't make sense of the root that we ask for, or whose
+    /// own record of what it holds is damaged would say so again for every file, so that is the end of the job.
     fn listing_errors(&self, pairs: &mut Pairs) {
         for (_, error) in pairs.errors.drain(..) {
             let hopeless = match error.kind() {
-                ErrorKind::Unauthenticated => true,
+                ErrorKind::Unauthenticated | ErrorKind::Corrupt => true,
                 ErrorKind::Invalid => error.key().is_none(),
                 _ => false,
             };
