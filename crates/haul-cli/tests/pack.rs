@@ -153,6 +153,22 @@ fn a_damaged_index_is_told_once() {
     }
 }
 
+#[test]
+fn a_damaged_archive_is_told_and_each_retry_is_counted_once() {
+    let (server, lab) = lab(&[]);
+    write(&lab.path("src/f"), &noise(1, 1000), TIME);
+    lab.haul(&["copy", "@src", "p:"]).ok();
+    let tar = server.keys("b").into_iter().find(|key| key.ends_with(b".tar")).unwrap();
+    let mut bytes = server.get("b", &tar).unwrap().bytes;
+    bytes.iter_mut().for_each(|byte| *byte ^= 1);
+    server.put("b", &tar, bytes, &[]);
+    let ran = lab.haul(&["copy", "p:", "@back"]).code(1);
+    assert!(ran.err.contains("ERROR : f: Failed to read: the pack holds something else"), "{}", ran.err);
+    // Three tries.
+    assert!(ran.err.contains("Retries:       2, "), "{}", ran.err);
+    assert_eq!(fs::read_dir(lab.path("back")).map_or(0, Iterator::count), 0);
+}
+
 /// A pack without an index is no pack: what a kill leaves is either whole or not there, and the next run completes it.
 #[test]
 fn killed_while_packing_loses_nothing() {
