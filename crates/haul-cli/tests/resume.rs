@@ -125,7 +125,7 @@ fn killed_uploads_go_on() {
         sim.reset();
         let at = dice.below(SIZE + SIZE / 20);
         killed += u64::from(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= at));
-        // What is read as a stream, or is to be read back and hashed, goes on too.
+        // What goes at a limited pace, or is to be read back and hashed, goes on too.
         let how = ["--verify=store", "--verify=read", "--bwlimit=1G"][round % 3];
         let ran = run(&lab, &["copy", "@src", "c:b", how]).ok();
         assert!(sim.get("b", b"big").unwrap().bytes == bytes, "round {round}: other bytes arrived");
