@@ -586,7 +586,7 @@ impl Run {
     /// As [`Run::act`], under the name `to` at the destination.
     async fn act_on(&self, step: Step, to: Option<Key>, orders: &Orders) {
         let (Step { action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
-        if self.moves() && self.one_file(&src, dst.as_ref()) {
+        if self.moves() && dst.as_ref().is_some_and(|dst| overlap::one_file(&self.cx, &src, &to, dst)) {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
@@ -656,12 +656,6 @@ impl Run {
         if self.confirm("delete", &src.key) {
             self.away(src.key.clone(), src.version.clone());
         }
-    }
-
-    /// On disks a version pins the file itself: equal ones are one file, reached by two paths (a bind mount, say).
-    fn one_file(&self, src: &Entry, dst: Option<&Entry>) -> bool {
-        let files = self.cx.src.caps().files && self.cx.dst.caps().files;
-        files && src.version.is_some() && dst.is_some_and(|dst| dst.version == src.version)
     }
 
     fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<Order> {
