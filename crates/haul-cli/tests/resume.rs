@@ -311,6 +311,14 @@ fn a_source_that_is_gone_or_an_upload_that_is_gone_leaves_nothing() {
 /// Wherever a journal is torn or damaged, what arrives is the source. A half-sent upload is used once, so each round begins
 /// with a new one.
 #[test]
+fn an_upload_whose_bucket_is_gone_is_forgotten() {
+    let (lab, sim, _) = half_uploaded("20M");
+    sim.drop_bucket("b");
+    lab.haul(&["jobs", "clean"]).ok();
+    assert_clean(&lab, None);
+}
+
+#[test]
 fn a_damaged_journal_costs_bytes_but_not_content() {
     let (lab, sim, bytes) = half_uploaded("80M");
     let mut dice = Dice::new(4);
