@@ -246,6 +246,23 @@ fn a_killed_copy_inside_a_service_goes_on() {
     assert_clean(&lab, None);
 }
 
+/// A store that asks to come back in a minute doesn't keep a job that was stopped.
+#[test]
+fn a_job_that_is_stopped_while_a_store_asks_to_wait_ends() {
+    let (lab, sim) = cloud("40M");
+    sim.bucket("b", None);
+    sim.set(None, &[("write-requests-per-second", "0.01,1"), ("retry-after", "60s")]).unwrap();
+    for name in ["a", "b"] {
+        write(&lab.path("src").join(name), &noise(1, 1000), TIME);
+    }
+    let child = lab.start(&["copy", "@src", "c:b", "-v"]);
+    assert!(until(|| sim.report().throttled > 0));
+    interrupt(&child);
+    let ran = lab.end(child).code(130);
+    assert_eq!(sim.report().of("PutObject"), 2, "one that came through, one that was turned down: {}", ran.err);
+    assert_eq!(sim.keys("b").len(), 1);
+}
+
 /// A lab in which an upload of `src/big`, 60 MiB, was killed in its middle, with one whole part there at least.
 fn half_uploaded(rate: &str) -> (Lab, Cloudsim, Vec<u8>) {
     let (lab, sim) = cloud(rate);
