@@ -71,7 +71,8 @@ fn what_was_stored_over_a_moved_key_since_it_was_copied_stays() {
     // The question is one for all of them.
     (0..300).for_each(|n| sim.make("b", format!("y/{n}").as_bytes(), &made(10, n)));
     sim.reset();
-    lab.haul(&["move", "c:b/y", "@dst"]).ok();
+    let ran = lab.haul(&["move", "c:b/y", "@dst", "-v"]).ok();
+    assert!(ran.err.contains("Deleted:              300 (files), 0 (dirs), 2.930 KiB (freed)"), "{}", ran.err);
     let report = sim.report();
     assert!(report.of("ListObjectsV2") + report.of("HeadObject") <= 4, "{:?}", report.requests);
 }

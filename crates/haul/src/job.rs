@@ -25,11 +25,12 @@ use crate::{
     overlap,
     pairs::Pairs,
     rename::Renames,
+    spool::Gone,
     transfer::{Mover, Order},
 };
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Version,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result,
     attributes::{Differs, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
@@ -90,7 +91,7 @@ pub(crate) struct Run {
     pub links: HardLinks,
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
-    moved_away: Mutex<Vec<(Key, Option<Version>)>>,
+    moved_away: Mutex<Vec<Gone>>,
     /// The last directory at the destination that rules protect with all that it holds.
     kept_below: Mutex<Option<Key>>,
     /// Directories of the source that are behind symlinks at the destination, which stay.
@@ -654,7 +655,7 @@ impl Run {
             return;
         }
         if self.confirm("delete", &src.key) {
-            self.away(src.key.clone(), src.version.clone());
+            self.away(src.clone().into());
         }
     }
 
