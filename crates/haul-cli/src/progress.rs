@@ -246,7 +246,6 @@ impl State {
                     running.done = running.done.saturating_add_signed(*bytes);
                 }
             }
-            Event::Retried { .. } => counts.retries += 1,
             Event::Done { step, size, .. } => {
                 counts.transfers += 1;
                 let running = self.moving.remove(step);

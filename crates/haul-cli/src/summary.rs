@@ -36,8 +36,6 @@ pub struct Counts {
     pub renames: u64,
     /// Errors.
     pub errors: u64,
-    /// Transfers tried again.
-    pub retries: u64,
     /// Bytes a second lately; `None` for the average.
     pub speed: Option<f64>,
     /// What was found out of how many requests each endpoint takes.
@@ -286,7 +284,7 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
     if totals.protected > 0 {
         row("Protected:", format!("{} not deleted: the source's listing did not prove them gone", totals.protected));
     }
-    let retries = meters.retries() + counts.retries;
+    let retries = meters.retries();
     if retries > 0 || meters.throttles() > 0 {
         row("Retries:", format!("{retries}, asked to slow down {} times", meters.throttles()));
     }

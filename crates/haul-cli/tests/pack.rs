@@ -130,6 +130,46 @@ fn a_damaged_index_deletes_nothing() {
     assert_same(&files(&read(&lab.path("src"))), &files(&read(&lab.path("rescued"))), "rescued");
 }
 
+/// Of a destination that can't be told apart, nobody is told once for each file.
+#[test]
+fn a_damaged_index_is_told_once() {
+    let (server, lab) = lab(&[]);
+    small(&lab, 50);
+    lab.haul(&["copy", "--pack", "@src", "r:b/dir"]).ok();
+    let index = server.keys("b").into_iter().find(|key| key.ends_with(b".idx")).unwrap();
+    server.put("b", &index, &b"damaged"[..], &[]);
+    let before = server.keys("b");
+    for how in [
+        &["copy", "@src", "p:"][..],
+        &["sync", "@src", "p:"],
+        &["copy", "--no-traverse", "@src", "p:"],
+        &["purge", "p:"],
+    ] {
+        server.reset();
+        let ran = lab.haul(how).code(1);
+        assert_eq!(ran.err.matches("the index is damaged").count(), 1, "{how:?}: {}", ran.err);
+        // A listing and a read of the index, and what was asked for while the first answer came.
+        assert!(server.report().total_requests <= 30, "{how:?}: {:?}", server.report().requests);
+        assert_eq!(server.keys("b"), before);
+    }
+}
+
+#[test]
+fn a_damaged_archive_is_told_and_each_retry_is_counted_once() {
+    let (server, lab) = lab(&[]);
+    write(&lab.path("src/f"), &noise(1, 1000), TIME);
+    lab.haul(&["copy", "@src", "p:"]).ok();
+    let tar = server.keys("b").into_iter().find(|key| key.ends_with(b".tar")).unwrap();
+    let mut bytes = server.get("b", &tar).unwrap().bytes;
+    bytes.iter_mut().for_each(|byte| *byte ^= 1);
+    server.put("b", &tar, bytes, &[]);
+    let ran = lab.haul(&["copy", "p:", "@back"]).code(1);
+    assert!(ran.err.contains("ERROR : f: Failed to read: the pack holds something else"), "{}", ran.err);
+    // Three tries.
+    assert!(ran.err.contains("Retries:       2, "), "{}", ran.err);
+    assert_eq!(fs::read_dir(lab.path("back")).map_or(0, Iterator::count), 0);
+}
+
 /// A pack without an index is no pack: what a kill leaves is either whole or not there, and the next run completes it.
 #[test]
 fn killed_while_packing_loses_nothing() {

@@ -125,7 +125,7 @@ fn killed_uploads_go_on() {
         sim.reset();
         let at = dice.below(SIZE + SIZE / 20);
         killed += u64::from(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= at));
-        // What is read as a stream, or is to be read back and hashed, goes on too.
+        // What goes at a limited pace, or is to be read back and hashed, goes on too.
         let how = ["--verify=store", "--verify=read", "--bwlimit=1G"][round % 3];
         let ran = run(&lab, &["copy", "@src", "c:b", how]).ok();
         assert!(sim.get("b", b"big").unwrap().bytes == bytes, "round {round}: other bytes arrived");
@@ -285,6 +285,23 @@ fn a_killed_copy_inside_a_service_goes_on() {
     assert_clean(&lab, None);
 }
 
+/// A store that asks to come back in a minute doesn't keep a job that was stopped.
+#[test]
+fn a_job_that_is_stopped_while_a_store_asks_to_wait_ends() {
+    let (lab, sim) = cloud("40M");
+    sim.bucket("b", None);
+    sim.set(None, &[("write-requests-per-second", "0.01,1"), ("retry-after", "60s")]).unwrap();
+    for name in ["a", "b"] {
+        write(&lab.path("src").join(name), &noise(1, 1000), TIME);
+    }
+    let child = lab.start(&["copy", "@src", "c:b", "-v"]);
+    assert!(until(|| sim.report().throttled > 0));
+    interrupt(&child);
+    let ran = lab.end(child).code(130);
+    assert_eq!(sim.report().of("PutObject"), 2, "one that came through, one that was turned down: {}", ran.err);
+    assert_eq!(sim.keys("b").len(), 1);
+}
+
 /// A lab in which an upload of `src/big`, 60 MiB, was killed in its middle, with one whole part there at least.
 fn half_uploaded(rate: &str) -> (Lab, Cloudsim, Vec<u8>) {
     let (lab, sim) = cloud(rate);
@@ -349,6 +366,14 @@ fn a_source_that_is_gone_or_an_upload_that_is_gone_leaves_nothing() {
 
 /// Wherever a journal is torn or damaged, what arrives is the source. A half-sent upload is used once, so each round begins
 /// with a new one.
+#[test]
+fn an_upload_whose_bucket_is_gone_is_forgotten() {
+    let (lab, sim, _) = half_uploaded("20M");
+    sim.drop_bucket("b");
+    lab.haul(&["jobs", "clean"]).ok();
+    assert_clean(&lab, None);
+}
+
 #[test]
 fn a_damaged_journal_costs_bytes_but_not_content() {
     let (lab, sim, bytes) = half_uploaded("80M");

@@ -74,7 +74,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Deletes a batch of any length; one answer for each key, in the same order. What isn't there counts as
     /// deleted. A key that ends in `/` is a directory, deleted only when empty (`Exists` if it isn't). The empty key
     /// is the root: the folder, or the bucket, when empty. With a version, only that version,
-    /// where the store can tell at no cost (S3 can't).
+    /// where the store can tell at no cost ([`Caps::deletes_version`]; S3 can't).
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>>;
 
     /// What no other verb covers; `Unsupported` where the store can't.
@@ -170,6 +170,8 @@ pub struct Caps {
     pub delete_batch: usize,
     /// `Replace::Absent` and `Replace::Exactly` are honoured atomically.
     pub conditional: bool,
+    /// [`Store::delete`] looks at the version that it is given.
+    pub deletes_version: bool,
     /// Keys that one request of a listing brings at most, where a listing may begin after any key at no more cost and several
     /// at once pay; `None` where that isn't so (disks, memory, services whose listings have no order).
     pub page: Option<usize>,

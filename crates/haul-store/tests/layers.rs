@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed, Result, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Payload, Progress, Store, Stored, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Meters, Payload, Progress, Store, Stored, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
     mem::MemStore,
 };
@@ -203,6 +203,27 @@ async fn a_wrong_hash_reaches_the_caller() {
     let s = over(MemStore::new(), &[(Op::Publish, 1, Fault::WrongHash)]);
     let stored = put(&*s.store, "f", b"123456789", Replace::Anything).await.unwrap();
     assert_eq!(stored.hashes.hex(haul_core::Algo::Md5).as_deref(), Some("da06186bcdc4bac77a0ae7e0e49db2f4"));
+}
+
+/// What passes between a disk and another store counts once, there: reading a file to send it is no download.
+#[tokio::test]
+async fn bytes_of_a_disk_count_only_between_disks() {
+    let temp = tempfile::tempdir().unwrap();
+    let (clock, meters) = (FakeClock::new(0.0), Arc::new(Meters::default()));
+    let settings =
+        |rate: &Arc<Rate>| LayerSettings { clock: clock.clone(), rate: Some(rate.clone()), ..Default::default() };
+    let disk = |rate| stack(haul_testkit::disk::open(temp.path(), Links::Skip), &settings(rate), &meters);
+    let both = async |store: &Arc<dyn Store>| {
+        let before = clock.waits().len();
+        put(&**store, "f", &content(1, 200_000), Replace::Anything).await.unwrap();
+        collect(store.read(&Key::new("f"), None, None).await.unwrap()).await.unwrap();
+        clock.waits()[before..].iter().sum::<Duration>().as_secs_f64().round()
+    };
+    let rate = Arc::new(Rate::new(Some(100_000), Some(100_000)));
+    assert_eq!(both(&disk(&rate)).await, 4.0, "two seconds each way");
+    let disk = disk(&rate);
+    let other = stack(Arc::new(MemStore::new()), &settings(&rate), &meters);
+    assert_eq!((both(&disk).await, both(&other).await), (0.0, 4.0));
 }
 
 #[tokio::test]

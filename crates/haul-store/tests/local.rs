@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Gone, Late, Links, ListRequest, Part, Payload, Sent, Store,
-    WriteSpec,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Gone, Late, Links, ListRequest, Part, Payload, Progress, Sent,
+    Store, WriteSpec,
 };
 use haul_testkit::disk::open;
 use std::{
@@ -335,6 +335,29 @@ async fn a_move_renames_within_a_file_system() {
     copy(&from, &to, vec![moved]).await.remove(0).unwrap();
     assert!(!a.path().join("f").exists());
     assert_eq!(fs::metadata(b.path().join("d/f")).unwrap().ino(), inode);
+}
+
+/// Whoever puts another file under the hidden name while a long copy goes on doesn't get it published.
+#[tokio::test]
+async fn a_copy_whose_hidden_file_was_replaced_is_not_published() {
+    let (from, to) = (tempdir().unwrap(), tempdir().unwrap());
+    fs::write(from.path().join("big"), vec![7; 24 << 20]).unwrap();
+    let (src, dst) = (open(from.path(), Links::Skip), open(to.path(), Links::Skip));
+    let folder = to.path().to_owned();
+    let replace = move |_: usize, _: u64| {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, b"something else").unwrap();
+        }
+    };
+    let progress = Some(Progress(Arc::new(replace)));
+    let domain = src.caps().domain.clone().unwrap();
+    let items = vec![item("big", "big", 24 << 20)];
+    let batch = CopyBatch { from: domain.place, items, progress, links: Default::default() };
+    let error = dst.copy(batch).await.remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]

@@ -87,6 +87,17 @@ async fn delete(store: &Arc<dyn Store>, key: &str) -> Result<()> {
     store.delete(vec![(Key::new(key), None)]).await.remove(0)
 }
 
+#[tokio::test]
+async fn a_version_is_not_deleted_when_another_writer_has_replaced_it() {
+    let inner = mem();
+    let (here, there) = (on(&inner), on(&inner));
+    let copied = put(&here, "a", b"old").await.version;
+    put(&there, "a", b"newer").await;
+    let answer = here.delete(vec![(Key::new("a"), copied)]).await.remove(0);
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Changed);
+    assert_eq!(get(&on(&inner), "a").await.unwrap(), b"newer");
+}
+
 /// The cases that packs skip, on any store: no directories, no copies inside the store, no conditions, and a write that
 /// was cut short begins again.
 const SKIPS: [&str; 13] = [

@@ -5,6 +5,7 @@
 use crate::{
     Cx,
     job::Run,
+    spool::Gone,
     transfer::{Mover, Order, server::BATCH_FILES},
 };
 use futures::StreamExt;
@@ -240,7 +241,7 @@ impl Run {
         self.dirs.written(&src.key);
         self.cx.sink.emit(&Event::Linked { key: src.key.clone(), to: leader.clone() });
         if self.moves() {
-            self.away(src.key.clone(), src.version.clone());
+            self.away(Gone { size: 0, ..src.clone().into() });
         }
     }
 

@@ -25,11 +25,12 @@ use crate::{
     overlap,
     pairs::Pairs,
     rename::Renames,
+    spool::Gone,
     transfer::{Mover, Order},
 };
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result, Version,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result,
     attributes::{Differs, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
@@ -90,7 +91,7 @@ pub(crate) struct Run {
     pub links: HardLinks,
     renames: Option<Renames>,
     /// Moved sources, to be deleted in batches.
-    moved_away: Mutex<Vec<(Key, Option<Version>)>>,
+    moved_away: Mutex<Vec<Gone>>,
     /// The last directory at the destination that rules protect with all that it holds.
     kept_below: Mutex<Option<Key>>,
     /// Directories of the source that are behind symlinks at the destination, which stay.
@@ -391,12 +392,12 @@ impl Run {
         !entry.is_dir() && !spared && !self.cx.filter.within_limits(entry)
     }
 
-    /// Counts what could not be listed. A store that doesn't know us, or that can't make sense of the root that we ask
-    /// for, would say so again for every file, so that is the end of the job.
+    /// Counts what could not be listed. A store that doesn't know us, that can't make sense of the root that we ask for, or whose
+    /// own record of what it holds is damaged would say so again for every file, so that is the end of the job.
     fn listing_errors(&self, pairs: &mut Pairs) {
         for (_, error) in pairs.errors.drain(..) {
             let hopeless = match error.kind() {
-                ErrorKind::Unauthenticated => true,
+                ErrorKind::Unauthenticated | ErrorKind::Corrupt => true,
                 ErrorKind::Invalid => error.key().is_none(),
                 _ => false,
             };
@@ -586,7 +587,7 @@ impl Run {
     /// As [`Run::act`], under the name `to` at the destination.
     async fn act_on(&self, step: Step, to: Option<Key>, orders: &Orders) {
         let (Step { action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
-        if self.moves() && self.one_file(&src, dst.as_ref()) {
+        if self.moves() && dst.as_ref().is_some_and(|dst| overlap::one_file(&self.cx, &src, &to, dst)) {
             let message = "source and destination are the same file under two names: moving it would delete it";
             return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
         }
@@ -654,14 +655,8 @@ impl Run {
             return;
         }
         if self.confirm("delete", &src.key) {
-            self.away(src.key.clone(), src.version.clone());
+            self.away(src.clone().into());
         }
-    }
-
-    /// On disks a version pins the file itself: equal ones are one file, reached by two paths (a bind mount, say).
-    fn one_file(&self, src: &Entry, dst: Option<&Entry>) -> bool {
-        let files = self.cx.src.caps().files && self.cx.dst.caps().files;
-        files && src.version.is_some() && dst.is_some_and(|dst| dst.version == src.version)
     }
 
     fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<Order> {

@@ -3,12 +3,15 @@
 
 use crate::Cx;
 use haul_core::{
-    Error, ErrorKind, Result,
+    Entry, Error, ErrorKind, Key, Result,
     filter::Filter,
     policy::{Mode, Policy},
 };
-use haul_store::Store;
+use haul_store::{Domain, Store};
 use std::sync::Arc;
+
+/// In nanoseconds.
+const SECOND: u128 = 1_000_000_000;
 
 /// Checks the roots of a job.
 ///
@@ -65,6 +68,27 @@ pub fn check_backup(cx: &Cx, policy: &Policy) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// True when `src`, and `dst` at the key `to`, are one file, reached in two ways. On disks a version pins the file itself (there may be
+/// a bind mount), in packs its bytes. A service may go by two names, or know us by two keys: there it is the place, the content,
+/// and when it was stored.
+pub fn one_file(cx: &Cx, src: &Entry, to: &Key, dst: &Entry) -> bool {
+    if src.version.is_none() || src.version != dst.version {
+        return false;
+    }
+    let (a, b) = (cx.src.caps(), cx.dst.caps());
+    match (&a.domain, &b.domain) {
+        _ if a.files && b.files => true,
+        (Some(a), Some(b)) => {
+            let place = |domain: &Domain, key: &Key| [&as_dir(&domain.place), key.as_bytes()].concat();
+            // Some answers name the second alone.
+            let at_once = src.changed.zip(dst.changed).is_some_and(|(a, b)| a.distance(b) < SECOND);
+            at_once && place(a, &src.key) == place(b, to)
+        }
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 fn invalid(message: String) -> Result<()> {

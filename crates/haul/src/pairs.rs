@@ -213,7 +213,7 @@ impl Search {
         for (candidate, answer) in batch {
             match answer {
                 // Once is enough: the job ends with it.
-                Answer::Unknown(error) if error.kind() == ErrorKind::Unauthenticated => {
+                Answer::Unknown(error) if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Corrupt) => {
                     self.answers = futures::stream::empty().boxed();
                     return Some(error);
                 }

@@ -164,6 +164,11 @@ impl Failures {
         }
     }
 
+    /// True as long as there was no error.
+    pub fn none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The value, or the error if there was one.
     pub fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|e| self.add(e)).ok()

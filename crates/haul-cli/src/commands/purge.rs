@@ -49,7 +49,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut failures = Failures::default();
     let dirs = delete_files(&store, &mut failures).await;
     delete_dirs(&store, dirs, &mut failures).await;
-    delete(&store, vec![root], &mut failures).await;
+    if failures.none() {
+        delete(&store, vec![root], &mut failures).await;
+    }
     failures.finish()?;
     Ok(Outcome::Done)
 }

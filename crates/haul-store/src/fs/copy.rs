@@ -19,7 +19,7 @@ use haul_core::{
     plan::Replace,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Statx},
+    fs::{AtFlags, FileType, Statx, StatxFlags},
     io::Errno,
 };
 use std::{
@@ -249,6 +249,11 @@ impl Batch<'_> {
             (None, None) => set_times(item, target, mtime)?,
         }
         let keep_mode = (!own_mode).then_some(target);
+        // Of what takes long to copy; a small file isn't worth the call.
+        if before.stx_size >= place::RESERVE_FROM && !hidden.temp.is_empty() {
+            let now = meta::facts(target, meta::FACTS | StatxFlags::NLINK).map_err(target_error(item))?;
+            place::check_named(OP, &item.to, (&hidden.dir, &hidden.temp), &now)?;
+        }
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }

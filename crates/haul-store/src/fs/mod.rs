@@ -112,6 +112,7 @@ fn caps(domain: Domain, rights: Rights) -> Caps {
         domain: Some(domain),
         delete_batch: DELETE_BATCH,
         conditional: true,
+        deletes_version: true,
         page: None,
         case_insensitive: false,
         meta: true,

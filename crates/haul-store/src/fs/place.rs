@@ -9,7 +9,7 @@ use super::{
 use crate::nameless;
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
-    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
+    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Statx},
     io::Errno,
 };
 use std::{
@@ -183,6 +183,18 @@ pub(super) fn settle_hidden(
     let temp = temp_name(name, &spec.partial_suffix);
     nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_write(op, key, e))?;
     settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
+}
+
+/// Refuses an open file, of which `st` tells, that has lost its name: what is there now, if anything, is not what was written.
+pub(super) fn check_named(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), st: &Statx) -> Result<()> {
+    // Some file systems don't count names.
+    let named =
+        || meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|now| meta::version(&now) == meta::version(st));
+    if st.stx_nlink > 0 || named() {
+        return Ok(());
+    }
+    let message = "what was half written was removed or replaced by somebody";
+    Err(Error::new(ErrorKind::Changed, op, message).with_key(key))
 }
 
 /// Removes a hidden name; nothing can be done if that fails.

@@ -125,10 +125,12 @@ impl Inner {
         let error = |errno| fail_write(OP, &self.key, errno);
         let file = &self.place.file;
         let size = total(&self.key, &self.spec, parts)?;
-        let st = meta::facts(file, meta::FACTS).map_err(error)?;
+        let st = meta::facts(file, meta::FACTS | StatxFlags::NLINK).map_err(error)?;
         if meta::file_type(&st) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
         }
+        let name = self.place.temp.as_deref().unwrap_or(self.key.name());
+        place::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
         // The last blocks may have been zeros, which nobody wrote.
         if st.stx_size < size && !self.spec.sparse {
             let message = format!("{} bytes arrived, but the file holds {}", size, st.stx_size);

@@ -1,4 +1,5 @@
-//! The bandwidth limit (`--bwlimit`): bytes a second, up and down apart, shared by all stores of a run.
+//! The bandwidth limit (`--bwlimit`): bytes a second, up and down apart, shared by all stores of a run. What passes between this
+//! machine's disks and another store counts once, at the other store.
 
 use super::clock::Clock;
 use crate::{
@@ -17,7 +18,10 @@ use std::{
     fs::File,
     ops::Range,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -29,6 +33,8 @@ const PIECE: u64 = 64 << 10;
 pub struct Rate {
     up: Lane,
     down: Lane,
+    /// One of the stores isn't on this machine's disks.
+    remote: AtomicBool,
 }
 
 impl Rate {
@@ -106,18 +112,25 @@ impl std::fmt::Debug for Limited {
 impl Limited {
     /// `inner` at the pace of `rate`.
     pub fn new(inner: Arc<dyn Store>, rate: Arc<Rate>, clock: Arc<dyn Clock>) -> Self {
+        rate.remote.fetch_or(!inner.caps().files, Relaxed);
         Limited { inner, rate, clock }
     }
 
+    /// True when there is a limit now and bytes count here. Those of a disk only do where all stores of the run are disks.
+    fn is_limited(&self) -> bool {
+        self.rate.is_set() && !(self.inner.caps().files && self.rate.remote.load(Relaxed))
+    }
+
     fn upload(&self, inner: Box<dyn Upload>) -> Box<dyn Upload> {
-        let (rate, clock) = (self.rate.clone(), self.clock.clone());
-        Box::new(LimitedUpload { inner, rate, clock })
+        Box::new(LimitedUpload { inner, limited: self.clone() })
     }
 
     fn body(&self, body: Body) -> Body {
+        // Checked once for each file: a limit that is set later holds from the next file on.
+        if self.inner.caps().files && !self.is_limited() {
+            return body;
+        }
         let pieces = match body {
-            // Checked once for each file: a limit that is set later holds from the next file on.
-            Body::File(file, range) if !self.rate.is_set() => return Body::File(file, range),
             Body::File(file, range) => file_pieces(file, range),
             Body::Stream(pieces) => pieces,
         };
@@ -213,7 +226,7 @@ impl Store for Limited {
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
         let copies = batch.items.iter().any(|item| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. }));
-        if on_this_machine && copies && self.rate.is_set() {
+        if on_this_machine && copies && self.is_limited() {
             // The kernel's copy can't be slowed down; streamed through the engine it can.
             let error = || Error::new(ErrorKind::Unsupported, "copy", "a bandwidth limit is set");
             return Box::pin(ready(batch.items.iter().map(|item| Err(error().with_key(&item.to))).collect()));
@@ -230,7 +243,7 @@ impl Store for Limited {
     }
 
     fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        if matches!(request, Extra::Hash { .. }) && self.rate.is_set() {
+        if matches!(request, Extra::Hash { .. }) && self.is_limited() {
             // Read through here its bytes count.
             let error = Error::new(ErrorKind::Unsupported, "hash", "a bandwidth limit is set");
             return Box::pin(ready(Err(error)));
@@ -241,8 +254,7 @@ impl Store for Limited {
 
 struct LimitedUpload {
     inner: Box<dyn Upload>,
-    rate: Arc<Rate>,
-    clock: Arc<dyn Clock>,
+    limited: Limited,
 }
 
 impl Upload for LimitedUpload {
@@ -256,18 +268,20 @@ impl Upload for LimitedUpload {
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
         Box::pin(async move {
-            self.rate.up.pass(payload.len(), &*self.clock).await;
+            if self.limited.is_limited() {
+                self.limited.rate.up.pass(payload.len(), &*self.limited.clock).await;
+            }
             self.inner.part(index, offset, payload).await
         })
     }
 
     fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
-        let LimitedUpload { inner, rate, clock } = *self;
+        let LimitedUpload { inner, limited } = *self;
         Box::pin(async move {
-            inner.publish(parts, late).await.map_err(|Unpublished { error, upload: inner }| Unpublished {
-                error,
-                upload: Box::new(LimitedUpload { inner, rate, clock }),
-            })
+            inner
+                .publish(parts, late)
+                .await
+                .map_err(|Unpublished { error, upload }| Unpublished { error, upload: limited.upload(upload) })
         })
     }
 

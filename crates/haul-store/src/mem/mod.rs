@@ -105,6 +105,7 @@ impl MemStore {
             domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
             delete_batch: 1000,
             conditional: true,
+            deletes_version: true,
             page: None,
             case_insensitive: false,
             meta: true,

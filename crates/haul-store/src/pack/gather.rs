@@ -165,9 +165,10 @@ impl Shared {
     }
 
     async fn send(self: Arc<Self>, id: Result<String>, members: Vec<Member>) {
-        // New facts of old bytes must not bring back what another run has replaced meanwhile.
-        let touches = members.iter().any(|m| matches!(m.what, What::Touch { .. }));
-        let indexes = if touches { self.indexes(true).await } else { self.indexes_to_write().await };
+        // New facts of old bytes must not bring back what another run has replaced meanwhile, nor a deletion of one version take
+        // that away.
+        let looks = members.iter().any(|m| matches!(m.what, What::Touch { .. } | What::Delete(Some(_))));
+        let indexes = if looks { self.indexes(true).await } else { self.indexes_to_write().await };
         let prepared = match (id, indexes) {
             (Ok(id), Ok(indexes)) => Pack::new(id, &indexes, members),
             (Err(error), _) | (_, Err(error)) => {

@@ -200,6 +200,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         domain: None,
         delete_batch: 1000,
         conditional: false,
+        deletes_version: true,
         page: None,
         case_insensitive: false,
         meta: true,

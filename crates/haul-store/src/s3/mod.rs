@@ -134,6 +134,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
         domain: Some(domain),
         delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
         conditional: config.provider.conditional,
+        deletes_version: false,
         page: ordered.then_some(config.list_chunk),
         case_insensitive: false,
         meta: true,

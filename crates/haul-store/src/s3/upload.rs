@@ -494,11 +494,11 @@ async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&s
     same.then(|| expected.to_owned())
 }
 
-/// Gives up an upload in parts; that it is gone already is success.
+/// Gives up an upload in parts; that it is gone already, perhaps with its bucket, is success.
 pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<()> {
     let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
     match service.ask(call).await {
-        Err(fault) if fault.kind == ErrorKind::NotFound => Ok(()),
+        Err(fault) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
         other => other.map(|_| ()),
     }
 }

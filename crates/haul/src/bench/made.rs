@@ -146,6 +146,7 @@ impl MadeStore {
             domain: None,
             delete_batch: 1,
             conditional: false,
+            deletes_version: false,
             page: None,
             case_insensitive: false,
             meta: false,

@@ -4,11 +4,13 @@
 use super::Run;
 use crate::{
     budget::Claim,
+    presence::{self, Answer},
     schedule::Queue,
+    spool::Gone,
     transfer::{Arrived, Order},
 };
 use haul_core::{
-    Error, ErrorKind, Key, Kind, Result, Side, Version, attributes::What, event::Event, plan::Route, policy::Cutoff,
+    Error, ErrorKind, Key, Kind, Result, Side, attributes::What, event::Event, plan::Route, policy::Cutoff,
 };
 use haul_store::CopyHow;
 use std::sync::{Arc, atomic::Ordering};
@@ -194,13 +196,13 @@ impl Run {
         if self.moves() && arrived.renamed {
             self.gone(&order.src.key, order.src.size);
         } else if self.moves() {
-            self.away(order.src.key.clone(), arrived.version);
+            self.away(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
         }
     }
 
     /// A source that may go, at exactly the version that is at the destination.
-    pub fn away(&self, key: Key, version: Option<Version>) {
-        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push((key, version));
+    pub fn away(&self, moved: Gone) {
+        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push(moved);
     }
 
     fn gone(&self, key: &Key, size: u64) {
@@ -210,20 +212,56 @@ impl Run {
 
     /// Deletes moved sources, a full batch at a time, or all that are left.
     pub(super) async fn flush_moved_away(&self, all: bool) {
-        let keys = {
+        let moved = {
             let mut waiting = self.moved_away.lock().unwrap_or_else(|e| e.into_inner());
             if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
                 return;
             }
             std::mem::take(&mut *waiting)
         };
-        let answers = self.cx.src.delete(keys.clone()).await;
-        for ((key, _), answer) in keys.iter().zip(answers) {
+        let moved = self.still_there(moved).await;
+        let request = moved.iter().map(|moved| (moved.key.clone(), moved.version.clone())).collect();
+        for (moved, answer) in moved.iter().zip(self.cx.src.delete(request).await) {
             match answer {
-                Ok(()) => self.gone(key, 0),
-                Err(error) => self.error(error.with_key(key)),
+                Ok(()) => self.gone(&moved.key, moved.size),
+                Err(error) => self.error(error.with_key(&moved.key)),
             }
         }
+    }
+
+    /// Of moved sources those that may go. A store that deletes whatever has the name is asked first whether that is still what was
+    /// copied: of what somebody put there meanwhile this would be the only copy.
+    async fn still_there(&self, mut moved: Vec<Gone>) -> Vec<Gone> {
+        if self.cx.src.caps().deletes_version {
+            return moved;
+        }
+        moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let keys = moved.iter().map(|moved| moved.key.clone()).collect();
+        let options = presence::Options { method: None, at_once: self.policy.checkers };
+        let found = presence::find(&self.cx.src, keys, options).await;
+        let mut may_go = Vec::with_capacity(moved.len());
+        for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
+            let copied = &moved.version;
+            let now = match answer {
+                // Not every service lists encrypted content under the ETag that it gives to those who ask.
+                Answer::There(now) if copied.is_some() && now.version != *copied => self.cx.src.stat(&key).await,
+                Answer::Unknown(error) => Err(error.to_report()),
+                // What is gone by now counts as deleted.
+                Answer::There(_) | Answer::Absent | Answer::NotAsked => {
+                    may_go.push(moved);
+                    continue;
+                }
+            };
+            match now {
+                Ok(now) if now.version == *copied => may_go.push(moved),
+                Ok(_) => {
+                    let message = "changed since it was copied: it stays";
+                    self.error(Error::new(ErrorKind::Changed, "delete", message).with_key(&key));
+                }
+                Err(error) => self.error(error.with_key(&key)),
+            }
+        }
+        may_go
     }
 }
 

@@ -35,6 +35,10 @@ use unfinished::{Target, Track};
 /// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
 
+/// So long after the job was stopped a file whose bytes are all sent may still be published: enough for a request and some retries,
+/// but not for a store that asks to come back in an hour.
+const PUBLISH_WITHIN: Duration = Duration::from_secs(10);
+
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;
 
@@ -202,6 +206,8 @@ impl Mover {
                     changed < CHANGED_RETRIES
                 }
                 ErrorKind::Corrupt => attempt < self.policy.file_retries,
+                // Somebody took away what was half written: the folder, or the upload in parts.
+                ErrorKind::NotFound if error.op() == "write" => attempt < self.policy.file_retries,
                 _ => error.retry() != Retry::Never && attempt < self.policy.file_retries,
             };
             if !again || self.cx.cancel.is_cancelled() {
@@ -354,7 +360,16 @@ impl Mover {
         let (bytes, hashes, memory, unproved) = (pumped.bytes, pumped.hashes, pumped.memory, pumped.unproved);
         let late = Late { hashes: hashes.clone(), ..Late::default() };
         let gathered = self.budget.gather(claim).await;
-        let stored = match upload.publish(pumped.parts, late).await {
+        let published = tokio::select! {
+            biased;
+            published = upload.publish(pumped.parts, late) => published,
+            () = self.stopped_long_ago() => {
+                // Nobody knows whether it got there: the next run sees.
+                track.iter().for_each(Track::left);
+                return Err(cancelled());
+            }
+        };
+        let stored = match published {
             Ok(stored) => stored,
             Err(failed) => return Err(self.give_up(failed.upload, track, failed.error).await),
         };
@@ -405,6 +420,11 @@ impl Mover {
             Ok(old) if old.kind == Kind::File => self.backup.keep(&self.cx, &old).await,
             _ => Ok(()),
         }
+    }
+
+    async fn stopped_long_ago(&self) {
+        self.cx.cancel.cancelled().await;
+        tokio::time::sleep(PUBLISH_WITHIN).await;
     }
 
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?

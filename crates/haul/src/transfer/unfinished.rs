@@ -42,6 +42,11 @@ impl Track {
         }
     }
 
+    /// Left as it is, for the next run.
+    pub fn left(&self) {
+        self.journal.kept(self.write);
+    }
+
     /// It was published.
     pub fn published(&self) {
         self.journal.closed(self.write);

@@ -1,0 +1,121 @@
+//! What others do to source, destination and half-written files while haul is at work: nothing is lost by it.
+
+#![allow(clippy::disallowed_methods)] // A test makes the files that haul is to copy.
+
+use haul_testkit::{
+    cloudsim::{Cloudsim, Wanted},
+    folder::{noise, write},
+    lab::{Lab, until},
+};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::PathBuf,
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: u64 = 1 << 20;
+const TIME: u64 = 1_600_000_000_123_456_789;
+
+/// A cloud of this many bytes a second in all, and a lab with a remote of it.
+fn cloud(rate: &str) -> (Lab, Cloudsim) {
+    let sim = Cloudsim::with(&[("rate-in", rate), ("rate-out", rate)]);
+    sim.bucket("b", None);
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
+    (lab, sim)
+}
+
+fn made(size: u64, seed: u64) -> Wanted {
+    Wanted { size, seed, mtime: Some("1600000000".into()), md5: false }
+}
+
+/// Sends a request without a body, and gives the answer.
+fn ask(sim: &Cloudsim, request: &str) -> String {
+    let mut stream = TcpStream::connect(sim.address()).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nhost: c\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The hidden file that a download is written to.
+fn partial(lab: &Lab) -> Option<PathBuf> {
+    let mut found = fs::read_dir(lab.path("dst")).ok()?.map(|entry| entry.unwrap().path());
+    found.find(|path| path.extension().is_some_and(|end| end == "partial"))
+}
+
+/// What is in the destination, but for `big` itself.
+fn others(lab: &Lab) -> usize {
+    fs::read_dir(lab.path("dst")).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "big").count()
+}
+
+#[test]
+fn what_was_stored_over_a_moved_key_since_it_was_copied_stays() {
+    let (lab, sim) = cloud("20M");
+    sim.make("b", b"x/a", &made(1000, 1));
+    sim.make("b", b"x/big", &made(30 * MIB, 2));
+    let child = lab.start(&["move", "c:b/x", "@dst"]);
+    assert!(until(|| lab.path("dst/a").exists()));
+    sim.make("b", b"x/a", &made(1000, 3));
+    let newer = sim.get("b", b"x/a").unwrap().bytes;
+    let ran = lab.end(child).code(1);
+    assert!(ran.err.contains("ERROR : x/a: ") || ran.err.contains("ERROR : a: "), "{}", ran.err);
+    assert!(ran.err.contains("changed since it was copied: it stays"), "{}", ran.err);
+    assert_eq!(sim.keys("b"), [b"x/a"]);
+    assert!(sim.get("b", b"x/a").unwrap().bytes == newer);
+    lab.haul(&["move", "c:b/x", "@dst", "--ignore-times"]).ok();
+    assert!(fs::read(lab.path("dst/a")).unwrap() == newer);
+    assert!(sim.keys("b").is_empty());
+    // The question is one for all of them.
+    (0..300).for_each(|n| sim.make("b", format!("y/{n}").as_bytes(), &made(10, n)));
+    sim.reset();
+    let ran = lab.haul(&["move", "c:b/y", "@dst", "-v"]).ok();
+    assert!(ran.err.contains("Deleted:              300 (files), 0 (dirs), 2.930 KiB (freed)"), "{}", ran.err);
+    let report = sim.report();
+    assert!(report.of("ListObjectsV2") + report.of("HeadObject") <= 4, "{:?}", report.requests);
+}
+
+#[test]
+fn an_upload_that_somebody_aborts_begins_again() {
+    let (lab, sim) = cloud("30M");
+    let bytes = noise(1, 40 * MIB as usize);
+    write(&lab.path("src/big"), &bytes, TIME);
+    let child =
+        lab.start(&["copy", "@src", "c:b", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi", "--transfers=1"]);
+    assert!(until(|| sim.report().bytes_in >= 10 * MIB));
+    let listed = ask(&sim, "GET /b?uploads");
+    let id = listed.split("<UploadId>").nth(1).and_then(|rest| rest.split('<').next()).expect("an upload");
+    ask(&sim, &format!("DELETE /b/big?uploadId={id}"));
+    let ran = lab.end(child).ok();
+    assert!(!ran.err.contains("ERROR"), "{}", ran.err);
+    assert!(sim.get("b", b"big").unwrap().bytes == bytes);
+    assert_eq!(sim.report().unfinished_uploads, 0);
+}
+
+#[test]
+fn a_partial_file_that_somebody_removes_or_replaces_begins_again() {
+    let (lab, sim) = cloud("20M");
+    sim.make("b", b"big", &made(20 * MIB, 1));
+    let bytes = sim.get("b", b"big").unwrap().bytes;
+    for replaced in [false, true] {
+        let child = lab.start(&["copy", "c:b", "@dst"]);
+        assert!(until(|| partial(&lab).is_some()));
+        let path = partial(&lab).unwrap();
+        fs::remove_file(&path).unwrap();
+        if replaced {
+            fs::write(&path, b"something else").unwrap();
+        }
+        lab.end(child).ok();
+        assert!(fs::read(lab.path("dst/big")).unwrap() == bytes, "replaced: {replaced}");
+        assert_eq!(others(&lab), 0);
+        fs::remove_dir_all(lab.path("dst")).unwrap();
+    }
+    // Written in place, and removed: it must not count as there, or a move would delete the source.
+    let child = lab.start(&["move", "c:b", "@dst", "--inplace"]);
+    assert!(until(|| lab.path("dst/big").exists()));
+    fs::remove_file(lab.path("dst/big")).unwrap();
+    lab.end(child).ok();
+    assert!(fs::read(lab.path("dst/big")).unwrap() == bytes);
+}
