@@ -9,6 +9,8 @@ mod append;
 mod exits;
 #[path = "rsync/filters.rs"]
 mod filters;
+#[path = "rsync/kinds.rs"]
+mod kinds;
 #[path = "rsync/oracle.rs"]
 mod oracle;
 #[path = "rsync/remotes.rs"]

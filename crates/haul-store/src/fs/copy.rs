@@ -13,7 +13,7 @@ use super::{
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Result,
-    attributes::Unkept,
+    attributes::{Unkept, What},
     key::parent,
     links::{Munge, SourceLinks},
     plan::Replace,
@@ -250,24 +250,30 @@ impl Batch<'_> {
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
         };
         let key = Key::new([item.to.parent().as_bytes(), to].concat());
+        let stored = self.make_link(item, (dir, name, st), &key)?;
+        self.bytes.moved(number, stored.size);
+        Ok(stored)
+    }
+
+    /// Makes a link at `key` that is what the link `name` is; a move then takes that away.
+    fn make_link(&mut self, item: &CopyItem, (dir, name, st): (&Dir, &[u8], &Statx), key: &Key) -> Result<Stored> {
         let target = self.munge.target(target(dir, name).map_err(source_error(item))?);
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
         let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
         let dir_of_link = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => {
-                let (source, made) = ((dir, name, st), (&key, &target[..]));
+                let (source, made) = ((dir, name, st), (key, &target[..]));
                 let (dir_of_link, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
                 stored.unkept = unkept;
                 dir_of_link
             }
-            None => place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?,
+            None => place::link(&self.local.root, OP, key, &target, &item.spec, Some(mtime))?,
         };
         self.settled(item, &dir_of_link);
         if item.how == CopyHow::Rename {
             remove_source(item, dir, name, st)?;
         }
-        self.bytes.moved(number, stored.size);
         Ok(stored)
     }
 
@@ -328,10 +334,13 @@ impl Batch<'_> {
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
     fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
         let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
-        if meta::file_type(&st) == FileType::Symlink && self.from.follow() {
+        let kind = meta::file_type(&st);
+        if kind == FileType::Symlink && self.from.follow() {
             return Ok(None);
         }
-        regular(OP, &item.from, &st)?;
+        if kind == FileType::Directory {
+            regular(OP, &item.from, &st)?;
+        }
         check_want(item, &st)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
         let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
@@ -347,10 +356,16 @@ impl Batch<'_> {
         })?;
         let dir = match moved {
             (dir, Ok(())) => dir,
-            (_, Err(Errno::XDEV)) => return Ok(None),
+            (_, Err(Errno::XDEV)) if kind == FileType::RegularFile => return Ok(None),
+            (_, Err(Errno::XDEV)) => return self.remake(item, from, &st).map(Some),
             (_, Err(Errno::BADF)) => return Err(changed(OP, &item.to)),
             (_, Err(errno)) => return Err(target_error(item)(errno)),
         };
+        if kind != FileType::RegularFile {
+            // It has no bytes, and kept all else; opening it might do more than look.
+            self.settled(item, &dir);
+            return Ok(Some(Stored { size: item.size, ..Stored::default() }));
+        }
         if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
             let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
             match item.spec.meta.as_deref().filter(|_| item.spec.keep.is_none()) {
@@ -365,6 +380,23 @@ impl Batch<'_> {
         self.settled(item, &dir);
         self.bytes.moved(number, st.stx_size);
         Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
+    }
+
+    /// Moves what isn't a regular file to another file system: it is made anew there.
+    ///
+    /// Errors: `Unsupported` where it can't be; it stays then.
+    fn remake(&mut self, item: &CopyItem, from: &Dir, st: &Statx) -> Result<Stored> {
+        if meta::file_type(st) == FileType::Symlink {
+            return self.make_link(item, (from, item.from.name(), st), &item.to);
+        }
+        let (dir, stored) = attributes::special(self.local, item, (self.from, from))?;
+        if stored.unkept.holds(What::Device) || stored.unkept.holds(What::Special) {
+            let message = "what isn't a file couldn't be made on the other file system";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
+        }
+        self.settled(item, &dir);
+        remove_source(item, from, item.from.name(), st)?;
+        Ok(stored)
     }
 }
 

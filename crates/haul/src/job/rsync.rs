@@ -96,7 +96,7 @@ impl Run {
         match self.cx.dst.stat(key).await {
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
-                if self.backup().is_on() && entry.kind == Kind::File {
+                if self.backup().is_on() {
                     return self.backup().keep(&self.cx, &entry).await;
                 }
                 let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
@@ -417,7 +417,7 @@ impl Run {
         self.check_may_delete(dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
-            if self.backup().is_on() && entry.kind == Kind::File {
+            if self.backup().is_on() && !entry.is_dir() {
                 self.backup().keep(&self.cx, &entry).await?;
                 continue;
             }

@@ -15,7 +15,7 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, LINK, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
     links::SourceLinks,
@@ -386,7 +386,7 @@ impl Mover {
         Ok(())
     }
 
-    /// The same for a file that a symlink replaces, or a symlink that a file does: they have other keys, so that the
+    /// The same for a file, device or FIFO that a symlink replaces, or a symlink that one of them does: they have other keys, so that the
     /// comparison doesn't tell.
     async fn keep_other_kind(&self, to: &Key) -> Result<()> {
         if self.policy.rsync.is_none() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
@@ -397,7 +397,7 @@ impl Mover {
             None => to.with_suffix(LINK),
         };
         match self.cx.dst.stat(&other).await {
-            Ok(old) if old.kind == Kind::File => self.backup.keep(&self.cx, &old).await,
+            Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await,
             _ => Ok(()),
         }
     }
