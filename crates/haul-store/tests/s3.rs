@@ -59,6 +59,7 @@ impl Service {
             net: Default::default(),
             meters: meters.clone(),
             links: Default::default(),
+            marks: false,
             wrapped: Default::default(),
         };
         (S3::open(request).unwrap(), meters)
@@ -481,6 +482,7 @@ async fn copies_inside_the_service() {
         ],
         progress: None,
         links: Default::default(),
+        marks: false,
     };
     let answers = target.copy(batch).await;
     assert!(answers[..3].iter().all(Result::is_ok), "{answers:?}");

@@ -6,7 +6,7 @@ use super::{
     dir::Dir,
     error::{changed, check_file, fail, fail_write},
     meta, place,
-    read::link_name,
+    read::{link_name, name_of},
 };
 use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
 use futures::future::{BoxFuture, ready};
@@ -78,9 +78,9 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(0o666);
     let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
-        match rustix::fs::openat(dir, key.name(), flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        match rustix::fs::openat(dir, name_of(key), flags | OFlags::CREATE | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if spec.replace != Replace::Absent => {
-                rustix::fs::openat(dir, key.name(), flags, mode).map(|file| (file, false))
+                rustix::fs::openat(dir, name_of(key), flags, mode).map(|file| (file, false))
             }
             answer => answer.map(|file| (file, true)),
         }
@@ -89,7 +89,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     if let Replace::Exactly(want) = &spec.replace {
         let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
         if created {
-            place::discard(&place.dir, key.name());
+            place::discard(&place.dir, name_of(key));
         }
         if created || meta::version(&st) != *want {
             return Err(changed(OP, key));
@@ -115,7 +115,7 @@ impl Inner {
     fn remove(&self) {
         match &self.place.temp {
             Some(temp) => place::discard(&self.place.dir, temp),
-            None if self.place.created => place::discard(&self.place.dir, self.key.name()),
+            None if self.place.created => place::discard(&self.place.dir, name_of(&self.key)),
             // What was there before is partly overwritten; that is what writing in place means.
             None => {}
         }
@@ -156,7 +156,7 @@ impl Inner {
         }
         if let Some(temp) = &self.place.temp {
             let keep_mode = meta::meta_mode(meta, self.spec.keep_setid).is_none().then_some(file);
-            let names = (&self.place.dir, &temp[..], self.key.name());
+            let names = (&self.place.dir, &temp[..], name_of(&self.key));
             place::settle(OP, &self.key, names, &self.spec.replace, keep_mode)?;
         }
         if self.spec.fsync {

@@ -8,8 +8,10 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Result, Side, Version, attributes,
     compare::{Difference, Reason},
     event::Event,
+    plain_key,
     plan::{Action, Step},
     policy::Mode,
+    shown_name,
 };
 use haul_store::ListRequest;
 use std::sync::Arc;
@@ -79,9 +81,8 @@ impl Run {
         }
         self.dir_seen(&src, None).await;
         if !self.policy.dry_run && self.cx.dst.caps().dirs {
-            let bare = bare(src.key.as_bytes());
-            for other in [bare.to_vec(), [bare, LINK].concat()] {
-                if let Err(error) = self.clear_file(&Key::new(other)).await {
+            for other in of_name(bare(src.key.as_bytes())) {
+                if let Err(error) = self.clear_file(&other).await {
                     return self.error(error);
                 }
             }
@@ -127,9 +128,8 @@ impl Run {
 
     /// True when the destination has something else under this name.
     async fn other_kind_there(&self, key: &Key) -> bool {
-        let bare = bare(key.as_bytes());
-        for (other, dir) in [(bare.to_vec(), false), ([bare, LINK].concat(), false), ([bare, b"/"].concat(), true)] {
-            if other != key.as_bytes() && self.cx.dst.stat(&Key::new(other)).await.is_ok_and(|e| e.is_dir() == dir) {
+        for other in of_any_kind(bare(key.as_bytes())) {
+            if other != *key && self.cx.dst.stat(&other).await.is_ok_and(|e| e.is_dir() == other.is_dir()) {
                 return true;
             }
         }
@@ -142,16 +142,12 @@ impl Run {
         if self.policy.rsync.is_none() || !self.cx.src.caps().files {
             return false;
         }
-        let key = dst.key.as_bytes();
-        let bare = bare(key);
-        for other in [bare.to_vec(), [bare, LINK].concat(), [bare, b"/"].concat()] {
-            if other == key {
+        for other in of_any_kind(bare(dst.key.as_bytes())) {
+            if other == dst.key {
                 continue;
             }
-            let Ok(entry) = self.cx.src.stat(&Key::new(&other)).await else { continue };
-            if other.ends_with(b"/") == entry.is_dir()
-                && self.cx.filter.wants_name(&Entry { key: Key::new(&other), ..entry })
-            {
+            let Ok(entry) = self.cx.src.stat(&other).await else { continue };
+            if other.is_dir() == entry.is_dir() && self.cx.filter.wants_name(&Entry { key: other, ..entry }) {
                 return true;
             }
         }
@@ -163,7 +159,7 @@ impl Run {
         if self.cx.filter.others_show(&dst.key) {
             self.dirs.keep(dst);
         } else if self.may_lose(&dst) {
-            let name = Key::new(bare(dst.key.as_bytes()));
+            let name = plain_key(bare(dst.key.as_bytes()));
             if self.cx.filter.others_show(&name) || self.is_replaced(&dst).await {
                 // What it holds goes when its place is taken, which may never be; a dry run tells that it would.
                 if !self.policy.dry_run {
@@ -355,9 +351,7 @@ impl Run {
         if !self.never_replaces_own() {
             return Ok(());
         }
-        let bare = bare(key.as_bytes());
-        for other in [bare.to_vec(), [bare, LINK].concat()] {
-            let other = Key::new(other);
+        for other in of_name(bare(key.as_bytes())) {
             let Ok(there) = self.cx.dst.stat(&other).await else { continue };
             let older = other != *key && !there.is_dir() && !self.came_in_this_run(&there);
             if older || there.kind == Kind::Special {
@@ -435,5 +429,16 @@ impl Run {
 
 /// A key without what tells its kind.
 pub(super) fn bare(key: &[u8]) -> &[u8] {
-    key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key)
+    key.strip_suffix(b"/").unwrap_or(shown_name(key))
+}
+
+/// The same, and the directory's.
+pub(super) fn of_any_kind(name: &[u8]) -> [Key; 3] {
+    let [file, link] = of_name(name);
+    [file, link, Key::new([name, b"/"].concat())]
+}
+
+/// The keys by which a disk knows what is called so and is no directory: a file or the like, and a symlink.
+pub(super) fn of_name(name: &[u8]) -> [Key; 2] {
+    [plain_key(name), Key::new([name, LINK].concat())]
 }

@@ -19,8 +19,10 @@ use haul_core::{
     attributes::Unkept,
     event::{Event, StepId},
     links::SourceLinks,
+    plain_key,
     plan::{Replace, Route},
     policy::{Fsync, Keep, Mode, Policy},
+    shown_name,
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -393,8 +395,8 @@ impl Mover {
             return Ok(());
         }
         let other = match to.as_bytes().strip_suffix(LINK) {
-            Some(file) => Key::new(file),
-            None => to.with_suffix(LINK),
+            Some(name) => plain_key(name),
+            None => Key::new([shown_name(to.as_bytes()), LINK].concat()),
         };
         match self.cx.dst.stat(&other).await {
             Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
-use haul_core::{Key, LINK, Listed, filter::rsync::Only, links};
+use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
 use haul_store::{ListRequest, Store};
 use rustix::fs::FileType;
 use std::{
@@ -326,7 +326,13 @@ impl Planner<'_> {
                 continue;
             };
             let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
-            if sources.len() > 1 && typed.here() && self.options.links && what == What::File && name.ends_with(LINK) {
+            if sources.len() > 1
+                && typed.here()
+                && !to.here()
+                && self.options.links
+                && what == What::File
+                && name.ends_with(LINK)
+            {
                 let name = String::from_utf8_lossy(&name).into_owned();
                 let line = format!(
                     "{name}: a file of such a name goes with -l only by itself: it is taken for a symbolic link"
@@ -426,8 +432,12 @@ impl Planner<'_> {
             [(name, what @ (What::File | What::Link))] => {
                 let names_file = alone && there != Dest::Dir && !to.contents();
                 let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
-                let ending = if *what == What::Link { LINK } else { b"" };
-                let one = Some((Key::new([name, ending].concat()), Key::new([&last[..], ending].concat())));
+                let key = |name: &[u8]| match what {
+                    What::Link => Key::new([name, LINK].concat()),
+                    _ if folder.here() && to.here() => plain_key(name),
+                    _ => Key::new(name),
+                };
+                let one = Some((key(name), key(&last)));
                 Job {
                     src: folder.word(&folder.path),
                     into: Vec::new(),
