@@ -409,6 +409,12 @@ fn other_file_systems_are_left_alone() {
             make(&format!("{side}/{path}"), text);
         }
     }
+    // Directories too: those of `a` and `b` may have been made in two seconds.
+    let dated = Command::new("find")
+        .args(["s", "a", "b", "-depth", "-type", "d", "-exec", "touch", "-d", "2020-01-01T00:00:00Z", "{}", "+"])
+        .current_dir(lab.path(""))
+        .status();
+    assert!(dated.unwrap().success());
     for (options, source, ours, theirs) in [("-aix", "@s/", "a", "b"), ("-aix", "@s", "new", "new2")] {
         let source_path = format!("{}{}", lab.path("s").display(), source.trim_start_matches("@s"));
         let expected =
