@@ -77,6 +77,19 @@ fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
 fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(0o666);
+    let in_the_way = || {
+        let message = "is a symbolic link, device, FIFO or socket: remove it to write a file there in place";
+        Error::new(ErrorKind::Exists, OP, message).with_key(key)
+    };
+    let regular = |st: &rustix::fs::Statx| meta::file_type(st) == FileType::RegularFile;
+    // Before it is opened: that may do more than look.
+    if let Ok(dir) = local.root.dir_beneath(key.parent().as_bytes())
+        && let Ok(st) = meta::facts_at(&dir, name_of(key), false, meta::FACTS)
+        && !regular(&st)
+        && meta::file_type(&st) != FileType::Directory
+    {
+        return Err(in_the_way());
+    }
     let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
         match rustix::fs::openat(dir, name_of(key), flags | OFlags::CREATE | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if spec.replace != Replace::Absent => {
@@ -86,6 +99,9 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
         }
     })?;
     let place = Place { dir, file, temp: None, created };
+    if !meta::facts(&place.file, meta::FACTS).is_ok_and(|st| regular(&st)) {
+        return Err(in_the_way());
+    }
     if let Replace::Exactly(want) = &spec.replace {
         let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
         if created {

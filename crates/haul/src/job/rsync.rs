@@ -284,16 +284,24 @@ impl Run {
     }
 
     /// Makes way for a file where a directory is: it goes when it is empty, or with all that is in it where deleting is
-    /// asked for.
+    /// asked for. What isn't a regular file makes way for one that is written in place.
     ///
     /// Errors: those of deleting, or that it is not to be.
     pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
         let dir = Key::new([bare(order.to.as_bytes()), b"/"].concat());
         let force = self.mode == Mode::Sync || self.policy.rsync.as_ref().is_some_and(|habits| habits.force);
-        if force {
+        // Not what a symlink leads to.
+        if force && self.cx.dst.stat(&dir).await.is_ok() {
             self.clear_dir(&dir).await?;
         }
         self.clear_other_kind(&order.to).await?;
+        if self.policy.inplace {
+            for other in of_name(bare(order.to.as_bytes())) {
+                if self.cx.dst.stat(&other).await.is_ok_and(|there| there.is_link() || there.kind == Kind::Special) {
+                    self.clear_file(&other).await?;
+                }
+            }
+        }
         let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
         answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
             ErrorKind::Exists => {
