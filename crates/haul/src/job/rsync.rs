@@ -255,6 +255,10 @@ impl Run {
 
     /// A job that only deletes.
     pub(super) async fn delete_alone(self: Arc<Self>) {
+        // Where nothing is nothing goes.
+        if self.cx.dst.stat(&Key::new("")).await.is_err_and(|error| error.kind() == ErrorKind::DirNotFound) {
+            return;
+        }
         self.clone().pass(Pass::DeletesOnly).await;
         self.delete_doomed().await;
         self.finish_dirs(true).await;
