@@ -5,6 +5,8 @@
 
 #[path = "rsync/append.rs"]
 mod append;
+#[path = "rsync/elsewhere.rs"]
+mod elsewhere;
 #[path = "rsync/exits.rs"]
 mod exits;
 #[path = "rsync/filters.rs"]
