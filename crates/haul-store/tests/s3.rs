@@ -482,7 +482,6 @@ async fn copies_inside_the_service() {
         ],
         progress: None,
         links: Default::default(),
-        marks: false,
     };
     let answers = target.copy(batch).await;
     assert!(answers[..3].iter().all(Result::is_ok), "{answers:?}");

@@ -83,9 +83,7 @@ impl Run {
 
     /// What rsync compares a file with that the destination lacks, to tell what differs: the first that another place has.
     pub async fn basis_elsewhere(&self, src: &Entry, to: &Key) -> Option<Entry> {
-        if self.policy.rsync.is_none() {
-            return None;
-        }
+        self.policy.rsync.as_ref()?;
         for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
             if let Ok(found) = store.stat(to).await
                 && found.kind == src.kind

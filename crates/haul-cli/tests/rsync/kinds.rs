@@ -99,6 +99,27 @@ fn a_file_called_as_a_translated_link_is_a_file() {
 }
 
 #[test]
+fn no_file_makes_way_for_one_that_only_a_links_key_would_name() {
+    let setup = r#"
+mkdir -p s/d t/d/k dst/d; echo x >dst/d/k.rclonelink; echo a >s/d/k; echo y >dst/d/l.rclonelink; mkdir s/d/l; ln -s m s/d/m.rclonelink; echo z >dst/d/m.rclonelink
+find s t dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for sources in ["s/", "s/ t/"] {
+        let options = [
+            "-rlt",
+            "-rt",
+            "-a -b --suffix=.old",
+            "-rt -b --backup-dir=../bk",
+            "-aK",
+            "-a --delay-updates",
+            "-a --inplace",
+        ];
+        let lines = options.map(|options| format!("{options} {sources} dst"));
+        each(setup, Compare::Trees, &lines.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
 fn where_a_link_and_a_file_cannot_be_told_apart_neither_is_lost_in_silence() {
     // To a remote, also one that is a folder, symlinks are files of such names.
     let Some(oracle) = Oracle::new(CALLED) else { return };

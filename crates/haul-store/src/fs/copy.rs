@@ -8,7 +8,7 @@ use super::{
     error::{changed, check_file, fail, fail_write},
     meta, place,
     place::Hidden,
-    read::{link_name, name_of, open_file, regular, target},
+    read::{link_name, name_of, no_link, open_file, regular, target},
 };
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{
@@ -119,6 +119,7 @@ impl Batch<'_> {
                 _ => self.link(number, item, &dir, name, &st),
             };
         }
+        no_link(self.local, OP, &item.from)?;
         if item.how == CopyHow::Link {
             return self.hard_link(item, &dir);
         }

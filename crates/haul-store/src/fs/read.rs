@@ -46,6 +46,13 @@ pub(super) fn name_of(key: &Key) -> &[u8] {
     unmarked(key.name()).unwrap_or(key.name())
 }
 
+/// Where keys tell links from files that are called as they are stored, the key of a link stands for nothing else.
+///
+/// Errors: `NotFound`, for such a key; to be asked where no link was found.
+pub(super) fn no_link(local: &Local, op: &'static str, key: &Key) -> Result<()> {
+    if local.marks && bare_name(key).is_some() { Err(fail(op, key, Errno::NOENT)) } else { Ok(()) }
+}
+
 /// Why neither a link nor the file that is called as its key is can be had by that key.
 pub(super) fn twins(op: &'static str, key: &Key) -> Error {
     let message = "a symbolic link is there, and a file that is called as that link is stored (it ends in .rclonelink): rename the file";
@@ -133,6 +140,7 @@ fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Cont
         check_version(OP, key, want, &entry)?;
         return Ok((entry, Content::Target(target)));
     }
+    no_link(local, OP, key)?;
     let file = open_file(&dir, name_of(key), local.root.follow()).map_err(|e| fail(OP, key, e))?;
     let st = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     regular(OP, key, &st)?;
@@ -168,6 +176,7 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         let size = shown_size(local.links, &dir, name, &st).map_err(|e| fail(OP, key, e))?;
         return Ok(Entry { size, meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
     }
+    no_link(local, OP, key)?;
     let st = facts(name_of(key), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
     let kind = match meta::file_type(&st) {
         FileType::Directory => Kind::Dir,

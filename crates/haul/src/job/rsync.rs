@@ -94,7 +94,12 @@ impl Run {
     ///
     /// Errors: those of deleting; in a move, that this job brought it.
     async fn clear_file(&self, key: &Key) -> Result<()> {
+        // Beside a remote a file may be called as a symlink is stored, and is none.
+        let only_called = |entry: &Entry| {
+            entry.is_link() && entry.posix.as_ref().is_some_and(|posix| posix.mode & 0o170_000 == 0o100_000)
+        };
         match self.cx.dst.stat(key).await {
+            Ok(entry) if only_called(&entry) => Ok(()),
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
                 if self.backup().is_on() {
@@ -280,6 +285,9 @@ impl Run {
         // A source that isn't there is told when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
+            if self.policy.existing_only && dst.is_none() {
+                return;
+            }
             self.dir_seen(&src, dst.as_ref()).await;
             // What is written into it changes its time, so it is set in any case.
             let there = Entry { mtime: None, ..src.clone() };
