@@ -69,7 +69,7 @@ impl Run {
                 self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
                 // What arrived is from elsewhere, but it is this job's source that was brought over by it.
                 let arrived = Arrived { version: src.version.clone(), ..arrived };
-                self.dress_now(src, to).await;
+                self.dress_now(src, to, false).await;
                 self.arrived(&Order { src: src.clone(), ..order }, arrived);
                 return true;
             }

@@ -62,6 +62,10 @@ fn a_limit_of_bandwidth_holds_back_nothing_that_has_no_bytes() {
     let setup =
         "mkdir s dst; mkfifo s/p; echo f >s/f; ln -s f s/l; find s dst -exec touch -h -d 2020-01-01T00:00:00Z {} +";
     each(setup, Compare::Attributes, &["-ai --bwlimit=1000 s/ dst"]);
+    // Nor is a new file more open than its source.
+    let setup = "mkdir s dst; echo x >s/x; chmod 755 s/x; echo y >s/y; chmod 600 s/y; echo z >s/z; chmod 600 s/z; echo zz >dst/z; \
+                 find s dst -exec touch -d 2020-01-01T00:00:00Z {} +";
+    each(setup, Compare::Attributes, &["-rti --bwlimit=1000 s/ dst", "-rti --inplace s/ dst", "-rti s/ dst"]);
 }
 
 /// Files called as translated symlinks are: alone, beside the symlink, on either side, and in the way of directories.

@@ -100,7 +100,7 @@ impl Run {
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
                         let brought = self.bring(order, &claim).await;
                         if brought.is_ok() {
-                            self.dress_now(&order.src, &order.to).await;
+                            self.dress_now(&order.src, &order.to, order.replaced.is_none()).await;
                         }
                         brought
                     }
