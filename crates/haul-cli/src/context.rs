@@ -245,6 +245,7 @@ impl Context {
             net: self.net.clone(),
             meters: self.meters.clone(),
             links: flags::links(&self.flags),
+            marks: self.flags.meta.marks,
             wrapped,
         })?;
         // The layers are around what it is made on.

@@ -85,6 +85,17 @@ fn kill_when(mut child: Child, so: impl Fn() -> bool) -> bool {
     killed
 }
 
+/// Kills a run as soon as something is so. One that was over by then, as a busy machine may have it, counts for nothing: `afresh`
+/// makes all as it was before, and another one begins.
+#[track_caller]
+fn kill_in_time(begin: impl Fn() -> Child, so: impl Fn() -> bool, afresh: impl Fn()) {
+    let killed = (0..20).any(|_| {
+        afresh();
+        kill_when(begin(), &so)
+    });
+    assert!(killed, "no run was killed in time");
+}
+
 fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
 }
@@ -175,12 +186,18 @@ fn killed_downloads_go_on() {
 fn killed_downloads_in_runs_of_chunks_go_on() {
     let (lab, sim) = far_cloud("40M", "30ms");
     let flags = ["copy", "c:b", "@dst", "--transfers=1", "--multi-thread-streams=2"];
-    let mut killed = 0;
     for round in 0..4 {
         sim.make("b", b"big", &Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: false });
         sim.reset();
         let at = SIZE * round / 4;
-        killed += u64::from(round > 0 && kill_when(lab.start(&flags), || sim.report().bytes_out >= at));
+        if round > 0 {
+            let afresh = || {
+                // It isn't there at the first call.
+                let _ = fs::remove_dir_all(lab.path("dst"));
+                sim.reset();
+            };
+            kill_in_time(|| lab.start(&flags), || sim.report().bytes_out >= at, afresh);
+        }
         lab.haul(&flags).ok();
         assert!(fs::read(lab.path("dst/big")).unwrap() == sim.get("b", b"big").unwrap().bytes, "round {round}");
         let report = sim.report();
@@ -192,7 +209,6 @@ fn killed_downloads_in_runs_of_chunks_go_on() {
         assert_clean(&lab, Some(&lab.path("dst")));
         fs::remove_dir_all(lab.path("dst")).unwrap();
     }
-    assert_eq!(killed, 3);
 }
 
 #[test]
@@ -266,9 +282,12 @@ fn a_killed_copy_inside_a_service_goes_on() {
     sim.set(None, &[("write-latency", "100ms")]).unwrap();
     let wanted = Wanted { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false };
     sim.make("a", b"big", &wanted);
-    sim.bucket("b", None);
     let copy = ["copy", "c:a", "c:b", "--s3-copy-cutoff=5Mi", "--s3-upload-concurrency=4"];
-    assert!(kill_when(start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12));
+    let afresh = || {
+        sim.bucket("b", None);
+        sim.reset();
+    };
+    kill_in_time(|| start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12, afresh);
     assert_eq!(sim.report().unfinished_uploads, 1);
     let ran = run(&lab, &copy).ok();
     assert!(ran.err.contains("ListParts 1") && !ran.err.contains("CreateMultipartUpload"), "{}", ran.err);
@@ -278,8 +297,7 @@ fn a_killed_copy_inside_a_service_goes_on() {
     assert_eq!(sim.report().unfinished_uploads, 0);
     assert_clean(&lab, None);
 
-    sim.bucket("b", None);
-    assert!(kill_when(start(&lab, &copy), || sim.report().of("UploadPartCopy") >= copied + 12));
+    kill_in_time(|| start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12, afresh);
     lab.haul(&["jobs", "clean"]).ok();
     assert_eq!(sim.report().unfinished_uploads, 0);
     assert_clean(&lab, None);
@@ -307,19 +325,29 @@ fn half_uploaded(rate: &str) -> (Lab, Cloudsim, Vec<u8>) {
     let (lab, sim) = cloud(rate);
     let bytes = noise(1, 60 * MIB as usize);
     write(&lab.path("src/big"), &bytes, TIME);
-    sim.bucket("b", None);
-    assert!(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= 30 * MIB));
+    kill_half(&lab, &sim);
     assert_eq!(sim.report().unfinished_uploads, 1);
     (lab, sim, bytes)
 }
 
+/// The kill that [`half_uploaded`] begins with, into an empty bucket.
+#[track_caller]
+fn kill_half(lab: &Lab, sim: &Cloudsim) {
+    let afresh = || {
+        sim.bucket("b", None);
+        sim.reset();
+    };
+    kill_in_time(|| start(lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= 30 * MIB, afresh);
+}
+
 #[test]
 fn what_was_stopped_is_kept_and_told() {
-    let (lab, sim) = cloud("20M");
+    // So slow that it isn't over when the signal comes, which is when all parts that go at once first are there.
+    let (lab, sim) = cloud("3M");
     write(&lab.path("src/big"), &noise(1, 60 * MIB as usize), TIME);
     sim.bucket("b", None);
     let child = start(&lab, &["copy", "@src", "c:b"]);
-    assert!(until(|| sim.report().bytes_in >= 40 * MIB));
+    assert!(until(|| sim.report().bytes_in >= IN_FLIGHT * PART + 6 * MIB));
     interrupt(&child);
     let ran = lab.end(child).code(130);
     let said = "1 large file is half sent: run the same command again to go on, or remove it with haul jobs clean";
@@ -390,9 +418,7 @@ fn a_damaged_journal_costs_bytes_but_not_content() {
         run(&lab, &["copy", "@src", "c:b"]).ok();
         assert!(sim.get("b", b"big").unwrap().bytes == bytes, "round {round}: other bytes arrived");
         assert_clean(&lab, None);
-        sim.bucket("b", None);
-        sim.reset();
-        assert!(kill_when(start(&lab, &["copy", "@src", "c:b"]), || sim.report().bytes_in >= 30 * MIB));
+        kill_half(&lab, &sim);
     }
 }
 
@@ -404,8 +430,12 @@ fn a_damaged_partial_file_costs_bytes_but_not_content() {
     let bytes = sim.get("b", b"big").unwrap().bytes;
     let mut dice = Dice::new(5);
     for round in 0..6 {
-        sim.reset();
-        assert!(kill_when(start(&lab, &["copy", "c:b", "@dst"]), || sim.report().bytes_out >= 45 * MIB));
+        let afresh = || {
+            // It isn't there at the first call.
+            let _ = fs::remove_dir_all(lab.path("dst"));
+            sim.reset();
+        };
+        kill_in_time(|| start(&lab, &["copy", "c:b", "@dst"]), || sim.report().bytes_out >= 45 * MIB, afresh);
         let partial = fs::read_dir(lab.path("dst")).unwrap().next().unwrap().unwrap().path();
         let mut content = fs::read(&partial).unwrap();
         match round % 3 {
@@ -424,7 +454,8 @@ fn a_damaged_partial_file_costs_bytes_but_not_content() {
 
 #[test]
 fn two_of_one_job_at_once_are_both_right() {
-    let (lab, sim) = cloud("20M");
+    // So slow that the first isn't over when the second begins.
+    let (lab, sim) = cloud("5M");
     let bytes = noise(1, 40 * MIB as usize);
     write(&lab.path("src/big"), &bytes, TIME);
     sim.bucket("b", None);
@@ -467,7 +498,7 @@ fn an_upload_to_a_real_server_goes_on() {
     let size = || fs::metadata(journal(&lab)).map_or(0, |m| m.len());
     let one_journal = || jobs(&lab).read_dir().is_ok_and(|mut all| all.next().is_some());
     // Some parts were noted.
-    assert!(kill_when(start(&lab, &["copy", "@src", &there]), || one_journal() && size() > 1_200));
+    assert!(kill_when(start(&lab, &["copy", "@src", &there, "--bwlimit=40M"]), || one_journal() && size() > 1_200));
     let ran = run(&lab, &["copy", "@src", &there]).ok();
     let parts = SIZE.div_ceil(PART);
     let sent = ran.err.split("UploadPart ").nth(1).and_then(|rest| rest.split(')').next()?.parse::<u64>().ok());

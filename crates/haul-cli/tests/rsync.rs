@@ -5,10 +5,14 @@
 
 #[path = "rsync/append.rs"]
 mod append;
+#[path = "rsync/elsewhere.rs"]
+mod elsewhere;
 #[path = "rsync/exits.rs"]
 mod exits;
 #[path = "rsync/filters.rs"]
 mod filters;
+#[path = "rsync/kinds.rs"]
+mod kinds;
 #[path = "rsync/oracle.rs"]
 mod oracle;
 #[path = "rsync/remotes.rs"]

@@ -146,6 +146,13 @@ impl Rules {
             rsync: rsync.map(habits),
         }
     }
+
+    /// The same for asking whether one is the other: without what lets a destination's file stay as it is although it is another
+    /// (`--ignore-existing`, `--update`, `--append`).
+    pub fn for_content(self) -> Self {
+        let rsync = self.rsync.map(|habits| Habits { append: false, ..habits });
+        Rules { ignore_existing: false, update: false, rsync, ..self }
+    }
 }
 
 /// Compares two files of one name. `asked` tells whether missing modification times were asked for already.

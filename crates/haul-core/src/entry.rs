@@ -19,6 +19,25 @@ pub enum Kind {
 /// Ending of a translated symlink's key, see [`Kind::File`]; rclone's.
 pub const LINK: &[u8] = b".rclonelink";
 
+/// Ending of the key of what isn't a directory and has a name of its own that ends in [`LINK`], where a store is asked to tell
+/// such from translated symlinks by their keys. No name on a disk holds it.
+pub const PLAIN: &[u8] = b"\0";
+
+/// The key by which a store that tells them from translated symlinks knows what is called `name` and is no directory.
+pub fn plain_key(name: &[u8]) -> Key {
+    if name.ends_with(LINK) { Key::new([name, PLAIN].concat()) } else { Key::new(name) }
+}
+
+/// A key without the ending of a translated symlink, or the one that says that it is none.
+pub fn shown_name(key: &[u8]) -> &[u8] {
+    unmarked(key).unwrap_or(key.strip_suffix(LINK).unwrap_or(key))
+}
+
+/// The name of what is no translated symlink, although it is called so; `None` for all other keys.
+pub fn unmarked(key: &[u8]) -> Option<&[u8]> {
+    key.strip_suffix(PLAIN).filter(|name| name.ends_with(LINK))
+}
+
 /// A point in time: nanoseconds since the Unix epoch, UTC; negative before 1970. Its real precision is the
 /// store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,6 +209,15 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_called_as_a_translated_link_has_a_key_of_its_own() {
+        let (plain, link) = (plain_key(b"d/k.rclonelink"), Key::new("d/k.rclonelink"));
+        assert!(plain != link && !Entry::file(plain.clone(), 0).is_link() && Entry::file(link.clone(), 0).is_link());
+        assert_eq!((shown_name(plain.as_bytes()), shown_name(link.as_bytes())), (&b"d/k.rclonelink"[..], &b"d/k"[..]));
+        assert_eq!((plain.to_string(), plain_key(b"d/k")), ("d/k.rclonelink".into(), Key::new("d/k")));
+        assert_eq!(unmarked(b"d/k\0"), None);
+    }
 
     #[test]
     fn times_before_the_epoch_keep_their_parts() {

@@ -53,9 +53,10 @@ impl Key {
         Key::new([dir, &self.0].concat())
     }
 
-    /// The key as a person reads it: invalid UTF-8 becomes the replacement character.
+    /// The key as a person reads it: invalid UTF-8 becomes the replacement character, and a name is shown without what tells it
+    /// from a translated symlink's.
     pub fn display(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
+        String::from_utf8_lossy(crate::entry::unmarked(&self.0).unwrap_or(&self.0))
     }
 
     /// The first key after everything that starts with this one; `None` if there is none (all bytes are 0xFF).

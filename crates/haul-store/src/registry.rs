@@ -70,6 +70,10 @@ pub struct OpenRequest {
     pub meters: Arc<Meters>,
     /// How symlinks are treated by stores that have them.
     pub links: Links,
+    /// Files whose own names end as the key of a translated symlink does go by [`haul_core::plain_key`], so that no two things of
+    /// a directory go by one key. For callers that show such keys to nobody and bring them to no store but one that is asked for
+    /// the same.
+    pub marks: bool,
     /// The stores that options of the kind [`OptionKind::Remote`] name, opened and with the layers around them, by option.
     pub wrapped: BTreeMap<String, Arc<dyn Store>>,
 }

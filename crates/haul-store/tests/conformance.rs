@@ -24,6 +24,7 @@ fn open(kind: &str, path: &[u8], links: Links) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links,
+        marks: false,
         wrapped: Default::default(),
     };
     (registry::kind(kind).expect("known").open)(request).expect("opened")
@@ -119,6 +120,7 @@ fn s3(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links: Links::Skip,
+        marks: false,
         wrapped: Default::default(),
     };
     let store = (registry::kind("s3").expect("known").open)(request).expect("opened");

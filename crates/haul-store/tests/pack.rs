@@ -28,6 +28,23 @@ fn quick() -> Settings {
     Settings { quiet: short, stalled: Duration::from_millis(100), ..Settings::default() }
 }
 
+/// What is written at once is one pack, also where the machine lets the writers wait for each other.
+fn together(inner: &Arc<dyn Store>) -> Arc<dyn Store> {
+    let long = Duration::from_millis(500);
+    Arc::new(PackStore::new(inner.clone(), b"", Settings { quiet: long, stalled: long, ..Settings::default() }))
+}
+
+/// Waits until the wrapped store holds so many files that are no part of a pack; a minute at most.
+async fn plain_files(inner: &Arc<dyn Store>, wanted: usize) -> bool {
+    for _ in 0..6_000 {
+        if names(inner).await.iter().filter(|name| name.starts_with("files/")).count() == wanted {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    false
+}
+
 fn on(inner: &Arc<dyn Store>) -> Arc<dyn Store> {
     Arc::new(PackStore::new(inner.clone(), b"", quick()))
 }
@@ -164,7 +181,7 @@ async fn a_folder_of_packs_is_a_part_of_them() {
 async fn files_written_together_are_one_pack_that_tar_reads() {
     let temp = tempfile::tempdir().expect("a folder");
     let inner = local(temp.path());
-    let store = on(&inner);
+    let store = together(&inner);
     let long = format!("{}/f", "long-".repeat(40));
     let files: Vec<(String, Vec<u8>)> =
         [("a/b.txt", 5), ("empty", 0), ("\u{e9} \u{1F69A}", 700), (&long, 512), ("big", 200_000)]
@@ -243,15 +260,12 @@ async fn what_is_small_becomes_large_and_small_again() {
             assert_eq!(list(store).await.expect("listed")[0].size, bytes.len() as u64);
         }
         // What was replaced goes after the answer.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let plain = names(&inner).await.iter().filter(|name| name.starts_with("files/")).count();
-        assert_eq!(plain, usize::from(bytes.len() > 10), "round {round}");
+        assert!(plain_files(&inner, usize::from(bytes.len() > 10)).await, "round {round}");
     }
     put(&store, "d/f", b"larger than ten bytes").await;
     delete(&store, "d/f").await.expect("deleted");
-    tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(names(&store).await.is_empty());
-    assert!(!names(&inner).await.iter().any(|name| name.starts_with("files/")));
+    assert!(plain_files(&inner, 0).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -279,7 +293,7 @@ async fn a_crash_before_the_index_leaves_what_cleanup_finds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleanup_makes_one_index_and_drops_what_is_dead() {
     let inner = mem();
-    let store = on(&inner);
+    let store = together(&inner);
     put_all(&store, &[("a", b"old"), ("b", b"2")]).await;
     put_all(&store, &[("c", b"3")]).await;
     put_all(&store, &[("a", b"new")]).await;
@@ -400,7 +414,7 @@ async fn a_damaged_pack_is_noticed_by_who_reads_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_and_deletions_cost_no_new_bytes() {
     let inner = mem();
-    let store = on(&inner);
+    let store = together(&inner);
     put_all(&store, &[("a", b"1"), ("b", b"2"), ("c", b"3")]).await;
     store.set_meta(&Key::new("a"), Some(Mtime(5)), None).await.expect("set");
     assert!(store.delete(vec![(Key::new("b"), None), (Key::new("none"), None)]).await.iter().all(Result::is_ok));

@@ -59,6 +59,7 @@ impl Service {
             net: Default::default(),
             meters: meters.clone(),
             links: Default::default(),
+            marks: false,
             wrapped: Default::default(),
         };
         (S3::open(request).unwrap(), meters)

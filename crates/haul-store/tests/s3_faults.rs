@@ -84,6 +84,7 @@ fn open(script: &Script, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
         net,
         meters: meters.clone(),
         links: Default::default(),
+        marks: false,
         wrapped: Default::default(),
     };
     (S3::open(request).unwrap(), meters)

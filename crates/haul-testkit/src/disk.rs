@@ -12,6 +12,7 @@ pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links,
+        marks: false,
         wrapped: Default::default(),
     };
     (registry::kind("local").expect("known").open)(request).expect("opened")

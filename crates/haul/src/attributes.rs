@@ -252,11 +252,13 @@ impl Run {
     }
 
     /// Sets the attributes of a file that came by a way that keeps none.
-    pub async fn dress_now(&self, src: &Entry, to: &Key) {
+    pub async fn dress_now(&self, src: &Entry, to: &Key, new: bool) {
         if self.attributes.keep.is_none() {
             return;
         }
-        let answers = self.ask_attributes(vec![self.attribute_item(src, to, src.mtime, true)]).await;
+        let how = CopyHow::Attributes { set: true, new };
+        let item = CopyItem { how, ..self.attribute_item(src, to, src.mtime, true) };
+        let answers = self.ask_attributes(vec![item]).await;
         for answer in answers {
             match answer {
                 Ok(stored) => self.count_unkept(stored.unkept),

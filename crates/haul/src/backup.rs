@@ -3,8 +3,11 @@
 use crate::{Cx, overlap::as_dir};
 use haul_core::{
     Entry, Error, ErrorKind, Key, LINK, Result,
+    key::name,
     links::SourceLinks,
+    plain_key,
     policy::{Keep, Policy},
+    unmarked,
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::sync::Arc;
@@ -79,17 +82,21 @@ impl Backup {
 
     fn kept_name(&self, key: &Key) -> Key {
         let Some(suffix) = &self.suffix else { return key.clone() };
-        // A symlink's key has an ending of its own, which its name doesn't show.
-        if let Some(bare) = key.as_bytes().strip_suffix(LINK) {
-            return self.kept_name(&Key::new(bare)).with_suffix(LINK);
+        // A symlink's key has an ending of its own, which its name doesn't show; so has the key of what is only called so.
+        match (unmarked(key.as_bytes()), key.as_bytes().strip_suffix(LINK)) {
+            (Some(name), _) => plain_key(&self.suffixed(suffix, name)),
+            (None, Some(name)) => Key::new([&self.suffixed(suffix, name), LINK].concat()),
+            (None, None) => Key::new(self.suffixed(suffix, key.as_bytes())),
         }
-        let name = key.name();
+    }
+
+    fn suffixed(&self, suffix: &str, path: &[u8]) -> Vec<u8> {
+        let name = name(path);
         // A leading dot is part of the name, not the start of an extension.
         let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0 && self.before_extension);
-        let Some(dot) = dot else { return key.with_suffix(suffix) };
-        let split = key.as_bytes().len() - name.len() + dot;
-        let (stem, extension) = key.as_bytes().split_at(split);
-        Key::new([stem, suffix.as_bytes(), extension].concat())
+        let split = dot.map_or(path.len(), |dot| path.len() - name.len() + dot);
+        let (stem, extension) = path.split_at(split);
+        [stem, suffix.as_bytes(), extension].concat()
     }
 }
 
@@ -106,5 +113,7 @@ mod tests {
         assert_eq!(name("d.x/a", true), "d.x/a-old");
         assert_eq!(name(".profile", true), ".profile-old");
         assert_eq!(name("d/l.rclonelink", false), "d/l-old.rclonelink");
+        let kept = backup(true).kept_name(&plain_key(b"d/l.rclonelink"));
+        assert_eq!(kept, plain_key(b"d/l-old.rclonelink"));
     }
 }

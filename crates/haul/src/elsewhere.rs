@@ -6,7 +6,7 @@ use crate::{
     transfer::{Arrived, Mover, Order},
 };
 use haul_core::{
-    Entry, Key,
+    Entry, Key, Kind,
     compare::{Difference, FileType, Reason, Verdict},
     event::Event,
     plan::{Action, Route},
@@ -22,8 +22,9 @@ impl Run {
 
     /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
-        // rsync looks elsewhere only for what isn't there.
-        if self.policy.rsync.is_some() && dst.is_some() {
+        // rsync looks elsewhere for what isn't there, and for another name of what is to be replaced.
+        let links = |dst: &Entry| self.links_elsewhere() && dst.kind == Kind::File && !dst.is_link();
+        if self.policy.rsync.is_some() && dst.is_some_and(|dst| !links(dst)) {
             return false;
         }
         for store in &self.cx.compare_dest {
@@ -40,7 +41,7 @@ impl Run {
         for store in &self.cx.copy_dest {
             let Some(found) = self.same_in(store, src, to).await else { continue };
             let rsync = self.policy.rsync.as_ref();
-            let how = if rsync.is_some_and(|habits| habits.link) { CopyHow::Link } else { CopyHow::Copy };
+            let how = if self.links_elsewhere() { CopyHow::Link } else { CopyHow::Copy };
             let differs = self.difference(src, Some(&found));
             let action = if rsync.is_some() { Action::Reuse } else { Action::Copy };
             if how == CopyHow::Link && !self.keeps_all(differs) {
@@ -68,12 +69,29 @@ impl Run {
                 self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
                 // What arrived is from elsewhere, but it is this job's source that was brought over by it.
                 let arrived = Arrived { version: src.version.clone(), ..arrived };
-                self.dress_now(src, to).await;
+                self.dress_now(src, to, false).await;
                 self.arrived(&Order { src: src.clone(), ..order }, arrived);
                 return true;
             }
         }
         false
+    }
+
+    fn links_elsewhere(&self) -> bool {
+        self.policy.rsync.as_ref().is_some_and(|habits| habits.link)
+    }
+
+    /// What rsync compares a file with that the destination lacks, to tell what differs: the first that another place has.
+    pub async fn basis_elsewhere(&self, src: &Entry, to: &Key) -> Option<Entry> {
+        self.policy.rsync.as_ref()?;
+        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+            if let Ok(found) = store.stat(to).await
+                && found.kind == src.kind
+            {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// True when another name of a file would do: nothing that is to be kept differs.
@@ -87,7 +105,8 @@ impl Run {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
         let cx = Cx { dst: store.clone(), ..self.cx.clone() };
-        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst);
+        // What makes a destination's file stay although it is another one says nothing of this one.
+        let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst).for_content();
         let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
         matches!(verdict, Verdict::Same(_)).then_some(found)
     }

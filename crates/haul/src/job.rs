@@ -612,7 +612,11 @@ impl Run {
         if action == Action::Keep && self.must_look(why) {
             return Box::pin(self.look(src, to, why, &orders.attributes)).await;
         }
-        let differs = self.difference(&src, dst.as_ref());
+        let basis = match action == Action::Copy && dst.is_none() && self.looks_elsewhere() {
+            true => Box::pin(self.basis_elsewhere(&src, &to)).await,
+            false => None,
+        };
+        let differs = self.difference(&src, basis.as_ref().or(dst.as_ref()));
         self.cx.sink.emit(&Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),

@@ -25,6 +25,7 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         net: Net::default(),
         meters: meters.clone(),
         links: Links::Skip,
+        marks: false,
         wrapped: Default::default(),
     };
     let store = (registry::kind("s3").unwrap().open)(request).unwrap();

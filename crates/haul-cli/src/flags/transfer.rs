@@ -176,6 +176,9 @@ pub struct MetaFlags {
     /// What else is done with symlinks, where they aren't all followed: `haul rsync` asks for it.
     #[arg(skip)]
     pub link_rules: Option<LinkRules>,
+    /// Files called as translated symlinks are told from those: `haul rsync` asks for it between disks.
+    #[arg(skip)]
+    pub marks: bool,
     /// Use the store's time of writing instead of asking for the modification time
     #[arg(long)]
     pub use_server_modtime: bool,

@@ -9,7 +9,7 @@ use super::{
     dir::{Dir, Root},
     error::{changed, check_key, fail, fail_write},
     meta, place,
-    read::link_name,
+    read::{link_name, name_of},
     xattrs::{At, Attrs, Goes},
 };
 use crate::{CopyItem, Stored, WriteSpec};
@@ -296,7 +296,7 @@ pub(super) fn link(
     mtime: Mtime,
 ) -> Result<(Dir, Unkept)> {
     let (dir, temp) = place::in_dir(&local.root, "copy", key, |dir| {
-        let temp = place::temp_name(key.name(), &item.spec.partial_suffix);
+        let temp = place::temp_name(name_of(key), &item.spec.partial_suffix);
         rustix::fs::symlinkat(text, dir, &temp[..])?;
         Ok(temp)
     })?;
@@ -312,7 +312,7 @@ pub(super) fn link(
 fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Result<Unkept>) -> Result<Unkept> {
     let no_file: Option<&OwnedFd> = None;
     let settled = dressed.and_then(|unkept| {
-        place::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unkept)
+        place::settle("copy", key, (dir, temp, name_of(key)), &item.spec.replace, no_file).map(|()| unkept)
     });
     settled.inspect_err(|_| place::discard(dir, temp))
 }
@@ -320,7 +320,7 @@ fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Resul
 /// Makes a device, FIFO or socket anew; see [`crate::CopyHow::Special`].
 pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, Stored)> {
     let error = |errno| fail_write("copy", &item.to, errno);
-    let name = item.from.name();
+    let name = name_of(&item.from);
     let source_error = |errno| fail("copy", &item.from, errno);
     let st = meta::facts_at(from, name, root.follow(), FACTS).map_err(source_error)?;
     let source = if root.follow() { At::followed(from, name).map_err(source_error)? } else { At::name(from, name) };
@@ -335,7 +335,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     let mode = place::first_mode(keeper.keep.private());
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
-        let temp = place::temp_name(item.to.name(), &item.spec.partial_suffix);
+        let temp = place::temp_name(name_of(&item.to), &item.spec.partial_suffix);
         rustix::fs::mknodat(dir, &temp[..], kind, mode, device)?;
         Ok(temp)
     })?;
@@ -372,7 +372,7 @@ fn found(root: &Root, local: &Local, key: &Key, write: bool) -> rustix::io::Resu
     {
         return Ok((dir, name.to_vec()));
     }
-    Ok((dir, key.name().to_vec()))
+    Ok((dir, name_of(key).to_vec()))
 }
 
 /// Compares the attributes of two things that are there, and sets what differs; see [`crate::CopyHow::Attributes`].
@@ -385,7 +385,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     let (from_dir, from_name) = found(from, local, &item.from, false).map_err(source_error)?;
     let (dir, name) = found(&local.root, local, &item.to, true).map_err(target_error)?;
     // What is translated is itself.
-    let follows = from.follows(&item.from) && from_name == item.from.name();
+    let follows = from.follows(&item.from) && from_name == name_of(&item.from);
     let st = meta::facts_at(&from_dir, &from_name, follows, FACTS).map_err(source_error)?;
     let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
     if meta::file_type(&st) != meta::file_type(&there) {
@@ -434,8 +434,8 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
     if chmod.is_empty() && uid.is_none() && gid.is_none() && item.spec.meta.is_none() {
         return Ok(unkept);
     }
-    let there = meta::facts_at(dir, item.to.name(), false, FACTS).map_err(error)?;
-    let target = At::to_change(dir, item.to.name(), meta::file_type(&there)).map_err(error)?;
+    let there = meta::facts_at(dir, name_of(&item.to), false, FACTS).map_err(error)?;
+    let target = At::to_change(dir, name_of(&item.to), meta::file_type(&there)).map_err(error)?;
     let given = Keep { perms: !chmod.is_empty(), chmod: chmod.clone(), uid: *uid, gid: *gid, ..Keep::default() };
     let keeper = Keeper { keep: &given, ..keeper };
     let want = wanted(owned(&there), owned(&there), false, keeper.keep, keeper.rights);

@@ -8,12 +8,12 @@ use super::{
     error::{changed, check_file, fail, fail_write},
     meta, place,
     place::Hidden,
-    read::{link_name, open_file, regular, target},
+    read::{link_name, name_of, no_link, open_file, regular, target},
 };
 use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
-    attributes::Unkept,
+    attributes::{Unkept, What},
     key::parent,
     links::{Munge, SourceLinks},
     plan::Replace,
@@ -151,6 +151,7 @@ impl Batch<'_> {
                 _ => self.link(number, item, &dir, name, &st),
             };
         }
+        no_link(self.local, OP, &item.from)?;
         if item.how == CopyHow::Link {
             return self.hard_link(item, &dir);
         }
@@ -165,7 +166,7 @@ impl Batch<'_> {
         {
             return Ok(stored);
         }
-        let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(source_error(item))?;
+        let file = open_file(&dir, name_of(&item.from), self.from.follow()).map_err(source_error(item))?;
         let keeper = attributes::keeper(self.local, &item.spec);
         let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;
@@ -182,7 +183,7 @@ impl Batch<'_> {
             self.file(number, item, &file, &before)?
         };
         if item.how == CopyHow::Rename {
-            remove_source(item, &dir, item.from.name(), &before)?;
+            remove_source(item, &dir, name_of(&item.from), &before)?;
         }
         Ok(stored)
     }
@@ -241,7 +242,7 @@ impl Batch<'_> {
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {
-                let replaced = keeper.replaced(&hidden.dir, item.to.name());
+                let replaced = keeper.replaced(&hidden.dir, name_of(&item.to));
                 stored.unkept = keeper.new_file(item, (source, before), target, replaced.as_ref(), mtime)?;
                 own_mode = keeper.keep.private() || replaced.is_some();
             }
@@ -288,30 +289,36 @@ impl Batch<'_> {
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
         };
         let key = Key::new([item.to.parent().as_bytes(), to].concat());
+        let stored = self.make_link(item, (dir, name, st), &key)?;
+        self.bytes.moved(number, stored.size);
+        Ok(stored)
+    }
+
+    /// Makes a link at `key` that is what the link `name` is; a move then takes that away.
+    fn make_link(&mut self, item: &CopyItem, (dir, name, st): (&Dir, &[u8], &Statx), key: &Key) -> Result<Stored> {
         let target = self.munge.target(target(dir, name).map_err(source_error(item))?);
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
         let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
         let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
         let dir_of_link = match attributes::keeper(self.local, &item.spec) {
             Some(keeper) => {
-                let (source, made) = ((dir, name, st), (&key, &target[..]));
+                let (source, made) = ((dir, name, st), (key, &target[..]));
                 let (dir_of_link, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
                 stored.unkept = unkept;
                 dir_of_link
             }
-            None => place::link(&self.local.root, OP, &key, &target, &item.spec, Some(mtime))?,
+            None => place::link(&self.local.root, OP, key, &target, &item.spec, Some(mtime))?,
         };
         self.settled(item, &dir_of_link);
         if item.how == CopyHow::Rename {
             remove_source(item, dir, name, st)?;
         }
-        self.bytes.moved(number, stored.size);
         Ok(stored)
     }
 
     /// Gives the source, whatever it is but a directory, another name.
     fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
-        let name = link_name(self.local.links, &item.from).unwrap_or(item.from.name());
+        let name = link_name(self.local.links, &item.from).unwrap_or(name_of(&item.from));
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
         check_want(item, &st)?;
         let key = match link_name(self.local.links, &item.to) {
@@ -319,7 +326,7 @@ impl Batch<'_> {
             None => item.to.clone(),
         };
         let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
-            let temp = place::temp_name(key.name(), &item.spec.partial_suffix);
+            let temp = place::temp_name(name_of(&key), &item.spec.partial_suffix);
             rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
             Ok(temp)
         })?;
@@ -333,7 +340,7 @@ impl Batch<'_> {
             Err(errno) => return Err(target_error(item)(errno)),
         };
         let no_file: Option<&OwnedFd> = None;
-        place::settle(OP, &key, (&dir, &temp, key.name()), &item.spec.replace, no_file)
+        place::settle(OP, &key, (&dir, &temp, name_of(&key)), &item.spec.replace, no_file)
             .inspect_err(|_| place::discard(&dir, &temp))?;
         // Renaming one name of an inode over another does nothing: then the hidden name is still there.
         if st.stx_nlink > 1 {
@@ -345,17 +352,17 @@ impl Batch<'_> {
 
     /// See [`CopyHow::Settle`].
     fn settle(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
-        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
+        let st = meta::facts_at(from, name_of(&item.from), false, meta::FACTS).map_err(source_error(item))?;
         regular(OP, &item.from, &st)?;
         check_want(item, &st)?;
         let keep = item.spec.keep.as_deref();
         let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
             if !keep.is_some_and(|keep| keep.private()) {
-                attributes::keep_mode(keep, (from, item.from.name()), (dir, item.to.name()))?;
+                attributes::keep_mode(keep, (from, name_of(&item.from)), (dir, name_of(&item.to)))?;
             }
             match item.spec.replace {
-                Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
-                _ => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
+                Replace::Absent => place::rename_new((from, name_of(&item.from)), (dir, name_of(&item.to))),
+                _ => rustix::fs::renameat(from, name_of(&item.from), dir, name_of(&item.to)),
             }
         })?;
         settled.map_err(target_error(item))?;
@@ -365,19 +372,22 @@ impl Batch<'_> {
 
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
     fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
-        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
-        if meta::file_type(&st) == FileType::Symlink && self.from.follow() {
+        let st = meta::facts_at(from, name_of(&item.from), false, meta::FACTS).map_err(source_error(item))?;
+        let kind = meta::file_type(&st);
+        if kind == FileType::Symlink && self.from.follow() {
             return Ok(None);
         }
-        regular(OP, &item.from, &st)?;
+        if kind == FileType::Directory {
+            regular(OP, &item.from, &st)?;
+        }
         check_want(item, &st)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
         let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
-            Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
-            Replace::Anything => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
-            Replace::Exactly(want) => match meta::facts_at(dir, item.to.name(), false, meta::FACTS) {
+            Replace::Absent => place::rename_new((from, name_of(&item.from)), (dir, name_of(&item.to))),
+            Replace::Anything => rustix::fs::renameat(from, name_of(&item.from), dir, name_of(&item.to)),
+            Replace::Exactly(want) => match meta::facts_at(dir, name_of(&item.to), false, meta::FACTS) {
                 Ok(st) if meta::version(&st) == *want => {
-                    rustix::fs::renameat(from, item.from.name(), dir, item.to.name())
+                    rustix::fs::renameat(from, name_of(&item.from), dir, name_of(&item.to))
                 }
                 Ok(_) => Err(Errno::BADF),
                 Err(errno) => Err(errno),
@@ -385,12 +395,18 @@ impl Batch<'_> {
         })?;
         let dir = match moved {
             (dir, Ok(())) => dir,
-            (_, Err(Errno::XDEV)) => return Ok(None),
+            (_, Err(Errno::XDEV)) if kind == FileType::RegularFile => return Ok(None),
+            (_, Err(Errno::XDEV)) => return self.remake(item, from, &st).map(Some),
             (_, Err(Errno::BADF)) => return Err(changed(OP, &item.to)),
             (_, Err(errno)) => return Err(target_error(item)(errno)),
         };
+        if kind != FileType::RegularFile {
+            // It has no bytes, and kept all else; opening it might do more than look.
+            self.settled(item, &dir);
+            return Ok(Some(Stored { size: item.size, ..Stored::default() }));
+        }
         if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
-            let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
+            let file = open_file(&dir, name_of(&item.to), false).map_err(target_error(item))?;
             match item.spec.meta.as_deref().filter(|_| item.spec.keep.is_none()) {
                 Some(meta) => meta::apply(OP, &item.to, &file, meta, item.spec.mtime, item.spec.keep_setid)?,
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
@@ -403,6 +419,23 @@ impl Batch<'_> {
         self.settled(item, &dir);
         self.bytes.moved(number, st.stx_size);
         Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
+    }
+
+    /// Moves what isn't a regular file to another file system: it is made anew there.
+    ///
+    /// Errors: `Unsupported` where it can't be; it stays then.
+    fn remake(&mut self, item: &CopyItem, from: &Dir, st: &Statx) -> Result<Stored> {
+        if meta::file_type(st) == FileType::Symlink {
+            return self.make_link(item, (from, name_of(&item.from), st), &item.to);
+        }
+        let (dir, stored) = attributes::special(self.local, item, (self.from, from))?;
+        if stored.unkept.holds(What::Device) || stored.unkept.holds(What::Special) {
+            let message = "what isn't a file couldn't be made on the other file system";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
+        }
+        self.settled(item, &dir);
+        remove_source(item, from, name_of(&item.from), st)?;
+        Ok(stored)
     }
 }
 

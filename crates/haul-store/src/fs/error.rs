@@ -1,6 +1,6 @@
 //! What the system's error numbers mean to a user of a local disk.
 
-use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, unmarked};
 use rustix::io::Errno;
 
 /// The error for `errno` while doing `op` to `key`.
@@ -48,7 +48,7 @@ pub(super) fn check_key(op: &'static str, key: &Key) -> Result<()> {
     if key.is_root() {
         return Ok(());
     }
-    let bytes = key.as_bytes();
+    let bytes = unmarked(key.as_bytes()).unwrap_or(key.as_bytes());
     if bytes.contains(&0) {
         return invalid("it contains a zero byte");
     }

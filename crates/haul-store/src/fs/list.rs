@@ -3,6 +3,7 @@
 //! bounded by the largest directory's names plus the read-ahead, not by the tree.
 
 use super::{
+    Local,
     dir::{Dir, Root},
     error::fail,
     meta,
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{Gone, LinkRules, Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, Result, key::after_prefix, links};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, PLAIN, Result, key::after_prefix, links};
 use rustix::{
     fs::{FileType, RawDir},
     io::Errno,
@@ -40,8 +41,9 @@ const AHEAD_NAMES: usize = 4096;
 const GETDENTS: usize = 128 << 10;
 
 /// See [`crate::Store::list`].
-pub(super) fn list(root: Arc<Root>, links: Links, request: ListRequest) -> BoxStream<'static, Listed> {
-    let lister = Arc::new(Lister { root, links, request, device: OnceLock::new() });
+pub(super) fn list(local: &Local, request: ListRequest) -> BoxStream<'static, Listed> {
+    let (root, links, marks) = (local.root.clone(), local.links, local.marks);
+    let lister = Arc::new(Lister { root, links, marks, request, device: OnceLock::new() });
     let (stack, batch, ready, state) = (Vec::new(), Vec::new(), VecDeque::new(), State::New);
     let walk = Walk { lister, stack, batch, ready, sent: 0, state };
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
@@ -51,6 +53,7 @@ pub(super) fn list(root: Arc<Root>, links: Links, request: ListRequest) -> BoxSt
 struct Lister {
     root: Arc<Root>,
     links: Links,
+    marks: bool,
     request: ListRequest,
     /// The root's device, where no other is to be listed; known before anything is read.
     device: OnceLock<(u32, u32)>,
@@ -86,15 +89,25 @@ struct Item {
     at: u32,
     len: u16,
     tail: Tail,
+    /// No link, but with a name that ends as a link's key does, and to be told from those.
+    plain: bool,
+    /// A link, and beside it what has its key for a name.
+    twin: bool,
+}
+
+impl Item {
+    fn ending(&self) -> &'static [u8] {
+        if self.plain { PLAIN } else { self.tail.bytes() }
+    }
 }
 
 impl Names {
-    fn push(&mut self, name: &[u8], tail: Tail) -> rustix::io::Result<()> {
+    fn push(&mut self, name: &[u8], (tail, plain): (Tail, bool)) -> rustix::io::Result<()> {
         // 4 GiB of names in one directory: more than any file system keeps in working order.
         let at = u32::try_from(self.bytes.len()).map_err(|_| Errno::FBIG)?;
         let len = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
         self.bytes.extend_from_slice(name);
-        self.items.push(Item { at, len, tail });
+        self.items.push(Item { at, len, tail, plain, twin: false });
         Ok(())
     }
 
@@ -104,22 +117,30 @@ impl Names {
     }
 
     fn key(&self, folder: &[u8], item: &Item) -> Key {
-        Key::new([folder, self.name(item), item.tail.bytes()].concat())
+        Key::new([folder, self.name(item), item.ending()].concat())
     }
 
     fn sort(&mut self) {
         let mut items = std::mem::take(&mut self.items);
-        items.sort_unstable_by(|a, b| order((self.name(a), a.tail), (self.name(b), b.tail)));
+        let order = |a: &Item, b: &Item| order((self.name(a), a.ending()), (self.name(b), b.ending()));
+        items.sort_unstable_by(order);
+        if items.iter().any(|item| item.tail == Tail::Link) {
+            items.dedup_by(|b, a| {
+                let twin = order(a, b) == Ordering::Equal;
+                a.twin |= twin;
+                twin
+            });
+        }
         self.items = items;
     }
 }
 
-/// Order of two names by the keys that they make.
-fn order((a, a_tail): (&[u8], Tail), (b, b_tail): (&[u8], Tail)) -> Ordering {
+/// Order of two names by the keys that they make, each with what follows it there.
+fn order((a, a_ending): (&[u8], &[u8]), (b, b_ending): (&[u8], &[u8])) -> Ordering {
     let common = a.len().min(b.len());
     a[..common].cmp(&b[..common]).then_with(|| {
-        let rest_a = a[common..].iter().chain(a_tail.bytes());
-        let rest_b = b[common..].iter().chain(b_tail.bytes());
+        let rest_a = a[common..].iter().chain(a_ending);
+        let rest_b = b[common..].iter().chain(b_ending);
         rest_a.cmp(rest_b)
     })
 }
@@ -194,16 +215,17 @@ impl Lister {
                 continue;
             }
             let tail = self.tail(&fd, (key, name), item.file_type());
+            let plain = self.marks && matches!(tail, Tail::File | Tail::Special) && name.ends_with(LINK);
             full.truncate(key.len());
             full.extend_from_slice(name);
-            full.extend_from_slice(tail.bytes());
+            full.extend_from_slice(if plain { PLAIN } else { tail.bytes() });
             if !self.wanted(&full) {
                 continue;
             }
             if names.items.len() == most {
                 return Ok(None);
             }
-            names.push(name, tail)?;
+            names.push(name, (tail, plain))?;
         }
         names.sort();
         let rest = if names.items.len() <= WINDOW {
@@ -286,6 +308,10 @@ impl Lister {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));
+            if item.twin {
+                seen.push(Seen::Failed(key.clone(), read::twins("list", &key)));
+                continue;
+            }
             let follow = self.follows(fd, (folder, name), item.tail);
             seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
                 Ok(st) => self.seen(fd, name, key, item.tail, &st),

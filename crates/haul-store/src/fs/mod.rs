@@ -73,7 +73,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(LocalStore {
         locator,
         caps: caps(domain, rights.clone()),
-        local: Arc::new(Local { root, place, links: request.links, rights }),
+        local: Arc::new(Local { root, place, links: request.links, marks: request.marks, rights }),
     }))
 }
 
@@ -129,6 +129,8 @@ struct Local {
     /// The root's path as copies name it ([`Domain::place`]).
     place: Arc<[u8]>,
     links: Links,
+    /// Listings tell files whose names end as a translated link's key does from those, see [`OpenRequest::marks`].
+    marks: bool,
     /// What we may do to files.
     rights: Rights,
 }
@@ -176,7 +178,7 @@ impl Store for LocalStore {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        list::list(self.local.root.clone(), self.local.links, request)
+        list::list(&self.local, request)
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {

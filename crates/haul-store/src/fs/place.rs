@@ -5,6 +5,7 @@ use super::{
     dir::{Dir, Root},
     error::{changed, fail, fail_write},
     meta,
+    read::name_of,
 };
 use crate::nameless;
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
@@ -107,7 +108,7 @@ pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str, pri
     let mode = first_mode(private);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
-        let temp = temp_name(key.name(), suffix);
+        let temp = temp_name(name_of(key), suffix);
         let file = rustix::fs::openat(dir, &temp[..], flags, mode)?;
         Ok((temp, file))
     })?;
@@ -165,7 +166,7 @@ pub(super) fn settle_hidden(
     spec: &crate::WriteSpec,
     keep_mode: Option<&OwnedFd>,
 ) -> Result<()> {
-    let (dir, name) = (&hidden.dir, key.name());
+    let (dir, name) = (&hidden.dir, name_of(key));
     if !hidden.temp.is_empty() {
         return settle(op, key, (dir, &hidden.temp, name), &spec.replace, keep_mode);
     }
@@ -279,7 +280,7 @@ pub(super) fn link(
     spec: &crate::WriteSpec,
     mtime: Option<haul_core::Mtime>,
 ) -> Result<Dir> {
-    let name = key.name();
+    let name = name_of(key);
     let (dir, temp) = in_dir(root, op, key, |dir| {
         let temp = temp_name(name, &spec.partial_suffix);
         rustix::fs::symlinkat(target, dir, &temp[..])?;

@@ -10,7 +10,9 @@ use super::{
 use crate::{Answer, Body, Links, Read, blocks};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, LINK, Posix, Result, Version, key::parent};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, LINK, Posix, Result, Version, key::parent, unmarked,
+};
 use rustix::{
     fs::{FileType, Mode, OFlags, Statx},
     io::Errno,
@@ -35,7 +37,26 @@ pub(super) fn link_name(links: Links, key: &Key) -> Option<&[u8]> {
 }
 
 fn bare_name(key: &Key) -> Option<&[u8]> {
-    key.name().strip_suffix(LINK).filter(|name| !name.is_empty())
+    let name = if key.is_dir() { None } else { key.name().strip_suffix(LINK) };
+    name.filter(|name| !name.is_empty())
+}
+
+/// The name that `key` has on the disk, when it doesn't stand for a link.
+pub(super) fn name_of(key: &Key) -> &[u8] {
+    unmarked(key.name()).unwrap_or(key.name())
+}
+
+/// Where keys tell links from files that are called as they are stored, the key of a link stands for nothing else.
+///
+/// Errors: `NotFound`, for such a key; to be asked where no link was found.
+pub(super) fn no_link(local: &Local, op: &'static str, key: &Key) -> Result<()> {
+    if local.marks && bare_name(key).is_some() { Err(fail(op, key, Errno::NOENT)) } else { Ok(()) }
+}
+
+/// Why neither a link nor the file that is called as its key is can be had by that key.
+pub(super) fn twins(op: &'static str, key: &Key) -> Error {
+    let message = "a symbolic link is there, and a file that is called as that link is stored (it ends in .rclonelink): rename the file";
+    Error::new(ErrorKind::Invalid, op, message).with_key(key)
 }
 
 /// What a link holds.
@@ -119,7 +140,8 @@ fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Cont
         check_version(OP, key, want, &entry)?;
         return Ok((entry, Content::Target(target)));
     }
-    let file = open_file(&dir, key.name(), local.root.follow()).map_err(|e| fail(OP, key, e))?;
+    no_link(local, OP, key)?;
+    let file = open_file(&dir, name_of(key), local.root.follow()).map_err(|e| fail(OP, key, e))?;
     let st = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     regular(OP, key, &st)?;
     let entry = meta::entry(key.clone(), Kind::File, &st);
@@ -147,11 +169,15 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         && let Ok(st) = facts(name, false)
         && meta::file_type(&st) == FileType::Symlink
     {
+        if !local.marks && facts(key.name(), false).is_ok_and(|st| meta::file_type(&st) != FileType::Directory) {
+            return Err(twins(OP, key));
+        }
         let meta = Some(meta::meta_at(&dir, name, &st));
         let size = shown_size(local.links, &dir, name, &st).map_err(|e| fail(OP, key, e))?;
         return Ok(Entry { size, meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
     }
-    let st = facts(key.name(), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
+    no_link(local, OP, key)?;
+    let st = facts(name_of(key), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
     let kind = match meta::file_type(&st) {
         FileType::Directory => Kind::Dir,
         FileType::RegularFile => Kind::File,
@@ -161,7 +187,7 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         let what = if key.is_dir() { "is not a directory" } else { "is a directory, not a file" };
         return Err(Error::new(ErrorKind::NotFound, OP, what).with_key(key));
     }
-    let meta = Some(meta::meta_at(&dir, key.name(), &st));
+    let meta = Some(meta::meta_at(&dir, name_of(key), &st));
     Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), kind, &st) })
 }
 
@@ -195,6 +221,9 @@ mod tests {
     fn only_translated_links_have_a_link_name() {
         assert_eq!(link_name(Links::Translate, &Key::new("a/b.rclonelink")), Some(&b"b"[..]));
         assert_eq!(link_name(Links::Translate, &Key::new("a/.rclonelink")), None);
+        assert_eq!(link_name(Links::Translate, &Key::new("a/b.rclonelink/")), None);
+        let plain = haul_core::plain_key(b"a/b.rclonelink");
+        assert_eq!((link_name(Links::Translate, &plain), name_of(&plain)), (None, &b"b.rclonelink"[..]));
         assert_eq!(link_name(Links::Skip, &Key::new("b.rclonelink")), None);
     }
 }

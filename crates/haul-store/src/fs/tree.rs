@@ -7,7 +7,7 @@ use super::{
     list::root_error,
     meta,
     place::is_temp,
-    read::link_name,
+    read::{link_name, name_of, no_link},
     upload::unlink,
 };
 use crate::{Answer, WriteSpec};
@@ -85,11 +85,12 @@ pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Opt
         let mtime = mtime.or_else(|| meta::meta_time(meta, "mtime"));
         return set_times(OP, key, &dir, name, false, mtime);
     }
+    no_link(local, OP, key)?;
     let follow = local.root.follow();
     match meta {
-        None => set_times(OP, key, &dir, key.name(), follow, mtime),
+        None => set_times(OP, key, &dir, name_of(key), follow, mtime),
         Some(meta) => {
-            let fd = super::read::open_file(&dir, key.name(), follow).map_err(|e| fail(OP, key, e))?;
+            let fd = super::read::open_file(&dir, name_of(key), follow).map_err(|e| fail(OP, key, e))?;
             meta::apply(OP, key, &fd, meta, mtime, has_setid(&fd, meta))
         }
     }
@@ -136,10 +137,14 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
         Err(Errno::NOTDIR) => return Ok(Ok(())),
         Err(errno) => return Ok(Err(errno)),
     };
-    let name = link_name(local.links, key).filter(|name| is_link(&dir, name)).unwrap_or(key.name());
+    let link = link_name(local.links, key).filter(|name| is_link(&dir, name));
+    if link.is_none() && no_link(local, "delete", key).is_err() {
+        return Ok(Ok(()));
+    }
+    let name = link.unwrap_or(name_of(key));
     if let Some(want) = version {
         // What was read through a link is pinned; the link is what goes.
-        let follow = local.root.follow() && name == key.name();
+        let follow = local.root.follow() && name == name_of(key);
         match meta::facts_at(&dir, name, follow, meta::FACTS) {
             Ok(st) if !meta::pinned(want, &st) => return Err(changed("delete", key)),
             Ok(_) => {}

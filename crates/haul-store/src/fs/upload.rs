@@ -6,7 +6,7 @@ use super::{
     dir::Dir,
     error::{changed, check_file, fail, fail_write},
     meta, place,
-    read::link_name,
+    read::{link_name, name_of},
 };
 use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
 use futures::future::{BoxFuture, ready};
@@ -77,19 +77,35 @@ fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
 fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(0o666);
+    let in_the_way = || {
+        let message = "is a symbolic link, device, FIFO or socket: remove it to write a file there in place";
+        Error::new(ErrorKind::Exists, OP, message).with_key(key)
+    };
+    let regular = |st: &rustix::fs::Statx| meta::file_type(st) == FileType::RegularFile;
+    // Before it is opened: that may do more than look.
+    if let Ok(dir) = local.root.dir_beneath(key.parent().as_bytes())
+        && let Ok(st) = meta::facts_at(&dir, name_of(key), false, meta::FACTS)
+        && !regular(&st)
+        && meta::file_type(&st) != FileType::Directory
+    {
+        return Err(in_the_way());
+    }
     let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
-        match rustix::fs::openat(dir, key.name(), flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        match rustix::fs::openat(dir, name_of(key), flags | OFlags::CREATE | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if spec.replace != Replace::Absent => {
-                rustix::fs::openat(dir, key.name(), flags, mode).map(|file| (file, false))
+                rustix::fs::openat(dir, name_of(key), flags, mode).map(|file| (file, false))
             }
             answer => answer.map(|file| (file, true)),
         }
     })?;
     let place = Place { dir, file, temp: None, created };
+    if !meta::facts(&place.file, meta::FACTS).is_ok_and(|st| regular(&st)) {
+        return Err(in_the_way());
+    }
     if let Replace::Exactly(want) = &spec.replace {
         let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
         if created {
-            place::discard(&place.dir, key.name());
+            place::discard(&place.dir, name_of(key));
         }
         if created || meta::version(&st) != *want {
             return Err(changed(OP, key));
@@ -115,7 +131,7 @@ impl Inner {
     fn remove(&self) {
         match &self.place.temp {
             Some(temp) => place::discard(&self.place.dir, temp),
-            None if self.place.created => place::discard(&self.place.dir, self.key.name()),
+            None if self.place.created => place::discard(&self.place.dir, name_of(&self.key)),
             // What was there before is partly overwritten; that is what writing in place means.
             None => {}
         }
@@ -158,7 +174,7 @@ impl Inner {
         }
         if let Some(temp) = &self.place.temp {
             let keep_mode = meta::meta_mode(meta, self.spec.keep_setid).is_none().then_some(file);
-            let names = (&self.place.dir, &temp[..], self.key.name());
+            let names = (&self.place.dir, &temp[..], name_of(&self.key));
             place::settle(OP, &self.key, names, &self.spec.replace, keep_mode)?;
         }
         if self.spec.fsync {

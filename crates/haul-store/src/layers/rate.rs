@@ -3,8 +3,8 @@
 
 use super::clock::Clock;
 use crate::{
-    Answer, Body, Caps, CopyBatch, CopyHow, Extra, Late, ListRequest, Part, Payload, Read, Resumed, Sent, Store,
-    Stored, Unpublished, Upload, WriteSpec,
+    Answer, Body, Caps, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Part, Payload, Read, Resumed, Sent,
+    Store, Stored, Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
 use futures::{
@@ -225,11 +225,18 @@ impl Store for Limited {
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
-        let copies = batch.items.iter().any(|item| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. }));
-        if on_this_machine && copies && self.is_limited() {
-            // The kernel's copy can't be slowed down; streamed through the engine it can.
-            let error = || Error::new(ErrorKind::Unsupported, "copy", "a bandwidth limit is set");
-            return Box::pin(ready(batch.items.iter().map(|item| Err(error().with_key(&item.to))).collect()));
+        let copies = |item: &CopyItem| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. });
+        if on_this_machine && self.is_limited() && batch.items.iter().any(copies) {
+            // The kernel's copy can't be slowed down; streamed through the engine it can. What else goes along has no bytes.
+            let keys: Vec<_> = batch.items.iter().map(|item| copies(item).then(|| item.to.clone())).collect();
+            let items = batch.items.into_iter().filter(|item| !copies(item)).collect();
+            let others = self.inner.copy(CopyBatch { items, progress: None, ..batch });
+            return Box::pin(async move {
+                let mut others = others.await.into_iter();
+                let error = || Error::new(ErrorKind::Unsupported, "copy", "a bandwidth limit is set");
+                let mut other = || others.next().unwrap_or_else(|| Err(error()));
+                keys.into_iter().map(|key| key.map_or_else(&mut other, |key| Err(error().with_key(&key)))).collect()
+            });
         }
         self.inner.copy(batch)
     }

@@ -263,6 +263,7 @@ mod tests {
             net: Default::default(),
             meters: Default::default(),
             links: Default::default(),
+            marks: false,
             wrapped: Default::default(),
         }
     }

@@ -113,7 +113,7 @@ impl Run {
         if found.kind != Kind::File || found.size != src.size || found.mtime.is_none() || found.mtime != src.mtime {
             return None;
         }
-        self.dress_now(src, at).await;
+        self.dress_now(src, at, false).await;
         let (size, version, unkept) = (src.size, src.version.clone(), Default::default());
         Some(Arrived {
             size,

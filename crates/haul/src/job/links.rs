@@ -1,10 +1,15 @@
 //! Symlinks under rsync's habits: those that lead out of what is transferred (`--safe-links`), and those at the destination
 //! that stand for directories (`--keep-dirlinks`).
 
-use super::{Run, rsync::bare};
+use super::{
+    Run,
+    rsync::{bare, of_any_kind, of_name},
+};
 use bytes::Bytes;
 use futures::{TryStreamExt, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links, plain_key,
+};
 use haul_store::{Body, WriteSpec};
 
 /// How many symlinks may stand on the way to a directory, as the kernel has it (path_resolution(7)).
@@ -91,10 +96,9 @@ impl Run {
         if !self.policy.rsync.as_ref().is_some_and(|habits| habits.keep_dirlinks) {
             return false;
         }
-        let name = bare(key.as_bytes());
         let mut there = false;
-        for other in [[name, LINK].concat(), name.to_vec()] {
-            there |= self.cx.dst.stat(&Key::new(other)).await.is_ok_and(|entry| !entry.is_dir());
+        for other in of_name(bare(key.as_bytes())) {
+            there |= self.cx.dst.stat(&other).await.is_ok_and(|entry| !entry.is_dir());
         }
         if !there {
             return false;
@@ -182,19 +186,18 @@ impl Run {
 
     /// True when this source or another shows something under a name; of directories only where `dirs`.
     async fn source_shows(&self, name: &Key, dirs: bool) -> bool {
-        for (ending, dir) in [(&b""[..], false), (LINK, false), (b"/", true)] {
-            let key = name.with_suffix(ending);
-            if dir && !dirs {
+        for key in of_any_kind(name.as_bytes()) {
+            if key.is_dir() && !dirs {
                 continue;
             }
             if let Ok(entry) = self.cx.src.stat(&key).await
-                && entry.is_dir() == dir
+                && entry.is_dir() == key.is_dir()
                 && self.cx.filter.wants_name(&Entry { key, ..entry })
             {
                 return true;
             }
         }
-        dirs && self.cx.filter.others_show(name)
+        dirs && self.cx.filter.others_show(&plain_key(name.as_bytes()))
     }
 
     /// The destination's listing doesn't go through links: ask.

@@ -60,7 +60,7 @@ impl Run {
                 self.dirs.written(&src.key);
                 self.dirs.written(&old.key);
                 self.is_absent(&old.key);
-                self.dress_now(src, &src.key).await;
+                self.dress_now(src, &src.key, false).await;
                 self.links.there(src, None);
                 self.cx.sink.emit(&Event::Renamed { from: old.key.clone(), to: src.key.clone() });
                 true

@@ -8,8 +8,10 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Result, Side, Version, attributes,
     compare::{Difference, Reason},
     event::Event,
+    plain_key,
     plan::{Action, Step},
     policy::Mode,
+    shown_name,
 };
 use haul_store::ListRequest;
 use std::sync::Arc;
@@ -79,9 +81,8 @@ impl Run {
         }
         self.dir_seen(&src, None).await;
         if !self.policy.dry_run && self.cx.dst.caps().dirs {
-            let bare = bare(src.key.as_bytes());
-            for other in [bare.to_vec(), [bare, LINK].concat()] {
-                if let Err(error) = self.clear_file(&Key::new(other)).await {
+            for other in of_name(bare(src.key.as_bytes())) {
+                if let Err(error) = self.clear_file(&other).await {
                     return self.error(error);
                 }
             }
@@ -93,10 +94,15 @@ impl Run {
     ///
     /// Errors: those of deleting; in a move, that this job brought it.
     async fn clear_file(&self, key: &Key) -> Result<()> {
+        // Beside a remote a file may be called as a symlink is stored, and is none.
+        let only_called = |entry: &Entry| {
+            entry.is_link() && entry.posix.as_ref().is_some_and(|posix| posix.mode & 0o170_000 == 0o100_000)
+        };
         match self.cx.dst.stat(key).await {
+            Ok(entry) if only_called(&entry) => Ok(()),
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
-                if self.backup().is_on() && entry.kind == Kind::File {
+                if self.backup().is_on() {
                     return self.backup().keep(&self.cx, &entry).await;
                 }
                 let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
@@ -127,9 +133,8 @@ impl Run {
 
     /// True when the destination has something else under this name.
     async fn other_kind_there(&self, key: &Key) -> bool {
-        let bare = bare(key.as_bytes());
-        for (other, dir) in [(bare.to_vec(), false), ([bare, LINK].concat(), false), ([bare, b"/"].concat(), true)] {
-            if other != key.as_bytes() && self.cx.dst.stat(&Key::new(other)).await.is_ok_and(|e| e.is_dir() == dir) {
+        for other in of_any_kind(bare(key.as_bytes())) {
+            if other != *key && self.cx.dst.stat(&other).await.is_ok_and(|e| e.is_dir() == other.is_dir()) {
                 return true;
             }
         }
@@ -142,16 +147,12 @@ impl Run {
         if self.policy.rsync.is_none() || !self.cx.src.caps().files {
             return false;
         }
-        let key = dst.key.as_bytes();
-        let bare = bare(key);
-        for other in [bare.to_vec(), [bare, LINK].concat(), [bare, b"/"].concat()] {
-            if other == key {
+        for other in of_any_kind(bare(dst.key.as_bytes())) {
+            if other == dst.key {
                 continue;
             }
-            let Ok(entry) = self.cx.src.stat(&Key::new(&other)).await else { continue };
-            if other.ends_with(b"/") == entry.is_dir()
-                && self.cx.filter.wants_name(&Entry { key: Key::new(&other), ..entry })
-            {
+            let Ok(entry) = self.cx.src.stat(&other).await else { continue };
+            if other.is_dir() == entry.is_dir() && self.cx.filter.wants_name(&Entry { key: other, ..entry }) {
                 return true;
             }
         }
@@ -163,7 +164,7 @@ impl Run {
         if self.cx.filter.others_show(&dst.key) {
             self.dirs.keep(dst);
         } else if self.may_lose(&dst) {
-            let name = Key::new(bare(dst.key.as_bytes()));
+            let name = plain_key(bare(dst.key.as_bytes()));
             if self.cx.filter.others_show(&name) || self.is_replaced(&dst).await {
                 // What it holds goes when its place is taken, which may never be; a dry run tells that it would.
                 if !self.policy.dry_run {
@@ -259,6 +260,10 @@ impl Run {
 
     /// A job that only deletes.
     pub(super) async fn delete_alone(self: Arc<Self>) {
+        // Where nothing is nothing goes.
+        if self.cx.dst.stat(&Key::new("")).await.is_err_and(|error| error.kind() == ErrorKind::DirNotFound) {
+            return;
+        }
         self.clone().pass(Pass::DeletesOnly).await;
         self.delete_doomed().await;
         self.finish_dirs(true).await;
@@ -280,6 +285,9 @@ impl Run {
         // A source that isn't there is told when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
+            if self.policy.existing_only && dst.is_none() {
+                return;
+            }
             self.dir_seen(&src, dst.as_ref()).await;
             // What is written into it changes its time, so it is set in any case.
             let there = Entry { mtime: None, ..src.clone() };
@@ -288,16 +296,24 @@ impl Run {
     }
 
     /// Makes way for a file where a directory is: it goes when it is empty, or with all that is in it where deleting is
-    /// asked for.
+    /// asked for. What isn't a regular file makes way for one that is written in place.
     ///
     /// Errors: those of deleting, or that it is not to be.
     pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
         let dir = Key::new([bare(order.to.as_bytes()), b"/"].concat());
         let force = self.mode == Mode::Sync || self.policy.rsync.as_ref().is_some_and(|habits| habits.force);
-        if force {
+        // Not what a symlink leads to.
+        if force && self.cx.dst.stat(&dir).await.is_ok() {
             self.clear_dir(&dir).await?;
         }
         self.clear_other_kind(&order.to).await?;
+        if self.policy.inplace {
+            for other in of_name(bare(order.to.as_bytes())) {
+                if self.cx.dst.stat(&other).await.is_ok_and(|there| there.is_link() || there.kind == Kind::Special) {
+                    self.clear_file(&other).await?;
+                }
+            }
+        }
         let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
         answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
             ErrorKind::Exists => {
@@ -355,9 +371,7 @@ impl Run {
         if !self.never_replaces_own() {
             return Ok(());
         }
-        let bare = bare(key.as_bytes());
-        for other in [bare.to_vec(), [bare, LINK].concat()] {
-            let other = Key::new(other);
+        for other in of_name(bare(key.as_bytes())) {
             let Ok(there) = self.cx.dst.stat(&other).await else { continue };
             let older = other != *key && !there.is_dir() && !self.came_in_this_run(&there);
             if older || there.kind == Kind::Special {
@@ -417,7 +431,7 @@ impl Run {
         self.check_may_delete(dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
-            if self.backup().is_on() && entry.kind == Kind::File {
+            if self.backup().is_on() && !entry.is_dir() {
                 self.backup().keep(&self.cx, &entry).await?;
                 continue;
             }
@@ -435,5 +449,16 @@ impl Run {
 
 /// A key without what tells its kind.
 pub(super) fn bare(key: &[u8]) -> &[u8] {
-    key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key)
+    key.strip_suffix(b"/").unwrap_or(shown_name(key))
+}
+
+/// The same, and the directory's.
+pub(super) fn of_any_kind(name: &[u8]) -> [Key; 3] {
+    let [file, link] = of_name(name);
+    [file, link, Key::new([name, b"/"].concat())]
+}
+
+/// The keys by which a disk knows what is called so and is no directory: a file or the like, and a symlink.
+pub(super) fn of_name(name: &[u8]) -> [Key; 2] {
+    [plain_key(name), Key::new([name, LINK].concat())]
 }

@@ -90,7 +90,7 @@ impl Run {
         }
         if !by_server {
             for order in &mut batch {
-                let result = self.mover.bring(order, &claim).await;
+                let result = self.bring(order, &claim).await;
                 self.ended(order, result);
             }
         } else {
@@ -100,9 +100,9 @@ impl Run {
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
-                        let brought = self.mover.bring(order, &claim).await;
+                        let brought = self.bring(order, &claim).await;
                         if brought.is_ok() {
-                            self.dress_now(&order.src, &order.to).await;
+                            self.dress_now(&order.src, &order.to, order.replaced.is_none()).await;
                         }
                         brought
                     }
@@ -121,6 +121,17 @@ impl Run {
             }
         }
         self.flush_moved_away(false).await;
+    }
+
+    /// Brings a file over through memory; under rsync's habits what is in the way of one makes way.
+    async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
+        match self.mover.bring(order, claim).await {
+            Err(error) if error.kind() == ErrorKind::Exists && self.policy.rsync.is_some() => {
+                self.make_way(order).await?;
+                self.mover.bring(order, claim).await
+            }
+            brought => brought,
+        }
     }
 
     /// True when these files may be moved by taking their names with them. What waits for its name is the source's only copy no

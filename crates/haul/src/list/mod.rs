@@ -10,7 +10,7 @@ mod pruned;
 mod ranges;
 
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
-use haul_core::{Entry, Error, Key, Kind, Listed, Lost, filter::Filter};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, filter::Filter};
 use haul_store::{Gone, ListRequest, Store, task::Task};
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn ask_each(store: Arc<dyn Store>, keys: Vec<Key>, checkers: usize) -> BoxStream
         Task::spawn(async move {
             match store.stat(&key).await {
                 Ok(entry) => Listed::Batch(vec![entry]),
-                Err(e) if e.kind() == haul_core::ErrorKind::NotFound => Listed::Batch(vec![]),
+                Err(e) if e.kind() == ErrorKind::NotFound => Listed::Batch(vec![]),
                 Err(error) => lost_key(key, error),
             }
         })
@@ -138,6 +138,14 @@ fn keep_wanted(
                 Kind::File | Kind::Special => filter.wants(e),
             });
             Listed::Batch(entries)
+        }
+        // A symlink that is followed and leads nowhere: what is left out can't be missed.
+        Listed::Failed { lost, error }
+            if error.kind() == ErrorKind::NotFound
+                && error.key() == Some(&lost.from)
+                && !filter.wants_name(&Entry::file(lost.from.clone(), 0)) =>
+        {
+            Listed::Batch(Vec::new())
         }
         other => other,
     })

@@ -15,12 +15,14 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, LINK, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
     event::{Event, StepId},
     links::SourceLinks,
+    plain_key,
     plan::{Replace, Route},
     policy::{Fsync, Keep, Mode, Policy},
+    shown_name,
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
 use std::{
@@ -406,18 +408,18 @@ impl Mover {
         Ok(())
     }
 
-    /// The same for a file that a symlink replaces, or a symlink that a file does: they have other keys, so that the
+    /// The same for a file, device or FIFO that a symlink replaces, or a symlink that one of them does: they have other keys, so that the
     /// comparison doesn't tell.
     async fn keep_other_kind(&self, to: &Key) -> Result<()> {
         if self.policy.rsync.is_none() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
             return Ok(());
         }
         let other = match to.as_bytes().strip_suffix(LINK) {
-            Some(file) => Key::new(file),
-            None => to.with_suffix(LINK),
+            Some(name) => plain_key(name),
+            None => Key::new([shown_name(to.as_bytes()), LINK].concat()),
         };
         match self.cx.dst.stat(&other).await {
-            Ok(old) if old.kind == Kind::File => self.backup.keep(&self.cx, &old).await,
+            Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await,
             _ => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::context::Context;
 use futures::StreamExt as _;
-use haul_core::{Key, LINK, Listed};
+use haul_core::{Key, LINK, Listed, shown_name};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
 /// The names that a job brings to the destination, without what tells their kind.
 fn names(job: &Job) -> Vec<Vec<u8>> {
     match (&job.one, &job.scope.only) {
-        (Some((_, to)), _) => vec![to.as_bytes().strip_suffix(LINK).unwrap_or(to.as_bytes()).to_vec()],
+        (Some((_, to)), _) => vec![shown_name(to.as_bytes()).to_vec()],
         (None, Some(only)) => only.names().to_vec(),
         (None, None) => vec![job.into.clone()],
     }

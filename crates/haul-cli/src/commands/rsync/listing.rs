@@ -5,12 +5,12 @@ use super::{
     filters::{self, Scope},
     format::{number, permissions, shown},
     options::Options,
-    sources::{Refusal, folder_here},
+    sources::{Refusal, folder_here, is_here},
 };
 use crate::{context::Context, show::out::Out};
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, LINK, Listed, compare::FileType};
+use haul_core::{Entry, Listed, compare::FileType, plain_key, shown_name};
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Lists each source; gives the exit code.
@@ -26,7 +26,10 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     let mut code = 0;
     for source in sources {
         let above = usize::from(!is_contents(source.as_bytes()));
-        let ctx = &ctx.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
+        let ctx = &ctx.with_flags(|flags| {
+            flags.meta.marks = true;
+            flags.meta.link_rules = options.link_rules(above);
+        });
         let (store, file) = ctx.open_source(source).await.map_err(io)?;
         let name = source.as_bytes();
         let contents = is_contents(name);
@@ -35,8 +38,9 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         let root = folder_here(source);
         let scope = Scope { root, prefix: prefix.clone(), ..Scope::default() };
         if let Some(key) = file {
+            let key = if is_here(source) { plain_key(key.as_bytes()) } else { key };
             let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
-            line(&mut out, options, &entry, key.as_bytes()).map_err(io)?;
+            line(&mut out, options, &entry, shown_name(key.as_bytes())).map_err(io)?;
             continue;
         }
         let top = store.stat(&haul_core::Key::new("")).await;
@@ -64,7 +68,7 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
                 Listed::Batch(entries) => {
                     for entry in entries {
                         let key = entry.key.as_bytes();
-                        let bare = key.strip_suffix(b"/").or(key.strip_suffix(LINK)).unwrap_or(key);
+                        let bare = key.strip_suffix(b"/").unwrap_or(shown_name(key));
                         line(&mut out, options, &entry, &[&prefix, bare].concat()).map_err(io)?;
                     }
                 }

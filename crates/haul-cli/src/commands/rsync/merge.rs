@@ -8,8 +8,9 @@ use super::{
     sources::{Job, Part, Refusal, leads_out},
 };
 use haul_core::{
-    LINK,
+    Key, LINK,
     filter::rsync::{OtherSources, Selection},
+    plain_key,
     policy::DeleteWhen,
 };
 use rustix::{
@@ -84,12 +85,12 @@ impl Shown {
             Err(Errno::NOENT | Errno::NOTDIR) => return Kind::Absent,
             Err(_) => return Kind::Unknown,
         };
-        let (kind, ending): (Kind, &[u8]) = match FileType::from_raw_mode(st.st_mode) {
-            FileType::Directory => (Kind::Dir, b"/"),
-            FileType::Symlink if self.options.links => (Kind::Other, LINK),
-            _ => (Kind::Other, b""),
+        let (kind, key) = match FileType::from_raw_mode(st.st_mode) {
+            FileType::Directory => (Kind::Dir, Key::new([name, b"/"].concat())),
+            FileType::Symlink if self.options.links => (Kind::Other, Key::new([name, LINK].concat())),
+            _ => (Kind::Other, plain_key(name)),
         };
-        if !self.selection.takes(&[name, ending].concat(), false) {
+        if !self.selection.takes(key.as_bytes(), false) {
             return Kind::Absent;
         }
         let omitted = kind == Kind::Other || self.options.one_file_system > 1;

@@ -273,9 +273,11 @@ async fn job(
     left: Option<Duration>,
 ) -> Result<Report, Refusal> {
     let Job { src, into, dst, scope, top, one, part } = job;
+    let disks = is_here(&src) && is_here(&dst);
     // What the destination's links lead to is not the source's.
     let ctx = &surroundings.with_flags(|flags| {
         let tell = options.keep_dirlinks;
+        flags.meta.marks = disks;
         flags.meta.links = options.links;
         flags.meta.copy_links = false;
         flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
@@ -293,7 +295,10 @@ async fn job(
     let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
-    let source_ctx = surroundings.with_flags(|flags| flags.meta.link_rules = options.link_rules(above));
+    let source_ctx = surroundings.with_flags(|flags| {
+        flags.meta.marks = disks;
+        flags.meta.link_rules = options.link_rules(above);
+    });
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     if one.is_none() && !into.is_empty() && !filter.wants_root() {

@@ -18,6 +18,7 @@ use haul_core::{
     links::Munge,
     plan::Action,
     policy::Compare,
+    shown_name,
 };
 use std::{
     collections::HashMap,
@@ -400,7 +401,7 @@ impl Lines {
 /// A key as a name: with what stands before it, without a link's ending.
 fn plain(state: &State, key: &Key) -> Vec<u8> {
     let key = state.place.one.as_ref().unwrap_or(key).as_bytes();
-    [&state.place.prefix[..], key.strip_suffix(LINK).unwrap_or(key)].concat()
+    [&state.place.prefix[..], shown_name(key)].concat()
 }
 
 impl Sink for Lines {
@@ -487,14 +488,14 @@ impl Item<'_> {
     fn path(&self) -> Option<Vec<u8>> {
         let root = self.state.place.root.as_ref()?;
         let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
-        Some([root, key.strip_suffix(LINK).unwrap_or(key)].concat())
+        Some([root, shown_name(key)].concat())
     }
 
     /// The path by which the source was typed.
     fn typed(&self) -> Option<Vec<u8>> {
         let typed = self.state.place.typed.as_ref()?;
         let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
-        let below = key.strip_suffix(LINK).or(key.strip_suffix(b"/")).unwrap_or(key);
+        let below = key.strip_suffix(b"/").unwrap_or(shown_name(key));
         let dir = clean(typed);
         Some(match (&dir[..], below) {
             (b"", b"") => b".".to_vec(),

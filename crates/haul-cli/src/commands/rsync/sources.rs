@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
-use haul_core::{Key, LINK, Listed, filter::rsync::Only, links};
+use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
 use haul_store::{ListRequest, Store};
-use rustix::fs::FileType;
+use rustix::{fs::FileType, io::Errno};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -205,9 +205,20 @@ impl Planner<'_> {
             let parent = haul_core::key::parent(&whole);
             if kind(parent, true).is_none() {
                 let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, &whole[..]) };
-                let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
-                let line = format!("mkdir \"{path}\" failed: No such file or directory (2) (--mkpath creates it)");
-                return Err((code, line));
+                return Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))));
+            }
+        }
+        if to.here() && !self.options.dry_run {
+            // What is to be made must not be a symlink that leads nowhere, nor be behind one.
+            let whole = absolute(&to.path);
+            let mut above = if names_file { haul_core::key::parent(&whole) } else { &whole[..] };
+            while above.len() > 1 && kind(above, true).is_none() {
+                let path = above.strip_suffix(b"/").unwrap_or(above);
+                if kind(path, false).is_some() {
+                    let code = if names_file { exit::SELECTION } else { exit::FILE_IO };
+                    return Err((code, no_dir(path, Errno::EXIST)));
+                }
+                above = haul_core::key::parent(above);
             }
         }
         if !names_file && !jobs.is_empty() && self.lines.tells_names() {
@@ -218,12 +229,17 @@ impl Planner<'_> {
 
     async fn dest(&self, to: &Typed) -> Result<Dest, Refusal> {
         if to.here() {
-            return Ok(match kind(&to.path, true) {
-                Some(What::Dir) => Dest::Dir,
-                Some(_) => Dest::File,
-                None if to.path.is_empty() => Dest::Dir,
-                None => Dest::Missing,
-            });
+            return match look(&to.path, true) {
+                Ok(What::Dir) => Ok(Dest::Dir),
+                Ok(_) => Ok(Dest::File),
+                Err(Errno::NOENT) if to.path.is_empty() => Ok(Dest::Dir),
+                Err(Errno::NOENT) => Ok(Dest::Missing),
+                Err(errno) if self.options.mkpath => Err((exit::FILE_IO, no_dir(&to.path, errno))),
+                Err(errno) => {
+                    let path = String::from_utf8_lossy(&to.path).into_owned();
+                    Err((exit::SELECTION, format!("ERROR: cannot stat destination \"{path}\": {}", told(errno))))
+                }
+            };
         }
         let (store, file) = self.open(to, &to.path).await?;
         Ok(match file {
@@ -326,7 +342,13 @@ impl Planner<'_> {
                 continue;
             };
             let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
-            if sources.len() > 1 && typed.here() && self.options.links && what == What::File && name.ends_with(LINK) {
+            if sources.len() > 1
+                && typed.here()
+                && !to.here()
+                && self.options.links
+                && what == What::File
+                && name.ends_with(LINK)
+            {
                 let name = String::from_utf8_lossy(&name).into_owned();
                 let line = format!(
                     "{name}: a file of such a name goes with -l only by itself: it is taken for a symbolic link"
@@ -426,8 +448,12 @@ impl Planner<'_> {
             [(name, what @ (What::File | What::Link))] => {
                 let names_file = alone && there != Dest::Dir && !to.contents();
                 let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
-                let ending = if *what == What::Link { LINK } else { b"" };
-                let one = Some((Key::new([name, ending].concat()), Key::new([&last[..], ending].concat())));
+                let key = |name: &[u8]| match what {
+                    What::Link => Key::new([name, LINK].concat()),
+                    _ if folder.here() && to.here() => plain_key(name),
+                    _ => Key::new(name),
+                };
+                let one = Some((key(name), key(&last)));
                 Job {
                     src: folder.word(&folder.path),
                     into: Vec::new(),
@@ -468,14 +494,30 @@ pub fn leads_out(options: &Options, path: &[u8], depth: usize) -> bool {
 }
 
 fn kind(path: &[u8], follow: bool) -> Option<What> {
+    look(path, follow).ok()
+}
+
+fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
     let path = if path.is_empty() { b"." } else { path };
-    let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }.ok()?;
-    Some(match FileType::from_raw_mode(st.st_mode) {
+    let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }?;
+    Ok(match FileType::from_raw_mode(st.st_mode) {
         FileType::Directory => What::Dir,
         FileType::RegularFile => What::File,
         FileType::Symlink => What::Link,
         _ => What::Special,
     })
+}
+
+/// An error of the system as rsync tells it: its words and its number.
+fn told(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let number = format!(" (os error {})", errno.raw_os_error());
+    format!("{} ({})", text.strip_suffix(&number).unwrap_or(&text), errno.raw_os_error())
+}
+
+fn no_dir(path: &[u8], errno: Errno) -> String {
+    let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
+    format!("mkdir \"{path}\" failed: {}", told(errno))
 }
 
 /// True for a directory here, or a symlink to one.

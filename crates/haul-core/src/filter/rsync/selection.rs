@@ -2,7 +2,7 @@
 //! speak of.
 
 use super::{RuleSet, Side};
-use crate::{Key, LINK, key};
+use crate::{Key, key, shown_name, unmarked};
 use std::{fmt, sync::Arc};
 
 /// Names that arguments or `--files-from` give, below the job's root.
@@ -137,8 +137,8 @@ impl Selection {
     pub fn name(&self, at: &[u8]) -> Vec<u8> {
         let bare = match at.strip_suffix(b"/") {
             Some(dir) => dir,
-            None if self.links => at.strip_suffix(LINK).unwrap_or(at),
-            None => at,
+            None if self.links => shown_name(at),
+            None => unmarked(at).unwrap_or(at),
         };
         let mut name = [&self.prefix, bare].concat();
         if bare.is_empty() && name.ends_with(b"/") {

@@ -1,0 +1,104 @@
+//! `--link-dest`, `--copy-dest` and `--compare-dest`: what of another place counts as a file of the source; and destinations that
+//! can't be, or aren't there yet.
+
+use super::{each, oracle::Compare};
+use haul_testkit::{folder::write, lab::Lab};
+use std::fs;
+
+/// Another place that has some files alike, others of the same name, and younger ones; the destination has one of them otherwise.
+const ELSEWHERE: &str = r#"
+mkdir -p s/d/e s/n s/m old/d/e old/m dst/d dst/x; echo 1 >s/d/1; cp s/d/1 old/d/1; echo 2 >s/d/e/2; echo 22 >old/d/e/2; echo n >s/n/n; echo f >s/f
+cp s/f old/f; echo g >s/g; cp s/g old/g; ln -s f s/l; ln -s f old/l; ln -s f s/l2; ln -s q old/l2; mkfifo s/p old/p; echo m >s/m/m; cp s/m/m old/m/m
+echo o >s/young; echo p >old/young; chmod 700 old/d/e; find s dst old -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+touch -d 2021-01-01T00:00:00Z s/n old/m old/young
+"#;
+const OTHERWISE: &str = "echo other >dst/g; touch -d 2020-01-01T00:00:00Z dst/g dst\n";
+
+#[test]
+fn only_what_is_the_sources_is_taken_from_elsewhere() {
+    let options = [
+        "-a",
+        "-a --ignore-existing",
+        "-dlptgoD",
+        "-dlptgoD --ignore-existing",
+        "-rt",
+        "-a --delete",
+        "-an",
+        "-aH",
+        "-a -u",
+    ];
+    for place in ["--compare-dest", "--link-dest", "--copy-dest"] {
+        for dest in ["dst", "new"] {
+            let lines: Vec<String> =
+                options.iter().map(|options| format!("-i {options} {place}=../old s/ {dest}")).collect();
+            each(ELSEWHERE, Compare::Links, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    // What is to be replaced becomes another name of what is there already.
+    let lines = options.map(|options| format!("-i {options} --link-dest=../old s/ dst"));
+    each(&[ELSEWHERE, OTHERWISE].concat(), Compare::Links, &lines.each_ref().map(String::as_str));
+}
+
+#[test]
+fn what_lets_files_stay_says_nothing_of_another_place() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    write(&lab.path("src/f"), b"the source's", 1_600_000_000_000_000_000);
+    write(&lab.path("old/f"), b"another", 1_700_000_000_000_000_000);
+    for (number, place) in ["--compare-dest", "--copy-dest"].into_iter().enumerate() {
+        for flag in ["--ignore-existing", "--update"] {
+            let to = format!("dst{number}{flag}");
+            lab.haul(&["copy", flag, place, "@old", "@src", &format!("@{to}")]).ok();
+            assert_eq!(fs::read(lab.path(&to).join("f")).unwrap(), b"the source's", "{place} {flag}");
+        }
+    }
+}
+
+#[test]
+fn destinations_that_can_not_be_are_told_with_rsyncs_codes() {
+    let setup = r#"
+mkdir -p s/d o; echo f >s/f; echo g >s/d/g; ln -s nowhere dangle; echo file >file; ln -s file lfile; ln -s o ldir; mkfifo fifo; ln -s x/y deep
+find s o -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for dest in ["dangle", "dangle/", "file", "file/", "lfile/", "ldir/", "fifo", "fifo/", "deep", "file/x", "dangle/x"]
+    {
+        let lines =
+            ["s/", "s", "s/f", "s/f s/d", "--mkpath s/", "--mkpath s/f"].map(|sources| format!("-ai {sources} {dest}"));
+        each(setup, Compare::All, &lines.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn nothing_is_deleted_where_nothing_is_yet() {
+    let setup = "mkdir -p s/d t dst; echo f >s/f; ln -s f s/l; echo t >t/t; find s t dst -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+    let lines = [
+        "-rti -K --delete-delay s t dst/new",
+        "-ai -K --delete s/ t/ dst/new",
+        "-ai --delete-before s/ t/ dst/new",
+        "-rti -K --delete s t dst",
+    ];
+    each(setup, Compare::All, &lines);
+}
+
+#[test]
+fn what_is_in_the_way_makes_way_for_what_is_written_in_place() {
+    let setup = r#"
+mkdir -p s dst/d dst/e/in out; echo f >s/d; echo e >s/e; echo l >s/l; ln -s t dst/l; echo t >dst/t; echo p >s/p; mkfifo dst/p; ln -s n s/ln; echo x >dst/ln
+ln -s ../out dst/lo; echo o >out/o; echo lo >s/lo; mkdir dst/real; echo r >dst/real/r; ln -s real dst/lr; echo lr >s/lr; mkdir s/real
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for how in ["--inplace", "--bwlimit=1000"] {
+        let options = [
+            "",
+            "--delete",
+            "--force",
+            "-b",
+            "--backup-dir=../bk -b --delete",
+            "--remove-source-files",
+            "-K",
+            "-H",
+            "--existing",
+        ];
+        let lines = options.map(|options| format!("-a {how} {options} s/ dst"));
+        each(setup, Compare::Trees, &lines.each_ref().map(String::as_str));
+    }
+}
