@@ -63,7 +63,7 @@ fn no_store_imports_another() {
 
 #[test]
 fn formats_of_dvc_touch_no_disk() {
-    let formats = ["address", "config", "dos2unix", "dvcfile", "manifest"];
+    let formats = ["address", "config", "dvcfile", "manifest"];
     let all = sources("crates/haul-dvc/src");
     let of = |name: &str| all.iter().find(|(file, _)| file.ends_with(&format!("/{name}.rs"))).unwrap();
     for (file, text) in formats.map(of) {

@@ -23,7 +23,6 @@ pub(super) struct State {
     pub items: BTreeMap<Vec<u8>, Item>,
     /// Parts of writes that can be found again, by token.
     pub writes: BTreeMap<Vec<u8>, Arc<Parts>>,
-    changes: u64,
 }
 
 /// What is under one key.
@@ -35,7 +34,7 @@ pub(super) struct Item {
     pub meta: Option<Box<Meta>>,
     pub hashes: Hashes,
     changed: Mtime,
-    /// Number of the change that stored it, never used twice in a space.
+    /// Number of the change that stored it, never used twice: two stores have no version in common.
     change: u64,
 }
 
@@ -66,6 +65,11 @@ pub(super) fn find(place: &[u8]) -> Option<(Arc<Space>, Vec<u8>)> {
     let unnamed = UNNAMED.lock().unwrap_or_else(|e| e.into_inner()).get(name).and_then(Weak::upgrade);
     let space = unnamed.or_else(|| NAMED.lock().unwrap_or_else(|e| e.into_inner()).get(name).cloned());
     Some((space?, prefix))
+}
+
+fn next_change() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl Space {
@@ -101,8 +105,7 @@ impl Item {
 impl State {
     /// Stores an item and gives its version.
     pub(super) fn put(&mut self, full: Vec<u8>, mut item: Item) -> Version {
-        self.changes += 1;
-        item.change = self.changes;
+        item.change = next_change();
         item.changed = Mtime(jiff::Timestamp::now().as_nanosecond());
         let version = Version::new(item.change.to_be_bytes());
         self.items.insert(full, item);
@@ -111,8 +114,7 @@ impl State {
 
     /// Keeps the parts of a write until it ends, and gives their token.
     pub(super) fn keep(&mut self, full: &[u8], parts: &Arc<Parts>) -> Vec<u8> {
-        self.changes += 1;
-        let token = [full, b"\0", &self.changes.to_be_bytes()].concat();
+        let token = [full, b"\0", &next_change().to_be_bytes()].concat();
         self.writes.insert(token.clone(), parts.clone());
         token
     }
