@@ -211,3 +211,16 @@ fn mistakes_in_the_configuration() {
         assert_says(&lab, &["ls", "r:b"], 1, &[&line]);
     }
 }
+
+/// Ten tries take a minute or more: whoever typed the wrong port is told why they wait.
+#[test]
+fn a_server_that_is_not_there_is_told_before_the_last_try() {
+    let lab = Lab::new(HAUL);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let remote = format!(":s3,endpoint='http://127.0.0.1:{port}',access_key_id=a,secret_access_key=b:b");
+    let ran = lab.haul(&["ls", &remote, "--low-level-retries=5"]).code(5);
+    let why = format!("can't connect to 127.0.0.1:{port}: Connection refused (os error 111)");
+    let told = format!("list: {why}; it has failed 4 times in a row, trying again up to 5 times");
+    assert_eq!(ran.err.matches(&told).count(), 1, "{}", ran.err);
+    assert!(ran.err.contains(&format!("haul: list: {why}\n")), "{}", ran.err);
+}

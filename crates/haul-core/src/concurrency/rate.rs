@@ -29,6 +29,10 @@ const EARLY: f64 = 0.88;
 /// by chance has no limit to be found.
 const TOLERATED: f64 = 0.025;
 
+/// Requests a second that every store takes. With fewer, one that refuses all of them because it is down would be asked so rarely
+/// that the tries of one request last minutes.
+const LEAST: f64 = 1.0;
+
 /// Interval over which throttled answers are compared with all. Found by the simulation.
 const RECENT: Duration = Duration::from_secs(4);
 
@@ -187,7 +191,7 @@ impl Rate {
             // The first of all: nothing can be computed yet. What was in flight and not throttled was accepted within
             // a second or so, and half of what was answered a second is surely not too little for long.
             None => {
-                let rate = (0.5 * t.in_flight as f64 / t.base.max(1.0)).max(0.5 * t.answered).max(0.5);
+                let rate = (0.5 * t.in_flight as f64 / t.base.max(1.0)).max(0.5 * t.answered).max(LEAST);
                 (rate, rate, (3.0 * t.base).max(1.0))
             }
         };
@@ -233,7 +237,7 @@ impl Rate {
         let lasted = now.saturating_sub(learned.since).as_secs_f64() / learned.flat;
         let most = if lasted < 1.0 { EARLY * rate } else { rate };
         let least = if share > FLOODED { BETA_FLOODED } else { BETA };
-        let limit = limit.clamp(least * rate, most);
+        let limit = limit.clamp(least * rate, most).max(LEAST);
         // Long enough that searching costs one request in a hundred or so; short again where the limit has moved.
         let longest = (100.0 / limit).clamp(15.0, 30.0);
         let flat = if lasted > 3.0 { longest / 4.0 } else { (learned.flat * 4.0).min(longest) };

@@ -17,9 +17,15 @@ use haul_core::{
 use std::{
     future::Future,
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
+
+/// From so many failures of one request in a row on a person is told, once a store; until then less than a second was waited.
+const TOLD: u32 = 4;
 
 /// The layer.
 #[derive(Clone)]
@@ -32,6 +38,7 @@ struct Shared {
     backoff_max: Duration,
     clock: Arc<dyn Clock>,
     meters: Arc<Meters>,
+    told: AtomicBool,
 }
 
 impl std::fmt::Debug for Retrying {
@@ -50,6 +57,7 @@ impl Retrying {
             backoff_max: settings.backoff_max,
             clock: settings.clock.clone(),
             meters,
+            told: AtomicBool::new(false),
         }))
     }
 }
@@ -68,6 +76,9 @@ impl Shared {
         let wait = self.wait(error.retry(), failures.0);
         self.meters.retry();
         tracing::debug!(%error, failures = failures.0, ?wait, "trying again");
+        if failures.0 == TOLD && !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{error}; it has failed {TOLD} times in a row, trying again up to {} times", self.tries);
+        }
         self.clock.sleep(wait).await;
         true
     }
