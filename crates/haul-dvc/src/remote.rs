@@ -9,6 +9,7 @@ use crate::{
 };
 use futures::{
     StreamExt as _, TryStreamExt as _,
+    future::OptionFuture,
     stream::{self, BoxStream},
 };
 use haul::{
@@ -94,19 +95,24 @@ pub async fn look_by_index(
     sink: &Arc<dyn Sink>,
 ) -> Result<Found> {
     let uses = if proof == Proof::Full { Uses::Nothing } else { Uses::Wanted };
-    let Some(index) = RemoteIndex::open(settings, store, sink, uses).await else {
-        return look(store, wanted, history, proof).await;
-    };
-    let looked = with_index(store, wanted, history, proof, &index).await;
+    let asked: Vec<Address> = asked(wanted, &History::new()).into_iter().collect();
+    let many = uses == Uses::Wanted && store.caps().page.is_some() && wanted.all().len() > FEW;
+    // The index's audit and they don't wait for each other: that is a round trip less.
+    let present = OptionFuture::from(many.then(|| markers(store, wanted, asked.clone())));
+    let (index, present) = futures::join!(RemoteIndex::open(settings, store, sink, uses), present);
+    let Some(index) = index else { return look(store, wanted, history, proof).await };
+    let looked = with_index(store, wanted, history, proof, (asked, present), &index).await;
     index.end().await;
     looked
 }
 
+/// `asked` are the manifests that are asked for in each run, `present` those that are there; `None` where everything is looked for.
 async fn with_index(
     store: &Arc<dyn Store>,
     wanted: &Wanted,
     history: impl Future<Output = History>,
     proof: Proof,
+    (asked, present): (Vec<Address>, Option<Result<HashSet<Address>>>),
     index: &Arc<RemoteIndex>,
 ) -> Result<Found> {
     let all = wanted.all().clone();
@@ -114,16 +120,12 @@ async fn with_index(
         index.lists_all();
         return exact(store, wanted, all, None, Some(index)).await;
     }
-    if all.len() <= FEW {
-        return exact(store, wanted, all, None, Some(index)).await;
-    }
+    let Some(present) = present else { return exact(store, wanted, all, None, Some(index)).await };
+    let mut present = present?;
     let mut known = Subset::none(&all);
     for some in all.chunks(BATCH) {
         believed(wanted, index, some).await?.iter().for_each(|address| known.insert(address));
     }
-    let none = History::new();
-    let asked: Vec<Address> = asked(wanted, &none).into_iter().collect();
-    let mut present = markers(store, wanted, asked.clone()).await?;
     for marker in believed(wanted, index, &asked).await?.iter().filter(|address| !present.contains(address)) {
         index.lost(&marker.key());
     }
