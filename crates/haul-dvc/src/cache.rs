@@ -92,11 +92,11 @@ impl Cache {
             return false;
         }
         // One of the two was cut off; which, its hash tells.
-        hash_file(&path, Layout::V3).is_ok_and(|hashed| hashed.md5 == address.md5)
+        hash_file(&path, address.algo()).is_ok_and(|hashed| hashed.md5 == address.md5)
     }
 
     fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Option<u64>> {
-        let hashed = hash_file(path, if address.dir { Layout::V3 } else { address.layout })?;
+        let hashed = hash_file(path, address.algo())?;
         if hashed.md5 == address.md5 {
             // An executable one keeps its bits: another name of it is in a workspace.
             if !facts.is_exec() {
@@ -140,7 +140,7 @@ impl Cache {
     }
 
     /// Puts them into a file that gets its name when it is whole; false where that can't be done, also because something else has
-    /// the name by now.
+    /// the name by now, or the folder went.
     fn put_nameless(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
         let fail = |e: Errno| io_error("write", path, e);
         let folder = path.parent().unwrap_or(&self.root);
@@ -160,7 +160,7 @@ impl Cache {
         protect(&file, path)?;
         match nameless::give_name(&file, CWD, path.as_os_str().as_bytes()) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
+            Err(Errno::EXIST | Errno::NOENT) => Ok(false),
             Err(e) => Err(fail(e)),
         }
     }
@@ -186,7 +186,7 @@ impl Cache {
 
     fn take_large(&self, path: &Path, file: File, facts: Facts, links: &[Link]) -> Result<Hashed> {
         if matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && facts.size > 0 {
-            let hashed = hash_open(path, file, Layout::V3)?;
+            let hashed = hash_open(path, file, Algo::Md5)?;
             let address = Address::file(Layout::V3, hashed.md5);
             if !hashed.steady {
                 return Err(changed(path));
@@ -462,7 +462,7 @@ fn unchanged(file: impl AsFd, before: &Facts) -> bool {
 /// Copies all of `from` to `out` and gives the MD5 of what `out` holds.
 fn copy_and_hash(path: &Path, from: &File, out: &File, reflink: bool) -> Result<Md5> {
     if reflink && rustix::fs::ioctl_ficlone(out, from).is_ok() {
-        return Ok(hash_open(path, out.try_clone().map_err(|e| io_error("read", path, e))?, Layout::V3)?.md5);
+        return Ok(hash_open(path, out.try_clone().map_err(|e| io_error("read", path, e))?, Algo::Md5)?.md5);
     }
     let mut hasher = Hasher::new(&[Algo::Md5]);
     let (mut source, mut sink) = (from, out);
@@ -484,17 +484,17 @@ fn md5_of(hasher: Hasher) -> Md5 {
     value.and_then(|value| value.try_into().ok()).unwrap_or_default()
 }
 
-/// Hashes a file, by its layout's rule. Blocks.
+/// Hashes a file, by [`Layout::algo`] of its layout. Blocks.
 ///
 /// Errors: it can't be read.
-pub fn hash_file(path: &Path, layout: Layout) -> Result<Hashed> {
+pub fn hash_file(path: &Path, algo: Algo) -> Result<Hashed> {
     let file = File::open(path).map_err(|e| io_error("read", path, e))?;
-    hash_open(path, file, layout)
+    hash_open(path, file, algo)
 }
 
-fn hash_open(path: &Path, mut file: File, layout: Layout) -> Result<Hashed> {
+fn hash_open(path: &Path, mut file: File, algo: Algo) -> Result<Hashed> {
     let facts = Facts::of(&file).map_err(|e| io_error("read", path, e))?;
-    let mut hasher = Hasher::new(&[layout.algo()]);
+    let mut hasher = Hasher::new(&[algo]);
     let mut buffer = vec![0; PIECE.min(facts.size as usize + 1)];
     let mut read = 0;
     loop {

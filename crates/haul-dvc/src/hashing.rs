@@ -39,7 +39,7 @@ pub async fn md5s(
         .filter(|(_, md5)| md5.is_none())
         .map(|(n, _)| (n, path_of(root, &found[n].path)))
         .collect();
-    let hashed = spread(unknown, move |(n, path)| hash_file(&path, layout).map(|hashed| (n, hashed))).await?;
+    let hashed = spread(unknown, move |(n, path)| hash_file(&path, layout.algo()).map(|hashed| (n, hashed))).await?;
     for one in hashed {
         let (n, hashed) = one?;
         md5s[n] = Some(hashed.md5);

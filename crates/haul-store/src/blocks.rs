@@ -1,7 +1,8 @@
 //! A stretch of a file, read in blocks for who hashes or looks at it. Blocks the thread: see [`crate::disk`].
 
 use haul_core::{Error, ErrorKind, Result, Retry};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt as _};
+use rustix::io::Errno;
+use std::{ops::Range, os::fd::AsFd};
 
 /// Bytes read at a time: little enough that they are still in the core's cache when they are hashed.
 const BLOCK: usize = 256 << 10;
@@ -9,14 +10,16 @@ const BLOCK: usize = 256 << 10;
 /// Gives the bytes of a range to `take`, in order.
 ///
 /// Errors: those of reading; the one of [`ended_early`].
-pub fn read(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
+pub fn read(file: impl AsFd, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
     let mut buffer = vec![0; BLOCK.min((range.end - range.start) as usize).max(1)];
     let mut at = range.start;
     while at < range.end {
         let want = buffer.len().min((range.end - at) as usize);
-        match file.read_at(&mut buffer[..want], at).map_err(|e| Error::from_io("read", e))? {
-            0 => return Err(ended_early(at - range.start, range.end - range.start)),
-            got => {
+        match rustix::io::pread(&file, &mut buffer[..want], at) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::from_io("read", errno.into())),
+            Ok(0) => return Err(ended_early(at - range.start, range.end - range.start)),
+            Ok(got) => {
                 take(&buffer[..got]);
                 at += got as u64;
             }

@@ -10,7 +10,7 @@ use super::{
     place::Hidden,
     read::{link_name, name_of, no_link, open_file, regular, target},
 };
-use crate::{CopyHow, CopyItem, Progress, Stored, disk::Abandoned};
+use crate::{CopyHow, CopyItem, Progress, Stored, blocks, disk::Abandoned};
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
     attributes::{Unkept, What},
@@ -28,9 +28,6 @@ use std::{
 };
 
 const OP: &str = "copy";
-
-/// Bytes that are hashed at a time.
-const PROVE: usize = 1 << 20;
 
 /// One batch under way.
 struct Batch<'a> {
@@ -76,22 +73,10 @@ pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
 /// The hash that the source's bytes are to have, if one is known, of what came over.
 ///
 /// Errors: `Corrupt` when it is another.
-fn prove(item: &CopyItem, target: &OwnedFd) -> Result<Hashes> {
+fn prove(item: &CopyItem, target: &OwnedFd, size: u64) -> Result<Hashes> {
     let Some((algo, _)) = item.spec.hashes.iter().next() else { return Ok(Hashes::default()) };
     let mut hasher = Hasher::new(&[algo]);
-    let mut buffer = vec![0; PROVE.min(item.size as usize + 1)];
-    let mut at = 0;
-    loop {
-        match rustix::io::pread(target, &mut buffer, at) {
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(target_error(item)(errno)),
-            Ok(0) => break,
-            Ok(got) => {
-                hasher.update(&buffer[..got]);
-                at += got as u64;
-            }
-        }
-    }
+    blocks::read(target, 0..size, |block| hasher.update(block)).map_err(|e| e.with_key(&item.to))?;
     let hashes = hasher.finish();
     match hashes.agree(&item.spec.hashes) {
         Some((_, true)) => Ok(hashes),
@@ -237,7 +222,7 @@ impl Batch<'_> {
         let spec = &item.spec;
         let meta = spec.meta.as_deref();
         let mtime = spec.mtime.or_else(|| meta::meta_time(meta, "mtime")).unwrap_or(meta::mtime(before));
-        let hashes = prove(item, target)?;
+        let hashes = prove(item, target, before.stx_size)?;
         let mut stored = Stored { version: None, size: before.stx_size, hashes, ..Stored::default() };
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {

@@ -145,7 +145,7 @@ impl Inner {
         if meta::file_type(&st) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
         }
-        let name = self.place.temp.as_deref().unwrap_or(self.key.name());
+        let name = self.place.temp.as_deref().unwrap_or(name_of(&self.key));
         place::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
         // The last blocks may have been zeros, which nobody wrote.
         if st.stx_size < size && !self.spec.sparse {

@@ -114,17 +114,8 @@ impl Run {
             return None;
         }
         self.dress_now(src, at, false).await;
-        let (size, version, unkept) = (src.size, src.version.clone(), Default::default());
-        Some(Arrived {
-            size,
-            proved: None,
-            unproved: None,
-            by_server: true,
-            renamed: false,
-            version,
-            unkept,
-            stored: None,
-        })
+        let (size, version) = (src.size, src.version.clone());
+        Some(Arrived { size, by_server: true, version, ..Arrived::default() })
     }
 
     /// Makes a place free where a file of a move is to wait: nothing that waits there is replaced, since its source may be gone

@@ -88,7 +88,7 @@ impl Order {
 }
 
 /// A file that arrived, whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Arrived {
     /// Bytes.
     pub size: u64,
@@ -391,10 +391,10 @@ impl Mover {
             mtime: facts.mtime.filter(|_| self.cx.dst.caps().mtime.is_some()),
             ..Entry::file(order.to.clone(), stored.size)
         };
-        let (version, unkept, stored) = (facts.version, Unkept::default(), Some(Box::new(holds)));
+        let (version, stored) = (facts.version, Some(Box::new(holds)));
         // The store's own checksum proves what was sent, not that it is what the source has.
         let proved = proved.filter(|_| unproved.is_none());
-        Ok(Arrived { size: bytes, proved, unproved, by_server: false, renamed: false, version, unkept, stored })
+        Ok(Arrived { size: bytes, proved, unproved, version, stored, ..Arrived::default() })
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.

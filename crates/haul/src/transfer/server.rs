@@ -125,16 +125,7 @@ impl Mover {
         };
         let (version, unkept) = (order.src.version.clone(), stored.unkept);
         let renamed = how == CopyHow::Rename && order.src.kind == Kind::File;
-        Ok(Arrived {
-            size: stored.size,
-            proved,
-            unproved: None,
-            by_server: true,
-            renamed,
-            version,
-            unkept,
-            stored: None,
-        })
+        Ok(Arrived { size: stored.size, proved, by_server: true, renamed, version, unkept, ..Arrived::default() })
     }
 }
 
