@@ -5,7 +5,7 @@
 
 use crate::{
     address::{Address, Layout, Md5},
-    cache::{Cache, Hashed, hidden},
+    cache::{Cache, Hashed, Old, changed, hidden},
     config::Link,
     dvcfile::{self, Fresh},
     facts::{Facts, invalid, io_error, key},
@@ -201,7 +201,11 @@ fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Li
     let already = own.is_some_and(|own| (own.dev, own.ino) == (file.facts.dev, file.facts.ino))
         && (file.link == (links.first() == Some(&Link::Symlink)));
     if !already {
-        cache.give(&address, path, links, false)?;
+        let now = Facts::get(path, true).map_err(|e| io_error("read", path, e))?;
+        let pin = |facts: &Facts| (facts.dev, facts.ino, facts.size, facts.mtime);
+        // Its change time may be that of the cache's new link to it.
+        let now = now.filter(|now| pin(now) == pin(&hashed.facts)).ok_or_else(|| changed(path))?;
+        cache.give(&address, path, links, false, &Old::File(now))?;
     }
     Ok(hashed)
 }

@@ -14,7 +14,7 @@ use crate::{
 use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
 use haul_store::nameless;
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags},
+    fs::{AtFlags, CWD, Mode, OFlags, RenameFlags},
     io::Errno,
 };
 use std::{
@@ -47,6 +47,68 @@ pub struct Cache {
     /// Its folder.
     pub root: PathBuf,
     shared: bool,
+}
+
+/// What is expected in a place of the workspace that gets a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Old {
+    /// Whatever it is, it may go.
+    Any,
+    /// Nothing, or folders that hold no file.
+    Nothing,
+    /// The file of these facts, and nothing newer.
+    File(Facts),
+}
+
+impl Old {
+    /// Errors: something else is there, which somebody made meanwhile.
+    pub fn check(&self, path: &Path) -> Result<()> {
+        let Old::File(seen) = self else { return Ok(()) };
+        let now = Facts::get(path, true).map_err(|e| io_error("read", path, e))?;
+        match now {
+            Some(now) if !now.same(seen) => Err(in_the_way(path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives `tmp` the name `path`.
+    fn replace(&self, tmp: &Path, path: &Path) -> Result<()> {
+        self.check(path)?;
+        let rename = || match self {
+            Old::Nothing => rename_to_free(tmp, path),
+            Old::Any | Old::File(_) => rustix::fs::rename(tmp, path),
+        };
+        match rename() {
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) if remove_empty(path) => rename(),
+            other => other,
+        }
+        .map_err(|e| if e == Errno::EXIST { in_the_way(path) } else { io_error("write", path, e) })
+    }
+}
+
+/// Renames, unless something has the name.
+fn rename_to_free(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems can't do it in one go.
+        Err(Errno::INVAL | Errno::NOSYS) => match Facts::get(to, false)? {
+            Some(_) => Err(Errno::EXIST),
+            None => rustix::fs::rename(from, to),
+        },
+        other => other,
+    }
+}
+
+/// Removes a folder that holds no file, with the folders in it; false where it couldn't, or when it is none.
+fn remove_empty(folder: &Path) -> bool {
+    let is_folder = Facts::get(folder, false).ok().flatten().is_some_and(|facts| facts.is_dir());
+    let Some(entries) = fs::read_dir(folder).ok().filter(|_| is_folder) else { return false };
+    entries.flatten().all(|entry| remove_empty(&entry.path())) && fs::remove_dir(folder).is_ok()
+}
+
+fn in_the_way(path: &Path) -> Error {
+    let message = "something is there that wasn't there before, or that a .dvcignore hides; it is left as it is: move it away, \
+                   or lose it with --force";
+    Error::new(ErrorKind::Exists, "checkout", message).with_key(&crate::facts::key(path))
 }
 
 /// A file that was hashed.
@@ -166,7 +228,8 @@ impl Cache {
     }
 
     /// Hashes a file of the workspace and puts its content into the cache, in one go; by a link instead of a copy where `links`
-    /// begins with one: the file is then the cache's own. `facts` are what was seen of it before. Blocks.
+    /// begins with one: the file is then the cache's own, except behind a symlink, where it is somebody else's. `facts` are what
+    /// was seen of it before. Blocks.
     ///
     /// Errors: the file can't be read or changed meanwhile, the cache can't be written.
     pub fn take(&self, path: &Path, facts: Facts, links: &[Link]) -> Result<Hashed> {
@@ -224,18 +287,22 @@ impl Cache {
     fn adopt(&self, path: &Path, address: &Address, facts: &Facts) -> Result<bool> {
         let to = self.path(address);
         self.make_folder(&to)?;
-        match rustix::fs::linkat(CWD, path, CWD, &to, AtFlags::empty()) {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let made = match rustix::fs::linkat(CWD, path, CWD, &to, AtFlags::empty()) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(e) if cannot_link(e) => return Ok(false),
             Err(e) => return Err(io_error("write", &to, e)),
-        }
+        };
         // Until it has this mode, nobody believes its content.
         let now = Facts::get(&to, false).map_err(|e| io_error("read", &to, e))?;
-        let Some(now) = now.filter(|now| (now.dev, now.ino) == (facts.dev, facts.ino)) else { return Ok(false) };
-        if (now.size, now.mtime) != (facts.size, facts.mtime) {
-            fs::remove_file(&to).map_err(|e| io_error("delete", &to, e))?;
-            return Err(changed(path));
-        }
+        let same = now.filter(|now| (now.dev, now.ino) == (facts.dev, facts.ino));
+        let Some(_) = same.filter(|now| (now.size, now.mtime) == (facts.size, facts.mtime)) else {
+            if made {
+                fs::remove_file(&to).map_err(|e| io_error("delete", &to, e))?;
+            }
+            // A symlink is no name of what was hashed, nor is what took the name meanwhile.
+            return if same.is_some() { Err(changed(path)) } else { Ok(false) };
+        };
         fs::set_permissions(&to, fs::Permissions::from_mode(TRUSTED)).map_err(|e| io_error("write", &to, e))?;
         Ok(true)
     }
@@ -280,11 +347,11 @@ impl Cache {
         named.map_err(|error| discard(tmp, error))
     }
 
-    /// Brings a file of the cache into the workspace, by the first of `links` that works; what is at `path` is replaced at once.
-    /// Its folder must be there. Blocks.
+    /// Brings a file of the cache into the workspace, by the first of `links` that works; what is at `path` is replaced at once,
+    /// if it is what `old` says. Its folder must be there. Blocks.
     ///
-    /// Errors: the cache lacks it, or `path` can't be written.
-    pub fn give(&self, address: &Address, path: &Path, links: &[Link], isexec: bool) -> Result<()> {
+    /// Errors: the cache lacks it, `path` can't be written or holds something else.
+    pub fn give(&self, address: &Address, path: &Path, links: &[Link], isexec: bool, old: &Old) -> Result<()> {
         let from = self.path(address);
         let size = Facts::get(&from, true).map_err(|e| io_error("read", &from, e))?.map(|facts| facts.size);
         let Some(size) = size else {
@@ -304,7 +371,7 @@ impl Cache {
                 continue;
             }
             if make(*link, &from, &tmp, isexec)? {
-                return fs::rename(&tmp, path).map_err(|e| discard(&tmp, io_error("write", path, e)));
+                return old.replace(&tmp, path).map_err(|error| discard(&tmp, error));
             }
         }
         Err(Error::new(ErrorKind::Io, "checkout", "no link type works here").with_key(&crate::facts::key(path)))
@@ -450,7 +517,7 @@ fn discard(tmp: &Path, error: Error) -> Error {
     error
 }
 
-fn changed(path: &Path) -> Error {
+pub(crate) fn changed(path: &Path) -> Error {
     Error::new(ErrorKind::Changed, "add", "it changed while it was read: run this again when nobody writes to it")
         .with_key(&crate::facts::key(path))
 }

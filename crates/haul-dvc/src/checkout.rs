@@ -6,11 +6,12 @@
 use crate::{
     add::no_links_above,
     address::{Address, Layout, Md5},
+    cache::Old,
     config::Link,
     facts::{Facts, invalid, io_error, key},
     hashing::{md5s, path_of, shown},
     manifest::Child,
-    repo::{Chosen, Repo},
+    repo::{Chosen, Repo, Tracked, folder_of},
     spread::spread,
     state::State,
     status::{children, here},
@@ -48,39 +49,39 @@ pub struct Done {
 }
 
 /// What is to be done to one tracked path.
-#[derive(Default)]
-struct Plan {
-    write: Vec<(String, Address)>,
-    delete: Vec<String>,
+struct Plan<'a> {
+    tracked: &'a Tracked,
+    root: PathBuf,
+    was_there: bool,
+    write: Vec<(String, Address, Old)>,
+    delete: Vec<(String, Old)>,
+    /// How many of `write` replace nothing.
     fresh: u64,
 }
 
-/// Checks out what was chosen.
+/// Checks out what was chosen. Before anything is changed all of it is looked at.
 ///
 /// Errors: what would be lost; what can't be read or written as a whole. What single files lack is in the answer.
 pub async fn checkout(repo: &Repo, chosen: &[Chosen], options: Options, state: &mut State) -> Result<Done> {
     let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "checkout", why))?;
     let mut done = Done::default();
+    let mut plans = Vec::new();
     for one in chosen {
-        match path(repo, one, &links, options, state, &mut done).await {
-            Ok(()) => {}
+        match path(repo, one, options, state).await {
+            Ok(plan) => plans.extend(plan),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound) => done.failed.push(error),
             Err(error) => return Err(error),
         }
     }
+    for plan in plans {
+        carry_out(repo, plan, &links, &mut done).await?;
+    }
     Ok(done)
 }
 
-async fn path(
-    repo: &Repo,
-    chosen: &Chosen,
-    links: &[Link],
-    options: Options,
-    state: &mut State,
-    done: &mut Done,
-) -> Result<()> {
+async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut State) -> Result<Option<Plan<'a>>> {
     let tracked = &chosen.tracked;
-    let Some(address) = tracked.out.address.filter(|_| tracked.out.cache) else { return Ok(()) };
+    let Some(address) = tracked.out.address.filter(|_| tracked.out.cache) else { return Ok(None) };
     let root = repo.root.join(&tracked.path);
     if !crate::manifest::stays_inside(&tracked.path) {
         return Err(invalid("checkout", Path::new(&tracked.path), "it lies outside of the repository: use dvc for it"));
@@ -89,8 +90,8 @@ async fn path(
     let want = match address.dir {
         false => vec![Child { path: String::new(), md5: address.md5 }],
         true => children(repo, chosen).await?.ok_or_else(|| {
-            let message = "the cache lacks the list of its files: haul dvc fetch brings it";
-            Error::new(ErrorKind::NotFound, "checkout", message).with_key(&key(Path::new(&tracked.path)))
+            let key = key(Path::new(&tracked.path));
+            Error::new(ErrorKind::NotFound, "checkout", lacking(tracked, "list of its files")).with_key(&key)
         })?,
     };
     let want: Vec<Child> = want.into_iter().filter(|c| chosen.holds(&c.path)).collect();
@@ -100,18 +101,56 @@ async fn path(
         Here::File(file) => (true, vec![file]),
         Here::Dir(mut found) => {
             found.retain(|f| chosen.holds(&f.path));
-            (true, found)
+            match repo.ignored_in(folder_of(&tracked.path))?.is_empty() {
+                true => (true, found),
+                false => (true, hidden_too(&root, &want, found).await?),
+            }
         }
     };
-    let plan = plan(repo, &root, &want, found, address.layout, options, state, &tracked.path).await?;
+    let mut plan = Plan { tracked, root, was_there, write: Vec::new(), delete: Vec::new(), fresh: 0 };
+    plan.fill(repo, &want, found, address.layout, options, state).await?;
+    Ok(Some(plan))
+}
+
+/// Adds to what was found in a directory the files that are tracked though a `.dvcignore` hides them: they aren't to be lost.
+async fn hidden_too(root: &Path, want: &[Child], found: Vec<Found>) -> Result<Vec<Found>> {
+    let known: HashSet<&str> = found.iter().map(|file| file.path.as_str()).collect();
+    let unseen: Vec<String> =
+        want.iter().filter(|c| !known.contains(c.path.as_str())).map(|c| c.path.clone()).collect();
+    let root = root.to_path_buf();
+    let looked = spread(unseen, move |path| {
+        let full = path_of(&root, &path);
+        let facts = Facts::get(&full, false).map_err(|e| io_error("read", &full, e))?;
+        Ok(facts.filter(Facts::is_file).map(|facts| Found { path, facts, link: false }))
+    })
+    .await?;
+    let mut all = found;
+    for one in looked {
+        let one: Result<Option<Found>> = one;
+        all.extend(one?);
+    }
+    Ok(all)
+}
+
+/// What to do about content that isn't in the cache.
+fn lacking(tracked: &Tracked, what: &str) -> String {
+    match tracked.imported {
+        false => format!("the cache lacks {what}: haul dvc fetch brings it"),
+        true => format!("the cache lacks {what}, and it is imported: dvc fetch brings it"),
+    }
+}
+
+async fn carry_out(repo: &Repo, plan: Plan<'_>, links: &[Link], done: &mut Done) -> Result<()> {
+    let (tracked, was_there, root) = (plan.tracked, plan.was_there, plan.root.clone());
+    let dir = tracked.out.address.is_some_and(|address| address.dir);
     let changes = !plan.write.is_empty() || !plan.delete.is_empty();
     let modified = plan.write.len() as u64 - plan.fresh;
     let deleted = plan.delete.len() as u64;
-    let written = apply(repo, &root, address.dir, plan, links, tracked.out.isexec, &mut done.failed).await?;
+    let written = apply(repo, dir, plan, links, &mut done.failed).await?;
     done.files.0 += written.saturating_sub(modified);
     done.files.1 += modified.min(written);
     done.files.2 += deleted;
-    let slash = if address.dir { "/" } else { "" };
+    let slash = if dir { "/" } else { "" };
     if changes {
         let list = if was_there { &mut done.modified } else { &mut done.added };
         list.push(format!("{}{slash}", tracked.path));
@@ -122,41 +161,47 @@ async fn path(
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "all of one decision")]
-async fn plan(
-    repo: &Repo,
-    root: &Path,
-    want: &[Child],
-    found: Vec<Found>,
-    layout: Layout,
-    options: Options,
-    state: &mut State,
-    name: &str,
-) -> Result<Plan> {
-    let expected: HashMap<&str, Md5> = want.iter().map(|c| (c.path.as_str(), c.md5)).collect();
-    let md5s = md5s(&repo.cache, root, &found, layout, &expected, state).await?;
-    let mut plan = Plan::default();
-    let mut same: HashSet<&str> = HashSet::new();
-    let mut doubtful = Vec::new();
-    for (file, md5) in found.iter().zip(&md5s) {
-        match expected.get(file.path.as_str()) {
-            Some(wanted) if wanted == md5 => drop(same.insert(&file.path)),
-            Some(_) => doubtful.push((file.path.clone(), *md5)),
-            None => {
-                plan.delete.push(file.path.clone());
-                doubtful.push((file.path.clone(), *md5));
+impl Plan<'_> {
+    async fn fill(
+        &mut self,
+        repo: &Repo,
+        want: &[Child],
+        found: Vec<Found>,
+        layout: Layout,
+        options: Options,
+        state: &mut State,
+    ) -> Result<()> {
+        let expected: HashMap<&str, Md5> = want.iter().map(|c| (c.path.as_str(), c.md5)).collect();
+        let md5s = md5s(&repo.cache, &self.root, &found, layout, &expected, state).await?;
+        let mut same: HashSet<&str> = HashSet::new();
+        let mut doubtful = Vec::new();
+        // Whoever forces it, forces it for what comes meanwhile too.
+        let old = |file: Option<&Found>| match (options.force, file) {
+            (true, _) => Old::Any,
+            (false, None) => Old::Nothing,
+            (false, Some(file)) => Old::File(file.facts),
+        };
+        for (file, md5) in found.iter().zip(&md5s) {
+            match expected.get(file.path.as_str()) {
+                Some(wanted) if wanted == md5 => drop(same.insert(&file.path)),
+                Some(_) => doubtful.push((file.path.clone(), *md5)),
+                None => {
+                    self.delete.push((file.path.clone(), old(Some(file))));
+                    doubtful.push((file.path.clone(), *md5));
+                }
             }
         }
+        if !options.force {
+            only_here(repo, layout, doubtful, &self.tracked.path).await?;
+        }
+        let there: HashMap<&str, &Found> = found.iter().map(|f| (f.path.as_str(), f)).collect();
+        for child in want.iter().filter(|c| options.relink || !same.contains(c.path.as_str())) {
+            let file = there.get(child.path.as_str()).copied();
+            self.write.push((child.path.clone(), Address::file(layout, child.md5), old(file)));
+            self.fresh += u64::from(file.is_none());
+        }
+        Ok(())
     }
-    if !options.force {
-        only_here(repo, layout, doubtful, name).await?;
-    }
-    let there: HashSet<&str> = found.iter().map(|f| f.path.as_str()).collect();
-    for child in want.iter().filter(|c| options.relink || !same.contains(c.path.as_str())) {
-        plan.write.push((child.path.clone(), Address::file(layout, child.md5)));
-        plan.fresh += u64::from(!there.contains(child.path.as_str()));
-    }
-    Ok(plan)
 }
 
 /// Refuses to lose what the cache doesn't have.
@@ -181,20 +226,13 @@ async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5)>, na
 }
 
 /// Deletes, makes folders, writes; gives how many files were written.
-async fn apply(
-    repo: &Repo,
-    root: &Path,
-    dir: bool,
-    plan: Plan,
-    links: &[Link],
-    isexec: bool,
-    failed: &mut Vec<Error>,
-) -> Result<u64> {
-    let (target, delete) = (root.to_path_buf(), plan.delete);
+async fn apply(repo: &Repo, dir: bool, plan: Plan<'_>, links: &[Link], failed: &mut Vec<Error>) -> Result<u64> {
+    let Plan { tracked, root, write, delete, .. } = plan;
+    let target = root.clone();
     let folders: BTreeSet<String> =
-        plan.write.iter().filter_map(|(path, _)| Some(path.rsplit_once('/')?.0.to_string())).collect();
+        write.iter().filter_map(|(path, ..)| Some(path.rsplit_once('/')?.0.to_string())).collect();
     disk::run(move || {
-        delete.iter().try_for_each(|path| remove(&target, path))?;
+        delete.iter().try_for_each(|(path, old)| remove(&target, path, old))?;
         let above = if dir { Some(target.as_path()) } else { target.parent() };
         if let Some(above) = above {
             fs::create_dir_all(above).map_err(|e| io_error("make folder", above, e))?;
@@ -202,14 +240,14 @@ async fn apply(
         folders.iter().try_for_each(|folder| make_folder(&target, folder))
     })
     .await?;
-    let (cache, links, root) = (repo.cache.clone(), links.to_vec(), root.to_path_buf());
-    let given = spread(plan.write, move |(path, address)| {
+    let (cache, links, isexec) = (repo.cache.clone(), links.to_vec(), tracked.out.isexec);
+    let why = lacking(tracked, "its content");
+    let given = spread(write, move |(path, address, old)| {
         let target = path_of(&root, &path);
         if cache.holds(&address)?.is_none() {
-            let message = "the cache lacks its content: haul dvc fetch brings it";
-            return Err(Error::new(ErrorKind::NotFound, "checkout", message).with_key(&key(&target)));
+            return Err(Error::new(ErrorKind::NotFound, "checkout", why.clone()).with_key(&key(&target)));
         }
-        cache.give(&address, &target, &links, isexec)
+        cache.give(&address, &target, &links, isexec, &old)
     })
     .await?;
     let mut written = 0;
@@ -223,8 +261,9 @@ async fn apply(
 }
 
 /// Removes a file and the folders that it leaves empty.
-fn remove(root: &Path, path: &str) -> Result<()> {
+fn remove(root: &Path, path: &str, old: &Old) -> Result<()> {
     let full = path_of(root, path);
+    old.check(&full)?;
     fs::remove_file(&full).map_err(|e| io_error("delete", &full, e))?;
     let mut folder = full.parent();
     while let Some(empty) = folder.filter(|f| f.starts_with(root) && *f != root) {

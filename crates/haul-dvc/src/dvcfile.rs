@@ -4,7 +4,6 @@
 use crate::address::{Address, Layout};
 use saphyr::{MarkedYaml, ScalarStyle, YamlData, YamlLoader};
 use saphyr_parser::Parser;
-use std::collections::BTreeMap;
 
 /// What one file tracks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +16,8 @@ pub struct DvcFile {
     pub wdir: Option<String>,
     /// What it tracks comes from another repository (`dvc import`).
     pub imported: bool,
+    /// Its dependencies are not looked at.
+    pub frozen: bool,
 }
 
 /// One tracked file or directory.
@@ -51,9 +52,9 @@ pub struct Stage {
     pub file: DvcFile,
 }
 
-type Node<'a> = MarkedYaml<'a>;
+pub(crate) type Node<'a> = MarkedYaml<'a>;
 
-fn load(text: &str) -> Result<Option<Node<'_>>, String> {
+pub(crate) fn load(text: &str) -> Result<Option<Node<'_>>, String> {
     let mut loader = YamlLoader::<Node<'_>>::default();
     // Scalars stay as they are written: an MD5 of digits alone is no number.
     loader.early_parse(false);
@@ -66,7 +67,7 @@ fn load(text: &str) -> Result<Option<Node<'_>>, String> {
     Ok(loader.into_documents().into_iter().next())
 }
 
-fn scalar<'a>(node: &'a Node<'_>) -> Option<&'a str> {
+pub(crate) fn scalar<'a>(node: &'a Node<'_>) -> Option<&'a str> {
     match &node.data {
         YamlData::Representation(text, style, _) => {
             let null = *style == ScalarStyle::Plain && matches!(text.as_ref(), "" | "~" | "null");
@@ -76,7 +77,7 @@ fn scalar<'a>(node: &'a Node<'_>) -> Option<&'a str> {
     }
 }
 
-fn map<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = (&'a str, &'a Node<'b>)> {
+pub(crate) fn map<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = (&'a str, &'a Node<'b>)> {
     let pairs = match &node.data {
         YamlData::Mapping(map) => Some(map.iter()),
         _ => None,
@@ -84,18 +85,18 @@ fn map<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = (&'a str, &'a Node<'b
     pairs.into_iter().flatten().filter_map(|(k, v)| Some((scalar(k)?, v)))
 }
 
-fn get<'a, 'b>(node: &'a Node<'b>, key: &str) -> Option<&'a Node<'b>> {
+pub(crate) fn get<'a, 'b>(node: &'a Node<'b>, key: &str) -> Option<&'a Node<'b>> {
     map(node).find(|(k, _)| *k == key).map(|(_, v)| v)
 }
 
-fn list<'a, 'b>(node: Option<&'a Node<'b>>) -> &'a [Node<'b>] {
+pub(crate) fn list<'a, 'b>(node: Option<&'a Node<'b>>) -> &'a [Node<'b>] {
     match node.map(|n| &n.data) {
         Some(YamlData::Sequence(all)) => all,
         _ => &[],
     }
 }
 
-fn flag(node: &Node<'_>, key: &str, default: bool) -> bool {
+pub(crate) fn flag(node: &Node<'_>, key: &str, default: bool) -> bool {
     get(node, key).and_then(scalar).map_or(default, |v| v.eq_ignore_ascii_case("true"))
 }
 
@@ -132,6 +133,7 @@ fn both(node: &Node<'_>) -> Result<DvcFile, String> {
         deps: list(get(node, "deps")).iter().filter_map(|dep| out(dep).ok()).collect(),
         wdir: get(node, "wdir").and_then(scalar).map(str::to_string),
         imported,
+        frozen: flag(node, "frozen", false),
     })
 }
 
@@ -154,28 +156,6 @@ pub fn parse_lock(text: &str) -> Result<Vec<Stage>, String> {
     };
     let stage = |(name, node): (&str, &Node<'_>)| Ok(Stage { name: name.into(), file: both(node)? });
     stages.into_iter().flat_map(map).map(stage).collect()
-}
-
-/// What `dvc.yaml` says of outs, by stage and path: kept in the cache? pushed? to which remote?
-pub type OutFlags = BTreeMap<(String, String), (bool, bool, Option<String>)>;
-
-/// Reads the flags of outs in a `dvc.yaml`; those with none are left out. A stage made from a template is named without
-/// its `@…`.
-///
-/// Errors: no YAML.
-pub fn parse_pipeline(text: &str) -> Result<OutFlags, String> {
-    let mut flags = OutFlags::new();
-    let Some(node) = load(text)? else { return Ok(flags) };
-    for (name, stage) in get(&node, "stages").into_iter().flat_map(map) {
-        let stage = get(stage, "do").unwrap_or(stage);
-        for entry in ["outs", "metrics", "plots"].into_iter().flat_map(|key| list(get(stage, key))) {
-            for (path, of) in map(entry) {
-                let remote = get(of, "remote").and_then(scalar).map(str::to_string);
-                flags.insert((name.into(), path.into()), (flag(of, "cache", true), flag(of, "push", true), remote));
-            }
-        }
-    }
-    Ok(flags)
 }
 
 /// What is new of an out.
@@ -414,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_and_its_pipeline() {
+    fn a_lock_file() {
         let lock = "schema: '2.0'\nstages:\n  train:\n    cmd: x\n    deps:\n    - path: data\n      hash: md5\n      md5: \
                     1e22361e83161aaf6ea7cfed91cb7df2.dir\n      size: 34\n    params:\n      p.yaml:\n        a: 1\n    outs:\n    \
                     - path: out\n      hash: md5\n      md5: 212e33b7a67e62269b5c6c4f1c820164.dir\n      size: 6\n      nfiles: 1\n";
@@ -424,13 +404,6 @@ mod tests {
         assert_eq!(stages[0].file.deps[0].path, "data");
         let old = "train:\n  cmd: x\n  outs:\n  - path: out\n    md5: 212e33b7a67e62269b5c6c4f1c820164\n";
         assert_eq!(parse_lock(old).unwrap()[0].file.outs[0].address.unwrap().layout, Layout::V2);
-        let flags = parse_pipeline(
-            "stages:\n  train:\n    cmd: x\n    outs:\n    - out\n    - big: {push: false}\n    metrics:\n    - m.json:\n        cache: false\n",
-        );
-        let flags = flags.unwrap();
-        assert_eq!(flags[&("train".to_string(), "m.json".to_string())], (false, true, None));
-        assert_eq!(flags[&("train".to_string(), "big".to_string())], (true, false, None));
-        assert_eq!(flags.len(), 2);
     }
 
     #[test]

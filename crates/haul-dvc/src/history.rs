@@ -3,6 +3,7 @@
 
 use crate::{
     address::Address,
+    pipeline::Pipeline,
     remote::History,
     repo::{Index, Repo},
     wanted::Wanted,
@@ -141,6 +142,7 @@ fn tracked(root: &Path, revisions: Revisions) -> Result<Index> {
             "--",
             ":(top)*.dvc",
             ":(top)*dvc.lock",
+            ":(top)*dvc.yaml",
         ];
         trees.push(raw(&output(root, &args)?, &prefix, false));
     }
@@ -156,19 +158,22 @@ fn tracked(root: &Path, revisions: Revisions) -> Result<Index> {
     for mut blobs in trees {
         blobs.retain(|(path, _)| is_ours(path));
         let texts = contents(root, &blobs)?;
-        let pipelines: BTreeMap<&str, &str> = blobs
-            .iter()
-            .zip(&texts)
-            .map(|((path, _), text)| (path.as_str(), text.as_str()))
-            .filter(|(path, _)| path.ends_with("dvc.yaml"))
-            .collect();
+        let mut pipelines: BTreeMap<&str, Vec<Pipeline>> = BTreeMap::new();
+        for ((path, _), text) in blobs.iter().zip(&texts) {
+            if let Some(folder) = path.strip_suffix("dvc.yaml")
+                && let Ok(pipeline) = Pipeline::parse(text, &|_| None)
+            {
+                pipelines.entry(folder).or_default().push(pipeline);
+            }
+        }
         for ((path, id), text) in blobs.iter().zip(&texts) {
             if path.ends_with("dvc.yaml") || !seen.insert((path.clone(), id.clone())) {
                 continue;
             }
             let read = match path.strip_suffix("dvc.lock") {
                 Some(folder) => {
-                    index.add_lock(path, text, pipelines.get(format!("{folder}dvc.yaml").as_str()).copied())
+                    let states: Vec<&Pipeline> = pipelines.get(folder).into_iter().flatten().collect();
+                    index.add_old_lock(path, text, &states)
                 }
                 None => index.add_file(path, text),
             };
@@ -231,7 +236,7 @@ fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> R
     for ((path, _), text) in blobs.iter().zip(contents(&repo.root, &blobs)?) {
         let mut index = Index::default();
         let read =
-            if path.ends_with("dvc.lock") { index.add_lock(path, &text, None) } else { index.add_file(path, &text) };
+            if path.ends_with("dvc.lock") { index.add_old_lock(path, &text, &[]) } else { index.add_file(path, &text) };
         if read.is_err() {
             continue;
         }

@@ -16,6 +16,7 @@ pub mod ignored;
 pub mod lock;
 pub mod manifest;
 mod named;
+pub mod pipeline;
 pub mod remote;
 pub mod repo;
 mod spread;

@@ -7,16 +7,17 @@ use crate::{
     address::Address,
     cache::Cache,
     config::{Config, normal},
-    dvcfile::{self, Out, OutFlags},
+    dvcfile::{self, Out},
     facts::{invalid, io_error},
     ignored::{self, Ignored},
+    pipeline::{Flags, Pipeline},
     spread::spread,
     state::State,
 };
 use haul::index::FileHashes;
 use haul_core::{Error, ErrorKind, Result};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -76,14 +77,14 @@ pub struct Index {
 pub struct Chosen {
     /// Whose it is.
     pub tracked: Tracked,
-    /// Only this file or folder of the directory, below it.
-    pub within: Option<String>,
+    /// Only these files and folders of the directory, below it; all of it when there are none.
+    pub within: Vec<String>,
 }
 
 impl Chosen {
     /// True for a file of the directory that is meant.
     pub fn holds(&self, path: &str) -> bool {
-        self.within.as_ref().is_none_or(|within| below(path, within).is_some())
+        self.within.is_empty() || self.within.iter().any(|within| below(path, within).is_some())
     }
 }
 
@@ -225,13 +226,17 @@ impl Repo {
         if name != "dvc.lock" {
             return index.add_file(&file, &text).map_err(|why| invalid("read", Path::new(&file), why));
         }
-        let pipeline = self.root.join(joined(folder, "dvc.yaml"));
-        let pipeline = match fs::read_to_string(&pipeline) {
-            Ok(text) => Some(text),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(io_error("read", &pipeline, e)),
+        let yaml = joined(folder, "dvc.yaml");
+        let text_of = |below: &str| match fs::read_to_string(self.root.join(below)) {
+            Ok(text) => Ok(Some(text)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_error("read", &self.root.join(below), e)),
         };
-        index.add_lock(&file, &text, pipeline.as_deref()).map_err(|why| invalid("read", Path::new(&file), why))
+        // Without its dvc.yaml a dvc.lock means nothing.
+        let Some(pipeline) = text_of(&yaml)? else { return Ok(()) };
+        let params = |name: &str| text_of(&joined(folder, name)).ok().flatten();
+        let pipeline = Pipeline::parse(&pipeline, &params).map_err(|why| invalid("read", Path::new(&yaml), why))?;
+        index.add_lock(&file, &text, &pipeline).map_err(|why| invalid("read", Path::new(&file), why))
     }
 }
 
@@ -240,8 +245,13 @@ pub fn joined(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.into() } else { format!("{folder}/{name}") }
 }
 
-fn folder_of(path: &str) -> &str {
+pub(crate) fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// A relative path without `.`, `..` and empty parts, where that can be said.
+pub(crate) fn normal_path(path: &str) -> String {
+    tracked_path("", None, path)
 }
 
 /// A path written in a file of `folder`, below the root; as it is when it leads out of it.
@@ -271,18 +281,39 @@ impl Index {
         Ok(())
     }
 
-    /// Takes in a `dvc.lock`, with the `dvc.yaml` beside it, which says what isn't kept or pushed.
+    /// Takes in a `dvc.lock`, by the `dvc.yaml` beside it: what that doesn't have any more is left out.
     ///
     /// Errors: what is wrong in it.
-    pub fn add_lock(&mut self, file: &str, text: &str, pipeline: Option<&str>) -> Result<(), String> {
-        let flags = pipeline.map_or_else(|| Ok(OutFlags::new()), dvcfile::parse_pipeline).unwrap_or_default();
+    pub fn add_lock(&mut self, file: &str, text: &str, pipeline: &Pipeline) -> Result<(), String> {
         for mut stage in dvcfile::parse_lock(text)? {
-            let template = stage.name.split('@').next().unwrap_or_default().to_string();
+            let Some(own) = pipeline.stage(&stage.name)? else { continue };
+            stage.file.outs.retain_mut(|out| {
+                let flags = own.flags(&out.path);
+                if let Some(flags) = &flags {
+                    (out.cache, out.push, out.remote) = (flags.cache, flags.push, flags.remote.clone());
+                }
+                flags.is_some()
+            });
+            (stage.file.wdir, stage.file.frozen) = (own.wdir, own.frozen);
+            self.add(file, Some(stage.name), stage.file);
+        }
+        Ok(())
+    }
+
+    /// Takes in an earlier `dvc.lock`. Which of some states of its `dvc.yaml` belongs to it isn't known: what one of them keeps or
+    /// pushes is kept or pushed, also what none of them has.
+    ///
+    /// Errors: what is wrong in it.
+    pub fn add_old_lock(&mut self, file: &str, text: &str, pipelines: &[&Pipeline]) -> Result<(), String> {
+        for mut stage in dvcfile::parse_lock(text)? {
+            let states: Vec<_> = pipelines.iter().filter_map(|state| state.stage(&stage.name).ok().flatten()).collect();
             for out in &mut stage.file.outs {
-                if let Some((cache, push, remote)) = flags.get(&(template.clone(), out.path.clone())) {
-                    (out.cache, out.push, out.remote) = (*cache, *push, remote.clone());
+                let said = states.iter().filter_map(|state| state.flags(&out.path));
+                if let Some(flags) = said.reduce(Flags::or) {
+                    (out.cache, out.push, out.remote) = (flags.cache, flags.push, flags.remote);
                 }
             }
+            stage.file.wdir = states.into_iter().find_map(|state| state.wdir);
             self.add(file, Some(stage.name), stage.file);
         }
         Ok(())
@@ -299,7 +330,7 @@ impl Index {
             out,
         };
         self.outs.extend(read.outs.into_iter().enumerate().map(tracked));
-        if !read.imported {
+        if !read.imported && !read.frozen {
             self.deps.extend(read.deps.into_iter().enumerate().map(tracked));
         }
     }
@@ -311,7 +342,7 @@ impl Index {
     /// Errors: a target that means nothing.
     pub fn choose(&self, targets: &[String], recursive: bool) -> Result<Vec<Chosen>> {
         if targets.is_empty() {
-            return Ok(self.outs.iter().map(|out| Chosen { tracked: out.clone(), within: None }).collect());
+            return Ok(self.outs.iter().map(|out| Chosen { tracked: out.clone(), within: Vec::new() }).collect());
         }
         let mut chosen: BTreeMap<(String, Option<String>, usize), Chosen> = BTreeMap::new();
         for target in targets {
@@ -322,10 +353,17 @@ impl Index {
             }
             for one in found {
                 let place = (one.tracked.file.clone(), one.tracked.stage.clone(), one.tracked.index);
-                // Two targets in one directory: all of it is the simple answer that holds both.
-                let both = chosen.get(&place).is_some_and(|old| old.within != one.within);
-                let within = if both { None } else { one.within };
-                chosen.insert(place, Chosen { within, ..one });
+                match chosen.entry(place) {
+                    Entry::Vacant(free) => drop(free.insert(one)),
+                    Entry::Occupied(mut old) => {
+                        let both = &mut old.get_mut().within;
+                        // The whole holds each part.
+                        match both.is_empty() || one.within.is_empty() {
+                            true => both.clear(),
+                            false => both.extend(one.within),
+                        }
+                    }
+                }
             }
         }
         Ok(chosen.into_values().collect())
@@ -333,7 +371,7 @@ impl Index {
 }
 
 fn means(target: &str, out: &Tracked, recursive: bool) -> Option<Chosen> {
-    let whole = Chosen { tracked: out.clone(), within: None };
+    let whole = Chosen { tracked: out.clone(), within: Vec::new() };
     let folder = folder_of(&out.file);
     let stage = out.stage.as_ref().is_some_and(|name| {
         let plain = name.split('@').next().unwrap_or_default();
@@ -350,7 +388,7 @@ fn means(target: &str, out: &Tracked, recursive: bool) -> Option<Chosen> {
         return Some(whole);
     }
     let within = below(target, &out.path).filter(|rest| !rest.is_empty())?;
-    out.out.address.is_some_and(|a| a.dir).then(|| Chosen { within: Some(within.into()), ..whole })
+    out.out.address.is_some_and(|a| a.dir).then(|| Chosen { within: vec![within.into()], ..whole })
 }
 
 #[cfg(test)]
@@ -369,7 +407,8 @@ mod tests {
                     b1946ac92492d2347c6235b4d2611184\n";
         let pipeline =
             "stages:\n  train:\n    foreach: [a]\n    do:\n      outs:\n      - model:\n          push: false\n";
-        index.add_lock("p/dvc.lock", lock, Some(pipeline)).unwrap();
+        let pipeline = Pipeline::parse(pipeline, &|_| None).unwrap();
+        index.add_lock("p/dvc.lock", lock, &pipeline).unwrap();
         index
     }
 
@@ -388,14 +427,14 @@ mod tests {
         let of = |targets: &[&str], recursive: bool| -> Vec<String> {
             let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
             let all = index.choose(&targets, recursive).unwrap();
-            all.into_iter()
-                .map(|c| format!("{}{}", c.tracked.path, c.within.map(|w| format!(" {w}")).unwrap_or_default()))
-                .collect()
+            all.into_iter().map(|c| [&[c.tracked.path][..], &c.within[..]].concat().join(" ")).collect()
         };
         assert_eq!(of(&[], false), ["data", "sub/x", "p/model"]);
         assert_eq!(of(&["data"], false), ["data"]);
         assert_eq!(of(&["data.dvc", "data/a/b"], false), ["data"], "the whole holds the part");
         assert_eq!(of(&["data/a/b"], false), ["data a/b"]);
+        assert_eq!(of(&["data/a", "data/c/d"], false), ["data a c/d"], "never more than was typed");
+        assert_eq!(of(&["data/a", "data", "data/b"], false), ["data"]);
         assert_eq!(of(&["sub"], true), ["sub/x"]);
         assert_eq!(of(&["p/dvc.yaml:train"], false), ["p/model"]);
         assert_eq!(of(&["p/dvc.yaml"], false), ["p/model"]);

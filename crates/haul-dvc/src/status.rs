@@ -79,7 +79,7 @@ pub async fn status(repo: &Repo, index: &Index, chosen: &[Chosen], state: &mut S
     }
     let names: std::collections::BTreeSet<String> = chosen.iter().map(|c| name_of(&c.tracked)).collect();
     for dep in index.deps.iter().filter(|dep| names.contains(&name_of(dep)) && dep.out.address.is_some()) {
-        let whole = Chosen { tracked: dep.clone(), within: None };
+        let whole = Chosen { tracked: dep.clone(), within: Vec::new() };
         if let Some(change) = change(repo, &whole, false, state).await? {
             add(dep, change, true);
         }
@@ -119,8 +119,8 @@ async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -
             let md5s = md5s(&repo.cache, &root, &found, address.layout, &expected, state).await?;
             let files = found.into_iter().zip(md5s).map(|(file, md5)| Child { path: file.path, md5 });
             let mut files: Vec<Child> = files.collect();
-            let same = match (&children, &chosen.within) {
-                (Some(_), Some(_)) => {
+            let same = match (&children, chosen.within.is_empty()) {
+                (Some(_), false) => {
                     let now: HashMap<&str, Md5> = files.iter().map(|c| (c.path.as_str(), c.md5)).collect();
                     let was: HashMap<&str, Md5> = expected.into_iter().filter(|(path, _)| chosen.holds(path)).collect();
                     if now.is_empty() && !was.is_empty() {

@@ -60,7 +60,7 @@ impl Wanted {
     /// Errors: a manifest that can't be understood.
     pub async fn of(repo: &Repo, chosen: &[Chosen]) -> Result<Wanted> {
         let mut found = Collected::default();
-        let mut known: BTreeSet<(Address, Option<String>)> = BTreeSet::new();
+        let mut known: BTreeSet<(Address, Vec<String>)> = BTreeSet::new();
         for one in chosen.iter().filter(|one| one.tracked.out.cache) {
             let Some(address) = one.tracked.out.address else { continue };
             if !known.insert((address, one.within.clone())) {
@@ -137,7 +137,7 @@ struct Collected {
 impl Collected {
     fn add(&mut self, one: &Chosen, address: Address, children: Option<Vec<Child>>) {
         let path = &one.tracked.path;
-        let part = one.within.is_some();
+        let part = !one.within.is_empty();
         if !part {
             self.names.entry(address).or_insert_with(|| path.clone());
         }

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
 mod asked;
+mod daily;
 mod older;
 mod site;
 

@@ -1,0 +1,192 @@
+//! What people who use dvc every day have in their repositories: pipelines with templates, imports, unsaved changes, links.
+
+use crate::site::{Site, UP_TO_DATE, names};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+/// A pipeline as dvc 3.67.1 wrote its lock: outs named by templates, some not cached, some not pushed, one in a folder of its own.
+fn pipeline(site: &Site) {
+    site.write("params.yaml", b"model:\n  path: models/m.bin\nitems: [p]\n");
+    site.write(
+        "dvc.yaml",
+        b"vars:\n- out: o\nstages:\n  prep:\n    cmd: mkdir -p o models && echo x > o/x && echo y > o/m.json && echo z > models/m.bin\n    \
+          outs:\n    - ${out}/x:\n        push: false\n    - ${model.path}\n    metrics:\n    - ${out}/m.json:\n        cache: false\n  \
+          train:\n    foreach: ${items}\n    do:\n      cmd: mkdir -p t && echo a${item} > t/${item} && echo b${item} > t/${item}.json\n      \
+          outs:\n      - t/${item}\n      metrics:\n      - t/${item}.json:\n          cache: false\n  away:\n    wdir: w\n    cmd: echo w > out\n    \
+          outs: [out]\n",
+    );
+    fs::create_dir(site.repo.join("w")).unwrap();
+    site.write(
+        "dvc.lock",
+        b"schema: '2.0'\nstages:\n  prep:\n    cmd: mkdir -p o models && echo x > o/x && echo y > o/m.json && echo z > models/m.bin\n    \
+          outs:\n    - path: models/m.bin\n      hash: md5\n      md5: a8a78d0ff555c931f045b6f448129846\n      size: 2\n    - path: \
+          o/m.json\n      hash: md5\n      md5: 009520053b00386d1173f3988c55d192\n      size: 2\n    - path: o/x\n      hash: md5\n      \
+          md5: 401b30e3b8b5d629635a5c613cdb7919\n      size: 2\n  train@p:\n    cmd: mkdir -p t && echo ap > t/p && echo bp > \
+          t/p.json\n    outs:\n    - path: t/p\n      hash: md5\n      md5: 3eeeebf5482a9fb43b96beafe3cb9341\n      size: 3\n    - path: \
+          t/p.json\n      hash: md5\n      md5: 861fd3da7efbc930a5c33edd85970d60\n      size: 3\n  away:\n    cmd: echo w > out\n    outs:\n    - \
+          path: out\n      hash: md5\n      md5: b938b801a0bfbd5ca4825715039e7574\n      size: 2\n  gone:\n    cmd: x\n    outs:\n    - path: \
+          gone\n      hash: md5\n      md5: eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee1\n      size: 2\n",
+    );
+}
+
+#[test]
+fn pipelines_with_templates_and_folders_of_their_own() {
+    let site = Site::new();
+    pipeline(&site);
+    // The stages' outs, made as the pipeline makes them; the cache holds those that it keeps.
+    for (path, content, cached) in [
+        ("o/x", "x\n", true),
+        ("o/m.json", "y\n", false),
+        ("models/m.bin", "z\n", true),
+        ("t/p", "ap\n", true),
+        ("t/p.json", "bp\n", false),
+        ("w/out", "w\n", true),
+    ] {
+        site.write(path, content.as_bytes());
+        if cached {
+            // Another repository's add is the shortest way to a cache.
+            let name = format!("copy-{}", path.replace('/', "-"));
+            site.write(&name, content.as_bytes());
+            site.haul(&["dvc", "add", &name]).ok();
+            fs::remove_file(site.repo.join(format!("{name}.dvc"))).unwrap();
+            fs::remove_file(site.repo.join(name)).unwrap();
+        }
+    }
+    if site.has_dvc() {
+        assert_eq!(site.dvc(&["status"]).ok().out, UP_TO_DATE);
+    }
+    assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
+    // Metrics that git keeps aren't looked for in the cache; what isn't to be pushed isn't.
+    let out = site.haul(&["dvc", "status", "-c"]).ok().out;
+    assert_eq!(out, "\tnew:                models/m.bin\n\tnew:                t/p\n\tnew:                w/out\n");
+    assert_eq!(site.haul(&["dvc", "push"]).ok().out, "3 files pushed\n");
+    assert_eq!(names(&site.lab.path("rem")).len(), 3);
+    if site.has_dvc() {
+        assert_eq!(site.dvc(&["push"]).ok().out, "Everything is up to date.\n");
+    }
+    // An out in a stage's own folder comes back there.
+    fs::remove_file(site.repo.join("w/out")).unwrap();
+    assert_eq!(site.haul(&["dvc", "checkout"]).ok().out, "A\tw/out\n");
+    assert!(!site.repo.join("out").exists());
+    // Changed metrics are git's business, not checkout's.
+    site.write("t/p.json", b"mine");
+    assert_eq!(site.haul(&["dvc", "checkout"]).ok().out, "");
+    assert_eq!(fs::read(site.repo.join("t/p.json")).unwrap(), b"mine");
+    // Without knowing what it keeps nothing is done.
+    site.write("dvc.yaml", b"stages: [");
+    let err = site.haul(&["dvc", "push"]).code(1).err;
+    assert!(err.starts_with("haul: dvc.yaml: read: it is no YAML: "), "{err}");
+}
+
+#[test]
+fn an_import_is_frozen_so_its_source_may_change() {
+    let site = Site::new();
+    let outside = site.lab.path("outside.txt");
+    fs::write(&outside, "new\n").unwrap();
+    site.write("in.txt", b"old\n");
+    site.haul(&["dvc", "add", "in.txt"]).ok();
+    let own = fs::read_to_string(site.repo.join("in.txt.dvc")).unwrap();
+    let dep = format!(
+        "deps:\n- md5: 5bbf5a52328e7439ae6e719dfe712200\n  size: 4\n  hash: md5\n  path: {}\n",
+        outside.display()
+    );
+    site.write("in.txt.dvc", format!("frozen: true\n{dep}{own}").as_bytes());
+    assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
+    site.write("in.txt.dvc", format!("{dep}{own}").as_bytes());
+    let out = site.haul(&["dvc", "status"]).ok().out;
+    assert!(out.contains("modified:           ") && out.contains("outside.txt"), "{out}");
+}
+
+/// `data` with three files, and `one.txt`, tracked and pushed.
+fn tracked(site: &Site) {
+    for name in ["a", "b", "c"] {
+        site.write(&format!("data/{name}"), name.as_bytes());
+    }
+    site.write("one.txt", b"one");
+    site.haul(&["dvc", "add", "data", "one.txt"]).ok();
+}
+
+#[test]
+fn force_is_for_what_was_named_alone() {
+    let site = Site::new();
+    tracked(&site);
+    fs::remove_file(site.repo.join("data/a")).unwrap();
+    fs::remove_file(site.repo.join("data/b")).unwrap();
+    site.write("data/c", b"mine");
+    assert_eq!(site.haul(&["dvc", "checkout", "-f", "data/a", "data/b"]).ok().out, "M\tdata/\n");
+    assert_eq!(fs::read(site.repo.join("data/a")).unwrap(), b"a");
+    assert_eq!(fs::read(site.repo.join("data/b")).unwrap(), b"b");
+    assert_eq!(fs::read(site.repo.join("data/c")).unwrap(), b"mine");
+    assert_eq!(site.haul(&["dvc", "push", "data/a", "data/b"]).ok().out, "2 files pushed\n");
+}
+
+#[test]
+fn a_checkout_that_would_lose_something_changes_nothing() {
+    let site = Site::new();
+    tracked(&site);
+    fs::remove_file(site.repo.join("data/a")).unwrap();
+    site.write("one.txt", b"mine");
+    let ran = site.haul(&["dvc", "checkout"]).code(6);
+    assert_eq!(
+        ran.err,
+        "haul: one.txt: checkout: one.txt would be lost, since only the workspace has it: keep it with haul dvc add, or lose it \
+         with --force\n"
+    );
+    assert!(!site.repo.join("data/a").exists());
+    assert_eq!(fs::read(site.repo.join("one.txt")).unwrap(), b"mine");
+    // Nor is anything lost that a .dvcignore hides by now.
+    site.write("one.txt", b"one");
+    site.write(".dvcignore", b"*/c\n");
+    site.write("data/c", b"mine");
+    let err = site.haul(&["dvc", "checkout"]).code(6).err;
+    assert!(err.starts_with("haul: data: checkout: data/c would be lost"), "{err}");
+    assert_eq!(fs::read(site.repo.join("data/c")).unwrap(), b"mine");
+    assert_eq!(site.haul(&["dvc", "checkout", "-f"]).ok().out, "M\tdata/\n");
+    assert_eq!(fs::read(site.repo.join("data/c")).unwrap(), b"c");
+}
+
+#[test]
+fn folders_give_way_to_files_when_they_hold_none() {
+    let site = Site::new();
+    tracked(&site);
+    for path in ["data/a", "one.txt"] {
+        fs::remove_file(site.repo.join(path)).unwrap();
+        fs::create_dir_all(site.repo.join(path).join("deep/er")).unwrap();
+    }
+    assert_eq!(site.haul(&["dvc", "checkout"]).ok().out, "M\tdata/\nM\tone.txt\n");
+    assert_eq!(fs::read(site.repo.join("data/a")).unwrap(), b"a");
+    assert_eq!(fs::read(site.repo.join("one.txt")).unwrap(), b"one");
+    // One with a file gives way by force only.
+    fs::remove_file(site.repo.join("one.txt")).unwrap();
+    site.write("one.txt/mine", b"mine");
+    site.haul(&["dvc", "checkout"]).code(6);
+    assert_eq!(site.haul(&["dvc", "checkout", "-f"]).ok().out, "M\tone.txt\n");
+    assert_eq!(fs::read(site.repo.join("one.txt")).unwrap(), b"one");
+}
+
+#[test]
+fn what_lies_behind_a_symlink_does_not_become_the_caches_own() {
+    for links in ["hardlink", "symlink"] {
+        let site = Site::new();
+        let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+        site.set_config(&format!("{config}[cache]\n    type = {links}\n"));
+        let outside = site.lab.path("outside");
+        fs::write(&outside, "somebody's").unwrap();
+        fs::set_permissions(&outside, fs::Permissions::from_mode(0o644)).unwrap();
+        site.write("data/a", b"a");
+        symlink(&outside, site.repo.join("data/l")).unwrap();
+        site.haul(&["dvc", "add", "data"]).ok();
+        assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o644, "{links}");
+        fs::remove_file(&outside).unwrap();
+        // All of it is in the cache, in files.
+        for name in names(&site.repo.join(".dvc/cache")) {
+            let facts = fs::symlink_metadata(site.repo.join(".dvc/cache").join(&name)).unwrap();
+            assert!(facts.is_file() && facts.permissions().mode() & 0o777 == 0o444, "{links}: {name}");
+        }
+        fs::remove_dir_all(site.repo.join("data")).unwrap();
+        site.haul(&["dvc", "checkout"]).ok();
+        assert_eq!(fs::read(site.repo.join("data/l")).unwrap(), b"somebody's");
+    }
+}
