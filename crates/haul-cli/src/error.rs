@@ -78,7 +78,9 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
     let known = error.chain().find_map(|e| e.downcast_ref::<Error>());
     let mut line = one_line(&chain(error));
     let Some(known) = known else { return Verdict { line, code: code::OTHER } };
-    if let Some(hint) = hint(known.kind()) {
+    // These two are of this machine's folders, and say all themselves.
+    let told = matches!(known.op(), "lock" | "find");
+    if let Some(hint) = hint(known.kind()).filter(|_| !told) {
         line = format!("{line} ({hint})");
     }
     Verdict { line, code: error_code(known) }
@@ -202,6 +204,8 @@ mod tests {
     fn an_error_is_one_line_that_names_the_thing_and_what_to_do() {
         assert_eq!(of(ErrorKind::NotFound).line, "a/b: read: it broke");
         assert_eq!(of(ErrorKind::NoSpace).line, "a/b: read: it broke (make room at the destination)");
+        let held = Error::new(ErrorKind::Busy, "lock", "another one works in it");
+        assert_eq!(verdict(&held.into()).line, "lock: another one works in it");
         let full = Error::from_io("write", std::io::Error::from_raw_os_error(28)).with_key(&Key::new("a/b"));
         let line = "a/b: write: No space left on device (os error 28) (make room at the destination)";
         assert_eq!(verdict(&full.into()).line, line);

@@ -5,10 +5,11 @@
 
 use crate::{
     address::{Address, Layout, Md5},
-    cache::{Cache, Hashed, Old, changed, hidden},
+    cache::{Cache, Hashed, changed, hidden},
     config::Link,
     dvcfile::{self, Fresh},
     facts::{Facts, invalid, io_error, key},
+    give::Old,
     hashing::path_of,
     manifest::{self, Child},
     repo::{Index, Repo, below},

@@ -14,7 +14,7 @@ use crate::{
 use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
 use haul_store::nameless;
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, RenameFlags},
+    fs::{AtFlags, CWD, Mode},
     io::Errno,
 };
 use std::{
@@ -47,68 +47,8 @@ pub struct Cache {
     /// Its folder.
     pub root: PathBuf,
     shared: bool,
-}
-
-/// What is expected in a place of the workspace that gets a file.
-#[derive(Clone, Copy, Debug)]
-pub enum Old {
-    /// Whatever it is, it may go.
-    Any,
-    /// Nothing, or folders that hold no file.
-    Nothing,
-    /// The file of these facts, and nothing newer.
-    File(Facts),
-}
-
-impl Old {
-    /// Errors: something else is there, which somebody made meanwhile.
-    pub fn check(&self, path: &Path) -> Result<()> {
-        let Old::File(seen) = self else { return Ok(()) };
-        let now = Facts::get(path, true).map_err(|e| io_error("read", path, e))?;
-        match now {
-            Some(now) if !now.same(seen) => Err(in_the_way(path)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Gives `tmp` the name `path`.
-    fn replace(&self, tmp: &Path, path: &Path) -> Result<()> {
-        self.check(path)?;
-        let rename = || match self {
-            Old::Nothing => rename_to_free(tmp, path),
-            Old::Any | Old::File(_) => rustix::fs::rename(tmp, path),
-        };
-        match rename() {
-            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) if remove_empty(path) => rename(),
-            other => other,
-        }
-        .map_err(|e| if e == Errno::EXIST { in_the_way(path) } else { io_error("write", path, e) })
-    }
-}
-
-/// Renames, unless something has the name.
-fn rename_to_free(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems can't do it in one go.
-        Err(Errno::INVAL | Errno::NOSYS) => match Facts::get(to, false)? {
-            Some(_) => Err(Errno::EXIST),
-            None => rustix::fs::rename(from, to),
-        },
-        other => other,
-    }
-}
-
-/// Removes a folder that holds no file, with the folders in it; false where it couldn't, or when it is none.
-fn remove_empty(folder: &Path) -> bool {
-    let is_folder = Facts::get(folder, false).ok().flatten().is_some_and(|facts| facts.is_dir());
-    let Some(entries) = fs::read_dir(folder).ok().filter(|_| is_folder) else { return false };
-    entries.flatten().all(|entry| remove_empty(&entry.path())) && fs::remove_dir(folder).is_ok()
-}
-
-fn in_the_way(path: &Path) -> Error {
-    let message = "something is there that wasn't there before, or that a .dvcignore hides; it is left as it is: move it away, \
-                   or lose it with --force";
-    Error::new(ErrorKind::Exists, "checkout", message).with_key(&crate::facts::key(path))
+    /// Where files that are to replace others in the workspace are made, if not beside them.
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 /// A file that was hashed.
@@ -125,7 +65,13 @@ pub struct Hashed {
 impl Cache {
     /// The cache in a folder; `shared` lets a group write to it.
     pub fn new(root: PathBuf, shared: bool) -> Cache {
-        Cache { root, shared }
+        Cache { root, shared, scratch: None }
+    }
+
+    /// The same, which makes files that are to replace others in the workspace in this folder, where nobody takes what a kill
+    /// leaves for the workspace's own.
+    pub fn with_scratch(self, folder: PathBuf) -> Cache {
+        Cache { scratch: Some(folder), ..self }
     }
 
     /// The path of what has this address.
@@ -204,26 +150,13 @@ impl Cache {
     /// Puts them into a file that gets its name when it is whole; false where that can't be done, also because something else has
     /// the name by now, or the folder went.
     fn put_nameless(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
-        let fail = |e: Errno| io_error("write", path, e);
-        let folder = path.parent().unwrap_or(&self.root);
-        let mode = Mode::from_raw_mode(TRUSTED);
-        let probe = || hidden(path).file_name().unwrap_or_default().as_bytes().to_vec();
-        let open = || nameless::create(CWD, folder.as_os_str().as_bytes(), mode, probe);
-        let made = match open() {
-            Err(Errno::NOENT) => {
-                self.make_folder(path)?;
-                open()
-            }
-            other => other,
-        };
-        let Some(file) = made.map_err(fail)? else { return Ok(false) };
-        let mut file = File::from(file);
+        let Some(mut file) = self.nameless(path)? else { return Ok(false) };
         file.write_all(bytes).map_err(|e| io_error("write", path, e))?;
         protect(&file, path)?;
         match nameless::give_name(&file, CWD, path.as_os_str().as_bytes()) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST | Errno::NOENT) => Ok(false),
-            Err(e) => Err(fail(e)),
+            Err(e) => Err(io_error("write", path, e)),
         }
     }
 
@@ -265,9 +198,34 @@ impl Cache {
             );
         }
         // The name isn't known before the bytes are.
-        let folder = self.root.join("files/md5");
-        let (tmp, out) = self.temporary(&folder.join("new"))?;
-        let copied = copy_and_hash(path, &file, &out, links.contains(&Link::Reflink));
+        let new = self.root.join("files/md5/new");
+        let reflink = links.contains(&Link::Reflink);
+        if let Some(out) = self.nameless(&new)? {
+            let md5 = copy_and_hash(path, &file, &out, reflink)?;
+            let to = self.path(&Address::file(Layout::V3, md5));
+            let steady = unchanged(&file, &facts);
+            protect(&out, &to)?;
+            let name = || nameless::give_name(&out, CWD, to.as_os_str().as_bytes());
+            let named = match name() {
+                Err(Errno::NOENT) => {
+                    self.make_folder(&to)?;
+                    name()
+                }
+                other => other,
+            };
+            match named {
+                Ok(()) => return Ok(Hashed { md5, facts, steady }),
+                Err(Errno::EXIST) if self.holds(&Address::file(Layout::V3, md5))?.is_some() => {
+                    return Ok(Hashed { md5, facts, steady });
+                }
+                // What has the name wasn't right, and is gone now.
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(io_error("write", &to, e)),
+            }
+        }
+        let (tmp, out) = self.temporary(&new)?;
+        let file = File::open(path).map_err(|e| io_error("read", path, e))?;
+        let copied = copy_and_hash(path, &file, &out, reflink);
         let md5 = match copied {
             Ok(md5) => md5,
             Err(error) => return Err(discard(&tmp, error)),
@@ -280,6 +238,22 @@ impl Cache {
             self.publish(&tmp, &self.path(&address), out, Ok(()))?;
         }
         Ok(Hashed { md5, facts, steady })
+    }
+
+    /// A file without a name in the folder of `path`, where there can be such.
+    fn nameless(&self, path: &Path) -> Result<Option<File>> {
+        let folder = path.parent().unwrap_or(&self.root);
+        let mode = Mode::from_raw_mode(TRUSTED);
+        let probe = || hidden(path).file_name().unwrap_or_default().as_bytes().to_vec();
+        let open = || nameless::create(CWD, folder.as_os_str().as_bytes(), mode, probe);
+        let made = match open() {
+            Err(Errno::NOENT) => {
+                self.make_folder(path)?;
+                open()
+            }
+            other => other,
+        };
+        Ok(made.map_err(|e| io_error("write", path, e))?.map(File::from))
     }
 
     /// Makes a file of the workspace the cache's own, under a second name; false where that can't be, also because another file
@@ -345,36 +319,6 @@ impl Cache {
             }
         });
         named.map_err(|error| discard(tmp, error))
-    }
-
-    /// Brings a file of the cache into the workspace, by the first of `links` that works; what is at `path` is replaced at once,
-    /// if it is what `old` says. Its folder must be there. Blocks.
-    ///
-    /// Errors: the cache lacks it, `path` can't be written or holds something else.
-    pub fn give(&self, address: &Address, path: &Path, links: &[Link], isexec: bool, old: &Old) -> Result<()> {
-        let from = self.path(address);
-        let size = Facts::get(&from, true).map_err(|e| io_error("read", &from, e))?.map(|facts| facts.size);
-        let Some(size) = size else {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                "checkout",
-                "the cache lacks its content: haul dvc fetch brings it",
-            )
-            .with_key(&crate::facts::key(path)));
-        };
-        let tmp = hidden(path);
-        for link in links.iter().chain([&Link::Copy]) {
-            // An executable file would need other bits than the cache's; an empty one is as good as its link, and ext4 allows
-            // 65,000 names a file.
-            let shares = matches!(link, Link::Hardlink | Link::Symlink);
-            if shares && (isexec || *link == Link::Hardlink && size == 0) {
-                continue;
-            }
-            if make(*link, &from, &tmp, isexec)? {
-                return old.replace(&tmp, path).map_err(|error| discard(&tmp, error));
-            }
-        }
-        Err(Error::new(ErrorKind::Io, "checkout", "no link type works here").with_key(&crate::facts::key(path)))
     }
 
     /// Removes what has this address. Blocks.
@@ -451,43 +395,8 @@ fn read_whole(path: &Path, file: &File, size: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Makes `tmp` from the cache's file; false when this kind of link doesn't work here.
-fn make(link: Link, from: &Path, tmp: &Path, isexec: bool) -> Result<bool> {
-    let linked = match link {
-        Link::Hardlink => rustix::fs::linkat(CWD, from, CWD, tmp, AtFlags::empty()),
-        Link::Symlink => rustix::fs::symlinkat(from, CWD, tmp),
-        Link::Reflink | Link::Copy => return copy(link, from, tmp, isexec),
-    };
-    match linked {
-        Ok(()) => Ok(true),
-        Err(e) if cannot_link(e) => Ok(false),
-        Err(e) => Err(io_error("checkout", tmp, e)),
-    }
-}
-
-fn copy(link: Link, from: &Path, tmp: &Path, isexec: bool) -> Result<bool> {
-    let source = File::open(from).map_err(|e| io_error("read", from, e))?;
-    let mode = if isexec { 0o777 } else { 0o666 };
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let out = rustix::fs::open(tmp, flags, Mode::from_raw_mode(mode)).map_err(|e| io_error("checkout", tmp, e))?;
-    if link == Link::Reflink {
-        return match rustix::fs::ioctl_ficlone(&out, &source) {
-            Ok(()) => Ok(true),
-            Err(e) => {
-                let gone = fs::remove_file(tmp).map_err(|e| io_error("delete", tmp, e));
-                if cannot_link(e) { gone.map(|()| false) } else { Err(io_error("checkout", tmp, e)) }
-            }
-        };
-    }
-    // std copies inside the kernel where it can.
-    match std::io::copy(&mut &source, &mut File::from(out)) {
-        Ok(_) => Ok(true),
-        Err(e) => Err(discard(tmp, io_error("checkout", tmp, e))),
-    }
-}
-
 /// Errors that mean: not by this kind of link, not here. The same list as DVC's, with the limit of names a file.
-fn cannot_link(errno: Errno) -> bool {
+pub(crate) fn cannot_link(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::PERM
@@ -511,7 +420,7 @@ fn protect(file: &File, path: &Path) -> Result<()> {
     rustix::fs::fchmod(file, Mode::from_raw_mode(TRUSTED)).map_err(|e| io_error("write", path, e))
 }
 
-fn discard(tmp: &Path, error: Error) -> Error {
+pub(crate) fn discard(tmp: &Path, error: Error) -> Error {
     // What is left has a hidden name that nobody takes for content.
     let _ = fs::remove_file(tmp);
     error

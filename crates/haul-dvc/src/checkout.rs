@@ -6,9 +6,9 @@
 use crate::{
     add::no_links_above,
     address::{Address, Layout, Md5},
-    cache::Old,
     config::Link,
     facts::{Facts, invalid, io_error, key},
+    give::Old,
     hashing::{md5s, path_of, shown},
     manifest::Child,
     repo::{Chosen, Repo, Tracked, folder_of},

@@ -10,6 +10,7 @@ pub mod config;
 pub mod dvcfile;
 pub mod facts;
 pub mod gc;
+pub mod give;
 pub mod hashing;
 pub mod history;
 pub mod ignored;

@@ -9,6 +9,7 @@ use rustix::{fs::FlockOperation, io::Errno};
 use std::{
     fs::{self, File},
     io::Write as _,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     thread,
     time::Duration,
@@ -17,6 +18,9 @@ use std::{
 /// As DVC: six tries, half a second apart.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Below `.dvc`: the folder of the lock and of files that are about to replace others in the workspace.
+pub(crate) const TMP: &str = "tmp";
 
 /// The lock, held. The kernel gives it back when this is dropped or the process ends, however it ends.
 pub struct Lock {
@@ -28,7 +32,7 @@ impl Lock {
     ///
     /// Errors: `Busy` when it is still held then.
     pub fn take(dvc_dir: &Path) -> Result<Lock> {
-        let folder = dvc_dir.join("tmp");
+        let folder = dvc_dir.join(TMP);
         fs::create_dir_all(&folder).map_err(|e| io_error("lock", &folder, e))?;
         let path = folder.join("lock");
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -46,7 +50,19 @@ impl Lock {
         }
         // Who holds it, as DVC writes it; only people read it.
         let _ = file.set_len(0).and_then(|()| writeln!(file, " {}", std::process::id()));
+        clear(&folder);
         Ok(Lock { _file: file })
+    }
+}
+
+/// Removes what a killed run left: only who has the lock makes such files.
+fn clear(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let ours = name.as_bytes().starts_with(b".haul-") && name.as_bytes().ends_with(b".tmp");
+        if ours && let Err(error) = fs::remove_file(entry.path()) {
+            tracing::debug!("{}: can't be removed: {error}", entry.path().display());
+        }
     }
 }
 
@@ -66,6 +82,10 @@ mod tests {
                 .ends_with("another dvc or haul works in this repository: wait for it, and run this again")
         );
         drop(held);
+        let (left, other) = (dir.path().join("tmp/.haul-1-0.tmp"), dir.path().join("tmp/rwlock"));
+        fs::write(&left, "x").unwrap();
+        fs::write(&other, "{}").unwrap();
         Lock::take(dir.path()).unwrap();
+        assert!(!left.exists() && other.exists());
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     dvcfile::{self, Out},
     facts::{invalid, io_error},
     ignored::{self, Ignored},
+    lock::TMP,
     pipeline::{Flags, Pipeline},
     spread::spread,
     state::State,
@@ -101,7 +102,7 @@ impl Repo {
     pub fn find(from: &Path, around: &Surroundings) -> Result<Repo> {
         let root = from.ancestors().find(|folder| folder.join(".dvc").is_dir()).ok_or_else(|| {
             let message = "this isn't in a DVC repository: no folder from here up holds .dvc (dvc init makes one)";
-            Error::new(ErrorKind::DirNotFound, "open", message)
+            Error::new(ErrorKind::DirNotFound, "find", message)
         })?;
         let dvc = root.join(".dvc");
         let mut config = Config::default();
@@ -118,7 +119,7 @@ impl Repo {
         let folder = config.cache_dir().unwrap_or_else(|| dvc.join("cache"));
         Ok(Repo {
             root: root.to_path_buf(),
-            cache: Cache::new(folder, config.shared()),
+            cache: Cache::new(folder, config.shared()).with_scratch(dvc.join(TMP)),
             hashes: around.hashes.clone(),
             config,
         })

@@ -15,9 +15,10 @@ use haul_core::{
     Entry, Error, Key, Kind, Listed, Mtime, Result,
     attributes::MODE_BITS,
     event::Event,
-    policy::{Mode, Policy},
+    policy::{Keep, Mode, Policy},
 };
 use haul_dvc::address::{Address, Layout};
+use haul_store::WriteSpec;
 use std::{collections::HashMap, sync::Arc};
 
 /// Changes of modes and times at once, where the user doesn't say.
@@ -121,6 +122,7 @@ pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> P
     let disk = cx.dst.caps().attributes.is_some() && !policy.dry_run;
     if disk {
         open_up(cx, version, mode).await;
+        hide(cx, version).await;
     }
     let mut report = haul::run(mode, policy.clone(), cx.clone()).await;
     let mut more = None;
@@ -134,6 +136,21 @@ pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> P
         }
     }
     Pulled { report, more }
+}
+
+/// Folders that are made from now on are their owner's alone, until they get their modes at the end: one of them may be to stay so,
+/// whatever becomes of this process.
+async fn hide(cx: &Cx, version: &Restored) {
+    let mut dirs = version.tree.nodes().filter(|node| node.what == What::Dir);
+    // A version of a store without modes leaves them to the system, at the end too.
+    if dirs.any(|node| node.mode.is_none()) {
+        return;
+    }
+    let keep = Arc::new(Keep { perms: true, ..Keep::default() });
+    if let Err(error) = cx.dst.make_dir(&Key::new(""), &WriteSpec { keep: Some(keep), ..WriteSpec::default() }).await {
+        // The job finds the same, and tells it.
+        tracing::debug!("{error}");
+    }
 }
 
 /// Folders in which something is to be changed and which their owner may not write to are opened; [`settle`] closes them.

@@ -408,6 +408,23 @@ async fn hidden_names_are_not_listed_and_abort_removes_them() {
 }
 
 #[tokio::test]
+async fn what_others_may_not_read_they_do_not_read_while_it_comes() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    for (mode, while_it_comes) in [("100600", 0o600), ("100640", 0o600), ("100644", 0o644)] {
+        let meta = haul_core::Meta::from([("mode".into(), mode.into())]);
+        let spec = WriteSpec { meta: Some(Box::new(meta)), ..Default::default() };
+        let upload = store.write(&Key::new("f"), spec).await.unwrap();
+        upload.part(0, 0, Payload::from(Bytes::from_static(b"half"))).await.unwrap();
+        let hidden = fs::read_dir(temp.path()).unwrap().next().unwrap().unwrap();
+        let is = hidden.metadata().unwrap().permissions().mode() & 0o777;
+        // The umask may take more.
+        assert_eq!(is | 0o044 & while_it_comes, while_it_comes, "{mode}");
+        upload.abort().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_replaced_file_keeps_its_mode_and_set_id_bits_are_dropped() {
     let temp = tempdir().unwrap();
     let store = open(temp.path(), Links::Skip);

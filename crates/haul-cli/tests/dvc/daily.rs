@@ -1,9 +1,11 @@
 //! What people who use dvc every day have in their repositories: pipelines with templates, imports, unsaved changes, links.
 
 use crate::site::{Site, UP_TO_DATE, names};
+use haul_testkit::lab::until;
 use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
+    process::Stdio,
 };
 
 /// A pipeline as dvc 3.67.1 wrote its lock: outs named by templates, some not cached, some not pushed, one in a folder of its own.
@@ -189,4 +191,61 @@ fn what_lies_behind_a_symlink_does_not_become_the_caches_own() {
         site.haul(&["dvc", "checkout"]).ok();
         assert_eq!(fs::read(site.repo.join("data/l")).unwrap(), b"somebody's");
     }
+}
+
+#[test]
+fn a_killed_checkout_leaves_nothing_for_the_workspaces_own() {
+    for links in ["copy", "hardlink", "symlink"] {
+        let site = Site::new();
+        let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+        site.set_config(&format!("{config}[cache]\n    type = {links}\n"));
+        for n in 0..600 {
+            site.write(&format!("data/{}/{n}", n % 7), format!("{n}").repeat(2000).as_bytes());
+        }
+        site.haul(&["dvc", "add", "data"]).ok();
+        let cache = names(&site.repo.join(".dvc/cache"));
+        for forced in [false, true] {
+            // Once into nothing, once over what is there.
+            if forced {
+                for n in 0..600 {
+                    fs::remove_file(site.repo.join(format!("data/{}/{n}", n % 7))).unwrap();
+                    site.write(&format!("data/{}/{n}", n % 7), b"mine");
+                }
+            } else {
+                fs::remove_dir_all(site.repo.join("data")).unwrap();
+            }
+            let mut command = site.lab.haul_command(&["dvc", "checkout", "--force"]);
+            let mut child = command.current_dir(&site.repo).stdout(Stdio::null()).spawn().unwrap();
+            let begun = || {
+                let path = site.repo.join("data/0/7");
+                fs::metadata(path).is_ok_and(|facts| facts.len() > 10)
+            };
+            until(|| begun() || child.try_wait().unwrap().is_some());
+            let _ = child.kill();
+            child.wait().unwrap();
+            assert!(names(&site.repo.join("data")).iter().all(|name| !name.contains(".haul-")), "{links}");
+            site.haul(&["dvc", "checkout", if forced { "--force" } else { "--summary" }]).ok();
+            assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
+            assert!(names(&site.repo.join(".dvc/tmp")).iter().all(|name| !name.contains(".haul-")), "{links}");
+        }
+        assert_eq!(names(&site.repo.join(".dvc/cache")), cache, "{links}");
+    }
+}
+
+#[test]
+fn a_killed_add_of_a_large_file_leaves_nothing_in_the_cache() {
+    let site = Site::new();
+    fs::File::create(site.repo.join("big")).unwrap().set_len(1 << 30).unwrap();
+    let mut command = site.lab.haul_command(&["dvc", "add", "big"]);
+    let mut child = command.current_dir(&site.repo).stdout(Stdio::null()).spawn().unwrap();
+    // Its folder is made right before its copy is begun, which takes a while.
+    assert!(until(|| site.repo.join(".dvc/cache/files/md5").exists() || child.try_wait().unwrap().is_some()));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(child.try_wait().unwrap().is_none(), "it was done before");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = names(&site.repo.join(".dvc/cache"));
+    // Where no file without a name can be made, one with a hidden name is left.
+    assert!(left.len() <= 1 && left.iter().all(|name| name.contains(".haul-")), "{left:?}");
+    site.haul(&["dvc", "status"]).ok();
 }

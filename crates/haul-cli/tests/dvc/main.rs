@@ -528,7 +528,7 @@ fn what_is_wrong_is_told_in_a_line() {
     }
     let ran = site.haul_in(&site.lab.path(""), &["dvc", "status"]).code(3);
     assert!(
-        ran.err.starts_with("haul: open: this isn't in a DVC repository: no folder from here up holds .dvc"),
+        ran.err.starts_with("haul: find: this isn't in a DVC repository: no folder from here up holds .dvc"),
         "{}",
         ran.err
     );

@@ -141,6 +141,8 @@ fn a_pull_that_is_cut_short_leaves_folders_as_they_are_to_be() {
         cloud.set(None, &[("latency", "40ms")]).unwrap();
         let mut child = site.lab.start(&["snapshot", "pull", "c:b/s", "src", &at, "--transfers=2"]);
         assert!(until(|| names(&out.join("private")).len() > 2 || child.try_wait().unwrap().is_some()));
+        // Nobody else looks into it, not while it is filled and not after a kill.
+        assert_eq!(format!("{:o}", mode(&out.join("private"))), "700", "{signal}");
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         if signal == "-KILL" {
             assert!(!child.wait().unwrap().success());

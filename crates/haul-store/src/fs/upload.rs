@@ -70,7 +70,9 @@ struct Place {
 }
 
 fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
-    let hidden = place::create(&local.root, OP, key, &spec.partial_suffix, false)?;
+    // What others may not read at the end, they don't read while it comes.
+    let mode = meta::meta_mode(spec.meta.as_deref(), spec.keep_setid).map_or(0o777, |mode| mode.as_raw_mode());
+    let hidden = place::create(&local.root, OP, key, &spec.partial_suffix, mode & 0o044 != 0o044)?;
     Ok(Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false })
 }
 
