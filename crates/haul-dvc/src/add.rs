@@ -11,6 +11,7 @@ use crate::{
     facts::{Facts, invalid, io_error, key},
     give::Old,
     hashing::path_of,
+    history::{is_ignored_by_git, is_in_git},
     manifest::{self, Child},
     repo::{Index, Repo, below},
     spread::spread,
@@ -58,6 +59,14 @@ pub async fn add(repo: &Repo, index: &Index, path: &str, state: &mut State, sink
     let ignored = repo.ignored_in(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
     if ignored.is(&full, full.is_dir()) {
         return Err(invalid("add", Path::new(path), "a .dvcignore says to ignore it"));
+    }
+    if !repo.config.no_scm() {
+        let (root, own) = (repo.root.clone(), path.to_string());
+        if disk::run(move || Ok(is_in_git(&root, &own))).await? {
+            let message =
+                format!("git tracks it already: git rm -r --cached '{path}' takes it out of git, and leaves it here");
+            return Err(invalid("add", Path::new(path), message));
+        }
     }
     let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "add", why))?;
     let here = {
@@ -269,7 +278,7 @@ fn ignore_in_git(repo: &Repo, path: &str) -> Result<Option<String>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         Err(e) => return Err(io_error("read", &full, e)),
     };
-    if old.lines().any(|l| l.trim_end() == line) {
+    if old.lines().any(|l| l.trim_end() == line) || is_ignored_by_git(&repo.root, path) {
         return Ok(None);
     }
     let broken = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };

@@ -75,7 +75,7 @@ const S3_OPTIONS: [(&str, &str); 14] = [
 ];
 
 /// Options that need no counterpart: haul finds out by itself what they set, or they don't change what is stored.
-const S3_IGNORED: [&str; 9] = [
+const S3_IGNORED: [&str; 14] = [
     "url",
     "jobs",
     "checksum_jobs",
@@ -85,6 +85,12 @@ const S3_IGNORED: [&str; 9] = [
     "connect_timeout",
     "allow_anonymous_login",
     "verify",
+    // Those that dvc itself ignores by now, and those that are false: true is refused.
+    "listobjects",
+    "no_traverse",
+    "cache_regions",
+    "version_aware",
+    "worktree",
 ];
 
 impl Config {
@@ -338,6 +344,15 @@ mod tests {
         let remote = of("[remote \"x\"]\nurl=s3://b\nprofile = p\n").remote(Some("x")).unwrap();
         let want = options(&[("env_auth", "true"), ("profile", "p"), ("provider", "AWS")]);
         assert_eq!(remote.place, Place::S3 { path: "b".into(), options: want, insecure: false });
+    }
+
+    #[test]
+    fn options_that_change_nothing_are_no_error() {
+        let text = "[remote \"x\"]\nurl=s3://b\nprofile = p\nversion_aware = false\nworktree = false\nlistobjects = true\n\
+                    no_traverse = true\ncache_regions = true\nverify = true\n";
+        assert!(of(text).remote(Some("x")).is_ok());
+        let error = of("[remote \"x\"]\nurl=s3://b\ngrant_read = id\n").remote(Some("x")).unwrap_err();
+        assert_eq!(error, "remote \"x\": haul has nothing for DVC's option grant_read");
     }
 
     #[test]

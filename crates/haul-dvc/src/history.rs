@@ -60,6 +60,16 @@ fn output(root: &Path, args: &[&str]) -> Result<Vec<u8>> {
     Err(failed(format!("git {}: {}", args[0], said.trim().lines().next().unwrap_or("it failed"))))
 }
 
+/// True when git tracks this path, or something below it. Without git, or outside of it, nothing is. Blocks.
+pub(crate) fn is_in_git(root: &Path, path: &str) -> bool {
+    output(root, &["--literal-pathspecs", "ls-files", "-z", "--", path]).is_ok_and(|listed| !listed.is_empty())
+}
+
+/// True when git ignores this path already. Blocks.
+pub(crate) fn is_ignored_by_git(root: &Path, path: &str) -> bool {
+    git(root).args(["check-ignore", "-q", "--", path]).output().is_ok_and(|output| output.status.success())
+}
+
 /// A file at some time: its path below the repository's root, and git's name of its content.
 type Blob = (String, String);
 

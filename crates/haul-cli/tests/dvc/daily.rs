@@ -249,3 +249,60 @@ fn a_killed_add_of_a_large_file_leaves_nothing_in_the_cache() {
     assert!(left.len() <= 1 && left.iter().all(|name| name.contains(".haul-")), "{left:?}");
     site.haul(&["dvc", "status"]).ok();
 }
+
+#[test]
+fn paths_are_shown_from_the_current_folder() {
+    let site = Site::new();
+    tracked(&site);
+    site.write("sub/b.txt", b"bee");
+    let sub = site.repo.join("sub");
+    let ran = site.haul_in(&sub, &["dvc", "add", "b.txt"]).ok();
+    assert_eq!(ran.out, "\nTo track the changes with git, run:\n\n\tgit add .gitignore b.txt.dvc\n");
+    fs::remove_file(sub.join("b.txt")).unwrap();
+    fs::remove_file(site.repo.join("data/a")).unwrap();
+    for args in [&["status"][..], &["status", "--json"]] {
+        let ours = site.haul_in(&sub, &[&["dvc"], args].concat()).ok().out;
+        for name in ["b.txt.dvc", "../data.dvc", "../data"] {
+            assert!(ours.contains(name), "{ours}");
+        }
+        if site.has_dvc() && args.len() > 1 {
+            let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            assert_eq!(json(&ours), json(&site.dvc_in(&sub, args).ok().out));
+        }
+    }
+    let out = site.haul_in(&sub, &["dvc", "status", "-c"]).ok().out;
+    assert!(out.contains("new:                b.txt\n") && out.contains("new:                ../data/a\n"), "{out}");
+    let out = site.haul_in(&sub, &["dvc", "checkout"]).ok().out;
+    assert_eq!(out, "M\t../data/\nA\tb.txt\n");
+}
+
+#[test]
+fn what_git_tracks_is_not_added_and_what_it_ignores_gets_no_second_line() {
+    let site = Site::new();
+    site.write("code/x.py", b"x");
+    site.commit();
+    for path in ["code", "code/x.py"] {
+        let err = site.haul(&["dvc", "add", path]).code(1).err;
+        let message = format!(
+            "haul: {path}: add: git tracks it already: git rm -r --cached '{path}' takes it out of git, and leaves it here\n"
+        );
+        assert_eq!(err, message);
+        assert!(!site.repo.join(format!("{path}.dvc")).exists());
+    }
+    site.write(".gitignore", b"*.bin\n");
+    site.write("a.bin", b"a");
+    let ran = site.haul(&["dvc", "add", "a.bin"]).ok();
+    assert_eq!(ran.out, "\nTo track the changes with git, run:\n\n\tgit add a.bin.dvc\n");
+    assert_eq!(fs::read_to_string(site.repo.join(".gitignore")).unwrap(), "*.bin\n");
+}
+
+#[test]
+fn a_remote_that_is_not_configured_is_an_error_also_when_nothing_is_to_be_moved() {
+    let site = Site::new();
+    tracked(&site);
+    site.haul(&["dvc", "push"]).ok();
+    for what in [&["push"][..], &["fetch"], &["pull"], &["status"]] {
+        let err = site.haul(&[&["dvc"], what, &["-r", "nope"]].concat()).code(1).err;
+        assert_eq!(err, "haul: open: remote \"nope\" isn't in the configuration of DVC: it has s\n");
+    }
+}

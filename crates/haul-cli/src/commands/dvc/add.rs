@@ -44,9 +44,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     changed.sort_unstable();
     changed.dedup();
     if !ctx.flags.log.quiet && !opened.repo.config.no_scm() && !changed.is_empty() {
-        let root = opened.repo.root.strip_prefix(&opened.here).is_ok_and(|rest| rest.as_os_str().is_empty());
-        let shown = |file: &String| if root { file.clone() } else { opened.repo.root.join(file).display().to_string() };
-        let files: Vec<String> = changed.iter().map(shown).collect();
+        let files: Vec<String> = changed.iter().map(|file| opened.shown(file)).collect();
         ctx.screen.print(&format!("\nTo track the changes with git, run:\n\n\tgit add {}", files.join(" ")));
     }
     Ok(Outcome::Done)

@@ -49,7 +49,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if args.summary && !ctx.flags.log.quiet {
         ctx.screen.print(&counts(&done).unwrap_or_else(|| "No changes.".into()));
     } else {
-        show(&done, ctx);
+        show(&opened, &done, ctx);
     }
     let failed = failed(&done, args.how);
     Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
@@ -65,13 +65,13 @@ pub async fn all(opened: &Opened, chosen: &[Chosen], how: How, relink: bool) -> 
 }
 
 /// Lists the paths that changed, as dvc does.
-pub fn show(done: &Done, ctx: &Context) {
+pub fn show(opened: &Opened, done: &Done, ctx: &Context) {
     if ctx.flags.log.quiet {
         return;
     }
     for (letter, paths) in [("M", &done.modified), ("A", &done.added)] {
         for path in paths {
-            ctx.screen.print(&format!("{letter}\t{}", one_line(path)));
+            ctx.screen.print(&format!("{letter}\t{}", one_line(&opened.shown(path))));
         }
     }
 }

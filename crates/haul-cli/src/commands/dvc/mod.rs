@@ -170,9 +170,25 @@ impl Opened {
         Ok(self.index.choose(&all, targets.recursive)?)
     }
 
+    /// A path below the root as dvc shows it: from the current folder.
+    fn shown(&self, path: &str) -> String {
+        let here = self.here.strip_prefix(&self.repo.root).ok().and_then(|below| below.to_str()).unwrap_or_default();
+        if here.is_empty() || path.starts_with('/') {
+            return path.into();
+        }
+        let (from, to): (Vec<&str>, Vec<&str>) = (here.split('/').collect(), path.split('/').collect());
+        let same = from.iter().zip(&to).take_while(|(a, b)| a == b).count().min(to.len() - 1);
+        [vec![".."; from.len() - same], to[same..].to_vec()].concat().join("/")
+    }
+
     /// Adds what other revisions track.
     async fn add_revisions(&mut self, which: Which) -> Result<()> {
         Ok(with_revisions(&self.repo, &mut self.index, which.revisions()).await?)
+    }
+
+    /// Errors: the remote that the user named isn't one of the configuration's.
+    fn check_named(&self, named: Option<&str>) -> Result<()> {
+        named.map_or(Ok(()), |name| self.remote(Some(name)).map(drop))
     }
 
     /// A remote as configured.

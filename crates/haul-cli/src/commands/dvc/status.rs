@@ -1,6 +1,6 @@
 //! `dvc status`: in dvc's words and form.
 
-use super::{Targets, Where, Which, by_remote, open, open_remote};
+use super::{Opened, Targets, Where, Which, by_remote, open, open_remote};
 use crate::{
     context::Context,
     error::{Outcome, code},
@@ -44,8 +44,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let opened = open(ctx)?;
     let chosen = opened.choose(&args.targets)?;
     let mut state = opened.repo.state();
-    let changes = status(&opened.repo, &opened.index, &chosen, &mut state).await?;
+    let mut changes = status(&opened.repo, &opened.index, &chosen, &mut state).await?;
     state.save();
+    for one in &mut changes {
+        one.name = shown_name(&opened, &one.name);
+        for (path, _) in one.deps.iter_mut().chain(&mut one.outs) {
+            *path = opened.shown(path);
+        }
+    }
     if args.json {
         print::line(&serde_json::to_string(&as_json(&changes))?)?;
         return Ok(Outcome::Done);
@@ -59,6 +65,19 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         _ => print::text(&as_text(&changes))?,
     }
     Ok(Outcome::Done)
+}
+
+/// The name of a `.dvc` file or stage, from the current folder.
+fn shown_name(opened: &Opened, name: &str) -> String {
+    let (file, stage) = match name.rsplit_once("dvc.yaml:") {
+        Some((folder, stage)) => (format!("{folder}dvc.yaml"), stage),
+        None if name.ends_with(".dvc") => return opened.shown(name),
+        None => ("dvc.yaml".to_string(), name),
+    };
+    match opened.shown(&file) {
+        here if here == "dvc.yaml" => stage.into(),
+        file => format!("{file}:{stage}"),
+    }
 }
 
 fn groups(changes: &Changes) -> impl Iterator<Item = (&'static str, &[(String, haul_dvc::status::Change)])> {
@@ -99,6 +118,7 @@ fn padded(word: &str) -> String {
 
 async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut opened = open(ctx)?;
+    opened.check_named(args.place.remote.as_deref())?;
     opened.add_revisions(args.which).await?;
     let chosen: Vec<_> = opened.choose(&args.targets)?.into_iter().filter(|c| c.tracked.out.push).collect();
     let mut found: Vec<(String, &'static str)> = Vec::new();
@@ -121,7 +141,7 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
                 (true, None) => "deleted",
                 (false, None) => "missing",
             };
-            found.push((wanted.name(&address), state));
+            found.push((opened.shown(&wanted.name(&address)), state));
         }
     }
     found.sort_unstable();

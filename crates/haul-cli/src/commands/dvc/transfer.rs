@@ -57,6 +57,7 @@ pub struct PullArgs {
 /// Runs `push`.
 pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
     let mut opened = open(ctx)?;
+    opened.check_named(args.place.remote.as_deref())?;
     opened.add_revisions(args.which).await?;
     let chosen: Vec<_> = opened.choose(&args.targets)?.into_iter().filter(|c| c.tracked.out.push).collect();
     let mut report = Report::default();
@@ -108,7 +109,7 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
         return Ok(Outcome::Job(Box::new(report)));
     }
     let done = checkout::all(&opened, &chosen, args.how, false).await?;
-    checkout::show(&done, ctx);
+    checkout::show(&opened, &done, ctx);
     if !args.how.allow_missing && !done.failed.is_empty() && report.is_ok() {
         for error in done.failed {
             count(ctx, &mut report, error);
@@ -122,6 +123,7 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
 
 /// Brings what the cache lacks; gives what was chosen of the workspace, and what came of it.
 async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Result<(Vec<Chosen>, Report)> {
+    opened.check_named(args.place.remote.as_deref())?;
     // Only the workspace's own is checked out.
     let own = opened.choose(&args.targets);
     opened.add_revisions(args.which).await?;
