@@ -12,7 +12,7 @@ use crate::{
     ignored::{self, Ignored},
     lock::TMP,
     pipeline::{Flags, Pipeline},
-    spread::spread,
+    spread::spread_batches,
     state::State,
 };
 use haul::index::FileHashes;
@@ -140,8 +140,11 @@ impl Repo {
     /// Errors: the cache can't be read.
     pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Option<u64>)>> {
         let cache = self.cache.clone();
-        let held = spread(all, move |address| cache.holds(&address).map(|held| (address, held))).await?;
-        held.into_iter().collect()
+        let held = spread_batches(all, move |batch| {
+            let held = cache.holds_of(&batch);
+            batch.into_iter().zip(held).map(|(address, held)| Ok((address, held?))).collect()
+        });
+        held.await?.into_iter().collect()
     }
 
     /// A path that a user typed in `here`, below the root.
