@@ -5,7 +5,7 @@ use crate::{
     address::Address,
     pipeline::Pipeline,
     remote::{FEW, History},
-    repo::{Chosen, Index, Repo},
+    repo::{Chosen, Index, Repo, count},
     spread::spread,
 };
 use haul_core::{Error, ErrorKind, Result};
@@ -215,12 +215,9 @@ pub async fn with_revisions(repo: &Repo, index: &mut Index, revisions: Revisions
 /// to say: then the remote is asked more. None for so few files that each is asked for, either.
 pub async fn earlier(repo: &Repo, chosen: &[Chosen]) -> Vec<Address> {
     let dirs = || chosen.iter().filter_map(|one| Some((&one.tracked, one.tracked.out.address.filter(|a| a.dir)?)));
-    let count = dirs()
-        .map(|(tracked, _)| tracked.out.nfiles.unwrap_or(u64::MAX))
-        .fold(chosen.len() as u64, u64::saturating_add);
     let files: BTreeSet<String> = dirs().map(|(tracked, _)| tracked.file.clone()).collect();
     let current: BTreeSet<Address> = dirs().map(|(_, address)| address).collect();
-    if files.is_empty() || count <= FEW as u64 {
+    if files.is_empty() || count(chosen) <= FEW {
         return Vec::new();
     }
     let repo = repo.clone();

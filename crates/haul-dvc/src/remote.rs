@@ -25,7 +25,7 @@ use std::{
 };
 
 /// Up to so much content is asked for piece by piece: no manifest saves enough there to be worth a doubt.
-pub const FEW: usize = 64;
+pub const FEW: u64 = 64;
 /// A remote of up to so many files is looked through as a whole, in 16 pages at most, however little is in doubt.
 const SMALL: f64 = 16_000.0;
 /// Pages of a larger remote's listing that are compared with what manifests promise: on S3 1,000 names each, whatever the remote's
@@ -70,19 +70,20 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Opens and audits the index of what haul saw at the remote, where there are settings for one, and asks for `manifests`, which are
-    /// asked for in each run, whatever is known of them.
+    /// Opens the index of what haul saw at the remote, where there are settings for one, and asks for `manifests`, which are asked for in
+    /// each run, whatever is known of them. Unless all of about `count` pieces of content are asked for anyway, the index is audited.
     ///
     /// Errors: the remote can't be asked.
     pub async fn ask(
         store: &Arc<dyn Store>,
         manifests: impl IntoIterator<Item = Address>,
+        count: u64,
         proof: Proof,
         index: Option<(&Settings, &Arc<dyn Sink>)>,
     ) -> Result<Ahead> {
         let sampled = proof == Proof::Sampled && store.caps().page.is_some();
         let asked: BTreeSet<Address> = manifests.into_iter().filter(|_| sampled).collect();
-        let uses = if proof == Proof::Full { Uses::Nothing } else { Uses::Wanted };
+        let uses = if proof == Proof::Full || count <= FEW { Uses::Nothing } else { Uses::Wanted };
         let open = index.map(|(settings, sink)| RemoteIndex::open(settings, store, sink, uses));
         let (index, present) = futures::join!(OptionFuture::from(open), markers(store, asked.iter().copied()));
         let index = index.flatten();
@@ -129,7 +130,8 @@ async fn looked(
     }
     let mut present: HashSet<Address> = wanted.which_of(&present).await?.into_iter().flatten().collect();
     let mut known = Subset::none(&all);
-    if let Some(index) = index {
+    let few = all.len() as u64 <= FEW;
+    if let Some(index) = index.filter(|_| !few) {
         let batches = (0..all.len()).step_by(BATCH).map(|from| from..all.len().min(from + BATCH));
         let mut batches = stream::iter(batches).map(|batch| believed(wanted, index, &all[batch])).buffered(2);
         while let Some(some) = batches.next().await {
@@ -146,7 +148,7 @@ async fn looked(
     }
     asked.iter().for_each(|marker| known.remove(marker));
     let rest: Vec<Address> = known.lacking().filter(|address| !asked.contains(address)).copied().collect();
-    let mut found = if rest.len() <= FEW || store.caps().page.is_none() {
+    let mut found = if rest.len() as u64 <= FEW || store.caps().page.is_none() {
         exact(store, wanted, rest.into(), None, index).await?
     } else {
         let history = history.await;
@@ -388,7 +390,8 @@ mod tests {
     }
 
     async fn found(store: &Arc<dyn Store>, wanted: &Wanted, proof: Proof) -> Found {
-        let ahead = Ahead::ask(store, wanted.dirs.iter().map(|dir| dir.address), proof, None).await.unwrap();
+        let lists = wanted.dirs.iter().map(|dir| dir.address);
+        let ahead = Ahead::ask(store, lists, wanted.all().len() as u64, proof, None).await.unwrap();
         look(store, wanted, std::future::ready(History::new()), proof, ahead).await.unwrap()
     }
 

@@ -89,6 +89,13 @@ impl Chosen {
     }
 }
 
+/// Pieces of content that were chosen, about; as many as can be where it isn't known how many files a directory has.
+pub fn count(chosen: &[Chosen]) -> u64 {
+    let of =
+        |out: &Out| if out.address.is_some_and(|address| address.dir) { out.nfiles.unwrap_or(u64::MAX) } else { 0 };
+    chosen.iter().fold(chosen.len() as u64, |count, one| count.saturating_add(of(&one.tracked.out)))
+}
+
 /// What follows `folder/` in a path; empty for the folder itself.
 pub fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder)?;

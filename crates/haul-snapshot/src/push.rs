@@ -199,7 +199,7 @@ async fn one(
         let newest = readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]);
         let asked = lists.iter().map(|list| list.address).chain(newest);
         let index = cx.known.index.as_ref().map(|settings| (settings, &cx.sink));
-        let ahead = Ahead::ask(&cx.dst, asked, how.proof, index).await?;
+        let ahead = Ahead::ask(&cx.dst, asked, content.count() as u64, how.proof, index).await?;
         let earlier = readable.map(|(_, record)| record).filter(|_| same.is_none());
         let found = look(&cx.dst, &wanted, promises(&cx.dst, earlier), how.proof, ahead).await?;
         pushed.lost = found.lost.len() as u64;

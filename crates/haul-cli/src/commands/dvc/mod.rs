@@ -22,7 +22,7 @@ use haul_dvc::{
     history::{Revisions, earlier, with_revisions},
     lock::Lock,
     remote::{Ahead, Proof},
-    repo::{Chosen, Index, Repo, Surroundings},
+    repo::{Chosen, Index, Repo, Surroundings, count},
 };
 use haul_store::{Store, disk};
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
@@ -230,7 +230,8 @@ async fn ask_ahead(
     let outs = chosen.iter().map(|one| &one.tracked.out).filter(|out| out.cache);
     let own = outs.filter_map(|out| out.address.filter(|address| address.dir));
     let asked = own.chain(earlier.iter().copied());
-    let ahead = Ahead::ask(store, asked, proof, index.as_ref().map(|settings| (settings, &sink))).await?;
+    let ahead =
+        Ahead::ask(store, asked, count(chosen), proof, index.as_ref().map(|settings| (settings, &sink))).await?;
     Ok((ahead, earlier))
 }
 
