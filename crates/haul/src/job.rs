@@ -100,6 +100,8 @@ pub(crate) struct Run {
     delayed: delayed::Delayed,
     /// What found no room at the destination.
     full: full::Full,
+    /// Source and destination are proved to be two places.
+    apart: tokio::sync::Mutex<bool>,
     /// The destination's index, once it is opened.
     index: OnceLock<Arc<RemoteIndex>>,
 }
@@ -144,6 +146,7 @@ impl Run {
                 kept_links: Mutex::default(),
                 delayed: delayed::Delayed::default(),
                 full: full::Full::default(),
+                apart: tokio::sync::Mutex::default(),
                 index: OnceLock::new(),
                 policy,
                 cx,
@@ -587,9 +590,10 @@ impl Run {
     /// As [`Run::act`], under the name `to` at the destination.
     async fn act_on(&self, step: Step, to: Option<Key>, orders: &Orders) {
         let (Step { action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
-        if self.moves() && dst.as_ref().is_some_and(|dst| overlap::one_file(&self.cx, &src, &to, dst)) {
-            let message = "source and destination are the same file under two names: moving it would delete it";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        if self.moves()
+            && let Err(error) = Box::pin(self.two_files(&src, &to, dst.as_ref())).await
+        {
+            return self.error(error);
         }
         if let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst)) {
             return self.error(error);
