@@ -26,7 +26,7 @@ use crate::{
     pairs::Pairs,
     rename::Renames,
     spool::Gone,
-    transfer::{Mover, Order},
+    transfer::{Allowance, Mover, Order},
 };
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
@@ -114,7 +114,7 @@ impl Run {
             let weak = this.clone();
             let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
                 if let Some(run) = weak.upgrade() {
-                    run.transfer_limit(true);
+                    run.transfer_limit();
                 }
             });
             let hard = policy.cutoff == Cutoff::Hard;
@@ -126,7 +126,7 @@ impl Run {
                 keep: attributes.keep.clone(),
                 backup: Backup::new(&policy, &cx, attributes.keep.as_deref()),
                 moved: Arc::default(),
-                at_limit: policy.max_transfer.filter(|_| hard).map(|limit| (limit, stop)),
+                allowance: policy.max_transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
             };
             Run {
                 mode,
@@ -217,12 +217,9 @@ impl Run {
         limited || self.stopping()
     }
 
-    fn transfer_limit(&self, at_once: bool) {
+    fn transfer_limit(&self) {
         self.report().transfer_limit = true;
         self.wind_down.store(true, Ordering::Relaxed);
-        if at_once {
-            self.cx.cancel.cancel();
-        }
     }
 
     fn watch_time_limit(self: Arc<Self>) -> JoinHandle<()> {
