@@ -15,6 +15,7 @@ fn job() -> Job {
         folder: b"/".to_vec(),
         names_file: false,
         begun: Mtime(7),
+        host: String::new(),
     }
 }
 
