@@ -151,23 +151,24 @@ impl Hashes {
     }
 }
 
+/// A byte as two lower-case hexadecimal digits.
+pub fn hex_digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
 /// Bytes as lower-case hexadecimal.
 pub fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
-    for b in bytes {
-        text.push(DIGITS[usize::from(b >> 4)] as char);
-        text.push(DIGITS[usize::from(b & 15)] as char);
-    }
+    text.extend(bytes.iter().flat_map(|byte| hex_digits(*byte)).map(char::from));
     text
 }
 
 /// Hexadecimal (either case) as bytes; `None` if it isn't.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+    let digit = |b: u8| char::from(b).to_digit(16).map(|digit| digit as u8);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 /// Hashes bytes as they pass. Costs nothing for algorithms that weren't asked for.
@@ -474,6 +475,8 @@ mod tests {
         assert_eq!(to_hex(&[0, 255, 160]), "00ffa0");
         assert_eq!(from_hex("0"), None);
         assert_eq!(from_hex("zz"), None);
+        assert_eq!(from_hex("+f"), None);
+        assert_eq!(from_hex("é"), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub type Md5 = [u8; 16];
 
 /// The ending of a manifest's name.
 pub const DIR: &str = ".dir";
-const V3_PREFIX: &str = "files/md5/";
+const V3_PREFIX: &[u8] = b"files/md5/";
 
 /// One file of a cache. The order of addresses is that of their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,31 +69,46 @@ impl Address {
 
     /// The key below the cache's or remote's root.
     pub fn key(&self) -> Key {
-        let text = self.text();
-        let (fan, rest) = text.split_at(2);
-        let prefix = if self.layout == Layout::V3 { V3_PREFIX } else { "" };
-        Key::new(format!("{prefix}{fan}/{rest}"))
+        let [fan, rest @ ..] = &self.md5;
+        let mut key = Vec::with_capacity(V3_PREFIX.len() + 33 + DIR.len());
+        key.extend_from_slice(if self.layout == Layout::V3 { V3_PREFIX } else { b"" });
+        key.extend(hash::hex_digits(*fan));
+        key.push(b'/');
+        key.extend(rest.iter().flat_map(|byte| hash::hex_digits(*byte)));
+        key.extend_from_slice(if self.dir { DIR.as_bytes() } else { b"" });
+        Key::new(key)
     }
 
     /// The address that a key below the root stands for; `None` for anything else that lies there.
     pub fn of_key(key: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(key).ok()?;
-        let (layout, rest) = text.strip_prefix(V3_PREFIX).map_or((Layout::V2, text), |rest| (Layout::V3, rest));
-        let (fan, name) = rest.split_once('/')?;
-        if fan.len() != 2 {
-            return None;
-        }
-        Address::parse(layout, &format!("{fan}{name}"))
+        let (layout, rest) = key.strip_prefix(V3_PREFIX).map_or((Layout::V2, key), |rest| (Layout::V3, rest));
+        let (rest, dir) = rest.strip_suffix(DIR.as_bytes()).map_or((rest, false), |rest| (rest, true));
+        let [a, b, b'/', name @ ..] = rest else { return None };
+        Some(Address { layout, md5: of_digits([a, b].into_iter().chain(name))?, dir })
+    }
+
+    /// True when both lie in one folder.
+    pub fn shares_folder(&self, other: &Address) -> bool {
+        self.layout == other.layout && self.md5[0] == other.md5[0]
     }
 }
 
 /// 32 lower-case hexadecimal digits.
 pub fn parse_md5(hex: &str) -> Option<Md5> {
-    let lower = hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    if hex.len() != 32 || !lower {
-        return None;
+    of_digits(hex.as_bytes().iter())
+}
+
+fn of_digits<'a>(mut digits: impl Iterator<Item = &'a u8>) -> Option<Md5> {
+    let mut digit = || match digits.next()? {
+        b @ b'0'..=b'9' => Some(b - b'0'),
+        b @ b'a'..=b'f' => Some(b - b'a' + 10),
+        _ => None,
+    };
+    let mut md5 = Md5::default();
+    for byte in &mut md5 {
+        *byte = digit()? << 4 | digit()?;
     }
-    hash::from_hex(hex)?.try_into().ok()
+    digits.next().is_none().then_some(md5)
 }
 
 #[cfg(test)]
@@ -132,7 +147,14 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_none() {
-        for text in ["", "b1946ac92492d2347c6235b4d261118", "B1946AC92492D2347C6235B4D2611184", "zz", ".dir"] {
+        for text in [
+            "",
+            "b1946ac92492d2347c6235b4d261118",
+            "b1946ac92492d2347c6235b4d26111845",
+            "B1946AC92492D2347C6235B4D2611184",
+            "zz",
+            ".dir",
+        ] {
             assert_eq!(Address::parse(Layout::V3, text), None, "{text}");
         }
         for key in ["files/md5/b1", "b19/46ac92492d2347c6235b4d2611184", "runs/ab/cd", "files/md5/b1/x.tmp"] {

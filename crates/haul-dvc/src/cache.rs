@@ -75,24 +75,56 @@ impl Cache {
 
     /// Does it hold this, and in how many bytes? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
     pub fn holds(&self, address: &Address) -> Result<Option<u64>> {
-        let path = self.path(address);
-        let facts = Facts::get(&path, true).map_err(|e| io_error("read", &path, e))?;
+        self.held(address, Facts::get(&self.path(address), true))
+    }
+
+    /// As [`Cache::holds`] of each, best in order. Blocks.
+    pub fn holds_of(&self, some: &[Address]) -> Vec<Result<Option<u64>>> {
+        self.facts_of(some).map(|(address, facts)| self.held(address, facts)).collect()
+    }
+
+    fn held(&self, address: &Address, facts: rustix::io::Result<Option<Facts>>) -> Result<Option<u64>> {
         match facts {
-            Some(facts) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Some(facts.size)),
-            Some(facts) if facts.is_file() => self.prove(address, &path, &facts),
-            _ => Ok(None),
+            Ok(Some(facts)) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Some(facts.size)),
+            Ok(Some(facts)) if facts.is_file() => self.prove(address, &self.path(address), &facts),
+            Ok(_) => Ok(None),
+            Err(errno) => Err(io_error("read", &self.path(address), errno)),
         }
     }
 
-    /// True when the cache's own content of this address proves that content of `size` bytes isn't that. Blocks.
-    pub fn refutes(&self, address: &Address, size: u64) -> bool {
-        let path = self.path(address);
-        let Ok(Some(facts)) = Facts::get(&path, true) else { return false };
-        if !address.names_bytes() || !facts.is_file() || facts.size == size {
-            return false;
-        }
-        // One of the two was cut off; which, its hash tells.
-        hash_file(&path, address.algo()).is_ok_and(|hashed| hashed.md5 == address.md5)
+    /// Of each address and a number of bytes, best in order: true when the cache's own content of that address proves that content of
+    /// so many bytes isn't that. Blocks.
+    pub fn refutes(&self, some: &[(Address, u64)]) -> Vec<bool> {
+        let addresses: Vec<Address> = some.iter().map(|(address, _)| *address).collect();
+        let facts = self.facts_of(&addresses).zip(some);
+        let refuted = facts.map(|((address, facts), (_, size))| {
+            let Ok(Some(facts)) = facts else { return false };
+            if !address.names_bytes() || !facts.is_file() || facts.size == *size {
+                return false;
+            }
+            // One of the two was cut off; which, its hash tells.
+            hash_file(&self.path(address), address.algo()).is_ok_and(|hashed| hashed.md5 == address.md5)
+        });
+        refuted.collect()
+    }
+
+    /// Facts of what has these addresses; neighbours of one folder are looked at from there, which spares them the way to it.
+    fn facts_of<'a>(
+        &self,
+        some: &'a [Address],
+    ) -> impl Iterator<Item = (&'a Address, rustix::io::Result<Option<Facts>>)> {
+        some.chunk_by(Address::shares_folder).flat_map(move |group| {
+            let folder = self.path(&group[0]).parent().filter(|_| group.len() > 1).and_then(|folder| {
+                rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
+            });
+            group.iter().map(move |address| {
+                let facts = match &folder {
+                    Some(folder) => Facts::get_at(folder, address.key().name(), true),
+                    None => Facts::get(&self.path(address), true),
+                };
+                (address, facts)
+            })
+        })
     }
 
     fn prove(&self, address: &Address, path: &Path, facts: &Facts) -> Result<Option<u64>> {
@@ -506,4 +538,48 @@ fn hash_open(path: &Path, mut file: File, algo: Algo) -> Result<Hashed> {
         read += got as u64;
     }
     Ok(Hashed { md5: md5_of(hasher), facts, steady: read == facts.size && unchanged(&file, &facts) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_looked_at_as_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path().into(), false);
+        let put = |bytes: &[u8]| {
+            let address = Address::file(Layout::V3, manifest::md5(bytes));
+            cache.put_bytes(&address, bytes).unwrap();
+            address
+        };
+        let there = put(b"there");
+        let unmarked = put(b"unmarked");
+        fs::set_permissions(cache.path(&unmarked), fs::Permissions::from_mode(0o644)).unwrap();
+        let near = |address: &Address| {
+            let mut near = *address;
+            near.md5[15] ^= 1;
+            near
+        };
+        // Cut off, and never proved.
+        let cut = near(&unmarked);
+        fs::write(cache.path(&cut), b"unm").unwrap();
+        let (absent, alone) = (near(&there), Address::file(Layout::V3, [0xee; 16]));
+        let mut some = vec![there, unmarked, cut, absent, alone];
+        some.sort_unstable();
+        let held: Vec<_> = cache.holds_of(&some).into_iter().map(|held| held.unwrap()).collect();
+        let expected: Vec<_> = some
+            .iter()
+            .map(|address| match address {
+                a if *a == there => Some(5),
+                a if *a == unmarked => Some(8),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(held, expected);
+        assert!(!cache.path(&cut).exists());
+        // What the cache lacks refutes nothing.
+        assert_eq!(cache.refutes(&[(there, 5), (absent, 5)]), [false, false]);
+        assert_eq!(cache.refutes(&[(there, 4), (absent, 4)]), [true, false]);
+    }
 }

@@ -66,7 +66,12 @@ impl Facts {
 
     /// Of a path; a link itself unless `follow`. `None` when nothing is there.
     pub fn get(path: &Path, follow: bool) -> rustix::io::Result<Option<Facts>> {
-        match Facts::at(rustix::fs::CWD, path.as_os_str().as_bytes(), follow) {
+        Facts::get_at(rustix::fs::CWD, path.as_os_str().as_bytes(), follow)
+    }
+
+    /// As [`Facts::at`]; `None` when nothing is there.
+    pub fn get_at(dir: impl AsFd, name: &[u8], follow: bool) -> rustix::io::Result<Option<Facts>> {
+        match Facts::at(dir, name, follow) {
             Ok(facts) => Ok(Some(facts)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(e) => Err(e),

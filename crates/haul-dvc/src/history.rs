@@ -3,9 +3,9 @@
 
 use crate::{
     address::Address,
-    remote::History,
-    repo::{Index, Repo},
-    wanted::Wanted,
+    remote::{FEW, History},
+    repo::{Chosen, Index, Repo, count},
+    spread::spread,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::disk;
@@ -196,23 +196,34 @@ pub async fn with_revisions(repo: &Repo, index: &mut Index, revisions: Revisions
     Ok(())
 }
 
-/// Earlier states of the wanted directories, whose lists of files are in the cache. Nothing where git has nothing to say: then
-/// the remote is asked more.
-pub async fn earlier(repo: &Repo, wanted: &Wanted) -> History {
-    let files: BTreeSet<String> = wanted.dirs.iter().map(|dir| dir.file.clone()).collect();
-    let current: BTreeSet<Address> = wanted.dirs.iter().map(|dir| dir.address).collect();
-    if files.is_empty() {
-        return History::new();
+/// Lists of files of earlier states of the chosen directories, those that the cache has, the newest first. None where git has nothing
+/// to say: then the remote is asked more. None for so few files that each is asked for, either.
+pub async fn earlier(repo: &Repo, chosen: &[Chosen]) -> Vec<Address> {
+    let dirs = || chosen.iter().filter_map(|one| Some((&one.tracked, one.tracked.out.address.filter(|a| a.dir)?)));
+    let files: BTreeSet<String> = dirs().map(|(tracked, _)| tracked.file.clone()).collect();
+    let current: BTreeSet<Address> = dirs().map(|(_, address)| address).collect();
+    if files.is_empty() || count(chosen) <= FEW {
+        return Vec::new();
     }
     let repo = repo.clone();
     let found = disk::run(move || past(&repo, &files, &current)).await;
     found.unwrap_or_else(|error| {
         tracing::debug!("no history: {error}");
-        History::new()
+        Vec::new()
     })
 }
 
-fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> Result<History> {
+/// What these lists say, as far as the cache can tell.
+pub async fn promised(repo: &Repo, lists: Vec<Address>) -> History {
+    let cache = repo.cache.clone();
+    let read = move |list: Address| {
+        let children = cache.manifest(&list).ok()?;
+        Some((list, children.into_iter().map(|child| child.md5).collect()))
+    };
+    spread(lists, read).await.unwrap_or_default().into_iter().flatten().collect()
+}
+
+fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> Result<Vec<Address>> {
     let prefix = output(&repo.root, &["rev-parse", "--show-prefix"])?;
     let prefix = String::from_utf8_lossy(&prefix).trim_end().to_string();
     let mut args =
@@ -227,7 +238,7 @@ fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> R
         *count += 1;
         *count <= STATES
     });
-    let mut history = History::new();
+    let mut lists = Vec::new();
     for ((path, _), text) in blobs.iter().zip(contents(&repo.root, &blobs)?) {
         let mut index = Index::default();
         let read =
@@ -236,15 +247,15 @@ fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> R
             continue;
         }
         for address in index.outs.iter().filter_map(|out| out.out.address).filter(|a| a.dir && !current.contains(a)) {
-            if history.len() < ASKED
-                && history.iter().all(|(known, _)| *known != address)
-                && let Ok(children) = repo.cache.manifest(&address)
+            if lists.len() < ASKED
+                && !lists.contains(&address)
+                && repo.cache.holds(&address).is_ok_and(|held| held.is_some())
             {
-                history.push((address, children.into_iter().map(|c| c.md5).collect()));
+                lists.push(address);
             }
         }
     }
-    Ok(history)
+    Ok(lists)
 }
 
 #[cfg(test)]

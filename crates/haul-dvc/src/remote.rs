@@ -25,7 +25,7 @@ use std::{
 };
 
 /// Up to so much content is asked for piece by piece: no manifest saves enough there to be worth a doubt.
-const FEW: usize = 64;
+pub const FEW: u64 = 64;
 /// A remote of up to so many files is looked through as a whole, in 16 pages at most, however little is in doubt.
 const SMALL: f64 = 16_000.0;
 /// Pages of a larger remote's listing that are compared with what manifests promise: on S3 1,000 names each, whatever the remote's
@@ -61,8 +61,45 @@ pub enum Proof {
 /// Earlier states of tracked directories, the newest first: their manifests, and what these promise.
 pub type History = Vec<(Address, Vec<Md5>)>;
 
-/// Looks for what is wanted. What is there with another size than it is known to have isn't what its name says, and counts as lacking.
-/// `history` is only waited for where it saves questions.
+/// What is asked of a remote before all is known that is wanted: so it needn't wait for this machine's disk, nor the disk for it.
+pub struct Ahead {
+    index: Option<Arc<RemoteIndex>>,
+    asked: BTreeSet<Address>,
+    /// What is there of `asked`.
+    present: Vec<Entry>,
+}
+
+impl Ahead {
+    /// Opens the index of what haul saw at the remote, where there are settings for one, and asks for `manifests`, which are asked for in
+    /// each run, whatever is known of them. Unless all of about `count` pieces of content are asked for anyway, the index is audited.
+    ///
+    /// Errors: the remote can't be asked.
+    pub async fn ask(
+        store: &Arc<dyn Store>,
+        manifests: impl IntoIterator<Item = Address>,
+        count: u64,
+        proof: Proof,
+        index: Option<(&Settings, &Arc<dyn Sink>)>,
+    ) -> Result<Ahead> {
+        let sampled = proof == Proof::Sampled && store.caps().page.is_some();
+        let asked: BTreeSet<Address> = manifests.into_iter().filter(|_| sampled).collect();
+        let uses = if proof == Proof::Full || count <= FEW { Uses::Nothing } else { Uses::Wanted };
+        let open = index.map(|(settings, sink)| RemoteIndex::open(settings, store, sink, uses));
+        let (index, present) = futures::join!(OptionFuture::from(open), markers(store, asked.iter().copied()));
+        let index = index.flatten();
+        match present {
+            Ok(present) => Ok(Ahead { index, asked, present }),
+            Err(error) => {
+                OptionFuture::from(index.as_ref().map(|index| index.end())).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Looks for what is wanted, by what was asked ahead. What is there with another size than it is known to have isn't what its name says,
+/// and counts as lacking. What the index has is believed, unless it turns out to be wrong; `history` is only waited for where it saves
+/// questions.
 ///
 /// Errors: the remote can't be asked.
 pub async fn look(
@@ -70,81 +107,55 @@ pub async fn look(
     wanted: &Wanted,
     history: impl Future<Output = History>,
     proof: Proof,
+    ahead: Ahead,
 ) -> Result<Found> {
-    let all = wanted.all().clone();
-    let local = store.caps().page.is_none();
-    if proof == Proof::Full || local || all.len() <= FEW {
-        return exact(store, wanted, all, None, None).await;
-    }
-    let history = history.await;
-    let asked = asked(wanted, &history).into_iter().collect();
-    let (present, size) = futures::join!(markers(store, wanted, asked), size(store));
-    beside(store, wanted, &history, all, present?, size?, None).await
-}
-
-/// As [`look`], by the index of what haul saw at the remote: manifests are asked for in any case, and of the rest what the index doesn't
-/// have. Where it is wrong, everything is looked for.
-///
-/// Errors: the remote can't be asked.
-pub async fn look_by_index(
-    store: &Arc<dyn Store>,
-    wanted: &Wanted,
-    history: impl Future<Output = History>,
-    proof: Proof,
-    settings: &Settings,
-    sink: &Arc<dyn Sink>,
-) -> Result<Found> {
-    let uses = if proof == Proof::Full { Uses::Nothing } else { Uses::Wanted };
-    let asked: Vec<Address> = asked(wanted, &History::new()).into_iter().collect();
-    let many = uses == Uses::Wanted && store.caps().page.is_some() && wanted.all().len() > FEW;
-    // The index's audit and they don't wait for each other: that is a round trip less.
-    let present = OptionFuture::from(many.then(|| markers(store, wanted, asked.clone())));
-    let (index, present) = futures::join!(RemoteIndex::open(settings, store, sink, uses), present);
-    let Some(index) = index else { return look(store, wanted, history, proof).await };
-    let looked = with_index(store, wanted, history, proof, (asked, present), &index).await;
-    index.end().await;
+    let Ahead { index, asked, present } = ahead;
+    let looked = looked(store, wanted, history, proof, (asked, present), index.as_ref()).await;
+    OptionFuture::from(index.as_ref().map(|index| index.end())).await;
     looked
 }
 
-/// `asked` are the manifests that are asked for in each run, `present` those that are there; `None` where everything is looked for.
-async fn with_index(
+async fn looked(
     store: &Arc<dyn Store>,
     wanted: &Wanted,
     history: impl Future<Output = History>,
     proof: Proof,
-    (asked, present): (Vec<Address>, Option<Result<HashSet<Address>>>),
-    index: &Arc<RemoteIndex>,
+    (asked, present): (BTreeSet<Address>, Vec<Entry>),
+    index: Option<&Arc<RemoteIndex>>,
 ) -> Result<Found> {
     let all = wanted.all().clone();
-    if proof == Proof::Full || index.verifies() {
-        index.lists_all();
-        return exact(store, wanted, all, None, Some(index)).await;
+    if proof == Proof::Full || index.is_some_and(|index| index.verifies()) {
+        index.iter().for_each(|index| index.lists_all());
+        return exact(store, wanted, all, None, index).await;
     }
-    let Some(present) = present else { return exact(store, wanted, all, None, Some(index)).await };
-    let mut present = present?;
+    let mut present: HashSet<Address> = wanted.which_of(&present).await?.into_iter().flatten().collect();
     let mut known = Subset::none(&all);
-    for some in all.chunks(BATCH) {
-        believed(wanted, index, some).await?.iter().for_each(|address| known.insert(address));
-    }
-    for marker in believed(wanted, index, &asked).await?.iter().filter(|address| !present.contains(address)) {
-        index.lost(&marker.key());
-    }
-    if index.is_wrong() {
-        let promised = promises(wanted, &history.await, &present);
-        return exact(store, wanted, all, Some(&promised), Some(index)).await;
+    let few = all.len() as u64 <= FEW;
+    if let Some(index) = index.filter(|_| !few) {
+        let batches = (0..all.len()).step_by(BATCH).map(|from| from..all.len().min(from + BATCH));
+        let mut batches = stream::iter(batches).map(|batch| believed(wanted, index, &all[batch])).buffered(2);
+        while let Some(some) = batches.next().await {
+            some?.iter().for_each(|address| known.insert(address));
+        }
+        let markers: Vec<Address> = asked.iter().copied().collect();
+        for marker in believed(wanted, index, &markers).await?.iter().filter(|address| !present.contains(address)) {
+            index.lost(&marker.key());
+        }
+        if index.is_wrong() {
+            let promised = promises(wanted, &history.await, &present);
+            return exact(store, wanted, all.clone(), Some(&promised), Some(index)).await;
+        }
     }
     asked.iter().for_each(|marker| known.remove(marker));
-    let rest: Vec<Address> = known.lacking().filter(|address| !present.contains(address)).copied().collect();
-    let mut found = match rest.len() {
-        0 => Found { there: Subset::none(&all), ..Found::default() },
-        1..=FEW => exact(store, wanted, rest.into(), None, Some(index)).await?,
-        _ => {
-            let history = history.await;
-            let more = history.iter().map(|(manifest, _)| *manifest).filter(|manifest| !asked.contains(manifest));
-            let (more, size) = futures::join!(markers(store, wanted, more.collect()), size(store));
-            present.extend(more?);
-            beside(store, wanted, &history, rest.into(), present.clone(), size?, Some(index)).await?
-        }
+    let rest: Vec<Address> = known.lacking().filter(|address| !asked.contains(address)).copied().collect();
+    let mut found = if rest.len() as u64 <= FEW || store.caps().page.is_none() {
+        exact(store, wanted, rest.into(), None, index).await?
+    } else {
+        let history = history.await;
+        let more: Vec<Address> = history.iter().map(|(list, _)| *list).filter(|list| !asked.contains(list)).collect();
+        let (more, size) = futures::join!(markers(store, more), size(store));
+        present.extend(wanted.which_of(&more?).await?.into_iter().flatten());
+        beside(store, wanted, &history, rest.into(), present.clone(), size?, index).await?
     };
     found.believed += known.len();
     found.there.extend(&known);
@@ -166,7 +177,7 @@ async fn beside(
     all: Arc<[Address]>,
     present: HashSet<Address>,
     size: f64,
-    index: Option<&RemoteIndex>,
+    index: Option<&Arc<RemoteIndex>>,
 ) -> Result<Found> {
     let mut promised = promises(wanted, history, &present);
     promised.retain(&all);
@@ -194,7 +205,7 @@ async fn exact(
     wanted: &Wanted,
     all: Arc<[Address]>,
     promised: Option<&Subset>,
-    index: Option<&RemoteIndex>,
+    index: Option<&Arc<RemoteIndex>>,
 ) -> Result<Found> {
     let mut there = Subset::none(wanted.all());
     let mut answers = those(store, all.clone());
@@ -251,28 +262,18 @@ pub async fn entries(store: &Arc<dyn Store>, mut all: Vec<Address>) -> Result<Ve
     those(store, all.into()).try_concat().await
 }
 
-/// Manifests that are asked for in each run.
-fn asked(wanted: &Wanted, history: &History) -> BTreeSet<Address> {
-    let own = wanted.dirs.iter().filter(|dir| dir.children.is_some()).map(|dir| dir.address);
-    own.chain(history.iter().map(|(address, _)| *address)).chain(wanted.asked.iter().copied()).collect()
-}
-
-/// Which of these are there.
-async fn markers(store: &Arc<dyn Store>, wanted: &Wanted, asked: Vec<Address>) -> Result<HashSet<Address>> {
-    let mut asked = stream::iter(asked)
+/// What is there of these.
+async fn markers(store: &Arc<dyn Store>, asked: impl IntoIterator<Item = Address>) -> Result<Vec<Entry>> {
+    let answers = stream::iter(asked)
         .map(|address| async move {
             match store.stat(&address.key()).await {
-                Ok(entry) => Ok(wanted.which_of(&[entry]).await?.pop().flatten()),
+                Ok(entry) => Ok(Some(entry)),
                 Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
                 Err(e) => Err(e.with_key(&address.key())),
             }
         })
         .buffer_unordered(AT_ONCE);
-    let mut present = HashSet::new();
-    while let Some(answer) = asked.next().await {
-        present.extend(answer?);
-    }
-    Ok(present)
+    answers.try_filter_map(|entry| std::future::ready(Ok(entry))).try_collect().await
 }
 
 /// What the manifests that are there promise, of what is wanted.
@@ -388,6 +389,12 @@ mod tests {
         upload.publish(vec![part], Late::default()).await.unwrap();
     }
 
+    async fn found(store: &Arc<dyn Store>, wanted: &Wanted, proof: Proof) -> Found {
+        let lists = wanted.dirs.iter().map(|dir| dir.address);
+        let ahead = Ahead::ask(store, lists, wanted.all().len() as u64, proof, None).await.unwrap();
+        look(store, wanted, std::future::ready(History::new()), proof, ahead).await.unwrap()
+    }
+
     /// A power cut left the file without its bytes: neither its name nor a list's promise makes it content.
     #[tokio::test]
     async fn content_of_another_size_is_lacking_and_no_sample_bears_it_out() {
@@ -411,7 +418,7 @@ mod tests {
         put(&store, &dir, b"list").await;
         put(&store, &address(7), b"").await;
         for proof in [Proof::Sampled, Proof::Full] {
-            let found = look(&store, &wanted, std::future::ready(History::new()), proof).await.unwrap();
+            let found = found(&store, &wanted, proof).await;
             let lost = if proof == Proof::Full { vec![] } else { vec![address(7)] };
             assert_eq!((found.there.len(), found.lost), (100, lost), "{proof:?}");
             assert!(!found.there.contains(&address(7)), "{proof:?}");
@@ -422,7 +429,7 @@ mod tests {
         assert!(!sample(&store, &wanted, &promised).await.unwrap());
         // The list itself.
         let wanted = wanted_with(3);
-        let found = look(&store, &wanted, std::future::ready(History::new()), Proof::Sampled).await.unwrap();
+        let found = found(&store, &wanted, Proof::Sampled).await;
         assert!(found.there.is_empty(), "{found:?}");
     }
 
@@ -445,7 +452,7 @@ mod tests {
         }
         put(&store, &dir, b"list").await;
         assert!(size(&store).await.unwrap() > SMALL);
-        let found = look(&store, &wanted, std::future::ready(History::new()), Proof::Sampled).await.unwrap();
+        let found = found(&store, &wanted, Proof::Sampled).await;
         assert!(found.there.len() == 100 && !found.there.contains(&address(0)), "{found:?}");
     }
 }

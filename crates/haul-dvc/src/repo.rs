@@ -10,7 +10,7 @@ use crate::{
     dvcfile::{self, Out, OutFlags},
     facts::{invalid, io_error},
     ignored::{self, Ignored},
-    spread::spread,
+    spread::spread_batches,
     state::State,
 };
 use haul::index::FileHashes;
@@ -87,6 +87,13 @@ impl Chosen {
     }
 }
 
+/// Pieces of content that were chosen, about; as many as can be where it isn't known how many files a directory has.
+pub fn count(chosen: &[Chosen]) -> u64 {
+    let of =
+        |out: &Out| if out.address.is_some_and(|address| address.dir) { out.nfiles.unwrap_or(u64::MAX) } else { 0 };
+    chosen.iter().fold(chosen.len() as u64, |count, one| count.saturating_add(of(&one.tracked.out)))
+}
+
 /// What follows `folder/` in a path; empty for the folder itself.
 pub fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder)?;
@@ -138,8 +145,11 @@ impl Repo {
     /// Errors: the cache can't be read.
     pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Option<u64>)>> {
         let cache = self.cache.clone();
-        let held = spread(all, move |address| cache.holds(&address).map(|held| (address, held))).await?;
-        held.into_iter().collect()
+        let held = spread_batches(all, move |batch| {
+            let held = cache.holds_of(&batch);
+            batch.into_iter().zip(held).map(|(address, held)| Ok((address, held?))).collect()
+        });
+        held.await?.into_iter().collect()
     }
 
     /// A path that a user typed in `here`, below the root.

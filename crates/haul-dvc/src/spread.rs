@@ -20,6 +20,18 @@ where
     T: Send + 'static,
     R: Send + 'static,
 {
+    spread_batches(all, move |batch| batch.into_iter().map(&work).collect()).await
+}
+
+/// As [`spread`], for work that gains by seeing neighbours together.
+pub async fn spread_batches<T, R>(
+    all: Vec<T>,
+    work: impl Fn(Vec<T>) -> Vec<R> + Send + Sync + 'static,
+) -> Result<Vec<R>>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+{
     let size = if all.len() <= SINGLE { 1 } else { BATCH };
     let work = Arc::new(work);
     let mut batches = Vec::with_capacity(all.len() / size + 1);
@@ -34,7 +46,7 @@ where
     let mut running = stream::iter(batches)
         .map(|batch| {
             let work = work.clone();
-            disk::run(move || Ok(batch.into_iter().map(|one| work(one)).collect::<Vec<R>>()))
+            disk::run(move || Ok(work(batch)))
         })
         .buffered(AHEAD);
     let mut out = Vec::new();

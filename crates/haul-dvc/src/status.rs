@@ -5,7 +5,7 @@ use crate::{
     hashing::md5s,
     manifest::{self, Child},
     repo::{Chosen, Index, Repo, Tracked},
-    spread::spread,
+    spread::spread_batches,
     state::State,
     workspace::{Here, look},
 };
@@ -161,7 +161,7 @@ async fn all_held(repo: &Repo, chosen: &Chosen, children: Option<&[Child]>) -> R
     all.extend(inside.map(|c| crate::address::Address::file(address.layout, c.md5)));
     all.sort_unstable();
     all.dedup();
-    let held = spread(all, move |address| cache.holds(&address)).await?;
+    let held = spread_batches(all, move |batch| cache.holds_of(&batch)).await?;
     for one in held {
         if one?.is_none() {
             return Ok(false);

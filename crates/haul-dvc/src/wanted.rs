@@ -6,14 +6,11 @@ use crate::{
     hashing::shown,
     manifest::Child,
     repo::{Chosen, Repo},
-    spread::spread,
+    spread::spread_batches,
     status::children,
 };
 use haul_core::{Entry, Result};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A directory.
 #[derive(Clone, Debug)]
@@ -36,12 +33,10 @@ pub struct Wanted {
     sizes: Vec<Option<u64>>,
     /// Bytes of each in the cache, where that was asked.
     cached: Vec<Option<u64>>,
-    /// Names for people, where they are told any.
-    names: BTreeMap<Address, String>,
+    /// Names of each for people, where they are told any.
+    names: Vec<String>,
     /// Directories.
     pub dirs: Vec<Dir>,
-    /// Content that is asked for in each run, whatever is known of it, beside directories' manifests.
-    pub asked: Vec<Address>,
     /// Knows sizes too, of what it holds.
     cache: Option<Cache>,
 }
@@ -69,9 +64,17 @@ impl Wanted {
             let children = if address.dir { children(repo, one).await? } else { None };
             found.add(one, address, children);
         }
-        let Collected { names, sizes, dirs } = found;
-        let content = names.keys().map(|address| (*address, sizes.get(address).copied())).collect();
-        Ok(Wanted { names, dirs, cache: Some(repo.cache.clone()), ..Wanted::new(content) })
+        let Collected { mut content, dirs } = found;
+        // What is tracked twice is called as it was met first.
+        content.sort_by_key(|known| known.address);
+        content.dedup_by(|again, first| {
+            let same = again.address == first.address;
+            first.size = if same { first.size.or(again.size) } else { first.size };
+            same
+        });
+        let all = content.iter().map(|known| known.address).collect();
+        let (sizes, names) = content.into_iter().map(|known| (known.size, known.name)).unzip();
+        Ok(Wanted { all, sizes, names, dirs, cache: Some(repo.cache.clone()), ..Wanted::default() })
     }
 
     /// Everything, in order, each once.
@@ -96,16 +99,12 @@ impl Wanted {
             let place = self.all.binary_search(address);
             place.is_ok_and(|place| self.sizes[place].is_none() && self.cached.get(place) != Some(&Some(size)))
         };
-        let open: Vec<(usize, Address, u64)> = which
-            .iter()
-            .enumerate()
-            .filter_map(|(n, address)| Some((n, (*address)?, entries[n].size)))
-            .filter(|(_, address, size)| untold(address, *size))
-            .collect();
-        for (n, refuted) in spread(open, move |(n, address, size)| (n, cache.refutes(&address, size))).await? {
-            if refuted {
-                which[n] = None;
-            }
+        let of = |n: usize| Some((which[n]?, entries[n].size)).filter(|(address, size)| untold(address, *size));
+        let (open, known): (Vec<usize>, Vec<(Address, u64)>) =
+            (0..which.len()).filter_map(|n| Some((n, of(n)?))).unzip();
+        let refuted = spread_batches(known, move |batch| cache.refutes(&batch)).await?;
+        for (n, _) in open.into_iter().zip(refuted).filter(|(_, refuted)| *refuted) {
+            which[n] = None;
         }
         Ok(which)
     }
@@ -122,16 +121,23 @@ impl Wanted {
 
     /// How it is called.
     pub fn name(&self, address: &Address) -> String {
-        self.names.get(address).cloned().unwrap_or_else(|| address.text())
+        let name = self.all.binary_search(address).ok().and_then(|place| self.names.get(place));
+        name.cloned().unwrap_or_else(|| address.text())
     }
 }
 
 /// What tracked paths stand for, while it is gathered.
 #[derive(Default)]
 struct Collected {
-    names: BTreeMap<Address, String>,
-    sizes: HashMap<Address, u64>,
+    content: Vec<Known>,
     dirs: Vec<Dir>,
+}
+
+/// One file or manifest, as it was met.
+struct Known {
+    address: Address,
+    size: Option<u64>,
+    name: String,
 }
 
 impl Collected {
@@ -139,18 +145,17 @@ impl Collected {
         let path = &one.tracked.path;
         let part = one.within.is_some();
         if !part {
-            self.names.entry(address).or_insert_with(|| path.clone());
+            let size = one.tracked.out.size.filter(|_| !address.dir && address.names_bytes());
+            self.content.push(Known { address, size, name: path.clone() });
         }
         if !address.dir {
-            let size = one.tracked.out.size.filter(|_| address.names_bytes());
-            self.sizes.extend(size.map(|size| (address, size)));
             return;
         }
         let children = children.map(|children| {
             let mut md5s = Vec::with_capacity(children.len());
             for child in children.into_iter().filter(|c| one.holds(&c.path)) {
-                let name = || shown(path, &child.path);
-                self.names.entry(Address::file(address.layout, child.md5)).or_insert_with(name);
+                let address = Address::file(address.layout, child.md5);
+                self.content.push(Known { address, size: None, name: shown(path, &child.path) });
                 md5s.push(child.md5);
             }
             md5s.sort_unstable();

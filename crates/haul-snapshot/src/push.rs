@@ -20,7 +20,7 @@ use haul_core::{
 use haul_dvc::{
     address::{Address, Layout},
     bring::for_content,
-    remote::{Found, History, Proof, look, look_by_index},
+    remote::{Ahead, History, Proof, look},
     state::State,
     wanted::{Dir, Wanted},
 };
@@ -195,10 +195,13 @@ async fn one(
         }
     };
     let (files, late) = {
-        let mut wanted = wanted(&content, &lists, &how.name);
-        wanted.asked.extend(readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]));
-        let found =
-            found(cx, &wanted, how.proof, readable.map(|(_, record)| record).filter(|_| same.is_none())).await?;
+        let wanted = wanted(&content, &lists, &how.name);
+        let newest = readable.iter().flat_map(|(_, record)| [record.tree_address(), record.dir_address()]);
+        let asked = lists.iter().map(|list| list.address).chain(newest);
+        let index = cx.known.index.as_ref().map(|settings| (settings, &cx.sink));
+        let ahead = Ahead::ask(&cx.dst, asked, content.count() as u64, how.proof, index).await?;
+        let earlier = readable.map(|(_, record)| record).filter(|_| same.is_none());
+        let found = look(&cx.dst, &wanted, promises(&cx.dst, earlier), how.proof, ahead).await?;
         pushed.lost = found.lost.len() as u64;
         let late: Vec<Arc<List>> = lists.iter().filter(|list| !found.there.contains(&list.address)).cloned().collect();
         // What is a file's and a list's too goes with the lists.
@@ -314,25 +317,12 @@ fn wanted(content: &Content, lists: &[Arc<List>; 2], name: &str) -> Wanted {
     let children = Some(content.tree.children());
     let mut wanted = Wanted::new(files.chain(lists).collect());
     wanted.dirs.push(Dir { address: dvc.address, file: name.into(), children, part: false });
-    wanted.asked.push(own.address);
     wanted
 }
 
-/// What the remote has of what is wanted. Another version promises its content: that was there before its lists were.
-async fn found(cx: &Cx, wanted: &Wanted, proof: Proof, earlier: Option<&Record>) -> Result<Found> {
-    let history = async {
-        match earlier {
-            Some(record) => promised(&cx.dst, record).await,
-            None => History::new(),
-        }
-    };
-    match &cx.known.index {
-        Some(settings) => look_by_index(&cx.dst, wanted, history, proof, settings, &cx.sink).await,
-        None => look(&cx.dst, wanted, history, proof).await,
-    }
-}
-
-async fn promised(dst: &Arc<dyn Store>, record: &Record) -> History {
+/// What another version promises: its content was there before its lists were.
+async fn promises(dst: &Arc<dyn Store>, earlier: Option<&Record>) -> History {
+    let Some(record) = earlier else { return History::new() };
     match versions::tree(dst, record).await {
         Ok(tree) => vec![(record.dir_address(), tree.children())],
         Err(error) => {

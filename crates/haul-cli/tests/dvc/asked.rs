@@ -299,15 +299,32 @@ fn content_from_a_folder_is_proved_by_its_name() {
 #[test]
 fn what_the_index_has_in_another_size_than_the_cache_is_sent_again() {
     let (_cloud, site, key) = hundred();
-    site.write("other", b"other");
+    // So many that the index is used, and audited.
+    (0..70).for_each(|n| site.write(&format!("other/{n}"), format!("other {n}").as_bytes()));
     site.haul(&["dvc", "add", "other"]).ok();
     fs::write(site.lab.path("short"), "f").unwrap();
     site.lab.haul(&["copyto", "@short", &format!("m:e/{key}")]).ok();
     let ran = site.haul(&["dvc", "push", "other"]).ok();
-    assert_eq!(ran.out, "1 file pushed\n");
+    assert_eq!(ran.out, "71 files pushed\n");
     assert!(ran.err.contains("the index is wrong"), "{}", ran.err);
     assert_eq!(site.haul(&["dvc", "push", "data"]).ok().out, "1 file pushed\n");
     assert_eq!(site.haul(&["dvc", "status", "-c", "--verify"]).ok().out, IN_SYNC);
+}
+
+/// They are asked for one by one in any case.
+#[test]
+fn a_few_files_cost_no_audit_of_the_index() {
+    let (cloud, site, _) = hundred();
+    site.write("other", b"other");
+    site.haul(&["dvc", "add", "other"]).ok();
+    cloud.reset();
+    assert_eq!(site.haul(&["dvc", "push", "other"]).ok().out, "1 file pushed\n");
+    let report = cloud.report();
+    assert_eq!((report.of("ListObjectsV2"), report.total_requests), (0, 2), "{report:?}");
+    // The index has it now.
+    cloud.reset();
+    assert_eq!(site.haul(&["dvc", "status", "-c"]).ok().out, IN_SYNC);
+    assert!(cloud.report().of("HeadObject") <= 1, "{:?}", cloud.report());
 }
 
 /// Stopped before anything was sent isn't up to date.

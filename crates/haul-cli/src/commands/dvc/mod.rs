@@ -17,12 +17,12 @@ use crate::{
 use anyhow::{Context as _, Result, anyhow};
 use haul_core::{Error, ErrorKind, event::Sink};
 use haul_dvc::{
+    address::Address,
     config::{Place, Remote},
-    history::{Revisions, with_revisions},
+    history::{Revisions, earlier, with_revisions},
     lock::Lock,
-    remote::{self, Found, Proof},
-    repo::{Chosen, Index, Repo, Surroundings},
-    wanted::Wanted,
+    remote::{Ahead, Proof},
+    repo::{Chosen, Index, Repo, Surroundings, count},
 };
 use haul_store::{Store, disk};
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
@@ -199,21 +199,24 @@ fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, V
     groups
 }
 
-/// What a remote has of what is wanted, by its index unless `--no-index` is given.
-async fn look(
+/// Asks a remote for the lists of the chosen directories and of their earlier states, and opens its index unless `--no-index` is given;
+/// with the lists of the earlier states.
+async fn ask_ahead(
     ctx: &Context,
+    repo: &Repo,
     store: &Arc<dyn Store>,
-    wanted: &mut Wanted,
-    history: remote::History,
+    chosen: &[Chosen],
     proof: Proof,
-) -> haul_core::Result<Found> {
+) -> haul_core::Result<(Ahead, Vec<Address>)> {
     let sink: Arc<dyn Sink> = ctx.progress.clone();
-    wanted.asked = history.iter().map(|(manifest, _)| *manifest).collect();
-    let history = std::future::ready(history);
-    match ctx.known_content().index {
-        Some(settings) => remote::look_by_index(store, wanted, history, proof, &settings, &sink).await,
-        None => remote::look(store, wanted, history, proof).await,
-    }
+    let index = ctx.known_content().index;
+    let earlier = earlier(repo, chosen).await;
+    let outs = chosen.iter().map(|one| &one.tracked.out).filter(|out| out.cache);
+    let own = outs.filter_map(|out| out.address.filter(|address| address.dir));
+    let asked = own.chain(earlier.iter().copied());
+    let ahead =
+        Ahead::ask(store, asked, count(chosen), proof, index.as_ref().map(|settings| (settings, &sink))).await?;
+    Ok((ahead, earlier))
 }
 
 /// Opens a remote of DVC's configuration.

@@ -1,6 +1,6 @@
 //! `dvc status`: in dvc's words and form.
 
-use super::{Targets, Where, Which, by_remote, open, open_remote};
+use super::{Targets, Where, Which, ask_ahead, by_remote, open, open_remote};
 use crate::{
     context::Context,
     error::{Outcome, code},
@@ -8,9 +8,8 @@ use crate::{
 };
 use anyhow::Result;
 use haul_dvc::{
-    address::Address,
-    history::earlier,
-    remote::Proof,
+    history::promised,
+    remote::{Proof, look},
     status::{Changes, status},
     wanted::Wanted,
 };
@@ -107,13 +106,17 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
         let remote = opened.remote(remote.as_deref())?;
         name.clone_from(&remote.name);
         let store = open_remote(ctx, &remote)?;
-        let mut wanted = Wanted::of(&opened.repo, &chosen).await?;
-        let all: Vec<Address> = wanted.all().to_vec();
-        let (history, held) = futures::join!(earlier(&opened.repo, &wanted), opened.repo.held(all));
-        let held = held?;
-        wanted.held(&held);
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-        let there = super::look(ctx, &store, &mut wanted, history, proof).await?.there;
+        let repo = &opened.repo;
+        let here = async {
+            let wanted = Wanted::of(repo, &chosen).await?;
+            let held = repo.held(wanted.all().to_vec()).await?;
+            Ok((wanted, held))
+        };
+        let ((ahead, earlier), (mut wanted, held)) =
+            futures::try_join!(ask_ahead(ctx, repo, &store, &chosen, proof), here)?;
+        wanted.held(&held);
+        let there = look(&store, &wanted, promised(repo, earlier), proof, ahead).await?.there;
         for (address, held) in held {
             let state = match (there.contains(&address), held) {
                 (true, Some(_)) => continue,

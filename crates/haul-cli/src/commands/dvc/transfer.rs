@@ -1,6 +1,6 @@
 //! `dvc push`, `dvc fetch` and `dvc pull`: what is to be moved is found out here, the engine moves it.
 
-use super::{Opened, Targets, Where, Which, by_remote, checkout, files, open, open_remote};
+use super::{Opened, Targets, Where, Which, ask_ahead, by_remote, checkout, files, open, open_remote};
 use crate::{
     commands::job,
     context::Context,
@@ -15,7 +15,13 @@ use haul_core::{
     policy::{Mode, Policy},
 };
 use haul_dvc::{
-    address::Address, bring, config::Remote, history::earlier, remote::Proof, repo::Chosen, wanted::Wanted,
+    address::Address,
+    bring,
+    config::Remote,
+    history::promised,
+    remote::{Proof, look},
+    repo::Chosen,
+    wanted::Wanted,
 };
 use haul_store::Store;
 use std::sync::Arc;
@@ -65,10 +71,12 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
         let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
         let (mut cx, policy) = surroundings(ctx, cache, there, &args.place, &remote)?;
         cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
-        let mut wanted = Wanted::of(&opened.repo, &chosen).await?;
-        let history = earlier(&opened.repo, &wanted).await;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-        let found = super::look(ctx, &cx.dst, &mut wanted, history, proof).await?;
+        let ((ahead, earlier), wanted) = futures::try_join!(
+            ask_ahead(ctx, &opened.repo, &cx.dst, &chosen, proof),
+            Wanted::of(&opened.repo, &chosen)
+        )?;
+        let found = look(&cx.dst, &wanted, promised(&opened.repo, earlier), proof, ahead).await?;
         if !found.lost.is_empty() {
             tracing::warn!(
                 "The remote lost {} of directories that it has the lists of; sending them again",
