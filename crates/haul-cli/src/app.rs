@@ -154,6 +154,7 @@ fn first_paragraph(text: &str) -> String {
 }
 
 fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
+    let resumes = matches!(given.cli.command, Command::Resume(_));
     let Given { cli, backends, line } = match &given.cli.command {
         Command::Resume(args) => commands::resume::recorded(args, &given)?,
         _ => given,
@@ -161,7 +162,8 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
     log::start(&flags::log::settings(&cli.flags)?, screen)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
-        let context = Context::new(cli.flags, backends, line, screen.clone())?;
+        let mut context = Context::new(cli.flags, backends, line, screen.clone())?;
+        context.resumes = resumes;
         signals::listen(context.cancel.clone());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         context.keep_hashes();

@@ -46,6 +46,8 @@ pub struct Context {
     pub screen: Arc<Screen>,
     /// The command line, in order.
     pub line: Vec<OsString>,
+    /// The line isn't a person's but a job's, which `resume` runs again.
+    pub resumes: bool,
     backends: BackendFlags,
     net: Net,
     layers: LayerSettings,
@@ -63,7 +65,8 @@ impl Context {
         let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, &cancel));
         let layers = LayerSettings { tries: flags.pace.low_level_retries, rate, ..LayerSettings::default() };
         let (config, hashes) = (OnceLock::new(), Arc::default());
-        Ok(Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config, hashes })
+        let resumes = false;
+        Ok(Context { flags, meters, cancel, progress, screen, line, resumes, backends, net, layers, config, hashes })
     }
 
     /// The surroundings of another command line, to open what it opens; display, counters and layers stay these.
@@ -72,7 +75,8 @@ impl Context {
         let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
         let (net, layers, screen) = (flags::net(&cli.flags), self.layers.clone(), self.screen.clone());
         let (config, hashes) = (OnceLock::new(), self.hashes.clone());
-        Context { flags: cli.flags, meters, cancel, progress, screen, line, backends, net, layers, config, hashes }
+        let (flags, resumes) = (cli.flags, false);
+        Context { flags, meters, cancel, progress, screen, line, resumes, backends, net, layers, config, hashes }
     }
 
     /// The same surroundings with some flags changed: what they say of connections, links and bandwidth holds for what is
@@ -86,8 +90,8 @@ impl Context {
             layers.rate = Some(bwlimit::follow(table, &cancel));
         }
         let (line, backends, config) = (self.line.clone(), self.backends.clone(), OnceLock::new());
-        let hashes = self.hashes.clone();
-        Context { flags, meters, cancel, progress, screen, line, backends, net, layers, config, hashes }
+        let (hashes, resumes) = (self.hashes.clone(), self.resumes);
+        Context { flags, meters, cancel, progress, screen, line, resumes, backends, net, layers, config, hashes }
     }
 
     /// The folder for journals; `None` when there is none to keep them in.

@@ -55,6 +55,11 @@ fn group_v1(groups: &str) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
+/// The name of this machine.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Lets this process open as many files and sockets as the system allows without asking: the usual soft limit of 1024 is
 /// less than two busy endpoints and the files between them.
 pub fn allow_open_files() {

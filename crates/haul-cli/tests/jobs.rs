@@ -26,9 +26,19 @@ fn id(lab: &Lab) -> JobId {
     JobId::new(Mode::Copy, &*store(lab, "src"), &*store(lab, "dst"), &FilterSpec::default(), None)
 }
 
+/// This machine's name.
+fn host() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim_end().to_string()
+}
+
 /// A lab in which `haul copy src dst` was killed while `big` was on its way, with 1000 bytes of it at `dst`; and the partial
 /// file.
 fn killed(argv: &[&str], complete: bool) -> (Lab, PathBuf) {
+    killed_on(&host(), argv, complete)
+}
+
+/// The same on another machine, with the same state folder.
+fn killed_on(host: &str, argv: &[&str], complete: bool) -> (Lab, PathBuf) {
     let lab = Lab::new(HAUL);
     write(&lab.path("src/big"), &[7; 3000], 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -47,6 +57,7 @@ fn killed(argv: &[&str], complete: bool) -> (Lab, PathBuf) {
             folder: lab.path("").as_os_str().as_bytes().to_vec(),
             names_file: false,
             begun: Mtime::new(1_800_000_000, 0),
+            host: host.into(),
         };
         let journal = Journal::open(&journals(&lab), &id(&lab), job).unwrap();
         let key = Key::new("big");
@@ -133,7 +144,9 @@ fn what_cant_be_done_is_told() {
     let secrets = secrets.replace("':s3,\u{2026}:b'", ":s3,\u{2026}:b");
     let ran = lab.haul(&["resume", &id.to_string()]).code(1);
     assert_eq!(ran.err.trim_end(), format!("haul: {secrets}"));
-    says(&lab.haul(&["jobs", "clean"]).code(1), &secrets);
+    let forget = journals(&lab).join(format!("{id}.journal"));
+    let forget = format!("{secrets} (to forget it with what it left, delete {})", forget.display());
+    says(&lab.haul(&["jobs", "clean"]).code(1), &forget);
     assert!(partial.exists());
     let unknown = "there is no unfinished job nosuch: haul jobs lists those there are";
     assert_eq!(lab.haul(&["resume", "nosuch"]).code(2).err.trim_end(), format!("haul: {unknown}"));
@@ -146,4 +159,74 @@ fn what_cant_be_done_is_told() {
     let line = format!("{} is damaged and doesn't say of which job it is: delete it", damaged.display());
     says(&ran, &line);
     assert!(ran.out.contains(&id.to_string()));
+}
+
+#[test]
+fn another_machines_job_is_left_to_it() {
+    let (lab, partial) = killed_on("node7", &["copy", "src", "dst"], true);
+    let id = id(&lab);
+    assert!(lab.haul(&["jobs"]).ok().out.ends_with("haul copy src dst  (on node7)\n"));
+    let ran = lab.haul(&["jobs", "clean"]).ok();
+    says(&ran, &format!("job {id} is node7's and may be running there: run haul jobs clean there, or name the job"));
+    assert!(partial.exists() && journals(&lab).join(format!("{id}.journal")).exists());
+    lab.haul(&["jobs", "clean", &id.to_string()]).ok();
+    assert!(!partial.exists());
+    // Gone on with here, it is this machine's.
+    let (lab, _) = killed_on("node7", &["copy", "src", "dst"], true);
+    fs::remove_file(lab.path("src/big")).unwrap();
+    fs::create_dir(lab.path("src/big")).unwrap();
+    write(&lab.path("src/other"), b"x", 1);
+    lab.haul(&["copy", "@src", "@dst", "--max-transfer=0B"]);
+    assert!(lab.haul(&["jobs"]).ok().out.ends_with("haul copy src dst\n"), "{}", lab.haul(&["jobs"]).out);
+}
+
+#[test]
+fn a_disk_that_is_not_there_forgets_nothing() {
+    let (lab, partial) = killed(&["copy", "src", "dst"], true);
+    let id = id(&lab);
+    fs::rename(lab.path("dst"), lab.path("away")).unwrap();
+    let ran = lab.haul(&["jobs", "clean"]).code(1);
+    assert!(
+        ran.err.contains(&format!("job {id}: its destination isn't there: mount it, or name the job")),
+        "{}",
+        ran.err
+    );
+    fs::rename(lab.path("away"), lab.path("dst")).unwrap();
+    lab.haul(&["jobs", "clean"]).ok();
+    assert!(!partial.exists());
+    // One that never comes back.
+    let (lab, _) = killed(&["copy", "src", "dst"], true);
+    fs::remove_dir_all(lab.path("dst")).unwrap();
+    lab.haul(&["jobs", "clean", &self::id(&lab).to_string()]).ok();
+    assert_eq!(lab.haul(&["jobs"]).ok().out, "");
+}
+
+#[test]
+fn a_job_is_resumed_once_at_a_time() {
+    let (lab, partial) = killed(&["copy", "src", "dst"], true);
+    let id = id(&lab).to_string();
+    let file = fs::File::open(journals(&lab).join(format!("{id}.journal"))).unwrap();
+    // Another that has begun, and one that begins after this one has looked.
+    for (way, lock) in [("before", fs::File::lock as fn(&fs::File) -> _), ("meanwhile", fs::File::lock_shared)] {
+        lock(&file).unwrap();
+        let ran = lab.haul(&["resume", &id]).code(1);
+        assert!(ran.err.ends_with(&format!("job {id} is running now\n")), "{way}: {}", ran.err);
+        file.unlock().unwrap();
+    }
+    file.lock().unwrap();
+    let ran = lab.haul(&["jobs", "clean", &id]).code(1);
+    assert!(ran.err.contains(&format!("job {id}: journal: another haul is doing the same job now")), "{}", ran.err);
+    assert!(partial.exists() && !lab.path("dst/big").exists());
+}
+
+/// What a full disk or a kill leaves of a journal in which nothing was noted.
+#[test]
+fn an_empty_journal_is_no_job() {
+    let lab = Lab::new(HAUL);
+    fs::create_dir_all(journals(&lab)).unwrap();
+    fs::write(journals(&lab).join("00.journal"), "").unwrap();
+    for args in [&["jobs"][..], &["jobs", "clean"]] {
+        let ran = lab.haul(args).ok();
+        assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""), "{args:?}");
+    }
 }

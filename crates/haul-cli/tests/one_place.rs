@@ -36,13 +36,42 @@ fn a_service_by_two_names() {
             assert_eq!(ran.err.matches(SAME).count(), 3, "{}", ran.err);
             assert_eq!(sim.keys("b"), before, "{to} {more:?}");
         }
-        lab.haul(&["moveto", "c:b/x/f1", &format!("{to}:b/x/f1")]).code(1);
-        assert_eq!(sim.keys("b"), before);
+        let bytes = || before.iter().map(|key| sim.get("b", key).unwrap().bytes).collect::<Vec<_>>();
+        let held = bytes();
+        for more in
+            [&["--no-check-dest"][..], &["--no-check-dest", "--no-traverse"], &["--no-check-dest", "--ignore-times"]]
+        {
+            let ran = lab.haul(&[&["move", "c:b/x", &format!("{to}:b/x")], more].concat()).code(1);
+            assert_eq!(ran.err.matches(SAME).count(), 3, "{}", ran.err);
+            assert_eq!((sim.keys("b"), bytes()), (before.clone(), held.clone()), "{to} {more:?}");
+        }
+        for more in [&[][..], &["--no-check-dest"]] {
+            let ran = lab.haul(&[&["moveto", "c:b/x/f1", &format!("{to}:b/x/f1")], more].concat()).code(1);
+            assert_eq!(ran.err.matches(SAME).count(), 1, "{}", ran.err);
+            lab.haul(&[&["move", "c:b/x/f1", &format!("{to}:b/x")], more].concat()).code(1);
+            lab.haul(&[&["move", "c:b", &format!("{to}:b")], more].concat()).code(1);
+            assert_eq!(sim.keys("b"), before);
+        }
         // In another folder it is another file.
         lab.haul(&["move", "c:b/x", &format!("{to}:b/y")]).ok();
         assert_eq!(sim.keys("b"), [b"y/f0", b"y/f1", b"y/f2"]);
         lab.haul(&["move", "c:b/y", "c:b/x"]).ok();
     }
+}
+
+/// Of two places that have the same name at two services, one question tells that they are two.
+#[test]
+fn two_services_with_one_bucket_name() {
+    let (lab, sim) = lab();
+    let other = Cloudsim::with(&[]);
+    other.bucket("b", None);
+    lab.remote("other", &other.endpoint());
+    other.put("b", b"x/f1", "another f1", &[]);
+    lab.haul(&["move", "c:b/x", "other:b/x", "--no-check-dest", "--checkers=1"]).ok();
+    assert!(sim.keys("b").is_empty());
+    assert_eq!(other.keys("b"), [b"x/f0", b"x/f1", b"x/f2"]);
+    assert_eq!(other.get("b", b"x/f1").unwrap().bytes, b"bytes 1");
+    assert_eq!(other.report().of("HeadObject"), 1, "{:?}", other.report().requests);
 }
 
 #[test]
@@ -51,8 +80,10 @@ fn packs_moved_onto_themselves() {
     lab.haul(&["copy", "c:b/x", ":pack,remote=\"c:b/packs\":"]).ok();
     for to in ["c", "host"] {
         let to = format!(":pack,remote=\"{to}:b/packs\":");
-        let ran = lab.haul(&["move", ":pack,remote=\"c:b/packs\":", &to]).code(1);
-        assert_eq!(ran.err.matches(SAME).count(), 3, "{}", ran.err);
-        assert_eq!(lab.haul(&["lsf", &to]).ok().out, "f0\nf1\nf2\n");
+        for more in [&[][..], &["--no-check-dest"], &["--no-traverse"]] {
+            let ran = lab.haul(&[&["move", ":pack,remote=\"c:b/packs\":", &to], more].concat()).code(1);
+            assert_eq!(ran.err.matches(SAME).count(), 3, "{}", ran.err);
+            assert_eq!(lab.haul(&["lsf", &to]).ok().out, "f0\nf1\nf2\n");
+        }
     }
 }

@@ -197,6 +197,41 @@ fn killed_while_packing_loses_nothing() {
     assert_eq!(server.report().unfinished_uploads, 0, "the journal knows of what was begun");
 }
 
+/// Several runs write into the same packs at once, and one tidies up meanwhile: what each was told is stored can be seen, and the loss
+/// of any one's index is noticed by the run after.
+#[test]
+fn several_writers_at_once_lose_nothing() {
+    let (server, lab) = lab(&[("latency", "20ms"), ("rate-in", "20M")]);
+    let who = ["a", "b", "c"];
+    for (number, who) in who.iter().enumerate() {
+        for n in 0..400 {
+            let seed = 1000 * number as u64 + n;
+            write(&lab.path(&format!("{who}/{who}/{n:04}")), &noise(seed, (seed % 3000) as usize), TIME + n);
+        }
+        write(&lab.path(&format!("{who}/{who}/large")), &noise(number as u64, 3_000_000), TIME);
+    }
+    let runs = who.map(|who| lab.start(&["copy", &format!("@{who}"), "p:", "--pack-size=100Ki"]));
+    lab.haul(&["cleanup", "p:"]);
+    for mut run in runs {
+        assert!(run.wait().unwrap().success());
+    }
+    for who in who {
+        lab.haul(&["check", &format!("@{who}/{who}"), &format!("p:{who}"), "--download"]).ok();
+    }
+    write(&lab.path("more/f"), b"more", TIME);
+    lab.haul(&["copy", "@more", "p:"]).ok();
+    let indexes: Vec<_> = server.keys("b").into_iter().filter(|key| key.ends_with(b".idx")).collect();
+    assert!(indexes.len() > 6, "{}", indexes.len());
+    for index in indexes[..indexes.len() - 1].iter().rev().take(8) {
+        let kept = server.get("b", index).unwrap().bytes;
+        lab.haul(&["deletefile", &format!("r:b/{}", String::from_utf8_lossy(index))]).ok();
+        let ran = lab.haul(&["lsf", "p:"]).code(1);
+        assert!(ran.err.contains("the index is missing"), "{}", ran.err);
+        server.put("b", index, kept, &[]);
+    }
+    lab.haul(&["lsf", "p:"]).ok();
+}
+
 #[test]
 fn mistakes_are_told() {
     let (_server, lab) = lab(&[]);

@@ -337,6 +337,175 @@ async fn two_writers_never_overwrite_each_other() {
     }
 }
 
+/// What is stored in `from` and not in `to`, as if it had been under way until now.
+async fn arrive(from: &Arc<dyn Store>, to: &Arc<dyn Store>) {
+    let there = names(to).await;
+    for name in names(from).await.into_iter().filter(|name| !there.contains(name)) {
+        put(to, &name, &get(from, &name).await.expect("read")).await;
+    }
+}
+
+/// A store that holds the same, for a writer whose requests arrive late.
+async fn apart(inner: &Arc<dyn Store>) -> Arc<dyn Store> {
+    let other = mem();
+    arrive(inner, &other).await;
+    other
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_changes_what_he_knows_hides_nothing_that_arrives_late() {
+    for (what, bytes) in [("packed", &b"tiny"[..]), ("by itself", b"larger than ten bytes")] {
+        for deletes in [false, true] {
+            let inner = mem();
+            let on = |inner: &Arc<dyn Store>| -> Arc<dyn Store> {
+                Arc::new(PackStore::new(inner.clone(), b"", Settings { small: 10, ..quick() }))
+            };
+            let old = put(&on(&inner), "k", b"an older version").await.version;
+            // The other's pack has its id before ours, and arrives after it.
+            let slow = apart(&inner).await;
+            put(&on(&slow), "k", bytes).await;
+            let here = on(&inner);
+            match deletes {
+                true => here.delete(vec![(Key::new("k"), old)]).await.remove(0).expect("deleted"),
+                false => here.set_meta(&Key::new("k"), Some(Mtime(5)), None).await.expect("touched"),
+            }
+            arrive(&slow, &inner).await;
+            for store in [&on(&inner), &here] {
+                assert_eq!(list(store).await.expect("listed")[0].size, bytes.len() as u64, "{what}");
+                assert_eq!(get(store, "k").await.expect("read"), bytes, "{what}, deletes: {deletes}");
+            }
+            on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+            assert_eq!(get(&on(&inner), "k").await.expect("read"), bytes, "{what}, deletes: {deletes}, tidied");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_replaces_counts_more_than_what_it_replaces() {
+    let inner = mem();
+    let settings = Settings { small: 10, quiet: Duration::from_millis(200), ..quick() };
+    let on = || Arc::new(PackStore::new(inner.clone(), b"", settings)) as Arc<dyn Store>;
+    let here = on();
+    put_all(&here, &[("k", b"first of all, by itself"), ("x", b"x")]).await;
+    // Another writer's clock is years ahead.
+    put(&inner, "packs/7000000000000000-00000000.tar", b"").await;
+    put(&on(), "k", b"then, by itself too").await;
+    // A pack that looks first, and so learns of what the other wrote.
+    let touch = here.set_meta(&Key::new("x"), Some(Mtime(5)), None);
+    tokio::join!(put(&here, "k", b"last"), async { touch.await.expect("touched") });
+    assert_eq!(get(&on(), "k").await.expect("read"), b"last");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_loss_of_any_writers_last_index_is_noticed() {
+    let inner = mem();
+    put_all(&on(&inner), &[("first", b"0")]).await;
+    let (one, two) = (on(&inner), on(&inner));
+    assert_eq!((names(&one).await.len(), names(&two).await.len()), (1, 1), "neither knows of what the other writes");
+    put_all(&one, &[("one", b"1")]).await;
+    put_all(&two, &[("two", b"2")]).await;
+    put_all(&on(&inner), &[("last", b"3")]).await;
+    let indexes = ending(&inner, ".idx").await;
+    for index in &indexes[..3] {
+        let some = apart(&inner).await;
+        delete(&some, index).await.expect("deleted");
+        let error = list(&on(&some)).await.expect_err("an index is lost");
+        assert_eq!((error.kind(), error.key().map(Key::to_string)), (ErrorKind::Corrupt, Some(index.clone())));
+    }
+    // Also of the one that house-keeping made of all.
+    on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+    let merged = ending(&inner, ".idx").await.remove(0);
+    put_all(&on(&inner), &[("more", b"4")]).await;
+    delete(&inner, &merged).await.expect("deleted");
+    assert_eq!(list(&on(&inner)).await.expect_err("nearly all is lost").kind(), ErrorKind::Corrupt);
+}
+
+/// House-keeping of all that is so old.
+fn tidy(older_than: Duration) -> Extra {
+    Extra::Cleanup { older_than, dry_run: false, below: Key::new("") }
+}
+
+/// What is left when two tidied up at once, each by what was there before.
+async fn both_tidied(inner: &Arc<dyn Store>, one: Extra, two: Extra) {
+    let (before, other) = (names(inner).await, apart(inner).await);
+    on(inner).extra(one).await.expect("tidied");
+    on(&other).extra(two).await.expect("tidied");
+    arrive(&other, inner).await;
+    let left = names(&other).await;
+    for name in before.iter().filter(|name| !left.contains(name)) {
+        delete(inner, name).await.expect("deleted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_who_tidy_up_at_once_lose_nothing_and_bring_nothing_back() {
+    let inner = mem();
+    put_all(&on(&inner), &[("a", b"1")]).await;
+    put_all(&on(&inner), &[("b", b"2")]).await;
+    let middle = std::time::Instant::now();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    delete(&on(&inner), "a").await.expect("deleted");
+    put_all(&on(&inner), &[("c", b"3")]).await;
+    // One of them finds the deletion too young.
+    let early = tidy(middle.elapsed());
+    both_tidied(&inner, early, tidy(Duration::ZERO)).await;
+    assert_eq!(names(&on(&inner)).await, ["b", "c"]);
+    put_all(&on(&inner), &[("d", b"4")]).await;
+    both_tidied(&inner, tidy(Duration::ZERO), tidy(Duration::ZERO)).await;
+    let store = on(&inner);
+    assert_eq!(names(&store).await, ["b", "c", "d"]);
+    assert_eq!(get(&store, "b").await.expect("read"), b"2");
+    store.extra(tidy(Duration::ZERO)).await.expect("tidied");
+    assert_eq!(names(&on(&inner)).await, ["b", "c", "d"]);
+    assert_eq!(ending(&inner, ".idx").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_stopped_cleanup_left_does_not_count() {
+    let inner = mem();
+    put_all(&on(&inner), &[("a", b"1"), ("b", b"2")]).await;
+    delete(&on(&inner), "a").await.expect("deleted");
+    let before = apart(&inner).await;
+    on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+    // As if it had been stopped before it removed the older of the two.
+    let first = ending(&before, ".idx").await.remove(0);
+    put(&inner, &first, &get(&before, &first).await.expect("read")).await;
+    assert_eq!(names(&on(&inner)).await, ["b"], "what was deleted stays deleted");
+    on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+    assert_eq!(ending(&inner, ".idx").await.len(), 1);
+    assert_eq!(names(&on(&inner)).await, ["b"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_removed_before_it_is_named_is_told() {
+    let inner = mem();
+    let wait = Duration::from_millis(500);
+    let settings = Settings { small: 10, quiet: wait, stalled: wait, late: Duration::ZERO, ..Settings::default() };
+    let store: Arc<dyn Store> = Arc::new(PackStore::new(inner.clone(), b"", settings));
+    let key = Key::new("k");
+    let published = put_with(&store, &key, b"larger than ten bytes", WriteSpec::default());
+    let removed = async {
+        assert!(plain_files(&inner, 1).await);
+        let file = names(&inner).await.remove(0);
+        delete(&inner, &file).await.expect("deleted");
+        file
+    };
+    let (published, file) = tokio::join!(published, removed);
+    let error = published.expect_err("its bytes are gone");
+    assert_eq!((error.kind(), error.key().map(Key::to_string)), (ErrorKind::Changed, Some(file)));
+    assert!(names(&on(&inner)).await.is_empty(), "and it isn't shown as if it were there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_stored_lately_is_kept_whatever_the_writers_clock() {
+    let inner = mem();
+    put_all(&on(&inner), &[("a", b"1")]).await;
+    let key = Key::new("packs/0000000000000001-00000000.tar");
+    put_with(&inner, &key, b"under way", WriteSpec::default()).await.expect("stored");
+    on(&inner).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
+    assert!(names(&inner).await.contains(&key.to_string()));
+}
+
 /// Overwrites a key of a memory store with other bytes.
 async fn spoil(inner: &Arc<dyn Store>, key: &str, at: usize) {
     let mut bytes = get(inner, key).await.expect("read");

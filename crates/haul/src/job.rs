@@ -26,7 +26,7 @@ use crate::{
     pairs::Pairs,
     rename::Renames,
     spool::Gone,
-    transfer::{Mover, Order},
+    transfer::{Allowance, Mover, Order},
 };
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
@@ -100,6 +100,8 @@ pub(crate) struct Run {
     delayed: delayed::Delayed,
     /// What found no room at the destination.
     full: full::Full,
+    /// Source and destination are proved to be two places.
+    apart: tokio::sync::Mutex<bool>,
     /// The destination's index, once it is opened.
     index: OnceLock<Arc<RemoteIndex>>,
 }
@@ -112,7 +114,7 @@ impl Run {
             let weak = this.clone();
             let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
                 if let Some(run) = weak.upgrade() {
-                    run.transfer_limit(true);
+                    run.transfer_limit();
                 }
             });
             let hard = policy.cutoff == Cutoff::Hard;
@@ -124,7 +126,7 @@ impl Run {
                 keep: attributes.keep.clone(),
                 backup: Backup::new(&policy, &cx, attributes.keep.as_deref()),
                 moved: Arc::default(),
-                at_limit: policy.max_transfer.filter(|_| hard).map(|limit| (limit, stop)),
+                allowance: policy.max_transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
             };
             Run {
                 mode,
@@ -144,6 +146,7 @@ impl Run {
                 kept_links: Mutex::default(),
                 delayed: delayed::Delayed::default(),
                 full: full::Full::default(),
+                apart: tokio::sync::Mutex::default(),
                 index: OnceLock::new(),
                 policy,
                 cx,
@@ -214,12 +217,9 @@ impl Run {
         limited || self.stopping()
     }
 
-    fn transfer_limit(&self, at_once: bool) {
+    fn transfer_limit(&self) {
         self.report().transfer_limit = true;
         self.wind_down.store(true, Ordering::Relaxed);
-        if at_once {
-            self.cx.cancel.cancel();
-        }
     }
 
     fn watch_time_limit(self: Arc<Self>) -> JoinHandle<()> {
@@ -587,9 +587,10 @@ impl Run {
     /// As [`Run::act`], under the name `to` at the destination.
     async fn act_on(&self, step: Step, to: Option<Key>, orders: &Orders) {
         let (Step { action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
-        if self.moves() && dst.as_ref().is_some_and(|dst| overlap::one_file(&self.cx, &src, &to, dst)) {
-            let message = "source and destination are the same file under two names: moving it would delete it";
-            return self.error(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        if self.moves()
+            && let Err(error) = Box::pin(self.two_files(&src, &to, dst.as_ref())).await
+        {
+            return self.error(error);
         }
         if let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst)) {
             return self.error(error);

@@ -81,14 +81,29 @@ pub fn one_file(cx: &Cx, src: &Entry, to: &Key, dst: &Entry) -> bool {
     match (&a.domain, &b.domain) {
         _ if a.files && b.files => true,
         (Some(a), Some(b)) => {
-            let place = |domain: &Domain, key: &Key| [&as_dir(&domain.place), key.as_bytes()].concat();
             // Some answers name the second alone.
             let at_once = src.changed.zip(dst.changed).is_some_and(|(a, b)| a.distance(b) < SECOND);
-            at_once && place(a, &src.key) == place(b, to)
+            at_once && key_in_domain(a, &src.key) == key_in_domain(b, to)
         }
         (None, None) => true,
         _ => false,
     }
+}
+
+/// True when nothing but the names of the services tells `src`, and what will be at the key `to` of the destination, from being one
+/// file. Between disks a write never destroys what it reads, whatever the names.
+pub fn could_be_one(cx: &Cx, src: &Key, to: &Key) -> bool {
+    let (a, b) = (cx.src.caps(), cx.dst.caps());
+    match (&a.domain, &b.domain) {
+        _ if a.files || b.files => false,
+        (Some(a), Some(b)) => key_in_domain(a, src) == key_in_domain(b, to),
+        (None, None) => src == to,
+        _ => false,
+    }
+}
+
+fn key_in_domain(domain: &Domain, key: &Key) -> Vec<u8> {
+    [&as_dir(&domain.place), key.as_bytes()].concat()
 }
 
 fn invalid(message: String) -> Result<()> {

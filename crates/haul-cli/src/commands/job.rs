@@ -1,13 +1,13 @@
 //! What `copy`, `sync`, `move`, `copyto` and `moveto` share: opening both ends, the rules, and the run.
 
 use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use haul::{
     Confirm, Cx,
     journal::{Job, JobId, Journal, mode_name},
 };
 use haul_core::{
-    Key, Mtime,
+    ErrorKind, Key, Mtime,
     filter::Filter,
     policy::{Mode, Policy},
 };
@@ -94,14 +94,14 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
     let mut cx = cx(ctx, src, dst, &ends.dest)?;
     let report = match file {
         None => {
-            cx.journal = journal(ctx, mode, &cx, None, false);
+            cx.journal = journal(ctx, mode, &cx, None, false)?;
             haul::run(mode, policy, cx).await
         }
         // One file has nothing to be deleted for.
         Some(key) => {
             let mode = if mode == Mode::Move { Mode::Move } else { Mode::Copy };
             let to = Key::new(key.name());
-            cx.journal = journal(ctx, mode, &cx, Some((&key, &to)), false);
+            cx.journal = journal(ctx, mode, &cx, Some((&key, &to)), false)?;
             haul::run_one(mode, policy, cx, &key, &to).await
         }
     };
@@ -120,7 +120,7 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     }
     let (dst, to) = ctx.open_parent(&ends.dest)?;
     let mut cx = cx(ctx, src, dst, &ends.dest)?;
-    cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true);
+    cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true)?;
     let report = haul::run_one(mode, policy(ctx, &args)?, cx, &from, &to).await;
     Ok(Outcome::Job(Box::new(report)))
 }
@@ -160,9 +160,17 @@ pub fn cx(ctx: &Context, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr)
 
 /// The journal of a job; `None`, after a word on why, when none can be kept. `one` is the one file that is brought over;
 /// `names_file` when the destination as typed names it.
-pub fn journal(ctx: &Context, mode: Mode, cx: &Cx, one: Option<(&Key, &Key)>, names_file: bool) -> Option<Journal> {
+///
+/// Errors: `resume` finds that another process has resumed the job meanwhile.
+pub fn journal(
+    ctx: &Context,
+    mode: Mode,
+    cx: &Cx,
+    one: Option<(&Key, &Key)>,
+    names_file: bool,
+) -> Result<Option<Journal>> {
     let flags = &ctx.flags.config;
-    let folder = ctx.journals().filter(|_| !flags.no_journal && !flags.dry_run)?;
+    let Some(folder) = ctx.journals().filter(|_| !flags.no_journal && !flags.dry_run) else { return Ok(None) };
     let id = JobId::new(mode, &*cx.src, &*cx.dst, cx.filter.spec(), one);
     let kept = journal::keep(&ctx.line);
     let here = std::env::current_dir().unwrap_or_default();
@@ -175,12 +183,14 @@ pub fn journal(ctx: &Context, mode: Mode, cx: &Cx, one: Option<(&Key, &Key)>, na
         folder: here.into_os_string().into_vec(),
         names_file,
         begun: Mtime(jiff::Timestamp::now().as_nanosecond()),
+        host: crate::machine::host(),
     };
     match Journal::open(&folder, &id, job) {
-        Ok(journal) => Some(journal),
+        Ok(journal) => Ok(Some(journal)),
+        Err(error) if ctx.resumes && error.kind() == ErrorKind::Busy => Err(anyhow!("job {id} is running now")),
         Err(error) => {
             tracing::warn!("No journal: {}. Large files begin again if this run is cut short", error.message());
-            None
+            Ok(None)
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::{
     journal, print,
     show::go_time,
 };
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use haul::journal::{Half, Job, JobId, Journal, Unfinished, unfinished};
-use haul_core::units::size_text;
+use haul_core::{Key, units::size_text};
 use haul_store::Store;
 use jiff::tz::TimeZone;
 use std::{path::PathBuf, sync::Arc};
@@ -75,38 +75,64 @@ fn list(jobs: &[Unfinished]) -> Result<Outcome> {
         };
         let begun = go_time::format(job.begun, go_time::SECONDS, &zone);
         let sent = size_text(halves.iter().map(Half::bytes).sum());
-        let command = journal::shown(&job.argv);
+        let mut command = journal::shown(&job.argv);
+        if is_elsewhere(job) {
+            command += &format!("  (on {})", one_line(&job.host));
+        }
         print::line(&format!("{id}  {begun:19}  {state:7}  {:>5}  {sent:>11}  {command}", halves.len()))?;
     }
     Ok(Outcome::Done)
 }
 
+/// True for a job that another machine ran last, with the same state folder. Not every shared file system tells one machine what
+/// another has locked, so it may be running.
+fn is_elsewhere(job: &Job) -> bool {
+    !job.host.is_empty() && job.host != crate::machine::host()
+}
+
 async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Context) -> Result<Outcome> {
     let chosen = match names {
-        [] => jobs.iter().filter(|job| !job.running).collect(),
+        [] => {
+            let (elsewhere, here): (Vec<_>, Vec<_>) =
+                jobs.iter().filter(|job| !job.running).partition(|job| is_elsewhere(&job.job));
+            for Unfinished { id, job, .. } in elsewhere {
+                let host = one_line(&job.host);
+                tracing::warn!(
+                    "job {id} is {host}'s and may be running there: run haul jobs clean there, or name the job"
+                );
+            }
+            here
+        }
         names => names.iter().map(|name| find(jobs, name)).collect::<Result<Vec<_>>>()?,
     };
     let mut failed = false;
     for Unfinished { id, .. } in chosen {
         let cleaned = match Journal::find(&folder, id) {
-            Ok(Some(journal)) => clean_one(id, journal, ctx).await,
+            Ok(Some(journal)) => clean_one(id, journal, !names.is_empty(), ctx).await,
             // It ended meanwhile.
             Ok(None) => Ok(()),
             Err(error) => Err(error.into()),
         };
         if let Err(error) = cleaned {
-            tracing::error!("{}", one_line(&format!("{error:#}")));
+            let path = folder.join(format!("{id}.journal"));
+            let error = one_line(&format!("{error:#}"));
+            let job = if error.contains(&id.to_string()) { String::new() } else { format!("job {id}: ") };
+            tracing::error!("{job}{error} (to forget it with what it left, delete {})", path.display());
             failed = true;
         }
     }
     Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
 }
 
-async fn clean_one(id: &JobId, journal: Journal, ctx: &Context) -> Result<()> {
+async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) -> Result<()> {
     let halves = journal.take_rest();
     let mut failures = Failures::default();
     if !halves.is_empty() {
         let store = destination(id, journal.job(), ctx)?;
+        // A disk that isn't mounted now still has what was sent.
+        if store.caps().files && !is_named {
+            store.stat(&Key::new("")).await.context("its destination isn't there: mount it, or name the job")?;
+        }
         for half in halves {
             failures.keep(remove(&*store, &journal, half, ctx).await);
         }

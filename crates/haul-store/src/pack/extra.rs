@@ -3,9 +3,9 @@
 use super::{
     Shared,
     gather::What,
-    index::{Facts, Head, Index, Place, Record},
+    index::{Facts, Head, Index, Place, Record, Said},
     list::Merge,
-    load::{FILES, PACKS, index_key, tar_key, time_of},
+    load::{FILES, PACKS, id_at, index_key, tar_key, time_of},
     read::{holds, plain_key},
 };
 use crate::{Answer, Extra, ListRequest};
@@ -64,12 +64,12 @@ async fn delete_root(shared: &Arc<Shared>) -> Result<()> {
         return Ok(());
     }
     // One index that says that all others may be missing: whatever is deleted first, nothing deleted comes back.
-    let known = shared.view.now();
+    let mut known = shared.view.superseded();
+    known.extend(shared.view.now().iter().map(|index| index.head.id.clone()));
     if !known.is_empty() {
-        let replaces = known.iter().map(|index| index.head.id.clone()).collect();
-        let head = Head { id: shared.view.new_id()?, replaces, ..Head::default() };
+        let head = Head { id: shared.view.new_id()?, replaces: known.iter().cloned().collect(), ..Head::default() };
         shared.store_index(head.clone(), &[]).await?;
-        let gone = known.iter().flat_map(|index| [tar_key(&index.head.id), index_key(&index.head.id)]);
+        let gone = known.iter().flat_map(|id| [tar_key(id), index_key(id)]);
         remove(shared, gone.collect()).await?;
         remove(shared, vec![index_key(&head.id)]).await?;
     }
@@ -141,37 +141,39 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     let before = jiff::Timestamp::now().as_nanosecond() - i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
     let old = |id: &str| time_of(id).is_some_and(|time| i128::from(time) < before);
     let indexes = shared.indexes(true).await?;
+    let superseded: Vec<String> = shared.view.superseded().into_iter().filter(|id| old(id)).collect();
     let count = indexes.iter().take_while(|index| old(&index.head.id)).count();
-    let (oldest, newer) = indexes.split_at(count);
-    let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
-        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), facts: Some(facts?) }))
-        .collect();
-    let mut named = Named::default();
-    records.iter().for_each(|record| named.add(record.facts.as_ref(), &record.key));
-    for index in newer {
-        (0..index.len()).for_each(|n| named.add(index.facts(n).as_ref(), index.key(n)));
-    }
-    let folder = shared.folder().await?;
-    let tars = folder
-        .tars
-        .keys()
-        .filter(|id| old(id) && !named.packs.contains(id.as_str()))
-        .map(|id| (id.clone(), tar_key(id)));
+    let oldest = &indexes[..count];
     let mut unneeded: BTreeMap<Key, Option<Mtime>> = BTreeMap::new();
     let when = |id: &str| time_of(id).map(|time| Mtime(i128::from(time)));
-    unneeded.extend(tars.map(|(id, key)| (key, when(&id))));
+    // By the store's clock too: who wrote it may have another one than this machine.
+    let left = |id: &str, stored: Option<Mtime>| old(id) && stored.is_none_or(|stored| stored.0 < before);
+    let folder = shared.folder().await?;
+    for (id, _) in folder.tars.iter().filter(|(id, stored)| left(id, **stored)) {
+        unneeded.insert(tar_key(id), when(id));
+    }
     for entry in shared.list_whole(FILES).await? {
         let name = entry.key.as_bytes()[FILES.len()..].split(|b| *b == b'/').next().unwrap_or_default();
         let id = std::str::from_utf8(name).unwrap_or_default();
-        if old(id) && !named.files.contains(&entry.key) {
+        if left(id, entry.changed) {
             unneeded.insert(entry.key.clone(), when(id));
         }
     }
+    if !dry_run && count > 1 {
+        replace(shared, oldest).await?;
+    }
+    // Read again after all that may be removed was found: what has got its index meanwhile is needed.
+    let indexes = shared.indexes(true).await?;
+    let mut named = Named::default();
+    let (oldest, newer) = indexes.split_at(indexes.iter().take_while(|index| old(&index.head.id)).count());
+    Merge::new(Arc::new(oldest.to_vec()), b"").for_each(|(key, facts)| named.add(facts.as_ref(), &key));
+    for index in newer {
+        (0..index.len()).for_each(|n| named.add(index.said(n).and_then(Said::facts).as_ref(), index.key(n)));
+    }
+    unneeded.retain(|key, _| !named.packs.contains(key) && !named.files.contains(key));
     if !dry_run {
-        if count > 1 {
-            replace(shared, oldest, &records).await?;
-        }
-        remove(shared, unneeded.keys().cloned().collect()).await?;
+        let indexes = superseded.iter().map(|id| index_key(id));
+        remove(shared, indexes.chain(unneeded.keys().cloned()).collect()).await?;
     }
     Ok(unneeded.into_iter().collect())
 }
@@ -179,16 +181,14 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
 /// What some records name.
 #[derive(Default)]
 struct Named {
-    packs: BTreeSet<Arc<str>>,
+    packs: BTreeSet<Key>,
     files: BTreeSet<Key>,
 }
 
 impl Named {
     fn add(&mut self, facts: Option<&Facts>, full: &[u8]) {
         match facts.map(|facts| &facts.place) {
-            Some(Place::Packed { pack, .. }) => {
-                self.packs.insert(pack.clone());
-            }
+            Some(Place::Packed { pack, .. }) => drop(self.packs.insert(tar_key(pack))),
             Some(Place::Plain { folder }) => drop(self.files.insert(plain_key(folder, full))),
             None => {}
         }
@@ -196,21 +196,18 @@ impl Named {
 }
 
 /// Stores one index in the place of the oldest ones, then removes those.
-async fn replace(shared: &Shared, oldest: &[Arc<Index>], records: &[Record]) -> Result<()> {
-    let Some(id) = oldest.last().and_then(|last| next_id(&last.head.id)) else { return Ok(()) };
+async fn replace(shared: &Shared, oldest: &[Arc<Index>]) -> Result<()> {
+    let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
+        .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), said: Said::Stored(facts?) }))
+        .collect();
+    let Some(last) = oldest.last().and_then(|last| time_of(&last.head.id)) else { return Ok(()) };
+    // Later than the last of them, before any other that is made, and never the one that another run makes of them.
+    let id = id_at(last + 1)?;
     // A run that began earlier may still name one of those that were replaced before.
-    let since = time_of(&id).unwrap_or(0).saturating_sub(REMEMBERED);
     let before = oldest.iter().flat_map(|index| &index.head.replaces);
-    let before = before.filter(|id| time_of(id).is_some_and(|time| time >= since)).cloned();
+    let before = before.filter(|id| time_of(id).is_some_and(|time| time >= last.saturating_sub(REMEMBERED))).cloned();
     let replaces: BTreeSet<String> = oldest.iter().map(|index| index.head.id.clone()).chain(before).collect();
     let head = Head { id, replaces: replaces.into_iter().collect(), ..Head::default() };
-    shared.store_index(head, records).await?;
+    shared.store_index(head, &records).await?;
     remove(shared, oldest.iter().map(|index| index_key(&index.head.id)).collect()).await
-}
-
-/// The id right after this one: later than it, and before any other that is made.
-fn next_id(id: &str) -> Option<String> {
-    let (time, chance) = id.split_once('-')?;
-    let chance = u32::from_str_radix(chance, 16).ok()?.checked_add(1)?;
-    Some(format!("{time}-{chance:08x}"))
 }

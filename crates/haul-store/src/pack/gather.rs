@@ -3,8 +3,8 @@
 
 use super::{
     Shared,
-    index::{Facts, Head, Index, Place, Record, encode},
-    load::{Indexes, find, index_key, tar_key},
+    index::{Facts, Head, Index, Place, Record, Said, encode, find},
+    load::{Indexes, index_key, tar_key, time_of},
     read::plain_key,
     tar,
 };
@@ -99,11 +99,11 @@ impl Gather {
 }
 
 impl Waiting {
-    /// All that waits, under an id that later packs come after.
-    fn take(&mut self, shared: &Shared) -> (Result<String>, Vec<Member>) {
+    /// All that waits.
+    fn take(&mut self) -> Vec<Member> {
         self.number += 1;
         (self.bytes, self.joined) = (0, None);
-        (shared.view.new_id(), std::mem::take(&mut self.members))
+        std::mem::take(&mut self.members)
     }
 }
 
@@ -139,8 +139,8 @@ impl Shared {
         let first = waiting.joined.map_or(now, |(first, _)| first);
         let begun = waiting.joined.replace((first, now)).is_none();
         if waiting.bytes >= self.settings.size || waiting.members.len() >= self.settings.files {
-            let (id, members) = waiting.take(self);
-            drop(tokio::spawn(self.clone().send(id, members)));
+            let members = waiting.take();
+            drop(tokio::spawn(self.clone().send(members)));
         } else if begun {
             drop(tokio::spawn(self.clone().watch(waiting.number)));
         }
@@ -150,7 +150,7 @@ impl Shared {
     async fn watch(self: Arc<Self>, number: u64) {
         loop {
             tokio::time::sleep(TICK).await;
-            let (id, members) = {
+            let members = {
                 let mut waiting = self.gather.waiting();
                 let (true, Some((first, last))) = (waiting.number == number, waiting.joined) else { return };
                 let more = self.gather.open.load(Ordering::Acquire) > 0;
@@ -158,20 +158,21 @@ impl Shared {
                 if last.elapsed() < quiet && first.elapsed() < self.settings.patience {
                     continue;
                 }
-                waiting.take(&self)
+                waiting.take()
             };
-            return self.send(id, members).await;
+            return self.send(members).await;
         }
     }
 
-    async fn send(self: Arc<Self>, id: Result<String>, members: Vec<Member>) {
+    async fn send(self: Arc<Self>, members: Vec<Member>) {
         // New facts of old bytes must not bring back what another run has replaced meanwhile, nor a deletion of one version take
         // that away.
         let looks = members.iter().any(|m| matches!(m.what, What::Touch { .. } | What::Delete(Some(_))));
         let indexes = if looks { self.indexes(true).await } else { self.indexes_to_write().await };
-        let prepared = match (id, indexes) {
-            (Ok(id), Ok(indexes)) => Pack::new(id, &indexes, members),
-            (Err(error), _) | (_, Err(error)) => {
+        // An id that comes after all that is known: what this pack replaces is older than it, so it may go afterwards.
+        let prepared = match indexes.and_then(|indexes| Ok((self.view.new_id()?, indexes))) {
+            Ok((id, indexes)) => Pack::new(id, &indexes, members),
+            Err(error) => {
                 for Member { what, answer, .. } in members {
                     let _ = answer.send(Err(unjoined(error.to_report(), what)));
                 }
@@ -205,8 +206,38 @@ impl Shared {
         if size > 0 {
             self.put(&tar_key(id), tar, size).await?;
         }
-        let previous = self.view.now().last().map(|index| index.head.id.clone()).unwrap_or_default();
+        self.still_there(id, size, &records).await?;
+        let previous = self.view.unnamed();
         self.store_index(Head { id: id.into(), tar: size, previous, replaces: Vec::new() }, &records).await
+    }
+
+    /// Whoever tidies up takes what no index has named for a day for left behind. So what took long to get its index (a large
+    /// file, a machine that slept) is looked for before it is named.
+    ///
+    /// Errors: `Changed`, where it is gone.
+    async fn still_there(&self, id: &str, tar: u64, records: &[Record]) -> Result<()> {
+        let late = self.settings.late.as_nanos();
+        let now = jiff::Timestamp::now().as_nanosecond();
+        let old = |id: &str| time_of(id).is_some_and(|time| now - i128::from(time) >= late as i128);
+        let pack = (tar > 0 && old(id)).then(|| tar_key(id));
+        let files = records.iter().filter_map(|record| match &record.said {
+            Said::Stored(Facts { place: Place::Plain { folder }, .. }) if old(folder) => {
+                Some(plain_key(folder, &record.key))
+            }
+            _ => None,
+        });
+        for key in pack.into_iter().chain(files) {
+            if let Err(error) = self.inner.stat(&key).await {
+                return Err(match error.kind() {
+                    ErrorKind::NotFound => {
+                        let message = "it was removed while it waited for its index";
+                        Error::new(ErrorKind::Changed, OP, message).with_key(&key)
+                    }
+                    _ => error,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Stores an index and takes it in.
@@ -325,19 +356,19 @@ impl Pack {
         let mut tar = Tar::default();
         let mut done = Vec::with_capacity(members.len());
         let mut replaced = Vec::new();
-        let mut sets: BTreeMap<Vec<u8>, Option<Facts>> = BTreeMap::new();
+        let mut sets: BTreeMap<Vec<u8>, Said> = BTreeMap::new();
         for Member { key, full, replace, what, answer } in members {
-            let old = sets.get(&full).cloned().unwrap_or_else(|| find(indexes, &full));
+            let old = sets.get(&full).cloned().map_or_else(|| find(indexes, &full), Said::facts);
             let (new, kept) = match change(&key, old.as_ref(), &replace, what) {
                 Ok(Change::None) => {
                     done.push(Done { answer, result: Ok(Stored::default()), kept: None });
                     continue;
                 }
-                Ok(Change::Set(facts)) => (facts, None),
+                Ok(Change::Set(said)) => (said, None),
                 Ok(Change::Pack(mut facts, payload)) => {
                     let (offset, kept) = tar.add(&full, &facts, payload);
                     facts.place = Place::Packed { pack: name.clone(), offset };
-                    (Some(facts), Some(kept))
+                    (Said::Stored(facts), Some(kept))
                 }
                 Err(refused) => {
                     let (error, what) = *refused;
@@ -346,22 +377,23 @@ impl Pack {
                     continue;
                 }
             };
+            let stored = new.clone().facts();
             if let Some(Facts { place: Place::Plain { folder }, .. }) = &old
-                && new.as_ref().map(|new| &new.place) != old.as_ref().map(|old| &old.place)
+                && stored.as_ref().map(|new| &new.place) != old.as_ref().map(|old| &old.place)
             {
                 replaced.push(plain_key(folder, &full));
             }
-            let stored = new.as_ref().map(|facts| Stored {
+            let stored = stored.map(|facts| Stored {
                 version: Some(facts.version()),
                 size: facts.size,
-                hashes: facts.hashes.clone(),
+                hashes: facts.hashes,
                 ..Stored::default()
             });
             done.push(Done { answer, result: Ok(stored.unwrap_or_default()), kept });
             sets.insert(full, new);
         }
         tar.finish();
-        let records = sets.into_iter().map(|(key, facts)| Record { key, facts }).collect();
+        let records = sets.into_iter().map(|(key, said)| Record { key, said }).collect();
         Pack { id, tar, records, done, replaced }
     }
 }
@@ -370,8 +402,8 @@ impl Pack {
 enum Change {
     /// It stays as it is.
     None,
-    /// These facts hold from now on; none: it is deleted.
-    Set(Option<Facts>),
+    /// This holds from now on.
+    Set(Said),
     /// These facts hold, but for the place, which is where the bytes come in the pack.
     Pack(Facts, Payload),
 }
@@ -391,17 +423,19 @@ fn change(key: &Key, old: Option<&Facts>, replace: &Replace, what: What) -> Resu
             let place = Place::Packed { pack: "".into(), offset: 0 };
             Change::Pack(Facts { place, size: payload.len(), mtime, hashes, meta }, payload)
         }
-        (What::Plain(facts), _) => Change::Set(Some(facts)),
+        (What::Plain(facts), _) => Change::Set(Said::Stored(facts)),
         (What::Touch { mtime, meta }, Some(old)) => {
             let old = old.clone();
-            Change::Set(Some(Facts { mtime: mtime.unwrap_or(old.mtime), meta: meta.or(old.meta.clone()), ..old }))
+            let meta = meta.or(old.meta.clone());
+            Change::Set(Said::Stored(Facts { mtime: mtime.unwrap_or(old.mtime), meta, ..old }))
         }
         (what @ What::Touch { .. }, None) => return Err(Box::new((error(ErrorKind::NotFound, "no such key"), what))),
         (What::Delete(_), None) => Change::None,
         (what @ What::Delete(Some(_)), Some(_)) if !same_version(&what, &version) => {
             return Err(Box::new((error(ErrorKind::Changed, "changed since it was listed"), what)));
         }
-        (What::Delete(_), Some(_)) => Change::Set(None),
+        (What::Delete(None), Some(_)) => Change::Set(Said::Deleted),
+        (What::Delete(Some(_)), Some(old)) => Change::Set(Said::DeletedAt(old.place.clone())),
     })
 }
 

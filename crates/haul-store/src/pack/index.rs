@@ -7,8 +7,12 @@ use bytes::Bytes;
 use haul_core::{Algo, Entry, Hashes, Key, Meta, Mtime, Version, hash::hash_bytes};
 use std::{cmp::Ordering, ops::Range, sync::Arc};
 
-/// The first bytes of every index: name and version of the format.
-const MAGIC: &[u8; 8] = b"haulpk\x00\x01";
+/// The first bytes of every index: name of the format.
+const MAGIC: &[u8; 6] = b"haulpk";
+/// The format's version, two bytes after its name.
+const VERSION: [u8; 2] = [0, 2];
+/// The first one, still read: it names one known index at most, and no deletion of one version.
+const FIRST_VERSION: [u8; 2] = [0, 1];
 /// Bytes of the checksum at the end.
 const SUM: usize = 8;
 
@@ -45,11 +49,22 @@ pub struct Facts {
     pub meta: Option<Box<Meta>>,
 }
 
-/// One key of an index; without facts it is deleted.
+/// What an index says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// These bytes are there.
+    Stored(Facts),
+    /// Whatever was there is deleted.
+    Deleted,
+    /// The bytes at this place are deleted, and what they had replaced; not what another writer stored meanwhile.
+    DeletedAt(Place),
+}
+
+/// One key of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub key: Vec<u8>,
-    pub facts: Option<Facts>,
+    pub said: Said,
 }
 
 /// What stands before the records.
@@ -59,9 +74,9 @@ pub struct Head {
     pub id: String,
     /// Length of the pack's tar; 0 when it has none.
     pub tar: u64,
-    /// The newest index that its writer knew of, empty if none: were it lost, this would tell.
-    pub previous: String,
-    /// Indexes whose records this one holds, so that they may be missing.
+    /// The indexes that its writer knew of and that no other names here: were one lost, this would tell.
+    pub previous: Vec<String>,
+    /// Indexes whose records this one holds, so that they may be missing, and don't count where they are there.
     pub replaces: Vec<String>,
 }
 
@@ -74,6 +89,79 @@ pub struct Index {
     bytes: Bytes,
     /// Where each record begins.
     starts: Vec<u32>,
+}
+
+impl Place {
+    /// The id of the pack or folder.
+    pub fn id(&self) -> &str {
+        match self {
+            Place::Packed { pack, .. } => pack,
+            Place::Plain { folder } => folder,
+        }
+    }
+}
+
+impl Said {
+    /// Of what is stored.
+    pub fn facts(self) -> Option<Facts> {
+        match self {
+            Said::Stored(facts) => Some(facts),
+            Said::Deleted | Said::DeletedAt(_) => None,
+        }
+    }
+
+    fn place(&self) -> Option<&Place> {
+        match self {
+            Said::Stored(facts) => Some(&facts.place),
+            Said::DeletedAt(place) => Some(place),
+            Said::Deleted => None,
+        }
+    }
+}
+
+/// What holds for a key of which several indexes say something: ids of indexes with what they say, the newest first.
+///
+/// A version counts from the index that first named it. New facts of a version don't make it newer, and the deletion of a version
+/// ends that one and what it had replaced: whoever changes what he knows hides nothing that another stored meanwhile.
+pub fn decide(said: &[(&str, Said)]) -> Option<Facts> {
+    let since = |place: &Place| {
+        let naming = said.iter().filter(|(_, said)| matches!(said, Said::Stored(facts) if facts.place == *place));
+        // A pack has the id of the index that came with it, which may be part of another by now.
+        let packed = matches!(place, Place::Packed { .. }).then(|| place.id());
+        naming.map(|(id, _)| *id).chain(packed).min().unwrap_or(place.id()).to_string()
+    };
+    // Of what is equally new, what the newest index says.
+    let mut last: Option<(String, &Said)> = None;
+    for (id, said) in said {
+        let since = said.place().map_or_else(|| id.to_string(), since);
+        if last.as_ref().is_none_or(|(newest, _)| *newest < since) {
+            last = Some((since, said));
+        }
+    }
+    let (_, Said::Stored(facts)) = last? else { return None };
+    let deleted = said.iter().any(|(_, said)| *said == Said::DeletedAt(facts.place.clone()));
+    (!deleted).then(|| facts.clone())
+}
+
+/// What the newest of the indexes that say something of a key says, the newest index last.
+pub fn find(indexes: &[Arc<Index>], full: &[u8]) -> Option<Facts> {
+    let mut found: Vec<(&str, Said)> = Vec::new();
+    // No version that is first named before this is as new as one that was found; and none of the folders that were found is
+    // named before that.
+    let (mut newest, mut folders) = (String::new(), None::<String>);
+    for index in indexes.iter().rev() {
+        let id = &index.head.id;
+        if *id < newest && folders.as_ref().is_none_or(|folders| id < folders) {
+            break;
+        }
+        let Some(said) = index.find(full) else { continue };
+        newest = newest.max(said.place().map_or(id.as_str(), Place::id).to_string());
+        if let Some(Place::Plain { folder }) = said.place() {
+            folders = Some(folders.map_or(folder.to_string(), |known| known.min(folder.to_string())));
+        }
+        found.push((id, said));
+    }
+    decide(&found)
 }
 
 impl Facts {
@@ -103,14 +191,12 @@ pub fn encode(head: &Head, records: &[Record]) -> Vec<u8> {
     for record in records {
         encode_record(record, &mut ids, &mut body);
     }
-    let mut out = MAGIC.to_vec();
+    let mut out = [&MAGIC[..], &VERSION].concat();
     text(&mut out, head.id.as_bytes());
     number(&mut out, head.tar);
-    text(&mut out, head.previous.as_bytes());
-    number(&mut out, head.replaces.len() as u64);
-    head.replaces.iter().for_each(|id| text(&mut out, id.as_bytes()));
-    number(&mut out, ids.len() as u64);
-    ids.iter().for_each(|id| text(&mut out, id.as_bytes()));
+    texts(&mut out, &head.previous);
+    texts(&mut out, &head.replaces);
+    texts(&mut out, &ids);
     number(&mut out, records.len() as u64);
     out.extend(body);
     let sum = checksum(&out);
@@ -131,21 +217,20 @@ fn encode_record(record: &Record, ids: &mut Vec<Arc<str>>, out: &mut Vec<u8>) {
         }
     };
     text(out, &record.key);
-    let Some(facts) = &record.facts else {
-        out.push(0);
-        return;
-    };
-    match &facts.place {
-        Place::Packed { pack, offset } => {
-            out.push(1);
+    let deleted = matches!(record.said, Said::DeletedAt(_));
+    match record.said.place() {
+        None => out.push(0),
+        Some(Place::Packed { pack, offset }) => {
+            out.push(if deleted { 3 } else { 1 });
             number(out, id_number(pack));
             number(out, *offset);
         }
-        Place::Plain { folder } => {
-            out.push(2);
+        Some(Place::Plain { folder }) => {
+            out.push(if deleted { 4 } else { 2 });
             number(out, id_number(folder));
         }
     }
+    let Said::Stored(facts) = &record.said else { return };
     number(out, facts.size);
     let secs = facts.mtime.secs();
     number(out, ((secs << 1) ^ (secs >> 63)) as u64);
@@ -178,6 +263,11 @@ fn number(out: &mut Vec<u8>, mut n: u64) {
 fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     number(out, bytes.len() as u64);
     out.extend(bytes);
+}
+
+fn texts(out: &mut Vec<u8>, texts: &[impl AsRef<str>]) {
+    number(out, texts.len() as u64);
+    texts.iter().for_each(|each| text(out, each.as_ref().as_bytes()));
 }
 
 /// Reads from the front of bytes; `None` when they end or can't be right.
@@ -223,17 +313,25 @@ impl<'a> Input<'a> {
         usize::try_from(self.number()?).ok().filter(|n| *n <= self.bytes.len())
     }
 
+    fn strings(&mut self) -> Option<Vec<String>> {
+        (0..self.count()?).map(|_| self.string()).collect()
+    }
+
     fn record(&mut self, ids: &[Arc<str>]) -> Option<Record> {
         let key = self.text()?.to_vec();
-        let place = match self.byte()? {
-            0 => return Some(Record { key, facts: None }),
-            1 => {
+        let kind = self.byte()?;
+        let place = match kind {
+            0 => return Some(Record { key, said: Said::Deleted }),
+            1 | 3 => {
                 let pack = ids.get(self.count()?)?.clone();
                 Place::Packed { pack, offset: self.number()? }
             }
-            2 => Place::Plain { folder: ids.get(self.count()?)?.clone() },
+            2 | 4 => Place::Plain { folder: ids.get(self.count()?)?.clone() },
             _ => return None,
         };
+        if kind > 2 {
+            return Some(Record { key, said: Said::DeletedAt(place) });
+        }
         let size = self.number()?;
         let (secs, nanos) = (self.number()?, u32::try_from(self.number()?).ok()?);
         let secs = (secs >> 1) as i64 ^ -((secs & 1) as i64);
@@ -248,7 +346,8 @@ impl<'a> Input<'a> {
             meta.insert(self.string()?, self.string()?);
         }
         let meta = (!meta.is_empty()).then(|| Box::new(meta));
-        Some(Record { key, facts: Some(Facts { place, size, mtime: Mtime::new(secs, nanos), hashes, meta }) })
+        let facts = Facts { place, size, mtime: Mtime::new(secs, nanos), hashes, meta };
+        Some(Record { key, said: Said::Stored(facts) })
     }
 }
 
@@ -258,13 +357,14 @@ impl Index {
     /// Errors: what is wrong, in a few words.
     pub fn read(id: &str, bytes: Bytes) -> Result<Index, &'static str> {
         let whole = bytes.len().checked_sub(SUM).ok_or("it is too short")?;
-        if !bytes.starts_with(&MAGIC[..6]) {
+        if !bytes.starts_with(MAGIC) {
             return Err("it isn't an index");
         }
         if checksum(&bytes[..whole]) != bytes[whole..] {
             return Err("its checksum is wrong");
         }
-        if !bytes.starts_with(MAGIC) {
+        let version = &bytes[MAGIC.len()..whole.max(MAGIC.len()).min(MAGIC.len() + VERSION.len())];
+        if version != VERSION && version != FIRST_VERSION {
             return Err("its format is newer than this haul knows");
         }
         let index = Index::parse(bytes.slice(..whole)).ok_or("what it says can't be right")?;
@@ -272,10 +372,15 @@ impl Index {
     }
 
     fn parse(bytes: Bytes) -> Option<Index> {
-        let mut input = Input { bytes: &bytes, at: MAGIC.len() };
-        let (id, tar, previous) = (input.string()?, input.number()?, input.string()?);
-        let replaces = (0..input.count()?).map(|_| input.string()).collect::<Option<Vec<_>>>()?;
-        let ids = (0..input.count()?).map(|_| Some(input.string()?.into())).collect::<Option<Vec<Arc<str>>>>()?;
+        let first = bytes[MAGIC.len()..].starts_with(&FIRST_VERSION);
+        let mut input = Input { bytes: &bytes, at: MAGIC.len() + VERSION.len() };
+        let (id, tar) = (input.string()?, input.number()?);
+        let previous = match first {
+            true => Some(input.string()?).filter(|id| !id.is_empty()).into_iter().collect(),
+            false => input.strings()?,
+        };
+        let replaces = input.strings()?;
+        let ids = input.strings()?.into_iter().map(Into::into).collect::<Vec<Arc<str>>>();
         let count = input.count()?;
         let mut starts = Vec::with_capacity(count);
         let mut last: Option<Vec<u8>> = None;
@@ -309,9 +414,9 @@ impl Index {
         self.bytes.slice_ref(self.key(number))
     }
 
-    /// The facts of record `number`; `None` when the key is deleted.
-    pub fn facts(&self, number: usize) -> Option<Facts> {
-        Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.facts
+    /// What record `number` says.
+    pub fn said(&self, number: usize) -> Option<Said> {
+        Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.said)
     }
 
     /// The number of the first record whose key isn't before `key`.
@@ -327,10 +432,10 @@ impl Index {
         start
     }
 
-    /// What it says of a key: nothing, deleted, or the facts.
-    pub fn find(&self, key: &[u8]) -> Option<Option<Facts>> {
+    /// What it says of a key, if anything.
+    pub fn find(&self, key: &[u8]) -> Option<Said> {
         let number = self.from(key);
-        (number < self.len() && self.key(number) == key).then(|| self.facts(number))
+        (number < self.len() && self.key(number) == key).then(|| self.said(number))?
     }
 }
 
@@ -343,14 +448,21 @@ mod tests {
         let meta = Some(Box::new(Meta::from([("mode".into(), "100644".into())])));
         let facts = |place, mtime| Facts { place, size: 70_000, mtime, hashes: hashes.clone(), meta: meta.clone() };
         vec![
-            Record { key: b"a/\xff".into(), facts: Some(facts(packed("p1", 512), Mtime(-1))) },
-            Record { key: b"b".into(), facts: None },
-            Record {
-                key: b"c".into(),
-                facts: Some(facts(Place::Plain { folder: "f".into() }, Mtime::new(1 << 40, 7))),
-            },
-            Record { key: b"d".into(), facts: Some(Facts { meta: None, ..facts(packed("p1", u64::MAX), Mtime(0)) }) },
+            record(b"a/\xff", Said::Stored(facts(packed("p1", 512), Mtime(-1)))),
+            record(b"b", Said::Deleted),
+            record(b"c", Said::Stored(facts(plain("f"), Mtime::new(1 << 40, 7)))),
+            record(b"d", Said::Stored(Facts { meta: None, ..facts(packed("p1", u64::MAX), Mtime(0)) })),
+            record(b"e", Said::DeletedAt(packed("p2", 300))),
+            record(b"f", Said::DeletedAt(plain("f"))),
         ]
+    }
+
+    fn record(key: &[u8], said: Said) -> Record {
+        Record { key: key.into(), said }
+    }
+
+    fn plain(folder: &str) -> Place {
+        Place::Plain { folder: folder.into() }
     }
 
     fn packed(pack: &str, offset: u64) -> Place {
@@ -358,40 +470,103 @@ mod tests {
     }
 
     fn head() -> Head {
-        Head { id: "id".into(), tar: 9, previous: "before".into(), replaces: vec!["x".into(), "y".into()] }
+        Head {
+            id: "id".into(),
+            tar: 9,
+            previous: vec!["before".into(), "beside".into()],
+            replaces: vec!["x".into(), "y".into()],
+        }
     }
 
     #[test]
     fn what_was_written_is_read() {
         let index = Index::read("id", encode(&head(), &records()).into()).unwrap();
         assert_eq!(index.head, head());
-        assert_eq!(index.len(), 4);
+        assert_eq!(index.len(), 6);
         for (number, record) in records().into_iter().enumerate() {
             assert_eq!(index.key(number), record.key);
-            assert_eq!(index.find(&record.key), Some(record.facts));
+            assert_eq!(index.find(&record.key), Some(record.said));
         }
         assert_eq!(index.find(b"aa"), None);
         assert_eq!(index.find(b"z"), None);
-        assert_eq!((index.from(b""), index.from(b"bb"), index.from(b"z")), (0, 2, 4));
-        assert_eq!(index.ids.iter().map(|id| &**id).collect::<Vec<_>>(), ["p1", "f"]);
+        assert_eq!((index.from(b""), index.from(b"bb"), index.from(b"z")), (0, 2, 6));
+        assert_eq!(index.ids.iter().map(|id| &**id).collect::<Vec<_>>(), ["p1", "f", "p2"]);
     }
 
     #[test]
     fn the_format_stays_as_it_is() {
-        let record = Record {
-            key: b"k".into(),
-            facts: Some(Facts {
-                place: packed("id", 300),
-                size: 5,
-                mtime: Mtime::new(-2, 1),
-                hashes: Hashes::default().with(Algo::Crc32, [1, 2, 3, 4]),
-                meta: None,
-            }),
+        let facts = Facts {
+            place: packed("id", 300),
+            size: 5,
+            mtime: Mtime::new(-2, 1),
+            hashes: Hashes::default().with(Algo::Crc32, [1, 2, 3, 4]),
+            meta: None,
         };
-        let head = Head { id: "id".into(), tar: 128, ..Head::default() };
-        let bytes = encode(&head, &[record]);
-        let expected = b"haulpk\x00\x01\x02id\x80\x01\x00\x00\x01\x02id\x01\x01k\x01\x00\xac\x02\x05\x03\x01\x01\x05\x01\x02\x03\x04\x00";
-        assert_eq!(bytes[..bytes.len() - SUM], expected[..]);
+        let head = Head { id: "id".into(), tar: 128, previous: vec!["p".into()], replaces: Vec::new() };
+        let records = [record(b"k", Said::Stored(facts)), record(b"l", Said::DeletedAt(plain("f")))];
+        let bytes = encode(&head, &records);
+        let stored = b"\x01k\x01\x00\xac\x02\x05\x03\x01\x01\x05\x01\x02\x03\x04\x00";
+        let now = b"haulpk\x00\x02\x02id\x80\x01\x01\x01p\x00\x02\x02id\x01f\x02";
+        assert_eq!(bytes[..bytes.len() - SUM], [&now[..], stored, b"\x01l\x04\x01"].concat());
+        // What the first version wrote.
+        let mut first = [&b"haulpk\x00\x01\x02id\x80\x01\x01p\x00\x01\x02id\x01"[..], stored].concat();
+        first.extend(checksum(&first));
+        let read = Index::read("id", first.into()).unwrap();
+        assert_eq!((&read.head, read.len(), read.said(0)), (&head, 1, Some(records[0].said.clone())));
+    }
+
+    /// Ids and what they say, the newest first.
+    fn holds(said: &[(&str, Said)]) -> Option<(Place, i128)> {
+        let indexes: Vec<Arc<Index>> = said
+            .iter()
+            .rev()
+            .map(|(id, said)| {
+                let head = Head { id: id.to_string(), ..Head::default() };
+                Arc::new(Index::read(id, encode(&head, &[record(b"k", said.clone())]).into()).unwrap())
+            })
+            .collect();
+        let facts = find(&indexes, b"k");
+        assert_eq!(facts, decide(said), "found by what is needed as by all");
+        facts.map(|facts| (facts.place, facts.mtime.0))
+    }
+
+    #[test]
+    fn who_changes_what_he_knows_hides_nothing_newer() {
+        let stored = |place: &Place, mtime| {
+            Said::Stored(Facts {
+                place: place.clone(),
+                size: 1,
+                mtime: Mtime(mtime),
+                hashes: Hashes::default(),
+                meta: None,
+            })
+        };
+        let (p1, p2, f0) = (packed("1", 0), packed("2", 0), plain("0"));
+        assert_eq!(holds(&[]), None);
+        assert_eq!(holds(&[("2", stored(&p2, 2)), ("1", stored(&p1, 1))]), Some((p2.clone(), 2)), "the later one");
+        assert_eq!(holds(&[("3", stored(&p1, 3)), ("1", stored(&p1, 1))]), Some((p1.clone(), 3)), "the newest facts");
+        let touched = [("3", stored(&p1, 3)), ("2", stored(&p2, 2)), ("1", stored(&p1, 1))];
+        assert_eq!(holds(&touched), Some((p2.clone(), 2)), "the touch didn't know the new version");
+        assert_eq!(holds(&touched[..2]), Some((p2.clone(), 2)), "nor when the first index is part of another");
+        assert_eq!(holds(&[("3", Said::Deleted), ("2", stored(&p2, 2))]), None);
+        assert_eq!(holds(&[("3", stored(&p1, 3)), ("2", Said::Deleted), ("1", stored(&p1, 1))]), None, "it stays gone");
+        let deleted = |place: &Place| Said::DeletedAt(place.clone());
+        assert_eq!(holds(&[("3", deleted(&p2)), ("2", stored(&p2, 2)), ("1", stored(&p1, 1))]), None);
+        assert_eq!(holds(&[("3", deleted(&p2)), ("1", stored(&p1, 1))]), None, "what it had replaced stays replaced");
+        assert_eq!(
+            holds(&[("3", deleted(&p1)), ("2", stored(&p2, 2)), ("1", stored(&p1, 1))]),
+            Some((p2.clone(), 2)),
+            "another version was deleted"
+        );
+        // A file of its own counts from the index that names it, not from when its write began.
+        assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", stored(&p1, 1))]), Some((f0.clone(), 2)));
+        assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", Said::Deleted)]), Some((f0.clone(), 2)));
+        assert_eq!(
+            holds(&[("3", stored(&f0, 3)), ("2", stored(&p2, 2)), ("1", stored(&f0, 1))]),
+            Some((p2, 2)),
+            "nor from its new facts"
+        );
+        assert_eq!(holds(&[("3", deleted(&f0)), ("2", stored(&f0, 2)), ("1", stored(&p1, 1))]), None);
     }
 
     #[test]
@@ -411,8 +586,8 @@ mod tests {
         let mut records = records();
         records.swap(0, 1);
         assert!(Index::read("id", encode(&head(), &records).into()).is_err(), "keys out of order");
-        let mut huge = MAGIC.to_vec();
-        huge.extend([0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]);
+        let mut huge = [&MAGIC[..], &VERSION].concat();
+        huge.extend([0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]);
         let sum = checksum(&huge);
         huge.extend(sum);
         assert!(Index::read("", huge.into()).is_err(), "a count without its things");

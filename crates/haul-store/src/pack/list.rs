@@ -1,6 +1,10 @@
-//! Listing: the indexes are merged as they lie in memory; of several that name a key the newest counts.
+//! Listing: the indexes are merged as they lie in memory; of several that name a key `index::decide` says what holds.
 
-use super::{Shared, index::Facts, load::Indexes};
+use super::{
+    Shared,
+    index::{Facts, Index, Said, decide},
+    load::Indexes,
+};
 use crate::ListRequest;
 use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -44,10 +48,19 @@ impl Iterator for Merge {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, number, record) = self.pop()?;
+        let mut all = vec![(number, record)];
         while self.heap.peek().is_some_and(|Reverse((next, ..))| *next == key) {
-            self.pop();
+            all.extend(self.pop().map(|(_, number, record)| (number, record)));
         }
-        Some((key, self.indexes[number].facts(record)))
+        let said = |(number, record): (usize, usize)| {
+            let index: &Index = &self.indexes[number];
+            Some((index.head.id.as_str(), index.said(record)?))
+        };
+        if let [one] = all[..] {
+            return Some((key, said(one).and_then(|(_, said)| said.facts())));
+        }
+        let said: Vec<(&str, Said)> = all.into_iter().filter_map(said).collect();
+        Some((key, decide(&said)))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::{
     Shared,
-    index::{Facts, Head, Index, Place, Record, encode},
+    index::{Facts, Head, Index, Place, Record, Said, encode},
     tar,
 };
 use crate::{Body, ListRequest, Read, disk};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Result, hash::hash_bytes};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Mtime, Result, hash::hash_bytes};
 use std::{
     collections::{BTreeMap, BTreeSet},
     os::unix::fs::FileExt,
@@ -46,7 +46,10 @@ pub struct View {
 #[derive(Default)]
 struct Known {
     loaded: bool,
+    /// Those that count.
     indexes: Indexes,
+    /// Those that are there and don't count, since others replace them: who tidied up was stopped, or there were two.
+    superseded: BTreeSet<String>,
     /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
     own: BTreeMap<String, Instant>,
 }
@@ -55,8 +58,8 @@ struct Known {
 #[derive(Default)]
 pub struct Folder {
     pub indexes: BTreeSet<String>,
-    /// With their sizes.
-    pub tars: BTreeMap<String, u64>,
+    /// With when they were stored, by the store's clock, where that is known.
+    pub tars: BTreeMap<String, Option<Mtime>>,
 }
 
 impl View {
@@ -72,6 +75,19 @@ impl View {
     /// The indexes, as they were last read.
     pub fn now(&self) -> Indexes {
         self.known().indexes.clone()
+    }
+
+    /// Indexes that don't count any more, by what was read last.
+    pub fn superseded(&self) -> BTreeSet<String> {
+        self.known().superseded.clone()
+    }
+
+    /// The indexes that no other one names: those that the next one must, so that the loss of any is noticed. The newest of each
+    /// writer, as a rule.
+    pub fn unnamed(&self) -> Vec<String> {
+        let indexes = self.now();
+        let named: BTreeSet<&String> = indexes.iter().flat_map(|index| &index.head.previous).collect();
+        indexes.iter().map(|index| &index.head.id).filter(|id| !named.contains(id)).cloned().collect()
     }
 
     /// An index that was just stored.
@@ -95,11 +111,16 @@ impl View {
         let now = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0);
         let later = |newest: u64| Some(now.max(newest + 1));
         let before = self.newest.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).unwrap_or(0);
-        let mut chance = [0; 4];
-        let random = aws_lc_rs::rand::fill(&mut chance);
-        random.map_err(|_| Error::new(ErrorKind::Io, "write", "the system gives no random numbers"))?;
-        Ok(format!("{:016x}-{:08x}", now.max(before + 1), u32::from_be_bytes(chance)))
+        id_at(now.max(before + 1))
     }
+}
+
+/// An id of this time, in nanoseconds since the epoch, that nobody else has.
+pub fn id_at(time: u64) -> Result<String> {
+    let mut chance = [0; 4];
+    let random = aws_lc_rs::rand::fill(&mut chance);
+    random.map_err(|_| Error::new(ErrorKind::Io, "write", "the system gives no random numbers"))?;
+    Ok(format!("{time:016x}-{:08x}", u32::from_be_bytes(chance)))
 }
 
 /// Nanoseconds since the epoch at which an id was made; `None` for what is no id.
@@ -115,11 +136,6 @@ pub fn tar_key(id: &str) -> Key {
 
 pub fn index_key(id: &str) -> Key {
     Key::new(format!("{PACKS}{id}.idx"))
-}
-
-/// What the newest of the indexes that say something of a key says.
-pub fn find(indexes: &[Arc<Index>], full: &[u8]) -> Option<Facts> {
-    indexes.iter().rev().find_map(|index| index.find(full)).flatten()
 }
 
 impl Shared {
@@ -176,6 +192,8 @@ impl Shared {
         if !self.settings.rebuild {
             none_lost(&all)?;
         }
+        known.superseded = superseded(&all);
+        all.retain(|id, _| !known.superseded.contains(id));
         known.indexes = Arc::new(all.into_values().collect());
         known.loaded = true;
         Ok(known.indexes.clone())
@@ -190,7 +208,7 @@ impl Shared {
             if let Some(id) = name.strip_suffix(".idx").filter(|id| time_of(id).is_some()) {
                 folder.indexes.insert(id.into());
             } else if let Some(id) = name.strip_suffix(".tar").filter(|id| time_of(id).is_some()) {
-                folder.tars.insert(id.into(), entry.size);
+                folder.tars.insert(id.into(), entry.mtime.or(entry.changed));
             }
         }
         Ok(folder)
@@ -254,7 +272,8 @@ impl Shared {
             // Of two of one name the later counts, as for tar itself.
             records.insert(member.key, facts);
         }
-        let records: Vec<Record> = records.into_iter().map(|(key, facts)| Record { key, facts: Some(facts) }).collect();
+        let records: Vec<Record> =
+            records.into_iter().map(|(key, facts)| Record { key, said: Said::Stored(facts) }).collect();
         let head = Head { id: id.into(), tar: bytes.len() as u64, ..Head::default() };
         Index::read(id, encode(&head, &records).into()).map_err(corrupt)
     }
@@ -268,10 +287,27 @@ fn empty(id: &str) -> Index {
     }
 }
 
-/// Each index names the newest one that its writer knew; one that is named must be there, or be replaced by another.
+/// Indexes whose records others hold: those that one names as replaced, and of two that replace others the one that replaces less.
+fn superseded(indexes: &BTreeMap<String, Arc<Index>>) -> BTreeSet<String> {
+    let merged: Vec<(&String, BTreeSet<&String>)> = indexes
+        .iter()
+        .filter(|(_, index)| !index.head.replaces.is_empty())
+        .map(|(id, index)| (id, index.head.replaces.iter().collect()))
+        .collect();
+    let replaced = |id: &String| merged.iter().any(|(other, replaces)| *other != id && replaces.contains(id));
+    let less = |id: &String| {
+        let own = merged.iter().find(|(merged, _)| *merged == id).map(|(_, own)| own);
+        own.is_some_and(|own| {
+            merged.iter().any(|(other, others)| own.is_subset(others) && (own.len() < others.len() || id < *other))
+        })
+    };
+    indexes.keys().filter(|id| replaced(id) || less(id)).cloned().collect()
+}
+
+/// Each index names those that its writer knew and no other named; one that is named must be there, or be replaced by another.
 fn none_lost(indexes: &BTreeMap<String, Arc<Index>>) -> Result<()> {
     let replaced: BTreeSet<&String> = indexes.values().flat_map(|index| &index.head.replaces).collect();
-    let named = indexes.values().map(|index| &index.head.previous).filter(|id| !id.is_empty());
+    let named = indexes.values().flat_map(|index| &index.head.previous);
     for id in named {
         if !indexes.contains_key(id) && !replaced.contains(id) {
             let message = "the index is missing, and with it files can't be told from deleted ones; the option rebuild \

@@ -123,6 +123,8 @@ pub struct Settings {
     pub stalled: Duration,
     /// A pack is sent when its first file has waited for so long.
     pub patience: Duration,
+    /// A pack or file whose index comes so long after it was begun is looked for first.
+    pub late: Duration,
     /// Do without indexes that are lost or damaged.
     pub rebuild: bool,
 }
@@ -131,6 +133,7 @@ impl Default for Settings {
     /// 30 MiB fill a connection of 25 MB/s for a second, so that a request's latency no longer matters; with one more
     /// file of 1 MiB that is still one request on S3, by the default of 32 MiB. The times are those that a person doesn't
     /// mind at the end of a run, and long enough for the next file to come from a busy disk or over a slow network.
+    /// An hour is well before house-keeping takes a pack for left behind (a day), and no pack takes so long by itself.
     fn default() -> Self {
         Settings {
             small: 1 << 20,
@@ -139,6 +142,7 @@ impl Default for Settings {
             quiet: Duration::from_millis(50),
             stalled: Duration::from_millis(500),
             patience: Duration::from_secs(30),
+            late: Duration::from_secs(3600),
             rebuild: false,
         }
     }

@@ -2,9 +2,9 @@
 
 use super::{
     Shared,
-    index::{Facts, Index, Place},
+    index::{Facts, Index, Place, find},
     list::Merge,
-    load::{FILES, find, pieces, tar_key},
+    load::{FILES, pieces, tar_key},
 };
 use crate::{Body, Read};
 use bytes::Bytes;

@@ -2,15 +2,47 @@
 
 use super::{Run, absent_is_empty};
 use crate::{
-    ListOptions, list,
+    ListOptions, list, overlap,
     pairs::{ListSrc, Pairs},
     presence,
 };
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Listed, Result, filter::Filter};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, filter::Filter};
 use std::sync::Arc;
 
 impl Run {
+    /// That a file to be moved isn't the one that is there under the name `to`, reached in two ways: it would be deleted once it is
+    /// "there". Where the destination isn't looked at (`--no-check-dest`) it is asked about the first file: two places of which one
+    /// lacks a file of the other, or has another, are two for all files.
+    ///
+    /// Errors: `Invalid`; those of asking.
+    pub(super) async fn two_files(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> Result<()> {
+        let message = "source and destination are the same file under two names: moving it would delete it";
+        let same = || Err(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        if dst.is_some_and(|dst| overlap::one_file(&self.cx, src, to, dst)) {
+            return same();
+        }
+        if !self.policy.no_check_dest || !overlap::could_be_one(&self.cx, &src.key, to) {
+            return Ok(());
+        }
+        let mut apart = self.apart.lock().await;
+        if *apart {
+            return Ok(());
+        }
+        // Both in the same way: not every service lists a file under the version that it gives to those who ask for it.
+        let (there, here) = tokio::join!(self.cx.dst.stat(to), self.cx.src.stat(&src.key));
+        match (there, here) {
+            (Ok(there), Ok(here)) if overlap::one_file(&self.cx, &here, to, &there) => return same(),
+            (Ok(_), Ok(_)) => {}
+            (Err(error), Ok(_)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            (Err(error), Ok(_)) => return Err(error.with_key(to)),
+            // The source is gone: that tells nothing of the others.
+            (_, Err(error)) => return Err(error.with_key(&src.key)),
+        }
+        *apart = true;
+        Ok(())
+    }
+
     /// True when files are asked for one by one, so that no directory is ever listed.
     pub(super) fn asks_each(&self) -> bool {
         self.policy.no_traverse && self.cx.filter.files_from().is_some()

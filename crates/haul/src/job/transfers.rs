@@ -39,7 +39,7 @@ impl Run {
             if by_server && batches {
                 queue.fill(&mut batch);
             }
-            batch.retain(|order| self.may_start(order));
+            batch.retain_mut(|order| self.may_start(order, by_server));
             if let Some(first) = batch.first() {
                 let claim = budget.claim(if by_server { 1 } else { self.mover.chunks(first.src.size) }, pinned);
                 running.spawn(self.clone().transfer(batch, by_server, claim));
@@ -61,16 +61,17 @@ impl Run {
     }
 
     /// False when the job is stopping, or a limit leaves no room for this file.
-    fn may_start(&self, order: &Order) -> bool {
+    fn may_start(&self, order: &mut Order, by_server: bool) -> bool {
         if self.stopping() {
             return false;
         }
         let Some(limit) = self.policy.max_transfer else { return true };
         let before = self.started_bytes.fetch_add(order.src.size, Ordering::Relaxed);
         match self.policy.cutoff {
-            Cutoff::Hard => true,
+            // What goes through this process asks chunk by chunk.
+            Cutoff::Hard => !by_server || self.mover.allows_by_server(order),
             Cutoff::Soft if before >= limit => {
-                self.transfer_limit(false);
+                self.transfer_limit();
                 false
             }
             Cutoff::Soft => true,
@@ -97,6 +98,9 @@ impl Run {
             let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
             let answers = self.mover.bring_by_server(&mut batch, how).await;
             for (order, answer) in batch.iter_mut().zip(answers) {
+                if answer.is_err() {
+                    self.mover.give_back(order);
+                }
                 let result = match answer {
                     // Another way may do what the store can't do by itself, or what was changing is at rest now.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {

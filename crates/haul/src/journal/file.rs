@@ -106,7 +106,13 @@ pub fn create(path: &Path, start: &[u8]) -> Result<File> {
         })?;
     lock(path, &file)?;
     let made = file.write_all(start).and_then(|()| File::open(folder)?.sync_all());
-    made.map_err(|e| at(path, e))?;
+    if let Err(error) = made {
+        // Half a beginning is of no use, and would look like a damaged journal.
+        if let Err(e) = fs::remove_file(path) {
+            tracing::debug!("{}: can't be removed: {e}", path.display());
+        }
+        return Err(at(path, error));
+    }
     Ok(file)
 }
 

@@ -116,11 +116,20 @@ impl Journal {
     pub fn open(folder: &Path, id: &JobId, job: Job) -> Result<Journal> {
         let path = path(folder, id);
         let found = file::open(&path)?;
-        let nameless = found.as_ref().is_some_and(|found| found.contents.job.is_none());
-        let journal = Journal::of(path, found, job);
-        if nameless {
+        let was = found.as_ref().map(|found| found.contents.job.as_ref().map(|job| job.host.clone()));
+        let host = job.host.clone();
+        let mut journal = Journal::of(path, found, job);
+        match was {
             // Damaged at its beginning, so that nothing in it is believed: it begins anew.
-            journal.append(Record::Job(journal.0.job.clone()));
+            Some(None) => journal.append(Record::Job(journal.0.job.clone())),
+            // It goes on elsewhere.
+            Some(Some(was)) if was != host => {
+                if let Some(shared) = Arc::get_mut(&mut journal.0) {
+                    shared.job.host = host;
+                }
+                journal.append(Record::Job(journal.0.job.clone()));
+            }
+            _ => {}
         }
         Ok(journal)
     }
@@ -287,6 +296,8 @@ pub fn unfinished(folder: &Path) -> Result<(Vec<Unfinished>, Vec<Error>)> {
     for path in file::names(folder, ENDING)? {
         let id = JobId(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
         match file::look(&path) {
+            // Nothing was begun: its first record is durable before the first part is sent.
+            Ok((contents, _)) if contents.is_empty => {}
             Ok((contents, running)) => match job_of(&path, &contents) {
                 Ok(job) => {
                     let (halves, ended) = (contents.halves(), contents.ended);

@@ -9,7 +9,7 @@ const MAGIC: &[u8; 8] = b"HAULJRNL";
 /// Another one can't be read by this program.
 pub const MAJOR: u16 = 1;
 /// A larger one may hold kinds of records, and fields at the end of records, that this program passes over.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 /// Bytes of the header: magic, major, minor, checksum.
 pub const HEADER: usize = 16;
 /// Bytes before a record's own: length and checksum.
@@ -39,6 +39,8 @@ pub struct Job {
     pub names_file: bool,
     /// When it began first.
     pub begun: Mtime,
+    /// The machine that ran it last; empty where that isn't known.
+    pub host: String,
 }
 
 /// A write in parts, as it began.
@@ -102,6 +104,8 @@ pub struct Contents {
     pub ended: bool,
     /// The number after the last that was used.
     pub next: WriteNo,
+    /// The file has no bytes at all.
+    pub is_empty: bool,
     /// Bytes that can be believed.
     pub good: usize,
     /// It was written by a newer program, and may hold what this one passes over.
@@ -169,7 +173,7 @@ fn header_of(major: u16, minor: u16) -> Vec<u8> {
 
 /// Reads a journal up to the first record that isn't whole: what follows a damage isn't believed.
 pub fn read(bytes: &[u8]) -> Result<Contents, UnknownVersion> {
-    let mut contents = Contents::default();
+    let mut contents = Contents { is_empty: bytes.is_empty(), ..Contents::default() };
     let Some(head) = bytes.get(..HEADER).filter(|head| head.starts_with(MAGIC)) else { return Ok(contents) };
     let (major, minor) = (u16::from_le_bytes([head[8], head[9]]), u16::from_le_bytes([head[10], head[11]]));
     if head != header_of(major, minor) {
@@ -230,12 +234,12 @@ impl Record {
     fn body(&self) -> Vec<u8> {
         match self {
             Record::Job(job) => {
-                let Job { mode, src, dst, argv, complete, folder, names_file, begun } = job;
+                let Job { mode, src, dst, argv, complete, folder, names_file, begun, host } = job;
                 let mut out = Out::new(JOB);
                 out.bytes(mode.as_bytes()).bytes(src.as_bytes()).bytes(dst.as_bytes()).bytes(folder);
                 out.bytes(&begun.0.to_le_bytes()).number(u64::from(*complete)).number(u64::from(*names_file));
                 out.number(argv.len() as u64);
-                argv.iter().fold(&mut out, |out, word| out.bytes(word));
+                argv.iter().fold(&mut out, |out, word| out.bytes(word)).bytes(host.as_bytes());
                 out.0
             }
             Record::Opened(write, opened) => {
@@ -331,7 +335,9 @@ impl<'a> In<'a> {
         let (complete, names_file) = (self.number()? != 0, self.number()? != 0);
         let count = self.number()?;
         let argv = (0..count).map(|_| self.bytes().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
-        Some(Job { mode, src, dst, argv, complete, folder, names_file, begun })
+        // Format 1.0 ended here.
+        let host = if self.0.is_empty() { String::new() } else { self.text()? };
+        Some(Job { mode, src, dst, argv, complete, folder, names_file, begun, host })
     }
 
     fn opened(&mut self) -> Option<Record> {
@@ -368,6 +374,7 @@ mod tests {
             folder: b"/home/x".to_vec(),
             names_file: true,
             begun: Mtime(-5),
+            host: "node7".into(),
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Routes are files here: `server` (inside a copy domain, in batches), `pump` (parts or one stream through memory).
 
+mod allowance;
 mod pump;
 mod read;
+pub(crate) use allowance::Allowance;
 pub(crate) use pump::Road;
 pub(crate) use read::file_range;
 pub mod server;
@@ -61,8 +63,8 @@ pub struct Mover {
     pub backup: Backup,
     /// Bytes moved by all transfers, less what was thrown away.
     pub moved: Arc<AtomicI64>,
-    /// Called when `moved` passes this many bytes (`--max-transfer` with a hard cut-off).
-    pub at_limit: Option<(u64, Arc<dyn Fn() + Send + Sync>)>,
+    /// What may still be moved (`--max-transfer` with a hard cut-off).
+    pub allowance: Option<Arc<Allowance>>,
 }
 
 /// One file to bring over.
@@ -78,12 +80,14 @@ pub struct Order {
     pub replaced: Option<Entry>,
     /// What was there is where backups go, so that what is there now isn't taken for it.
     pub kept: bool,
+    /// Bytes that were taken from the allowance for it before it was begun.
+    pub taken: u64,
 }
 
 impl Order {
     /// An order of which nothing is done yet.
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
-        Order { step, src, to, replaced, kept: false }
+        Order { step, src, to, replaced, kept: false, taken: 0 }
     }
 }
 
@@ -115,9 +119,37 @@ pub(crate) struct Count<'a> {
     step: StepId,
     bytes: AtomicI64,
     skipped: AtomicI64,
+    /// Taken from the allowance.
+    taken: AtomicI64,
+    /// Of these, those that no chunk has asked for yet.
+    ahead: AtomicI64,
 }
 
 impl Count<'_> {
+    /// False when so many more bytes are more than the user allows: they don't go.
+    pub fn allows(&self, bytes: u64) -> bool {
+        let ahead = |ahead: i64| Some(ahead - bytes as i64).filter(|left| *left >= 0);
+        self.ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ahead).is_ok() || self.take(bytes)
+    }
+
+    /// The same before a file is opened, of all that its only chunk will ask for: to open it may be to ask for its bytes.
+    fn allows_whole(&self, bytes: u64) -> bool {
+        let taken = self.take(bytes);
+        if taken {
+            self.ahead.store(bytes as i64, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let Some(allowance) = &self.mover.allowance else { return true };
+        let taken = allowance.take(bytes);
+        if taken {
+            self.taken.fetch_add(bytes as i64, Ordering::Relaxed);
+        }
+        taken
+    }
+
     /// So many more bytes are across.
     pub fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes as i64, Ordering::Relaxed);
@@ -133,6 +165,11 @@ impl Count<'_> {
     fn take_back(&self) {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
         self.mover.count(self.step, -bytes);
+        // What arrived counts against the limit also when it was for nothing.
+        let taken = self.taken.swap(0, Ordering::Relaxed) - bytes;
+        if let (Some(allowance), Ok(taken)) = (&self.mover.allowance, u64::try_from(taken)) {
+            allowance.give_back(taken);
+        }
         let skipped = self.skipped.swap(0, Ordering::Relaxed);
         if skipped != 0 {
             self.mover.cx.sink.emit(&Event::Moved { step: self.step, bytes: -skipped });
@@ -146,12 +183,37 @@ impl Mover {
         if bytes == 0 {
             return;
         }
-        let moved = self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
         self.cx.sink.emit(&Event::Moved { step, bytes });
-        if let Some((limit, stop)) = &self.at_limit
-            && u64::try_from(moved).is_ok_and(|m| m > *limit)
-        {
-            stop();
+    }
+
+    /// Stops a large copy inside a service that was begun although it doesn't fit: what it has done, the next run needn't do.
+    fn stop_at_limit(&self) {
+        let (Some(allowance), Some(limit)) = (&self.allowance, self.policy.max_transfer) else { return };
+        if allowance.ended() && u64::try_from(self.moved.load(Ordering::Relaxed)).is_ok_and(|moved| moved >= limit) {
+            self.cx.cancel.cancel();
+        }
+    }
+
+    /// False when an order for a copy by the destination's store doesn't fit into what may be moved: it is not begun then, unless it
+    /// goes in parts of which the next run has use.
+    pub fn allows_by_server(&self, order: &mut Order) -> bool {
+        let Some(allowance) = &self.allowance else { return true };
+        let caps = self.cx.dst.caps();
+        let parts = !caps.files && caps.parts.is_some_and(|limits| order.src.size > limits.single);
+        let is_first = allowance.is_open();
+        if allowance.take(order.src.size) {
+            order.taken = order.src.size;
+            return true;
+        }
+        parts && is_first
+    }
+
+    /// An order for the destination's store failed: what it was to move may be moved otherwise.
+    pub fn give_back(&self, order: &mut Order) {
+        let taken = std::mem::take(&mut order.taken);
+        if let Some(allowance) = &self.allowance {
+            allowance.give_back(taken);
         }
     }
 
@@ -235,7 +297,12 @@ impl Mover {
     }
 
     async fn attempt(&self, order: &mut Order, src: &Entry, route: Route, claim: &Claim) -> Result<Arrived> {
-        let count = Count { mover: self, step: order.step, bytes: AtomicI64::new(0), skipped: AtomicI64::new(0) };
+        let zero = || AtomicI64::new(0);
+        let (bytes, skipped, taken, ahead) = (zero(), zero(), zero(), zero());
+        let count = Count { mover: self, step: order.step, bytes, skipped, taken, ahead };
+        if self.chunks(src.size) == 1 && !count.allows_whole(src.size) {
+            return Err(cancelled());
+        }
         let result = match self.open(order, src, route).await {
             Ok(open) => self.carry(order, src, open, &count, claim).await,
             Err(error) => Err(error),

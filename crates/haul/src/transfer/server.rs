@@ -106,6 +106,7 @@ impl Mover {
             if let (Some(step), Some(counted)) = (steps.get(item), counts.get(item)) {
                 counted.fetch_add(bytes, Ordering::Relaxed);
                 mover.count(*step, bytes as i64);
+                mover.stop_at_limit();
             }
         }))
     }

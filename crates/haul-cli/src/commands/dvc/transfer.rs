@@ -71,7 +71,7 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
         let (mut cx, policy) = surroundings(ctx, cache, there, &args.place, &remote)?;
-        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
         let ((ahead, earlier), wanted) = futures::try_join!(
             ask_ahead(ctx, &opened.repo, &cx.dst, &chosen, proof),
@@ -162,7 +162,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             lacking = self::lacking(opened, &wanted).await?;
             lacking.retain(|address| !address.dir);
         }
-        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
         let brought = bring::fetch(&cx, &policy, lacking).await?;
         tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
         report.add(brought.report);

@@ -344,7 +344,10 @@ async fn job(
     };
     let filter = cx.filter.clone();
     let names = one.as_ref().map(|(from, to)| (from, to));
-    let journal = (part != Part::Deletes).then(|| super::job::journal(ctx, mode, &cx, names, false)).flatten();
+    let journal = match part {
+        Part::Deletes => None,
+        _ => super::job::journal(ctx, mode, &cx, names, false).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?,
+    };
     let cx = Cx { journal, ..cx };
     let report = match &one {
         Some((from, to)) => haul::run_one(mode, policy, cx, from, to).await,

@@ -51,7 +51,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mode = if args.delete { Mode::Sync } else { Mode::Copy };
     let cx = job::cx(ctx, src, dst, &args.folder)?;
     let mut cx = surroundings(cx, &version, policy.keep_setid)?;
-    cx.journal = job::journal(ctx, mode, &cx, None, false);
+    cx.journal = job::journal(ctx, mode, &cx, None, false)?;
     let pulled = pull(&cx, &policy, &version, mode).await;
     if let Some(more) = pulled.more.filter(|more| *more > 0 && mode == Mode::Copy) {
         let files = if more == 1 { "1 file".into() } else { format!("{more} files") };

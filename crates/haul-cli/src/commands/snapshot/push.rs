@@ -58,7 +58,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let ctx = &ctx.with_flags(|flags| flags.meta.links = !flags.meta.copy_links);
     let (src, dst) = (ctx.open(&args.folder)?, ctx.open(&args.to.remote)?);
     let mut cx = job::cx(ctx, src, dst, &args.to.remote)?;
-    cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false);
+    cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
     // What a name promises can't change, so the remote's index is gone by unasked.
     cx.known.index = ctx.known_content().index;
     let policy = flags::policy(&ctx.flags)?;

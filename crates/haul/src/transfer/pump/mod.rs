@@ -7,7 +7,7 @@ mod reader;
 mod through;
 
 use super::{
-    Count, Mover, VERIFY,
+    Count, Mover, VERIFY, cancelled,
     read::{Bytes, Source},
     unfinished::Target,
 };
@@ -81,7 +81,8 @@ pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: 
 
 /// Moves all bytes of `source` that aren't there yet into `target`; gives back of `claim` what the last chunks no longer need.
 ///
-/// Errors: the first of any read or write; everything still in flight is then given up.
+/// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest is more than may
+/// be moved; what was under way has arrived then.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
     let Known { again, algos, unproved } = known(mover, &source.facts, target).await;
     let mut digest = Digest::new(algos);
@@ -114,8 +115,10 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     let mut reader = Reader::new(mover, source, target, again, algos, digest.is_apart());
     let mut writes = FuturesUnordered::new();
     let mut memory = None;
+    // Of what may still be moved a range takes its bytes before it is read, a stream before they are sent.
+    let goes = |index: u64, len: u64| target.known.contains_key(&index) || count.allows(len);
     loop {
-        let more = reader.start(mover.budget.reads(), mover.budget.writes(), writes.len());
+        let more = reader.start(mover.budget.reads(), mover.budget.writes(), writes.len(), &goes);
         if !more && writes.is_empty() && digest.is_idle() {
             break;
         }
@@ -127,6 +130,10 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
             }
             piece = reader.next(), if more => {
                 let Some(piece) = piece? else { continue };
+                if reader.is_stream() && !goes(piece.index, piece.payload.len()) {
+                    reader.cut();
+                    continue;
+                }
                 digest.take(&piece)?;
                 memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
                 if !target.known.contains_key(&piece.index) {
@@ -136,6 +143,9 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
             }
             hashed = digest.advance(), if !digest.is_idle() => hashed?,
         }
+    }
+    if reader.is_cut() {
+        return Err(cancelled());
     }
     parts.sort_by_key(|p: &Part| p.index);
     Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory })

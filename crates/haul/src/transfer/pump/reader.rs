@@ -77,6 +77,7 @@ impl Reader {
                 back,
                 chunks,
                 next: 0,
+                cut: false,
                 memory: None,
                 reading,
                 algos: algos.clone().into(),
@@ -103,6 +104,7 @@ impl Reader {
                 offset: 0,
                 block,
                 ended: false,
+                cut: false,
                 algos,
                 memory: Arc::new(memory),
             }),
@@ -110,10 +112,11 @@ impl Reader {
     }
 
     /// Makes ready to read more, where `reads` chunks may be read at once, and `writes` written, of which `writing` are.
+    /// A range for whose number and length `goes` is false, and those after it, are left out.
     /// True when [`Reader::next`] has something to wait for.
-    pub fn start(&mut self, reads: usize, writes: usize, writing: usize) -> bool {
+    pub fn start(&mut self, reads: usize, writes: usize, writing: usize, goes: &dyn Fn(u64, u64) -> bool) -> bool {
         match self {
-            Reader::Ranged(ranged) => ranged.start(reads, writes, writing),
+            Reader::Ranged(ranged) => ranged.start(reads, writes, writing, goes),
             // The memory of a stream is taken once, for two blocks: one to fill and one to write.
             Reader::Streamed(streamed) => !streamed.ended && writing <= 1,
         }
@@ -126,6 +129,27 @@ impl Reader {
         match self {
             Reader::Ranged(ranged) => ranged.next().await,
             Reader::Streamed(streamed) => streamed.next().await,
+        }
+    }
+
+    /// True for one that learns how long its chunks are as they come.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Reader::Streamed(_))
+    }
+
+    /// Leaves out what is still to come.
+    pub fn cut(&mut self) {
+        match self {
+            Reader::Ranged(ranged) => ranged.cut(),
+            Reader::Streamed(streamed) => (streamed.ended, streamed.cut) = (true, true),
+        }
+    }
+
+    /// True when something was left out.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Reader::Ranged(ranged) => ranged.cut,
+            Reader::Streamed(streamed) => streamed.cut,
         }
     }
 
@@ -166,6 +190,8 @@ pub struct Ranged {
     chunks: Vec<u64>,
     /// Place in `chunks` of the next to be begun.
     next: usize,
+    /// Some were left out.
+    cut: bool,
     /// Waits for the memory of `next`.
     memory: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
     reading: FuturesUnordered<Task<Result<Piece>>>,
@@ -173,18 +199,28 @@ pub struct Ranged {
 }
 
 impl Ranged {
-    fn start(&mut self, reads: usize, writes: usize, writing: usize) -> bool {
+    fn start(&mut self, reads: usize, writes: usize, writing: usize, goes: &dyn Fn(u64, u64) -> bool) -> bool {
         let reading = self.reading.len();
-        let next = self.chunks.get(self.next).filter(|_| self.memory.is_none());
-        if let Some(next) = next.map(|next| self.range(*next))
+        let next = self.chunks.get(self.next).filter(|_| self.memory.is_none()).copied();
+        if let Some(next) = next
             && reading < reads
             && reading + writing < reads + writes
         {
-            let bytes = (next.end - next.start).min(self.in_hand);
-            let budget = self.budget.clone();
-            self.memory = Some(Box::pin(async move { budget.memory(bytes).await }));
+            let range = self.range(next);
+            let len = range.end - range.start;
+            if goes(next, len) {
+                let (bytes, budget) = (len.min(self.in_hand), self.budget.clone());
+                self.memory = Some(Box::pin(async move { budget.memory(bytes).await }));
+            } else {
+                self.cut();
+            }
         }
         self.memory.is_some() || reading > 0
+    }
+
+    fn cut(&mut self) {
+        self.chunks.truncate(self.next);
+        self.cut = true;
     }
 
     fn range(&self, index: u64) -> Range<u64> {
@@ -234,6 +270,8 @@ pub struct Streamed {
     offset: u64,
     block: u64,
     ended: bool,
+    /// There was more.
+    cut: bool,
     algos: Vec<Algo>,
     memory: Arc<OwnedSemaphorePermit>,
 }

@@ -6,7 +6,7 @@
 use super::{MOST, Road, Target};
 use crate::{
     budget::Claim,
-    transfer::{Count, Mover},
+    transfer::{Count, Mover, cancelled},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
@@ -35,7 +35,8 @@ pub struct Through {
 
 /// Moves the chunks of these numbers, which ascend, into `target`; each comes with its hashes of `algos`.
 ///
-/// Errors: the first of any read or write; everything still in flight is then given up.
+/// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest is more than may be
+/// moved; what was under way has arrived then.
 pub async fn through(
     mover: &Mover,
     from: &From,
@@ -49,13 +50,25 @@ pub async fn through(
     let mut waiting = chunks;
     let mut moving = FuturesUnordered::new();
     let mut arrived = Vec::with_capacity(chunks.len());
+    let mut cut = false;
     loop {
         // A run waits for its memory before it asks for its bytes: one that waited the other way round would keep a
         // connection from those that have memory.
         while moving.len() < budget.reads().max(1) && !waiting.is_empty() {
             let road = budget.road().filter(|_| mover.policy.part_size.is_none());
             let (run, rest) = waiting.split_at(run(waiting, target.block, road));
+            let len = |index: &u64| target.block.min(from.entry.size - index * target.block);
+            let (run, rest) = match run.iter().position(|index| !count.allows(len(index))) {
+                Some(allowed) => {
+                    cut = true;
+                    (&run[..allowed], &[][..])
+                }
+                None => (run, rest),
+            };
             waiting = rest;
+            if run.is_empty() {
+                break;
+            }
             moving.push(async move {
                 let memory = budget.memory(IN_HAND.min(run.len() as u64 * target.block)).await;
                 let chunks = one(from, target, run, algos, count).await;
@@ -63,7 +76,9 @@ pub async fn through(
                 chunks
             });
         }
-        let Some(chunks) = moving.next().await else { return Ok(arrived) };
+        let Some(chunks) = moving.next().await else {
+            return if cut { Err(cancelled()) } else { Ok(arrived) };
+        };
         arrived.extend(chunks?);
         claim.left((waiting.len() + moving.len()).max(1) as u64);
     }
