@@ -52,7 +52,7 @@ fn options_do_what_they_do_in_rsync() {
                    |--delete-after|--delete-delay|--existing --ignore-existing --delete|-O|--no-t|--no-l|-b --backup-dir=../bk\
                    |-b --backup-dir=../bk --delete|--remove-source-files|--inplace|--max-size=5|--min-size=6\
                    |--max-size=5 --delete|-ii|-W -z --partial|--modify-window=1|-@-1|--suffix=.old -b|-c --delete -n\
-                   |-nu|--delete --ignore-errors --force|-c --size-only --no-c|--size-only -I|-c -I";
+                   |-nu|--delete --ignore-errors --force|-c --size-only|-c --size-only --no-c|--size-only -I|-c -I";
     let lines: Vec<String> = options.split('|').map(|options| format!("-ai {options} s/ dst")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     each(&[FRESH, CHANGED].concat(), Compare::All, &lines);
