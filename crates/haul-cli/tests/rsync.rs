@@ -52,7 +52,7 @@ fn options_do_what_they_do_in_rsync() {
                    |--delete-after|--delete-delay|--existing --ignore-existing --delete|-O|--no-t|--no-l|-b --backup-dir=../bk\
                    |-b --backup-dir=../bk --delete|--remove-source-files|--inplace|--max-size=5|--min-size=6\
                    |--max-size=5 --delete|-ii|-W -z --partial|--modify-window=1|-@-1|--suffix=.old -b|-c --delete -n\
-                   |-nu|--delete --ignore-errors --force|-c --size-only --no-c|--size-only -I|-c -I";
+                   |-nu|--delete --ignore-errors --force|-c --size-only|-c --size-only --no-c|--size-only -I|-c -I";
     let lines: Vec<String> = options.split('|').map(|options| format!("-ai {options} s/ dst")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     each(&[FRESH, CHANGED].concat(), Compare::All, &lines);
@@ -94,7 +94,54 @@ fn sources_mean_what_they_mean_in_rsync() {
         ],
     );
     each(&[FRESH, CHANGED].concat(), Compare::All, &["-ai --delete s/a s/d dst", "-ai --delete s dst"]);
-    each(FRESH, Compare::Trees, &["-a --mkpath s/ no/such/dir", "-a --mkpath s/a no/such/name"]);
+    let paths =
+        ["s/ a/b", "s a/b", "s/a a/b", "s/a a/b/", "s/a s/d a/b", "s/ dst/x/", "s/a x", "s/ x", "-R s/d x/y", "s/ dst"];
+    for options in ["-ai", "-ani", "-aqi", "-aiO", "-ai --existing"] {
+        let lines = paths.map(|path| format!("{options} --mkpath {path}"));
+        each(&[FRESH, "chmod 700 s"].concat(), Compare::Attributes, &lines.each_ref().map(String::as_str));
+    }
+}
+
+/// As a shell's `*` names it.
+#[test]
+fn rules_and_limits_are_of_a_source_that_is_one_file_too() {
+    let setup = r#"
+mkdir -p s/k.d dst; echo hi >s/d.tmp; echo hello >s/e.tmp; ln -s a s/l.tmp; mkfifo s/p.tmp; echo in >s/k.d/x.tmp; echo a >s/k.d/a
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let rules = ["--exclude=*.tmp", "--exclude=/d.tmp", "--exclude=/s/*.tmp", "--max-size=1", "--min-size=5"];
+    let sources =
+        ["s/d.tmp", "s/l.tmp", "s/p.tmp", "s/d.tmp s/k.d", "s/d.tmp s/e.tmp", "--remove-source-files s/d.tmp"];
+    for rule in rules {
+        let lines = sources.map(|source| format!("-ai {rule} {source} dst"));
+        each(setup, Compare::All, &lines.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn nothing_new_comes_where_only_what_exists_is_updated() {
+    let lines = [
+        "s dst",
+        "s new",
+        "s/d s/empty dst",
+        "--delete s dst",
+        "-n s dst",
+        "-m s dst",
+        "-H s new",
+        "-K s dst",
+        "-R s dst",
+    ];
+    let lines = lines.map(|line| format!("-ai --existing {line}"));
+    each(FRESH, Compare::All, &lines.each_ref().map(String::as_str));
+}
+
+#[test]
+fn what_is_written_in_place_without_times_is_dated_now() {
+    each(
+        &[FRESH, CHANGED].concat(),
+        Compare::All,
+        &["-ri --inplace s/ dst", "-rli --inplace s/ new", "-rci --inplace s/ dst"],
+    );
 }
 
 #[test]

@@ -194,6 +194,8 @@ pub struct RsyncHabits {
     pub top_dir: bool,
     /// What `Cx::copy_dest` has gets a second name (`--link-dest`) instead of being copied.
     pub link: bool,
+    /// What the destination has although `Cx::compare_dest` has all of it goes at the end, unless there was an error.
+    pub drop_spare: bool,
 }
 
 /// The rules of one job.

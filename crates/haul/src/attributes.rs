@@ -71,7 +71,7 @@ impl Attributes {
     }
 
     /// True when a file whose facts agree must be looked at all the same.
-    fn looks_inside(&self) -> bool {
+    pub fn looks_inside(&self) -> bool {
         self.given.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
     }
 
@@ -257,7 +257,7 @@ impl Run {
             return;
         }
         let how = CopyHow::Attributes { set: true, new };
-        let item = CopyItem { how, ..self.attribute_item(src, to, src.mtime, true) };
+        let item = CopyItem { how, ..self.attribute_item(src, to, self.mover.set_time(src).or(src.mtime), true) };
         let answers = self.ask_attributes(vec![item]).await;
         for answer in answers {
             match answer {

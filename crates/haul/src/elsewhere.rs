@@ -1,4 +1,4 @@
-//! `--compare-dest` and `--copy-dest`: what another place has already need not be brought.
+//! `--compare-dest`, `--copy-dest` and `--link-dest`: what another place has already need not be brought.
 
 use crate::{
     Cx, decide,
@@ -10,9 +10,19 @@ use haul_core::{
     compare::{Difference, FileType, Reason, Verdict},
     event::Event,
     plan::{Action, Route},
+    policy::Compare,
 };
-use haul_store::{CopyHow, Store};
+use haul_store::{CopyBatch, CopyHow, Store};
 use std::sync::{Arc, atomic::Ordering};
+
+/// What another place has of a file.
+struct Found<'a> {
+    store: &'a Arc<dyn Store>,
+    entry: Entry,
+    differs: Difference,
+    /// Nothing that is to be kept differs.
+    exact: bool,
+}
 
 impl Run {
     /// Whether there is another place to look at.
@@ -20,65 +30,129 @@ impl Run {
         !(self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty())
     }
 
-    /// `--compare-dest` and `--copy-dest`: true when nothing is left to transfer.
+    /// Whether another place counts for what the destination has too: under rsync's habits, where it would do instead.
+    pub fn looks_elsewhere_for_all(&self) -> bool {
+        self.policy.rsync.is_some() && (!self.cx.compare_dest.is_empty() || self.links_elsewhere())
+    }
+
+    /// Whether another place is to be looked at before this is done.
+    pub fn is_elsewhere_of_use(&self, action: Action, why: Reason, dst: Option<&Entry>) -> bool {
+        let there = dst.is_none_or(|dst| dst.kind == Kind::File && !dst.is_link());
+        match action {
+            _ if self.policy.rsync.is_some() && dst.is_some() => {
+                let stays = matches!(action, Action::Keep | Action::Touch) && !why.is_left_alone();
+                self.looks_elsewhere_for_all() && there && (stays || action == Action::Copy)
+            }
+            Action::Copy => self.looks_elsewhere(),
+            _ => false,
+        }
+    }
+
+    /// True when nothing is left to do about a file, since another place has it.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
-        // rsync looks elsewhere for what isn't there, and for another name of what is to be replaced.
-        let links = |dst: &Entry| self.links_elsewhere() && dst.kind == Kind::File && !dst.is_link();
-        if self.policy.rsync.is_some() && dst.is_some_and(|dst| !links(dst)) {
+        let Some(found) = self.best_elsewhere(src, to).await else { return false };
+        let rsync = self.policy.rsync.is_some();
+        let compares = self.cx.copy_dest.is_empty();
+        if compares && (found.exact || !rsync) {
+            // What hides the other place's file there makes way for this one.
+            if rsync && dst.is_none() && self.other_kind_there(to).await {
+                return false;
+            }
+            self.is_spare(src, to, dst, &found);
+            return true;
+        }
+        // Another name is one only of what has all that is to be kept.
+        let links = self.links_elsewhere() && found.exact;
+        let is_it = |dst: &Entry| dst.version.is_some() && dst.version == found.entry.version;
+        if dst.is_some_and(|dst| !links || is_it(dst)) && rsync {
             return false;
         }
-        for store in &self.cx.compare_dest {
-            if self.same_in(store, src, to).await.is_some() {
-                self.report().totals.unchanged += 1;
-                if self.policy.rsync.is_some() {
-                    let (key, action, dry_run) = (to.clone(), Action::Keep, self.policy.dry_run);
-                    let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
-                    self.cx.sink.emit(&Event::Decided { key, action, why: Reason::Size, size, differs, dry_run });
+        if rsync || !self.policy.dry_run {
+            for how in [CopyHow::Link, CopyHow::Copy] {
+                let wanted = if how == CopyHow::Link { links } else { dst.is_none() || !rsync };
+                if wanted && self.take(src, to, dst, why, &found, how).await {
+                    return true;
                 }
-                return true;
-            }
-        }
-        for store in &self.cx.copy_dest {
-            let Some(found) = self.same_in(store, src, to).await else { continue };
-            let rsync = self.policy.rsync.as_ref();
-            let how = if self.links_elsewhere() { CopyHow::Link } else { CopyHow::Copy };
-            let differs = self.difference(src, Some(&found));
-            let action = if rsync.is_some() { Action::Reuse } else { Action::Copy };
-            if how == CopyHow::Link && !self.keeps_all(differs) {
-                continue;
-            }
-            let decided = |dry_run| {
-                let (key, size) = (to.clone(), src.size);
-                self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
-            };
-            if self.policy.dry_run {
-                if rsync.is_some() {
-                    decided(true);
-                }
-                return rsync.is_some();
-            }
-            self.will_write(to).await;
-            let mover = Mover { cx: Cx { src: store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
-            let step = self.steps.fetch_add(1, Ordering::Relaxed);
-            let found = Entry { mtime: src.mtime.or(found.mtime), ..found };
-            let mut order = Order::new(step, found, to.clone(), dst.cloned());
-            let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
-            if let Some(Ok(arrived)) = answers.pop() {
-                let (key, size) = (to.clone(), src.size);
-                decided(false);
-                self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
-                // What arrived is from elsewhere, but it is this job's source that was brought over by it.
-                let arrived = Arrived { version: src.version.clone(), ..arrived };
-                self.dress_now(src, to, false).await;
-                self.arrived(&Order { src: src.clone(), ..order }, arrived);
-                return true;
             }
         }
         false
     }
 
+    /// Leaves a file out that `--compare-dest` has; what the destination has of it goes at the end.
+    fn is_spare(&self, src: &Entry, to: &Key, dst: Option<&Entry>, found: &Found<'_>) {
+        self.report().totals.unchanged += 1;
+        let Some(habits) = &self.policy.rsync else { return };
+        let (key, action, dry_run) = (to.clone(), Action::Keep, self.policy.dry_run);
+        let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
+        self.cx.sink.emit(&Event::Decided { key, action, why: Reason::Size, size, differs, dry_run });
+        // Not where it is the very file that was found.
+        let Some(dst) = dst.filter(|dst| dst.version.is_some() && dst.version != found.entry.version) else { return };
+        if habits.drop_spare
+            && !dry_run
+            && let Err(error) = self.spare.push(dst.clone().into())
+        {
+            self.error(error);
+        }
+    }
+
+    /// Takes what was found; false when that can't be.
+    async fn take(
+        &self,
+        src: &Entry,
+        to: &Key,
+        dst: Option<&Entry>,
+        why: Reason,
+        found: &Found<'_>,
+        how: CopyHow,
+    ) -> bool {
+        let action = if self.policy.rsync.is_some() { Action::Reuse } else { Action::Copy };
+        let decided = |dry_run| {
+            let (key, size, differs) = (to.clone(), src.size, found.differs);
+            self.cx.sink.emit(&Event::Decided { key, action, why, size, differs, dry_run });
+        };
+        if self.policy.dry_run {
+            decided(true);
+            return true;
+        }
+        self.will_write(to).await;
+        let mover = Mover { cx: Cx { src: found.store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry { mtime: src.mtime.or(found.entry.mtime), ..found.entry.clone() };
+        let mut order = Order::new(step, entry, to.clone(), dst.cloned());
+        let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
+        let Some(Ok(arrived)) = answers.pop() else { return false };
+        let (key, size) = (to.clone(), src.size);
+        decided(false);
+        self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
+        // What arrived is from elsewhere, but it is this job's source that was brought over by it.
+        let arrived = Arrived { version: src.version.clone(), ..arrived };
+        if how != CopyHow::Link {
+            // Another name has all of it, and what is set by it is set of the other place's file.
+            self.dress_now(src, to, true).await;
+        }
+        self.arrived(&Order { src: src.clone(), ..order }, arrived);
+        true
+    }
+
     fn links_elsewhere(&self) -> bool {
         self.policy.rsync.as_ref().is_some_and(|habits| habits.link)
+    }
+
+    /// The first other place that has a file with all that is to be kept, else the first that has its content.
+    async fn best_elsewhere(&self, src: &Entry, to: &Key) -> Option<Found<'_>> {
+        let mut best = None;
+        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+            let Some(entry) = self.same_in(store, src, to).await else { continue };
+            let differs = self.difference(src, Some(&entry));
+            let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
+            let found = Found { store, entry, differs, exact };
+            // What is only copied is dressed as the source is.
+            if exact || self.policy.rsync.is_none() {
+                return Some(found);
+            }
+            best.get_or_insert(found);
+        }
+        best
     }
 
     /// What rsync compares a file with that the destination lacks, to tell what differs: the first that another place has.
@@ -95,10 +169,24 @@ impl Run {
     }
 
     /// True when another name of a file would do: nothing that is to be kept differs.
-    fn keeps_all(&self, differs: Difference) -> bool {
+    fn keeps_all(&self, src: &Entry, differs: Difference) -> bool {
         let keep = &self.policy.keep;
-        let perms = (keep.perms || keep.acls) && differs.perms || keep.executability && differs.executable;
-        !(perms || keep.owner && differs.owner || keep.group && differs.group)
+        let all = keep.perms || keep.acls;
+        let perms = !src.is_link() && (all && differs.perms || keep.executability && differs.executable);
+        let times = !self.policy.no_update_mtime && differs.mtime;
+        !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
+    }
+
+    /// Where attributes are kept that no listing tells: true when the other place's file has the source's.
+    async fn agrees_inside(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> bool {
+        let Some(domain) = self.cx.src.caps().domain.as_ref().filter(|_| self.attributes.looks_inside()) else {
+            return true;
+        };
+        let item = self.attribute_item(src, to, None, false);
+        let links = self.mover.source_links();
+        let answers =
+            store.copy(CopyBatch { from: domain.place.clone(), items: vec![item], progress: None, links }).await;
+        answers.iter().all(|answer| answer.as_ref().is_ok_and(|stored| !stored.differs.any()))
     }
 
     async fn same_in(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> Option<Entry> {
@@ -108,6 +196,12 @@ impl Run {
         // What makes a destination's file stay although it is another one says nothing of this one.
         let rules = decide::rules(self.mode, &self.policy, &cx.src, &cx.dst).for_content();
         let verdict = decide::verdict(&cx, &self.policy, &rules, &mut src, &mut found).await.ok()?;
-        matches!(verdict, Verdict::Same(_)).then_some(found)
+        // Where content decides, another time is no other file.
+        let same = match verdict {
+            Verdict::Same(_) => true,
+            Verdict::Touch => self.policy.rsync.is_some() && self.policy.compare == Compare::Checksum,
+            _ => false,
+        };
+        same.then_some(found)
     }
 }

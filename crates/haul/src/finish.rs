@@ -75,6 +75,23 @@ impl Doomed {
     }
 }
 
+/// Files at the destination that it need not have, as `--compare-dest` has them.
+#[derive(Default)]
+pub struct Spare(Mutex<Spool>);
+
+impl Spare {
+    fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// One more.
+    ///
+    /// Errors: those of writing a temporary file.
+    pub fn push(&self, gone: Gone) -> Result<()> {
+        self.spool().push(gone)
+    }
+}
+
 /// Directories seen on both sides, to be settled when the files are done.
 #[derive(Default)]
 pub struct Dirs(Mutex<DirState>);
@@ -197,7 +214,34 @@ impl Run {
             self.keep_to(&mut left, &mut next);
             std::task::Poll::Ready((!next.is_empty() && !self.cx.cancel.is_cancelled()).then_some(next))
         });
-        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys)).await;
+        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys, true)).await;
+    }
+
+    /// Deletes what the destination need not have, if all went well: as in rsync, nothing tells of it.
+    pub async fn delete_spare(&self) {
+        let spool = std::mem::take(&mut *self.spare.spool());
+        let failed = self.report().error_count > 0 && !self.policy.ignore_errors;
+        if spool.is_empty() || self.cut_short() {
+            return;
+        }
+        if failed {
+            let waiting = spool.len();
+            return self
+                .notice(None, format!("not deleting {waiting} files that --compare-dest has: there were errors"));
+        }
+        let mut batches = match spool.into_batches(self.cx.dst.caps().delete_batch.clamp(1, DELETE_BATCH)) {
+            Ok(batches) => batches,
+            Err(error) => return self.error(error),
+        };
+        let mut left = self.may_still_delete();
+        while !self.cx.cancel.is_cancelled() {
+            let mut next = batches.next_batch().map_err(|e| self.error(e)).unwrap_or_default();
+            if next.is_empty() {
+                return;
+            }
+            self.keep_to(&mut left, &mut next);
+            self.delete_batch(next, false).await;
+        }
     }
 
     /// The reason not to delete, if there is one: an error anywhere, a source that holds nothing, a limit.
@@ -253,7 +297,8 @@ impl Run {
         }
     }
 
-    async fn delete_batch(&self, batch: Vec<Gone>) {
+    /// `told`: the sink is told of each.
+    async fn delete_batch(&self, batch: Vec<Gone>, told: bool) {
         let mut going = Vec::with_capacity(batch.len());
         for gone in batch {
             if !self.confirm("delete", &gone.key) {
@@ -262,7 +307,7 @@ impl Run {
             if self.backup().is_on() {
                 self.will_write(&gone.key).await;
             }
-            if !self.backup_before_delete(&gone).await {
+            if !self.backup_before_delete(&gone, told).await {
                 going.push(gone);
             }
         }
@@ -273,7 +318,7 @@ impl Run {
         let answers = self.cx.dst.delete(request).await;
         for (gone, answer) in going.into_iter().zip(answers) {
             match answer {
-                Ok(()) => self.deleted(gone.key, gone.size),
+                Ok(()) => self.deleted(gone.key, gone.size, told),
                 Err(error) => {
                     if self.attributes.keep.is_some() {
                         // Its directory may have been opened for it.
@@ -286,23 +331,25 @@ impl Run {
     }
 
     /// With `--backup-dir` or `--suffix` a deleted file is moved away instead; true when that is all there was to do.
-    async fn backup_before_delete(&self, gone: &Gone) -> bool {
+    async fn backup_before_delete(&self, gone: &Gone, told: bool) -> bool {
         let backup = self.backup();
         if !backup.is_on() {
             return false;
         }
         match backup.keep(&self.cx, &Entry::file(gone.key.clone(), gone.size)).await {
-            Ok(()) => self.deleted(gone.key.clone(), gone.size),
+            Ok(()) => self.deleted(gone.key.clone(), gone.size, told),
             Err(error) => self.error(error),
         }
         true
     }
 
-    fn deleted(&self, key: Key, size: u64) {
+    fn deleted(&self, key: Key, size: u64, told: bool) {
         self.report().totals.deletes += 1;
         self.dirs.written(&key);
         self.is_absent(&key);
-        self.cx.sink.emit(&Event::Deleted { side: Side::Dst, key, size });
+        if told {
+            self.cx.sink.emit(&Event::Deleted { side: Side::Dst, key, size });
+        }
     }
 
     /// Settles directories: creates empty ones where asked, removes what the source lacks, sets times; and takes the

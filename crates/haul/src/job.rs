@@ -19,7 +19,7 @@ use crate::{
     backup::Backup,
     budget::Budget,
     decide,
-    finish::{Dirs, Doomed},
+    finish::{Dirs, Doomed, Spare},
     hard_links::HardLinks,
     index::RemoteIndex,
     overlap,
@@ -86,6 +86,8 @@ pub(crate) struct Run {
     wind_down: AtomicBool,
     started_bytes: AtomicU64,
     pub doomed: Doomed,
+    /// What the destination has although `--compare-dest` has it.
+    pub spare: Spare,
     pub dirs: Dirs,
     pub attributes: Attributes,
     pub links: HardLinks,
@@ -137,6 +139,7 @@ impl Run {
                 wind_down: AtomicBool::new(false),
                 started_bytes: AtomicU64::new(0),
                 doomed: Doomed::new(&policy),
+                spare: Spare::default(),
                 dirs: Dirs::default(),
                 attributes,
                 links: HardLinks::default(),
@@ -261,6 +264,7 @@ impl Run {
         if deletes && self.policy.delete_when != DeleteWhen::Before {
             self.delete_doomed().await;
         }
+        self.delete_spare().await;
         self.finish_dirs(deletes).await;
     }
 
@@ -314,7 +318,7 @@ impl Run {
                 break;
             }
             match next {
-                Ok(Some(pair)) if self.beyond_limits(&pair) => {}
+                Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {}
                 Ok(Some(pair)) => {
                     if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
                         && e.kind == Kind::File
@@ -351,7 +355,10 @@ impl Run {
     /// end, but moves each entry some ten times on its way.
     fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
         // Each of these asks more of a file than whether its listed facts agree.
-        let more = self.moves() || self.policy.use_server_mtime || self.attributes.asks_more();
+        let more = self.moves()
+            || self.policy.use_server_mtime
+            || self.attributes.asks_more()
+            || self.looks_elsewhere_for_all();
         if more || pass != Pass::Transfers {
             return 0;
         }
@@ -379,17 +386,23 @@ impl Run {
         count
     }
 
-    /// True for a file that is left out for its size or age. The source's facts decide where it has the file: left out
-    /// there is not absent, and what the destination holds of it is only compared.
-    fn beyond_limits(&self, pair: &Pair) -> bool {
-        let entry = match pair {
-            Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) => e,
-            Pair::DstOnly(e) if !self.policy.delete_excluded && self.policy.rsync.is_none() => e,
-            Pair::DstOnly(_) | Pair::DstUnknown(_) => return false,
-        };
+    /// True for a file that is left out for its size or age.
+    fn beyond_limits(&self, entry: &Entry) -> bool {
         // rsync's limits are of regular files.
-        let spared = self.policy.rsync.is_some() && entry.is_link();
+        let spared = self.policy.rsync.is_some() && (entry.is_link() || entry.kind == Kind::Special);
         !entry.is_dir() && !spared && !self.cx.filter.within_limits(entry)
+    }
+
+    /// The same of a pair: the source's facts decide where it has the file. What is left out there is not absent, and what the
+    /// destination holds of it is only compared.
+    fn is_pair_beyond_limits(&self, pair: &Pair) -> bool {
+        match pair {
+            Pair::Both(entry, _) | Pair::SrcOnly(entry) | Pair::SrcUnknown(entry) => self.beyond_limits(entry),
+            Pair::DstOnly(entry) if !self.policy.delete_excluded && self.policy.rsync.is_none() => {
+                self.beyond_limits(entry)
+            }
+            Pair::DstOnly(_) | Pair::DstUnknown(_) => false,
+        }
     }
 
     /// Counts what could not be listed. A store that doesn't know us, that can't make sense of the root that we ask for, or whose
@@ -459,7 +472,9 @@ impl Run {
             false => compare(&src, &dst, &self.rules, false, HashAnswer::NotAsked),
         };
         let quick_touch = quick == Verdict::Touch && src.kind != Kind::Special;
-        if !matches!(quick, Verdict::Ask(_)) && !quick_touch {
+        // Which asks other places, but for what must be made anew whatever they say.
+        let asks = self.looks_elsewhere_for_all() && quick != Verdict::Differ(Reason::Linked);
+        if !matches!(quick, Verdict::Ask(_)) && !quick_touch && !asks {
             self.report().totals.checks += 1;
             if let Some(step) = self.step(src, dst, quick) {
                 self.act(step, orders).await;
@@ -595,8 +610,7 @@ impl Run {
         if let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst)) {
             return self.error(error);
         }
-        if action == Action::Copy
-            && self.looks_elsewhere()
+        if self.is_elsewhere_of_use(action, why, dst.as_ref())
             && Box::pin(self.found_elsewhere(&src, &to, dst.as_ref(), why)).await
         {
             return;

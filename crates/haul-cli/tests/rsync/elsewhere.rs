@@ -1,7 +1,10 @@
 //! `--link-dest`, `--copy-dest` and `--compare-dest`: what of another place counts as a file of the source; and destinations that
 //! can't be, or aren't there yet.
 
-use super::{each, oracle::Compare};
+use super::{
+    each,
+    oracle::{Compare, Oracle},
+};
 use haul_testkit::{folder::write, lab::Lab};
 use std::fs;
 
@@ -100,5 +103,72 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
         ];
         let lines = options.map(|options| format!("-a {how} {options} s/ dst"));
         each(setup, Compare::Trees, &lines.each_ref().map(String::as_str));
+    }
+}
+
+/// Files named by what the destination has of them, and what the other place: nothing, the same, other content, other permissions,
+/// another time.
+const EACH_WAY: &str = r#"
+mkdir -p s/d dst/d old/d; for n in eq_eq df_eq tm_eq md_eq no_eq eq_tm df_tm tm_tm no_tm eq_md df_md no_md df_df no_df eq_no df_no no_no
+do echo $n >s/$n; cp s/$n old/$n; cp s/$n dst/$n; done; for f in dst/df_*; do echo other >$f; done; for f in old/*_df; do echo longer >$f.; mv $f. $f; done
+rm dst/no_* old/*_no; echo q >s/d/q; cp s/d/q old/d/q; echo old >dst/d/q; ln -s x s/l; ln -s x old/l; ln -s x s/l2; ln -s x old/l2; ln -s y dst/l2
+for f in dst/df_*; do echo longer >$f; done; find s dst old -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+touch -d 2021-01-01T00:00:00Z dst/tm_* old/*_tm; chmod 600 dst/md_* old/*_md
+"#;
+
+#[test]
+fn what_another_place_has_is_used_with_its_attributes_as_by_rsync() {
+    let options = [
+        "-ai",
+        "-aii",
+        "-ani",
+        "-rti",
+        "-ri",
+        "-rci",
+        "-aci",
+        "-rpi",
+        "-rlpgoDi",
+        "-aui",
+        "-aHi",
+        "-ai --delete",
+        "-ai --existing",
+        "-ai --ignore-existing",
+    ];
+    for place in ["--compare-dest", "--copy-dest", "--link-dest"] {
+        for dest in ["dst", "new"] {
+            let lines = options.map(|options| format!("{options} {place}=../old s/ {dest}"));
+            each(EACH_WAY, Compare::Attributes, &lines.each_ref().map(String::as_str));
+        }
+        each(EACH_WAY, Compare::Attributes, &[&format!("-ai {place}=../none {place}=../dst {place}=../old s/ new")]);
+    }
+}
+
+#[test]
+fn what_compare_dest_has_goes_only_when_all_went_well() {
+    let Some(oracle) = Oracle::new(&[EACH_WAY, "mkdir dst/no_no; touch dst/no_no/full; ln -s dst same\n"].concat())
+    else {
+        return;
+    };
+    let read = |name: &str| fs::read_to_string(oracle.folder().join("dst").join(name)).ok();
+    let here = Some("longer\n".into());
+    let (code, _, errors) = oracle.haul(&["-a", "--compare-dest=../old", "s/", "dst"]);
+    assert_eq!((code, read("df_eq")), (Some(23), here.clone()), "{errors}");
+    let line = "haul rsync: not deleting 5 files that --compare-dest has: there were errors";
+    assert!(errors.lines().any(|told| told == line), "{errors}");
+    let good = ["-a", "--exclude=no_no", "--compare-dest=../old", "s/", "dst"];
+    let (code, _, errors) = oracle.haul(&[&["--max-delete=0"], &good[..]].concat());
+    assert_eq!((code, read("df_eq")), (Some(25), here.clone()), "{errors}");
+    let (code, _, errors) = oracle.haul(&[&["--backup-dir=../kept"], &good[..]].concat());
+    assert_eq!((code, read("df_eq"), read("../kept/df_eq")), (Some(0), None, here), "{errors}");
+    let (code, _, errors) = oracle.haul(&[&["--remove-source-files"], &good[..]].concat());
+    assert_eq!((code, read("df_eq"), read("../s/df_eq")), (Some(0), None, Some("df_eq\n".into())), "{errors}");
+    // What is found is the destination's own file.
+    for other in ["--compare-dest=.", "--compare-dest=../same", "--link-dest=../same"] {
+        let (code, _, errors) = oracle.haul(&["-a", "--exclude=no_no", other, "s/", "dst"]);
+        assert_eq!(
+            (code, read("eq_eq"), read("df_eq")),
+            (Some(0), Some("eq_eq\n".into()), Some("df_eq\n".into())),
+            "{errors}"
+        );
     }
 }

@@ -65,16 +65,22 @@ for d in a a/b x; do cp s/$d/.rsync-filter dst/$d; done
 
 /// A small folder as a script, with few names so that both sides meet.
 fn folder(root: &'static str) -> impl Strategy<Value = String> {
+    folder_of(root, vec!["file", "file", "file", "link"])
+}
+
+/// The same of these kinds.
+fn folder_of(root: &'static str, kinds: Vec<&'static str>) -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec!["a", "b", "a.o", "x", "d/a", "d/b.o", "d/e/a", "e/d/a.o", "l", "e/l"]);
-    let kind = prop::sample::select(vec!["file", "file", "file", "link"]);
+    let kind = prop::sample::select(kinds);
     let content = prop::sample::select(vec!["x", "y", "long"]);
     let day = 1..4u8;
-    prop::collection::btree_map(name, (kind, content, day), 0..8).prop_map(move |files| {
+    let mode = prop::sample::select(vec!["644", "600"]);
+    prop::collection::btree_map(name, (kind, content, day, mode), 0..8).prop_map(move |files| {
         let mut script = format!("mkdir -p {root}\n");
-        for (name, (kind, content, day)) in files {
+        for (name, (kind, content, day, mode)) in files {
             let path = format!("{root}/{name}");
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-            let make = if kind == "link" { format!("ln -s {content} {path}") } else { format!("echo {content} >{path}") };
+            let make = if kind == "link" { format!("ln -s {content} {path}") } else { format!("echo {content} >{path} && chmod {mode} {path}") };
             // Another name may have made a file of a directory's.
             script.push_str(&format!("mkdir -p {dir} 2>/dev/null && [ ! -e {path} ] && {make} && touch -h -d 2020-01-0{day}T00:00:00Z {path} || true\n"));
         }
@@ -99,9 +105,6 @@ fn options() -> impl Strategy<Value = Vec<String>> {
     let delete = prop::sample::select(vec!["", "--delete", "--delete", "--delete-excluded", "--delete-after"]);
     (flags, rules, delete).prop_map(|(flags, rules, delete)| {
         let mut args: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
-        if args.iter().any(|arg| arg == "-c") {
-            args.retain(|arg| arg != "--size-only");
-        }
         if args.iter().any(|arg| arg == "--append") {
             // What is kept is moved away, so that the whole file comes and not what rsync makes of two that differ.
             args.retain(|arg| arg != "-b");
@@ -127,6 +130,10 @@ fn any(trees: impl Strategy<Value = String>, sources: &[&str]) {
         let mut args = vec!["-a".to_string()];
         // With several sources an empty directory of the destination stays where one of them has it, though empty.
         args.extend(options.into_iter().filter(|arg| sources.len() == 1 || arg != "-m"));
+        if sources.len() > 1 && args.iter().any(|arg| arg == "--append") {
+            // The whole file comes, and not what rsync makes of two that differ.
+            args.retain(|arg| arg != "--remove-source-files");
+        }
         args.extend(sources.iter().chain(&["dst"]).map(|arg| arg.to_string()));
         // A dry run's lines are compared as well; what conflicts in kind is told in other words.
         let compare = Compare::Trees;
@@ -146,4 +153,47 @@ fn any_two_sources_make_one_tree_as_in_rsync() {
     let both = || (folder("s"), folder("t/d")).prop_map(|(s, t)| [s, t].concat());
     any(both(), &["s/", "t/"]);
     any(both(), &["t/d", "s/"]);
+}
+
+#[test]
+fn any_other_places_are_used_as_in_rsync() {
+    if Oracle::new("true").is_none() {
+        return;
+    }
+    // What is of another kind there comes, other than in rsync.
+    let files = |root| folder_of(root, vec!["file"]);
+    let flags =
+        ["-c", "-u", "-I", "-n", "-O", "-H", "-J", "-m", "--existing", "--ignore-existing", "--delete", "--inplace"];
+    let flags = prop::sample::subsequence(flags.to_vec(), 0..3);
+    let base = prop::sample::select(vec!["-ai", "-ai", "-aii", "-rlti", "-rli", "-ri"]);
+    let place = prop::sample::select(vec!["compare", "copy", "link"]);
+    let paths = prop::sample::select(vec!["s/ dst", "s/ dst", "s/ new", "s/ t/ dst", "s/z t dst", "--mkpath s/ x/y"]);
+    let trees = (folder("s"), files("t"), files("dst"), files("old"), files("older"));
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let ran = runner.run(&(trees, base, flags, place, paths), |(trees, base, flags, place, paths)| {
+        let (s, t, dst, old, older) = trees;
+        // A directory without anything is another thing to rsync: where nothing is yet, its copy gets the destination's name.
+        let something = "echo z >s/z; touch -d 2020-01-01T00:00:00Z s/z s\n".to_string();
+        let Some(oracle) = Oracle::new(&[s, t, dst, old, older, something].concat()) else { return Ok(()) };
+        let places = [format!("--{place}-dest=../old"), format!("--{place}-dest=../older")];
+        // What is written in place isn't told of as a copy.
+        let lines = !flags.contains(&"--inplace");
+        // Without -p rsync gives a file the permissions of another place's, whatever is in that.
+        let compare = if base.starts_with("-a") { Compare::Attributes } else { Compare::Links };
+        let flags = flags.iter().map(|flag| flag.to_string());
+        let args: Vec<String> = [base.to_string()]
+            .into_iter()
+            .chain(flags)
+            .chain(places)
+            .chain(paths.split(' ').map(String::from))
+            .collect();
+        match lines {
+            true => oracle.same(&args, compare),
+            false => oracle.same_but_for_lines(&args.iter().map(String::as_str).collect::<Vec<_>>(), compare),
+        }
+        Ok(())
+    });
+    ran.unwrap();
 }

@@ -27,10 +27,14 @@ impl Run {
         self.finish_working(working).await;
         self.clear_stages().await;
         self.flush_moved_away(true).await;
+        self.delete_spare().await;
     }
 
     async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
         let src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
+        if self.policy.rsync.is_some() && self.beyond_limits(&src) {
+            return Ok(());
+        }
         self.cx.sink.emit(&Event::Listed { side: Side::Src, files: 1, bytes: src.size });
         let there = match self.policy.no_check_dest {
             true => None,

@@ -132,7 +132,7 @@ impl Run {
     }
 
     /// True when the destination has something else under this name.
-    async fn other_kind_there(&self, key: &Key) -> bool {
+    pub async fn other_kind_there(&self, key: &Key) -> bool {
         for other in of_any_kind(bare(key.as_bytes())) {
             if other != *key && self.cx.dst.stat(&other).await.is_ok_and(|e| e.is_dir() == other.is_dir()) {
                 return true;

@@ -368,7 +368,7 @@ impl Mover {
     }
 
     /// The time that a file gets whatever its source's is.
-    fn set_time(&self, facts: &Entry) -> Option<Mtime> {
+    pub(crate) fn set_time(&self, facts: &Entry) -> Option<Mtime> {
         let habits = self.policy.rsync.as_ref()?;
         habits.set_time.or(habits.omit_link_times.filter(|_| facts.is_link()))
     }

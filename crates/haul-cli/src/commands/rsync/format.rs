@@ -48,6 +48,8 @@ pub enum Update {
     Sent,
     /// It is made or changed without any bytes.
     Local,
+    /// It becomes a copy of what another place has.
+    Found,
     /// It becomes another name of a file.
     Linked,
     /// At most its attributes are set.
@@ -60,7 +62,7 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
     let first = match update {
         Update::Received => '>',
         Update::Sent => '<',
-        Update::Local => 'c',
+        Update::Local | Update::Found => 'c',
         Update::Linked => 'h',
         Update::None => '.',
     };
@@ -83,7 +85,8 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
         FileType::Link => kept.link_times,
         _ => kept.times,
     };
-    let time = if keeps_time { differs.mtime } else { moves || (update == Update::Local && what != FileType::Dir) };
+    let made = matches!(update, Update::Local | Update::Found);
+    let time = if keeps_time { differs.mtime } else { moves || (made && what != FileType::Dir) };
     let perms = (kept.perms && differs.perms || kept.executability && differs.executable) && what != FileType::Link;
     let rest: String = [
         flag(changed, 'c'),

@@ -29,10 +29,10 @@ use anyhow::Result;
 use exit::Trouble;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
-    Mtime,
+    Entry, Key, Mtime,
     policy::{Chmod, Cutoff, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
 };
-use haul_store::LinkRules;
+use haul_store::{LinkRules, WriteSpec};
 use info::Info;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
@@ -301,7 +301,11 @@ async fn job(
     });
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
-    if one.is_none() && !into.is_empty() && !filter.wants_root() {
+    let left_out = match &one {
+        Some((name, _)) => !filter.wants_name(&Entry::file(name.clone(), 0)),
+        None => !into.is_empty() && !filter.wants_root(),
+    };
+    if left_out {
         return Ok(Report::default());
     }
     let (incomplete, deleted, began) = before;
@@ -323,6 +327,7 @@ async fn job(
     policy.max_delete = policy.max_delete.map(|max| max.saturating_sub(deleted));
     if let Some(habits) = &mut policy.rsync {
         habits.began = Some(began);
+        habits.drop_spare = !incomplete;
         habits.top_dir = top && one.is_none();
         habits.safe_links = (options.safe_links && !options.copy_unsafe_links).then_some(above);
         habits.deletes_only = part == Part::Deletes;
@@ -342,6 +347,16 @@ async fn job(
         journal: None,
         known: Known { index: None, ..ctx.known() },
     };
+    let base = one.is_some() || top && into.is_empty();
+    if options.mkpath && base && cx.dst.caps().dirs && !options.dry_run && part != Part::Deletes {
+        // What rsync makes beforehand it compares with the source, as what was there.
+        let made = match haul::overlap::check(&cx, mode) {
+            Ok(()) => cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await,
+            // The job says so.
+            Err(_) => Ok(()),
+        };
+        made.map_err(|error| (exit::FILE_IO, error.to_string()))?;
+    }
     let filter = cx.filter.clone();
     let names = one.as_ref().map(|(from, to)| (from, to));
     let journal = match part {
@@ -391,6 +406,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         force: options.force || options.delete.is_some(),
         top_dir: false,
         link: !options.link_dest.is_empty(),
+        drop_spare: false,
     };
     let named = options.files_from.is_some() || options.names.is_some();
     let default = Policy::default();

@@ -463,9 +463,6 @@ impl Options {
         if self.backup && self.backup_dir.is_none() && self.suffix.as_deref() == Some("") {
             return Err("--suffix can't be empty without --backup-dir".into());
         }
-        if self.size_only && self.checksum {
-            return Err("--size-only and --checksum can't be used together: choose one".into());
-        }
         Ok(self)
     }
 

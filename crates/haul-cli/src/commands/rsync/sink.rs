@@ -62,6 +62,8 @@ struct Look {
     dry_run: bool,
     /// What has other times is transferred, in rsync's view, even where haul finds that only the time must be set.
     time_transfers: bool,
+    /// What another place has gets a second name.
+    links: bool,
     /// Bytes go to a remote.
     sends: bool,
     /// Symlinks are told of as they are at the source, as it sends them.
@@ -104,6 +106,7 @@ impl Lines {
             raw_bytes: options.raw_bytes,
             dry_run: options.dry_run,
             time_transfers: options.compare() == Compare::SizeAndTime,
+            links: !options.link_dest.is_empty(),
             sends,
             munge: options.munge,
             program: options.program,
@@ -318,10 +321,14 @@ impl Lines {
             }
             Action::Reuse => {
                 state.stats.created.add(differs.what);
-                let quiet = Difference { mtime: differs.mtime && self.look.kept.times, ..*differs };
-                let update =
-                    if tells(&letters(Update::None, &quiet, &self.look.kept)) { Update::Local } else { Update::Linked };
-                self.item(state, update, key, size, &quiet);
+                let same = !tells(&letters(Update::None, differs, &self.look.kept));
+                let update = if same && self.look.links { Update::Linked } else { Update::Found };
+                // rsync tells of what is not a regular file only where attributes differ.
+                let update = match update {
+                    Update::Found if same && differs.what != FileType::File && self.look.itemize < 2 => return,
+                    _ => update,
+                };
+                self.item(state, update, key, size, differs);
             }
             Action::Touch => self.item(state, Update::None, key, size, differs),
             Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {

@@ -199,7 +199,6 @@ impl Planner<'_> {
             }
             Dest::Missing => {}
         }
-        let shown = String::from_utf8_lossy(to.path.strip_suffix(b"/").unwrap_or(&to.path)).into_owned();
         if to.here() && !self.options.mkpath {
             let whole = absolute(&to.path);
             let parent = haul_core::key::parent(&whole);
@@ -221,10 +220,35 @@ impl Planner<'_> {
                 above = haul_core::key::parent(above);
             }
         }
-        if !names_file && !jobs.is_empty() && self.lines.tells_names() {
-            self.lines.tell(&format!("created directory {shown}"));
+        if !jobs.is_empty() && self.lines.tells_names() {
+            self.tell_made(to, names_file);
         }
         Ok(())
+    }
+
+    /// Says which directories of the destination's path are new.
+    fn tell_made(&self, to: &Typed, names_file: bool) {
+        let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
+        let dir = if names_file { haul_core::key::parent(path) } else { path };
+        let shown = String::from_utf8_lossy(dir.strip_suffix(b"/").unwrap_or(dir)).into_owned();
+        let counts = self.options.mkpath && to.here();
+        if counts {
+            let whole = absolute(dir);
+            let mut above = &whole[..];
+            let mut made = 0;
+            while above.len() > 1 && kind(above, true).is_none() {
+                (above, made) = (haul_core::key::parent(above), made + 1);
+            }
+            match made {
+                0 => {}
+                1 => self.lines.tell(&format!("created 1 directory for {shown}")),
+                _ => self.lines.tell(&format!("created {made} directories for {shown}")),
+            }
+        }
+        // With --mkpath it is there by now, but in a dry run.
+        if !names_file && (!counts || self.options.dry_run) {
+            self.lines.tell(&format!("created directory {shown}"));
+        }
     }
 
     async fn dest(&self, to: &Typed) -> Result<Dest, Refusal> {
@@ -403,6 +427,11 @@ impl Planner<'_> {
         to.here() && kind(&join(&to.path, name), false).is_some_and(|what| what != What::Dir)
     }
 
+    /// True for a directory that the destination, here, lacks where nothing new comes.
+    fn stays_out(&self, to: &Typed, name: &[u8]) -> bool {
+        self.options.existing && to.here() && kind(&join(&to.path, name), false).is_none()
+    }
+
     /// What a source here is; `contents`: what is in it is meant.
     fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
         let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
@@ -431,8 +460,11 @@ impl Planner<'_> {
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, others, ..Scope::default() };
         match names.as_slice() {
-            // What is there is replaced, or followed within the destination (-K): not what a job's folder is.
-            [(name, What::Dir)] if self.options.recursive && !self.is_other_there(to, name) => {
+            // What is there is replaced, or followed within the destination (-K), or isn't to be made: not what a job's
+            // folder is.
+            [(name, What::Dir)]
+                if self.options.recursive && !self.is_other_there(to, name) && !self.stays_out(to, name) =>
+            {
                 let prefix = [name, &b"/"[..]].concat();
                 let (src, dst) = (folder.below(name), to.below(name));
                 Job {

@@ -129,7 +129,11 @@ pub const OPTIONS: &[Entry] = &[
     on('b', "backup", "keep what is replaced or deleted, under names with --suffix"),
     value("backup-dir", "DIR", "keep it in this directory"),
     value("suffix", "SUFFIX", "ending of kept names [default: ~ where there is no --backup-dir]"),
-    value("compare-dest", "DIR", "leave out what this directory has already (may repeat)"),
+    value(
+        "compare-dest",
+        "DIR",
+        "leave out, and remove at the destination, what this directory has already (may repeat)",
+    ),
     value("copy-dest", "DIR", "take what is the same from this directory (may repeat)"),
     value("link-dest", "DIR", "link to what is the same in this directory (may repeat)"),
     long("delete", "delete what the source lacks"),
