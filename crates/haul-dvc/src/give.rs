@@ -117,9 +117,12 @@ impl Cache {
 
     /// False when this kind of link doesn't work here.
     fn give_by(&self, link: Link, from: &Path, path: &Path, isexec: bool, old: &Old) -> Result<bool> {
-        if !matches!(old, Old::File(_))
-            && let Some(worked) = straight(link, from, path, isexec)?
-        {
+        let free = match old {
+            Old::Any => Facts::get(path, false).is_ok_and(|there| there.is_none()),
+            Old::Nothing => true,
+            Old::File(_) => false,
+        };
+        if free && let Some(worked) = straight(link, from, path, isexec)? {
             return Ok(worked);
         }
         let apart = self.scratch.as_ref().map(|folder| hidden(&folder.join("new")));

@@ -24,6 +24,17 @@ struct Found<'a> {
     exact: bool,
 }
 
+/// What came of looking at other places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is left to do about the file.
+    Done,
+    /// Nothing was done.
+    Nothing,
+    /// What the destination had went to where backups go, and nothing came in its place.
+    SetAside,
+}
+
 impl Run {
     /// Whether there is another place to look at.
     pub fn looks_elsewhere(&self) -> bool {
@@ -48,34 +59,35 @@ impl Run {
         }
     }
 
-    /// True when nothing is left to do about a file, since another place has it.
-    pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
-        let Some(found) = self.best_elsewhere(src, to).await else { return false };
+    /// Takes a file from another place that has it.
+    pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> Outcome {
+        let Some(found) = self.best_elsewhere(src, to).await else { return Outcome::Nothing };
         let rsync = self.policy.rsync.is_some();
         let compares = self.cx.copy_dest.is_empty();
         if compares && (found.exact || !rsync) {
             // What hides the other place's file there makes way for this one.
             if rsync && dst.is_none() && self.other_kind_there(to).await {
-                return false;
+                return Outcome::Nothing;
             }
             self.is_spare(src, to, dst, &found);
-            return true;
+            return Outcome::Done;
         }
         // Another name is one only of what has all that is to be kept.
         let links = self.links_elsewhere() && found.exact;
         let is_it = |dst: &Entry| dst.version.is_some() && dst.version == found.entry.version;
         if dst.is_some_and(|dst| !links || is_it(dst)) && rsync {
-            return false;
+            return Outcome::Nothing;
         }
         if rsync || !self.policy.dry_run {
             for how in [CopyHow::Link, CopyHow::Copy] {
                 let wanted = if how == CopyHow::Link { links } else { dst.is_none() || !rsync };
-                if wanted && self.take(src, to, dst, why, &found, how).await {
-                    return true;
+                let taken = if wanted { self.take(src, to, dst, why, &found, how).await } else { Outcome::Nothing };
+                if taken != Outcome::Nothing {
+                    return taken;
                 }
             }
         }
-        false
+        Outcome::Nothing
     }
 
     /// Leaves a file out that `--compare-dest` has; what the destination has of it goes at the end.
@@ -95,7 +107,7 @@ impl Run {
         }
     }
 
-    /// Takes what was found; false when that can't be.
+    /// Takes what was found, if that can be.
     async fn take(
         &self,
         src: &Entry,
@@ -104,7 +116,7 @@ impl Run {
         why: Reason,
         found: &Found<'_>,
         how: CopyHow,
-    ) -> bool {
+    ) -> Outcome {
         let action = if self.policy.rsync.is_some() { Action::Reuse } else { Action::Copy };
         let decided = |dry_run| {
             let (key, size, differs) = (to.clone(), src.size, found.differs);
@@ -112,7 +124,7 @@ impl Run {
         };
         if self.policy.dry_run {
             decided(true);
-            return true;
+            return Outcome::Done;
         }
         self.will_write(to).await;
         let mover = Mover { cx: Cx { src: found.store.clone(), ..self.cx.clone() }, ..self.mover.clone() };
@@ -120,7 +132,10 @@ impl Run {
         let entry = Entry { mtime: src.mtime.or(found.entry.mtime), ..found.entry.clone() };
         let mut order = Order::new(step, entry, to.clone(), dst.cloned());
         let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
-        let Some(Ok(arrived)) = answers.pop() else { return false };
+        let Some(Ok(arrived)) = answers.pop() else {
+            let aside = order.kept && dst.is_some() && self.mover.backup.is_on();
+            return if aside { Outcome::SetAside } else { Outcome::Nothing };
+        };
         let (key, size) = (to.clone(), src.size);
         decided(false);
         self.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Server });
@@ -131,7 +146,7 @@ impl Run {
             self.dress_now(src, to, true).await;
         }
         self.arrived(&Order { src: src.clone(), ..order }, arrived);
-        true
+        Outcome::Done
     }
 
     fn links_elsewhere(&self) -> bool {

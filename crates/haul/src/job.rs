@@ -19,6 +19,7 @@ use crate::{
     backup::Backup,
     budget::Budget,
     decide,
+    elsewhere::Outcome,
     finish::{Dirs, Doomed, Spare},
     hard_links::HardLinks,
     index::RemoteIndex,
@@ -601,7 +602,7 @@ impl Run {
 
     /// As [`Run::act`], under the name `to` at the destination.
     async fn act_on(&self, step: Step, to: Option<Key>, orders: &Orders) {
-        let (Step { action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
+        let (Step { mut action, src: Some(src), dst, why }, Some(to)) = (step, to) else { return };
         if self.moves()
             && let Err(error) = Box::pin(self.two_files(&src, &to, dst.as_ref())).await
         {
@@ -610,13 +611,17 @@ impl Run {
         if let Some(Err(error)) = dst.as_ref().map(|dst| self.check_not_behind_link(dst)) {
             return self.error(error);
         }
-        if self.is_elsewhere_of_use(action, why, dst.as_ref())
-            && Box::pin(self.found_elsewhere(&src, &to, dst.as_ref(), why)).await
-        {
-            return;
+        let mut aside = false;
+        if self.is_elsewhere_of_use(action, why, dst.as_ref()) {
+            match Box::pin(self.found_elsewhere(&src, &to, dst.as_ref(), why)).await {
+                Outcome::Done => return,
+                Outcome::Nothing => {}
+                // Though it was unchanged, it is there no more.
+                Outcome::SetAside => (action, aside) = (Action::Copy, true),
+            }
         }
         let change = action != Action::Keep;
-        if change && !self.confirmed(action, &to) {
+        if change && !aside && !self.confirmed(action, &to) {
             return;
         }
         let dry_run = self.policy.dry_run;
@@ -641,7 +646,11 @@ impl Run {
                 report.totals.bytes += src.size;
             }
             Action::Touch if dry_run => self.report().totals.touched += 1,
-            Action::Copy => self.send(self.order(src, to, dst), orders).await,
+            Action::Copy => {
+                let mut order = self.order(src, to, dst);
+                order.kept = aside;
+                self.send(order, orders).await;
+            }
             Action::Touch if self.attributes.keep.is_some() => {
                 Box::pin(self.dress(src, to, why, &orders.attributes)).await;
             }

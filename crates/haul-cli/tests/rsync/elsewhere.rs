@@ -172,3 +172,24 @@ fn what_compare_dest_has_goes_only_when_all_went_well() {
         );
     }
 }
+
+/// A file that was unchanged, and was set aside for a link that can't be made, comes anew.
+#[test]
+fn a_link_that_fails_takes_no_file_away() {
+    let setup = "mkdir s dst; echo same >s/a; echo new >s/b; cp s/a dst/a; echo old >dst/b; find s dst -depth -exec touch -d 2020-01-01T00:00:00Z {} +";
+    for moved in [&[][..], &["--remove-source-files"]] {
+        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+        let Some(oracle) = Oracle::new(&format!("{setup}; cp -a s/. {}", elsewhere.path().display())) else { return };
+        let link = format!("--link-dest={}", elsewhere.path().display());
+        let (code, _, errors) = oracle.haul(&[&["-a", "-b", &link], moved, &["s/", "dst"]].concat());
+        assert_eq!(code, Some(0), "{errors}");
+        for (name, content) in [("a", "same\n"), ("b", "new\n")] {
+            assert_eq!(
+                fs::read_to_string(oracle.folder().join("dst").join(name)).unwrap(),
+                content,
+                "{name} {moved:?}"
+            );
+            assert_eq!(oracle.folder().join("s").join(name).exists(), moved.is_empty());
+        }
+    }
+}
