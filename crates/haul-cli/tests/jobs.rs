@@ -186,11 +186,8 @@ fn a_disk_that_is_not_there_forgets_nothing() {
     let id = id(&lab);
     fs::rename(lab.path("dst"), lab.path("away")).unwrap();
     let ran = lab.haul(&["jobs", "clean"]).code(1);
-    assert!(
-        ran.err.contains(&format!("job {id}: its destination isn't there: mount it, or name the job")),
-        "{}",
-        ran.err
-    );
+    let away = format!("job {id}: its destination isn't there: mount it, or name the job");
+    assert!(ran.err.contains(&away) && !ran.err.contains("delete"), "{}", ran.err);
     fs::rename(lab.path("away"), lab.path("dst")).unwrap();
     lab.haul(&["jobs", "clean"]).ok();
     assert!(!partial.exists());
@@ -215,7 +212,8 @@ fn a_job_is_resumed_once_at_a_time() {
     }
     file.lock().unwrap();
     let ran = lab.haul(&["jobs", "clean", &id]).code(1);
-    assert!(ran.err.contains(&format!("job {id}: journal: another haul is doing the same job now")), "{}", ran.err);
+    // Who deleted the journal of a running job would lose what it has sent.
+    says(&ran, &format!("job {id}: journal: another haul is doing the same job now"));
     assert!(partial.exists() && !lab.path("dst/big").exists());
 }
 
