@@ -53,11 +53,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// again.
     fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>>;
 
-    /// Removes what is left of a write that [`Upload::token`] names, begun earlier, perhaps by another process; that
-    /// it is gone already is success.
+    /// Removes what is left of a write that [`Upload::token`] names, begun earlier, perhaps by another process. That
+    /// it is gone already is success: false where the store tells it.
     ///
     /// Errors: `Invalid` and `Unsupported` as [`Store::resume`].
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>>;
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>>;
 
     /// Creates the directory `key` and those above it; already being there is success. The empty key creates the
     /// root: the folder, or the bucket. Stores without directories write a marker if they are set to, else do nothing.

@@ -9,7 +9,7 @@ use crate::{
 };
 use anyhow::{Context as _, Result};
 use haul::journal::{Half, Job, JobId, Journal, Unfinished, unfinished};
-use haul_core::{Error, Key, Retry, units::size_text};
+use haul_core::{Error, ErrorKind, Key, Retry, units::size_text};
 use haul_store::Store;
 use jiff::tz::TimeZone;
 use std::{path::PathBuf, sync::Arc};
@@ -139,14 +139,14 @@ async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) 
     let mut errors: Vec<anyhow::Error> = Vec::new();
     if !halves.is_empty() {
         let store = destination(id, journal.job(), ctx)?;
-        // A disk that isn't mounted now still has what was sent.
+        // A disk that isn't mounted now still has what was sent; its mount point may be there, though.
         if store.caps().files && !is_named {
             let away = |error: Error| error.with_retry(Retry::Backoff);
             let root = store.stat(&Key::new("")).await.map_err(away);
             root.context("its destination isn't there: mount it, or name the job")?;
         }
         for half in halves {
-            errors.extend(remove(&*store, &journal, half, ctx).await.err().map(Into::into));
+            errors.extend(remove(&*store, &journal, half, is_named, ctx).await.err().map(Into::into));
         }
     }
     if !ctx.flags.config.dry_run {
@@ -163,10 +163,19 @@ fn destination(id: &JobId, job: &Job, ctx: &Context) -> Result<Arc<dyn Store>> {
     if job.names_file { Ok(there.open_parent(&typed)?.0) } else { there.open(&typed) }
 }
 
-async fn remove(store: &dyn Store, journal: &Journal, half: Half, ctx: &Context) -> haul_core::Result<()> {
+async fn remove(
+    store: &dyn Store,
+    journal: &Journal,
+    half: Half,
+    is_named: bool,
+    ctx: &Context,
+) -> haul_core::Result<()> {
     let key = &half.opened.to;
     if allowed(ctx, "removing what was sent", key, Some(half.bytes())) {
-        store.discard(key, &half.opened.token).await?;
+        if !store.discard(key, &half.opened.token).await? && store.caps().files && !is_named {
+            let message = "its partial file isn't there: mount its disk, or name the job";
+            return Err(Error::new(ErrorKind::NotFound, "discard", message).with_key(key).with_retry(Retry::Backoff));
+        }
         journal.closed(half.write);
         tracing::info!("{key}: Removed what was sent");
     }

@@ -375,7 +375,7 @@ impl Store for MemStore {
         Box::pin(ready(upload::resume(self.clone(), key.clone(), token, &sent, spec)))
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         Box::pin(ready(upload::discard(self, key, token)))
     }
 

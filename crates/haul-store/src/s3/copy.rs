@@ -174,7 +174,7 @@ impl Job<'_> {
             // It is gone on with by the next try, or the next run.
             Err(error) if self.log.is_some() && error.retry() != Retry::Never => {}
             Err(_) => match upload::abort(service, self.to, &copy.id).await {
-                Ok(()) => self.ended(),
+                Ok(_) => self.ended(),
                 Err(fault) => tracing::debug!(%key, error = fault.message, "an unfinished copy remains"),
             },
         }

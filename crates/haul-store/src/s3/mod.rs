@@ -178,7 +178,7 @@ impl Store for S3 {
         async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { resume::discard(&self.0, &key, &token).await }.boxed()
     }
