@@ -17,6 +17,8 @@ use std::sync::{Arc, atomic::Ordering};
 
 /// What another place has of a file.
 struct Found<'a> {
+    /// Its number among all other places.
+    place: usize,
     store: &'a Arc<dyn Store>,
     entry: Entry,
     differs: Difference,
@@ -50,15 +52,30 @@ impl Run {
 
     /// True when nothing is left to do about a file, since another place has it.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
-        let Some(found) = self.best_elsewhere(src, to).await else { return false };
+        let mut next = 0;
+        while let Some(found) = self.best_elsewhere(src, to, next).await {
+            if self.is_done_by(&found, src, to, dst, why).await {
+                return true;
+            }
+            if self.policy.rsync.is_some() {
+                return false;
+            }
+            // From there it could not be copied; another place may have it too.
+            next = found.place + 1;
+        }
+        false
+    }
+
+    /// True when nothing is left to do about a file since this was found.
+    async fn is_done_by(&self, found: &Found<'_>, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> bool {
         let rsync = self.policy.rsync.is_some();
-        let compares = self.cx.copy_dest.is_empty();
+        let compares = found.place < self.cx.compare_dest.len();
         if compares && (found.exact || !rsync) {
             // What hides the other place's file there makes way for this one.
             if rsync && dst.is_none() && self.other_kind_there(to).await {
                 return false;
             }
-            self.is_spare(src, to, dst, &found);
+            self.is_spare(src, to, dst, found);
             return true;
         }
         // Another name is one only of what has all that is to be kept.
@@ -70,7 +87,7 @@ impl Run {
         if rsync || !self.policy.dry_run {
             for how in [CopyHow::Link, CopyHow::Copy] {
                 let wanted = if how == CopyHow::Link { links } else { dst.is_none() || !rsync };
-                if wanted && self.take(src, to, dst, why, &found, how).await {
+                if wanted && self.take(src, to, dst, why, found, how).await {
                     return true;
                 }
             }
@@ -138,14 +155,15 @@ impl Run {
         self.policy.rsync.as_ref().is_some_and(|habits| habits.link)
     }
 
-    /// The first other place that has a file with all that is to be kept, else the first that has its content.
-    async fn best_elsewhere(&self, src: &Entry, to: &Key) -> Option<Found<'_>> {
+    /// Of the other places from this one on, the first that has a file with all that is to be kept, else the first that has its
+    /// content.
+    async fn best_elsewhere(&self, src: &Entry, to: &Key, from: usize) -> Option<Found<'_>> {
         let mut best = None;
-        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+        for (place, store) in self.cx.compare_dest.iter().chain(&self.cx.copy_dest).enumerate().skip(from) {
             let Some(entry) = self.same_in(store, src, to).await else { continue };
             let differs = self.difference(src, Some(&entry));
             let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
-            let found = Found { store, entry, differs, exact };
+            let found = Found { place, store, entry, differs, exact };
             // What is only copied is dressed as the source is.
             if exact || self.policy.rsync.is_none() {
                 return Some(found);
