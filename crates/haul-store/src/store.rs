@@ -217,12 +217,21 @@ pub struct PartLimits {
     pub equal: bool,
     /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
     pub single: u64,
+    /// A file up to this size is copied inside the store by one request, a larger one in parts, in bytes.
+    pub single_copy: u64,
 }
 
 impl PartLimits {
     /// A file on a disk: any piece of it may be written at any time. 8 MiB are enough that a request's latency counts little.
-    pub const FILE: PartLimits =
-        PartLimits { min: 1, max: u64::MAX / 2, count: u64::MAX / 2, preferred: 8 << 20, equal: false, single: 0 };
+    pub const FILE: PartLimits = PartLimits {
+        min: 1,
+        max: u64::MAX / 2,
+        count: u64::MAX / 2,
+        preferred: 8 << 20,
+        equal: false,
+        single: 0,
+        single_copy: u64::MAX,
+    };
 }
 
 /// A place from which and to which a service copies by itself.

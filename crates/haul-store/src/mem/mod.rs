@@ -101,6 +101,7 @@ impl MemStore {
                 preferred: 8 << 20,
                 equal: false,
                 single: 8 << 20,
+                single_copy: u64::MAX,
             }),
             domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
             delete_batch: 1000,

@@ -130,6 +130,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
             preferred: config.chunk_size,
             equal: config.provider.equal_parts,
             single: config.upload_cutoff,
+            single_copy: config.copy_cutoff,
         }),
         domain: Some(domain),
         delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
