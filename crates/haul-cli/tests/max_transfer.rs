@@ -58,6 +58,28 @@ fn a_large_file_goes_in_steps() {
 }
 
 #[test]
+fn a_copy_inside_the_service_that_does_not_fit_stops_no_other() {
+    let (server, lab) = (Cloudsim::with(&[("latency", "50ms")]), Lab::new(HAUL));
+    server.bucket("b", None);
+    lab.remote("r", &server.endpoint());
+    write(&lab.path("src/1"), &noise(1, 12 << 20), TIME);
+    write(&lab.path("src/2"), &noise(2, 48 << 20), TIME);
+    lab.haul(&["copy", "@src", "r:b/up"]).ok();
+    // Copied by one request, it goes as a whole or not at all.
+    lab.haul(&["copy", "r:b/up/2", "r:b/copy", "--max-transfer=13Mi"]).code(8);
+    assert_eq!(lab.haul(&["lsf", "r:b"]).ok().out, "up/\n");
+    let copy = ["copy", "r:b/up", "r:b/copy", "--s3-copy-cutoff=5Mi", "--s3-upload-concurrency=1"];
+    let limited = [&copy[..], &["--max-transfer=13Mi"]].concat();
+    let ran = lab.haul(&limited).code(8);
+    assert!(ran.err.contains(SAID) && ran.err.contains("1 large file is half sent"), "{}", ran.err);
+    assert_eq!(lab.haul(&["lsf", "r:b/copy"]).ok().out, "1\n", "it had its allowance");
+    // What was copied before counts no more.
+    let runs = (0..8).take_while(|_| lab.haul(&limited).code == 8).count();
+    assert!((2..=4).contains(&runs), "{runs}");
+    assert_eq!(lab.haul(&["check", "r:b/up", "r:b/copy"]).code, 0);
+}
+
+#[test]
 fn of_small_files_as_many_go_as_fit() {
     let (server, lab) = lab();
     (0..40).for_each(|n| write(&lab.path(&format!("src/{n:02}")), &noise(n, 300_000), TIME));

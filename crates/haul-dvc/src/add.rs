@@ -11,7 +11,7 @@ use crate::{
     facts::{Facts, invalid, io_error, key},
     give::Old,
     hashing::path_of,
-    history::{is_ignored_by_git, is_in_git},
+    history::{InGit, is_within_git},
     manifest::{self, Child},
     repo::{Index, Repo, below},
     spread::spread,
@@ -50,23 +50,27 @@ pub struct Added {
     pub bytes: u64,
 }
 
-/// Adds a path below the root. What tells of progress is told to `sink`.
+/// Adds a path below the root; `git` is what git says of it. What tells of progress is told to `sink`.
 ///
 /// Errors: nothing is there, it can't be read, it belongs to something that is tracked already.
-pub async fn add(repo: &Repo, index: &Index, path: &str, state: &mut State, sink: &Arc<dyn Sink>) -> Result<Added> {
+pub async fn add(
+    repo: &Repo,
+    index: &Index,
+    path: &str,
+    git: &InGit,
+    state: &mut State,
+    sink: &Arc<dyn Sink>,
+) -> Result<Added> {
     check(repo, index, path)?;
     let full = repo.root.join(path);
     let ignored = repo.ignored_in(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
     if ignored.is(&full, full.is_dir()) {
         return Err(invalid("add", Path::new(path), "a .dvcignore says to ignore it"));
     }
-    if !repo.config.no_scm() {
-        let (root, own) = (repo.root.clone(), path.to_string());
-        if disk::run(move || Ok(is_in_git(&root, &own))).await? {
-            let message =
-                format!("git tracks it already: git rm -r --cached '{path}' takes it out of git, and leaves it here");
-            return Err(invalid("add", Path::new(path), message));
-        }
+    if git.tracks(path) {
+        let message =
+            format!("git tracks it already: git rm -r --cached '{path}' takes it out of git, and leaves it here");
+        return Err(invalid("add", Path::new(path), message));
     }
     let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "add", why))?;
     let here = {
@@ -86,7 +90,7 @@ pub async fn add(repo: &Repo, index: &Index, path: &str, state: &mut State, sink
         Here::Dir(found) => directory(repo, &full, found, &links, state, sink).await?,
     };
     let (file, changed) = write(repo, index, path, &fresh)?;
-    let gitignore = if repo.config.no_scm() { None } else { ignore_in_git(repo, path)? };
+    let gitignore = if repo.config.no_scm() { None } else { ignore_in_git(repo, path, git)? };
     Ok(Added { file, changed, gitignore, files: fresh.nfiles.unwrap_or(1), bytes: fresh.size })
 }
 
@@ -265,8 +269,8 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Adds the line to the `.gitignore` beside the path, unless it is there.
-fn ignore_in_git(repo: &Repo, path: &str) -> Result<Option<String>> {
-    if !repo.root.ancestors().any(|folder| folder.join(".git").exists()) {
+fn ignore_in_git(repo: &Repo, path: &str, git: &InGit) -> Result<Option<String>> {
+    if !is_within_git(&repo.root) {
         return Ok(None);
     }
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -278,7 +282,7 @@ fn ignore_in_git(repo: &Repo, path: &str) -> Result<Option<String>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         Err(e) => return Err(io_error("read", &full, e)),
     };
-    if old.lines().any(|l| l.trim_end() == line) || is_ignored_by_git(&repo.root, path) {
+    if old.lines().any(|l| l.trim_end() == line) || git.ignores(path) {
         return Ok(None);
     }
     let broken = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };

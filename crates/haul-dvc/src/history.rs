@@ -13,8 +13,9 @@ use haul_store::disk;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader, Read as _, Write as _},
+    ops::Bound,
     path::Path,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 /// Earlier states of one file that are looked at.
@@ -23,6 +24,9 @@ const STATES: usize = 4;
 const ASKED: usize = 16;
 /// Commits that are looked through for them.
 const COMMITS: &str = "200";
+
+/// Up to so many paths are named when git is asked which files it tracks.
+const FEW_PATHS: usize = 64;
 
 /// Which revisions, beside the workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,14 +64,78 @@ fn output(root: &Path, args: &[&str]) -> Result<Vec<u8>> {
     Err(failed(format!("git {}: {}", args[0], said.trim().lines().next().unwrap_or("it failed"))))
 }
 
-/// True when git tracks this path, or something below it. Without git, or outside of it, nothing is. Blocks.
-pub(crate) fn is_in_git(root: &Path, path: &str) -> bool {
-    output(root, &["--literal-pathspecs", "ls-files", "-z", "--", path]).is_ok_and(|listed| !listed.is_empty())
+/// What git has to say of some paths below a repository's root. Without git, or outside of it, nothing.
+#[derive(Clone, Debug, Default)]
+pub struct InGit {
+    tracked: BTreeSet<String>,
+    ignored: BTreeSet<String>,
 }
 
-/// True when git ignores this path already. Blocks.
-pub(crate) fn is_ignored_by_git(root: &Path, path: &str) -> bool {
-    git(root).args(["check-ignore", "-q", "--", path]).output().is_ok_and(|output| output.status.success())
+impl InGit {
+    /// Asks git, once for all paths.
+    ///
+    /// Errors: none of git's; those of the thread that asks it.
+    pub async fn of(repo: &Repo, paths: &[String]) -> Result<InGit> {
+        if repo.config.no_scm() || !is_within_git(&repo.root) {
+            return Ok(InGit::default());
+        }
+        let root = repo.root.clone();
+        let paths: Vec<String> = paths.iter().filter(|path| !path.is_empty()).cloned().collect();
+        disk::run(move || Ok(InGit { tracked: tracked_of(&root, &paths), ignored: ignored_of(&root, &paths) })).await
+    }
+
+    /// True when git tracks this path, or something below it.
+    pub(crate) fn tracks(&self, path: &str) -> bool {
+        let below = format!("{path}/");
+        let first = self.tracked.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded)).next();
+        self.tracked.contains(path) || first.is_some_and(|name| name.starts_with(&below))
+    }
+
+    /// True when git ignores this path.
+    pub(crate) fn ignores(&self, path: &str) -> bool {
+        self.ignored.contains(path)
+    }
+}
+
+/// True when a folder, or one above it, is a git repository's.
+pub(crate) fn is_within_git(folder: &Path) -> bool {
+    folder.ancestors().any(|folder| folder.join(".git").exists())
+}
+
+/// The files at or below these paths that git tracks; of many paths all that it tracks, which costs less than to match each with each
+/// file, and needs no long command line. Blocks.
+fn tracked_of(root: &Path, paths: &[String]) -> BTreeSet<String> {
+    let all = ["--literal-pathspecs", "ls-files", "-z", "--"];
+    let few = if paths.len() <= FEW_PATHS { paths } else { &[] };
+    let named: Vec<&str> = all.into_iter().chain(few.iter().map(String::as_str)).collect();
+    // A path that git can't say anything of must not hide that it tracks another.
+    names(&output(root, &named).or_else(|_| output(root, &all)).unwrap_or_default())
+}
+
+/// Those of these paths that git ignores. Blocks.
+fn ignored_of(root: &Path, paths: &[String]) -> BTreeSet<String> {
+    let ask = |paths: &[String]| -> std::io::Result<Output> {
+        let mut child = git(root).args(["check-ignore", "-z", "--stdin"]).stdin(Stdio::piped()).spawn()?;
+        let (stdin, names) = (child.stdin.take(), paths.iter().map(|path| format!("{path}\0")).collect::<String>());
+        let asking = std::thread::spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(names.as_bytes())));
+        let output = child.wait_with_output();
+        // Git may have ended before it read everything.
+        let _ = asking.join();
+        output
+    };
+    match ask(paths) {
+        // 1: none is ignored.
+        Ok(output) if matches!(output.status.code(), Some(0 | 1)) => names(&output.stdout),
+        // One that it can't say anything of (in a submodule, behind a link) keeps it from saying anything of those after it.
+        Ok(_) if paths.len() > 1 => {
+            paths.iter().flat_map(|path| ignored_of(root, std::slice::from_ref(path))).collect()
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+fn names(listed: &[u8]) -> BTreeSet<String> {
+    String::from_utf8_lossy(listed).split('\0').filter(|name| !name.is_empty()).map(str::to_string).collect()
 }
 
 /// A file at some time: its path below the repository's root, and git's name of its content.

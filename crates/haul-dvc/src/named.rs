@@ -66,7 +66,7 @@ impl Store for Named {
         self.inner.resume(key, token, sent, spec)
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         self.inner.discard(key, token)
     }
 

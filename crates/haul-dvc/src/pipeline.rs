@@ -4,7 +4,7 @@
 
 use crate::{
     dvcfile::{Node, flag, get, list, load, map, scalar},
-    repo::normal_path,
+    repo::{joined, normal_path},
 };
 use saphyr::{ScalarStyle, YamlData};
 
@@ -77,12 +77,13 @@ impl Pipeline {
         pipeline.vars.extend(vars(get(&node, "vars"), read));
         for (name, stage) in get(&node, "stages").into_iter().flat_map(map) {
             let own = get(stage, "do").unwrap_or(stage);
+            let is_many = get(stage, "foreach").or_else(|| get(stage, "matrix")).is_some();
             pipeline.stages.push((
                 name.into(),
                 Template {
                     wdir: get(own, "wdir").and_then(scalar).map(str::to_string),
                     frozen: flag(own, "frozen", false),
-                    vars: vars(get(own, "vars"), read),
+                    vars: stage_vars(own, is_many, &pipeline.vars, read),
                     each: get(stage, "foreach").map(value),
                     matrix: get(stage, "matrix").map(value),
                     outs: outs(own),
@@ -122,15 +123,24 @@ impl Flags {
 }
 
 impl Stage {
-    /// What holds for an out of this path, as `dvc.lock` has it; `None` when the stage has no such out. Where templates leave it
-    /// open which of several it is, it is kept and pushed if one of them is.
+    /// What holds for an out of this path, as `dvc.lock` has it; `None` when the stage has no such out, as far as all its paths are
+    /// known. Where templates leave it open which of several it is, it is kept and pushed if one of them is; its remote is that of
+    /// the one that fits best. What fits none of them is kept and pushed.
     pub fn flags(&self, path: &str) -> Option<Flags> {
-        let fitting = || self.outs.iter().filter(|(pattern, _)| fits(pattern, path));
-        let known = fitting().map(|(pattern, _)| literals(pattern)).max()?;
-        fitting()
-            .filter(|(pattern, _)| literals(pattern) == known)
-            .map(|(_, flags)| flags.clone())
-            .reduce(|a, b| Flags { cache: a.cache || b.cache, push: a.push || b.push, remote: a.remote.or(b.remote) })
+        let known = |pattern: &Pattern| pattern.iter().all(Option::is_some);
+        let mut fitting: Vec<_> = self.outs.iter().filter(|(pattern, _)| fits(pattern, path)).collect();
+        if fitting.iter().any(|(pattern, _)| known(pattern)) {
+            fitting.retain(|(pattern, _)| known(pattern));
+        }
+        fitting.sort_by_key(|(pattern, _)| std::cmp::Reverse(literals(pattern)));
+        let best = fitting.first().map_or(0, |(pattern, _)| literals(pattern));
+        let remote = fitting.iter().take_while(|(pattern, _)| literals(pattern) == best);
+        let remote = remote.filter_map(|(_, flags)| flags.remote.clone()).next();
+        match fitting.into_iter().map(|(_, flags)| flags.clone()).reduce(Flags::or) {
+            Some(flags) => Some(Flags { remote, ..flags }),
+            None if self.outs.iter().all(|(pattern, _)| known(pattern)) => None,
+            None => Some(Flags { cache: true, push: true, remote: None }),
+        }
     }
 }
 
@@ -204,6 +214,20 @@ fn vars(node: Option<&Node<'_>>, read: &dyn Fn(&str) -> Option<String>) -> Vec<(
         }
     }
     all
+}
+
+/// A stage's own `vars`. DVC reads their files from the stage's folder; where that is told by templates that aren't known, or differ
+/// from one of many stages to the next, their values stay unknown too.
+fn stage_vars(
+    stage: &Node<'_>,
+    is_many: bool,
+    scope: &[(String, Value)],
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Vec<(String, Value)> {
+    let wdir = get(stage, "wdir").and_then(scalar).unwrap_or_default();
+    let folder = if is_many && wdir.contains("${") { None } else { plain_text(&filled(wdir, scope, 0)) };
+    let in_folder = |path: &str| read(&normal_path(&joined(folder.as_deref()?, path)));
+    vars(get(stage, "vars"), &in_folder)
 }
 
 /// Reads `file` or `file:key,key`. What can't be read as YAML (which JSON is, too) tells nothing.
@@ -357,10 +381,10 @@ mod tests {
             ("train@p", "t/p.bin", "cp"),
             ("train@p", "t/p.json", "p"),
             ("train@p", "t/q.json", "-"),
-            // How DVC writes 0.10 isn't sure, so the rest decides.
+            // How DVC writes 0.10 isn't sure: it may be either, and what is neither isn't left out.
             ("named@us", "u/0.1", "cp"),
-            ("named@us", "u/0.1.txt", "p"),
-            ("named@us", "v/0.1.txt", "-"),
+            ("named@us", "u/0.1.txt", "cp"),
+            ("named@us", "v/0.1.txt", "cp"),
             ("mat@2-q", "mm/2-q", "cp"),
             ("mat@2-q", "mm/q", "c"),
             ("mat@2-q", "mm/1-q", "-"),
@@ -384,11 +408,48 @@ mod tests {
     }
 
     #[test]
+    fn files_of_a_stages_vars_are_read_from_its_folder() {
+        let text = "vars:\n- dir: w\nstages:\n  a:\n    wdir: ./w/../w\n    vars: ['v.yaml:n']\n    outs: ['${n}', '${other}x']\n  b:\n    \
+                    wdir: ${dir}\n    vars: [v.yaml]\n    outs: ['${n}']\n  c:\n    vars: [v.yaml]\n    outs: ['${n}']\n  d:\n    foreach: \
+                    [w]\n    do:\n      wdir: ${item}\n      vars: [v.yaml]\n      outs: ['x/${n}', y: {push: false}]\n";
+        let read = |path: &str| match path {
+            "v.yaml" => Some("n: of-the-file".to_string()),
+            "w/v.yaml" => Some("n: of-the-stage\nother: o".into()),
+            _ => None,
+        };
+        let pipeline = Pipeline::parse(text, &read).unwrap();
+        for (stage, path, flags) in [
+            ("b", "of-the-stage", "cp"),
+            ("b", "of-the-file", "-"),
+            ("c", "of-the-file", "cp"),
+            ("c", "of-the-stage", "-"),
+            ("d@w", "x/anything", "cp"),
+            ("d@w", "y", "c"),
+        ] {
+            assert_eq!(said(&pipeline, stage, path), flags, "{stage} {path}");
+        }
+        let stage = pipeline.stage("a").unwrap().unwrap();
+        let known: Vec<_> = stage.outs.iter().map(|(pattern, _)| plain_text(pattern)).collect();
+        assert_eq!(known, [Some("of-the-stage".to_string()), None], "other keys of the file don't count");
+    }
+
+    #[test]
     fn what_cannot_be_filled_in_is_kept_and_pushed_if_one_that_fits_is() {
         let text = "stages:\n  s:\n    outs:\n    - ${a}\n    - ${b}:\n        cache: false\n        push: false\n    - ${c}.txt:\n        cache: false\n";
         let pipeline = Pipeline::parse(text, &|_| None).unwrap();
         assert_eq!(said(&pipeline, "s", "anything"), "cp");
-        assert_eq!(said(&pipeline, "s", "some.txt"), "p");
+        assert_eq!(said(&pipeline, "s", "some.txt"), "cp");
+        // What fits better may be another one all the same.
+        let text = "stages:\n  s:\n    outs:\n    - ${a}\n    - models/${b}:\n        push: false\n        remote: r\n    - models/c:\n        push: false\n";
+        let pipeline = Pipeline::parse(text, &|_| None).unwrap();
+        assert_eq!(said(&pipeline, "s", "models/m.bin"), "cp");
+        assert_eq!(said(&pipeline, "s", "models/c"), "c", "a path that is known is that one");
+        let stage = pipeline.stage("s").unwrap().unwrap();
+        assert_eq!(stage.flags("models/m.bin").unwrap().remote.as_deref(), Some("r"));
+        assert_eq!(stage.flags("other").unwrap().remote, None);
+        let text = "stages:\n  s:\n    outs: ['a/${a}', b]\n  t:\n    outs: [b]\n";
+        let pipeline = Pipeline::parse(text, &|_| None).unwrap();
+        assert_eq!([said(&pipeline, "s", "other"), said(&pipeline, "t", "other")], ["cp", "-"]);
         // Values that refer to themselves end.
         let round = Pipeline::parse("vars:\n- a: ${a}\nstages:\n  s:\n    outs: ['${a}']\n", &|_| None).unwrap();
         assert_eq!(said(&round, "s", "x"), "cp");

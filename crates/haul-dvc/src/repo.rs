@@ -78,14 +78,16 @@ pub struct Index {
 pub struct Chosen {
     /// Whose it is.
     pub tracked: Tracked,
-    /// Only these files and folders of the directory, below it; all of it when there are none.
+    /// Only these files and folders of the directory, below it, sorted; all of it when there are none.
     pub within: Vec<String>,
 }
 
 impl Chosen {
     /// True for a file of the directory that is meant.
     pub fn holds(&self, path: &str) -> bool {
-        self.within.is_empty() || self.within.iter().any(|within| below(path, within).is_some())
+        let named = |path: &str| self.within.binary_search_by(|within| within.as_str().cmp(path)).is_ok();
+        let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+        self.within.is_empty() || named(path) || folders.any(named)
     }
 }
 
@@ -377,7 +379,12 @@ impl Index {
                 }
             }
         }
-        Ok(chosen.into_values().collect())
+        let sorted = |mut one: Chosen| {
+            one.within.sort_unstable();
+            one.within.dedup();
+            one
+        };
+        Ok(chosen.into_values().map(sorted).collect())
     }
 }
 
@@ -430,6 +437,22 @@ mod tests {
         assert_eq!(paths, ["data", "sub/x", "p/model"]);
         assert!(!index.outs[2].out.push && index.outs[2].out.cache);
         assert_eq!(tracked_path("a", None, "../../x"), "../../x");
+    }
+
+    #[test]
+    fn parts_of_a_directory_are_found_among_many() {
+        let many: Vec<String> = (0..20_000).rev().map(|n| format!("data/d/{n}")).collect();
+        let targets = [&many[..], &["data/f".into(), "data/a/b".into(), "data/f".into()]].concat();
+        let chosen = index().choose(&targets, false).unwrap();
+        assert_eq!((chosen.len(), chosen[0].within.len()), (1, 20_002));
+        for path in ["f", "f/x/y", "a/b", "a/b/c", "d/19999"] {
+            assert!(chosen[0].holds(path), "{path}");
+        }
+        for path in ["a", "a/bc", "a/c", "f2", "d", "d/20000", "x/f", ""] {
+            assert!(!chosen[0].holds(path), "{path}");
+        }
+        // Each of the targets against each of the files would be billions of comparisons.
+        assert!((0..200_000).all(|n| chosen[0].holds(&format!("d/{}/x", n % 20_000))));
     }
 
     #[test]

@@ -272,7 +272,7 @@ impl Store for View {
         ready(only_read("resume")).boxed()
     }
 
-    fn discard(&self, _key: &Key, _token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, _key: &Key, _token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         ready(only_read("discard")).boxed()
     }
 

@@ -53,11 +53,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// again.
     fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>>;
 
-    /// Removes what is left of a write that [`Upload::token`] names, begun earlier, perhaps by another process; that
-    /// it is gone already is success.
+    /// Removes what is left of a write that [`Upload::token`] names, begun earlier, perhaps by another process. That
+    /// it is gone already is success: false where the store tells it.
     ///
     /// Errors: `Invalid` and `Unsupported` as [`Store::resume`].
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>>;
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>>;
 
     /// Creates the directory `key` and those above it; already being there is success. The empty key creates the
     /// root: the folder, or the bucket. Stores without directories write a marker if they are set to, else do nothing.
@@ -217,12 +217,21 @@ pub struct PartLimits {
     pub equal: bool,
     /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
     pub single: u64,
+    /// A file up to this size is copied inside the store by one request, a larger one in parts, in bytes.
+    pub single_copy: u64,
 }
 
 impl PartLimits {
     /// A file on a disk: any piece of it may be written at any time. 8 MiB are enough that a request's latency counts little.
-    pub const FILE: PartLimits =
-        PartLimits { min: 1, max: u64::MAX / 2, count: u64::MAX / 2, preferred: 8 << 20, equal: false, single: 0 };
+    pub const FILE: PartLimits = PartLimits {
+        min: 1,
+        max: u64::MAX / 2,
+        count: u64::MAX / 2,
+        preferred: 8 << 20,
+        equal: false,
+        single: 0,
+        single_copy: u64::MAX,
+    };
 }
 
 /// A place from which and to which a service copies by itself.

@@ -714,8 +714,9 @@ async fn what_took_a_partial_files_place_is_left_alone() {
     fs::remove_file(&path).unwrap();
     fs::hard_link(outside.path().join("secret"), &path).unwrap();
     assert_eq!(gone().await, ErrorKind::NotFound);
-    store.discard(&Key::new("f"), &token).await.unwrap();
+    assert!(store.discard(&Key::new("f"), &token).await.unwrap());
     assert!(!path.exists());
+    assert!(!store.discard(&Key::new("f"), &token).await.unwrap(), "it is told that nothing was there");
     assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"hello");
 }
 

@@ -245,7 +245,7 @@ impl Store for Faulty {
         })
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         Box::pin(with(self.state.call(Op::Discard), self.inner.discard(key, token)))
     }
 

@@ -17,6 +17,8 @@ use std::sync::{Arc, atomic::Ordering};
 
 /// What another place has of a file.
 struct Found<'a> {
+    /// Its number among all other places.
+    place: usize,
     store: &'a Arc<dyn Store>,
     entry: Entry,
     differs: Difference,
@@ -61,15 +63,29 @@ impl Run {
 
     /// Takes a file from another place that has it.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> Outcome {
-        let Some(found) = self.best_elsewhere(src, to).await else { return Outcome::Nothing };
+        let mut next = 0;
+        while let Some(found) = self.best_elsewhere(src, to, next).await {
+            let outcome = self.use_found(&found, src, to, dst, why).await;
+            // What was set aside can't be a second time.
+            if outcome != Outcome::Nothing || self.policy.rsync.is_some() {
+                return outcome;
+            }
+            // From there it could not be copied; another place may have it too.
+            next = found.place + 1;
+        }
+        Outcome::Nothing
+    }
+
+    /// Does about a file what this makes possible.
+    async fn use_found(&self, found: &Found<'_>, src: &Entry, to: &Key, dst: Option<&Entry>, why: Reason) -> Outcome {
         let rsync = self.policy.rsync.is_some();
-        let compares = self.cx.copy_dest.is_empty();
+        let compares = found.place < self.cx.compare_dest.len();
         if compares && (found.exact || !rsync) {
             // What hides the other place's file there makes way for this one.
             if rsync && dst.is_none() && self.other_kind_there(to).await {
                 return Outcome::Nothing;
             }
-            self.is_spare(src, to, dst, &found);
+            self.is_spare(src, to, dst, found);
             return Outcome::Done;
         }
         // Another name is one only of what has all that is to be kept.
@@ -81,7 +97,7 @@ impl Run {
         if rsync || !self.policy.dry_run {
             for how in [CopyHow::Link, CopyHow::Copy] {
                 let wanted = if how == CopyHow::Link { links } else { dst.is_none() || !rsync };
-                let taken = if wanted { self.take(src, to, dst, why, &found, how).await } else { Outcome::Nothing };
+                let taken = if wanted { self.take(src, to, dst, why, found, how).await } else { Outcome::Nothing };
                 if taken != Outcome::Nothing {
                     return taken;
                 }
@@ -153,14 +169,15 @@ impl Run {
         self.policy.rsync.as_ref().is_some_and(|habits| habits.link)
     }
 
-    /// The first other place that has a file with all that is to be kept, else the first that has its content.
-    async fn best_elsewhere(&self, src: &Entry, to: &Key) -> Option<Found<'_>> {
+    /// Of the other places from this one on, the first that has a file with all that is to be kept, else the first that has its
+    /// content.
+    async fn best_elsewhere(&self, src: &Entry, to: &Key, from: usize) -> Option<Found<'_>> {
         let mut best = None;
-        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+        for (place, store) in self.cx.compare_dest.iter().chain(&self.cx.copy_dest).enumerate().skip(from) {
             let Some(entry) = self.same_in(store, src, to).await else { continue };
             let differs = self.difference(src, Some(&entry));
             let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
-            let found = Found { store, entry, differs, exact };
+            let found = Found { place, store, entry, differs, exact };
             // What is only copied is dressed as the source is.
             if exact || self.policy.rsync.is_none() {
                 return Some(found);

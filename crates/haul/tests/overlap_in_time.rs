@@ -70,7 +70,7 @@ impl Store for Hesitant {
         self.inner.resume(key, token, sent, spec)
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         self.inner.discard(key, token)
     }
 

@@ -271,6 +271,34 @@ async fn moveto_with_a_copy_dest_deletes_only_what_it_moved() {
 }
 
 #[tokio::test]
+async fn what_compare_dest_has_is_left_out_also_beside_a_copy_dest() {
+    let disk = Disk::new();
+    disk.file("src/x", "there", 1).file("src/y", "seeded", 1).file("ref/x", "there", 1).file("seed/y", "seeded", 1);
+    fs::create_dir(disk.path("dst")).unwrap();
+    let mut cx = disk.cx("src", "dst");
+    (cx.compare_dest, cx.copy_dest) = (vec![disk.store("ref")], vec![disk.store("seed")]);
+    let report = haul::run(Mode::Copy, Policy::default(), cx).await;
+    assert!(report.is_ok(), "{:?}", report.errors);
+    assert_eq!((disk.text("dst/x"), disk.text("dst/y").as_deref()), (None, Some("seeded")));
+}
+
+#[tokio::test]
+async fn where_one_copy_dest_fails_the_next_is_tried() {
+    let disk = Disk::new();
+    disk.file("seed/a", "same", 1).file("other/a", "same", 1);
+    fs::create_dir(disk.path("dst")).unwrap();
+    let memory = apart();
+    put(&memory, "a", "same", 1).await;
+    let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let mut cx = cx(memory, Arc::new(Faulty::new(disk.store("dst")).on(Op::Copy, 1, fails)));
+    cx.copy_dest = vec![disk.store("seed"), disk.store("other")];
+    let report = haul::run(Mode::Copy, Policy::default(), cx).await;
+    assert!(report.is_ok(), "{:?}", report.errors);
+    assert_eq!(disk.text("dst/a").as_deref(), Some("same"));
+    assert_eq!((report.totals.transfers, report.totals.server_copies), (1, 1), "it didn't come from the source");
+}
+
+#[tokio::test]
 async fn a_backup_is_made_once_however_often_the_transfer_is_tried() {
     let io = (ErrorKind::Io, Retry::Backoff);
     for (op, fault) in [

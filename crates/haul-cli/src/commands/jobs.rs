@@ -1,6 +1,6 @@
 //! `jobs`: what was cut short, and cleaning up after it.
 
-use super::{change::allowed, listing::Failures, resume};
+use super::{change::allowed, resume};
 use crate::{
     context::Context,
     error::{Outcome, code, one_line, usage},
@@ -9,7 +9,7 @@ use crate::{
 };
 use anyhow::{Context as _, Result};
 use haul::journal::{Half, Job, JobId, Journal, Unfinished, unfinished};
-use haul_core::{Key, units::size_text};
+use haul_core::{Error, ErrorKind, Key, Retry, units::size_text};
 use haul_store::Store;
 use jiff::tz::TimeZone;
 use std::{path::PathBuf, sync::Arc};
@@ -107,40 +107,52 @@ async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Con
     };
     let mut failed = false;
     for Unfinished { id, .. } in chosen {
-        let cleaned = match Journal::find(&folder, id) {
-            Ok(Some(journal)) => clean_one(id, journal, !names.is_empty(), ctx).await,
+        let errors = match Journal::find(&folder, id) {
+            Ok(Some(journal)) => clean_one(id, journal, !names.is_empty(), ctx).await.unwrap_or_else(|e| vec![e]),
             // It ended meanwhile.
-            Ok(None) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(None) => Vec::new(),
+            Err(error) => vec![error.into()],
         };
-        if let Err(error) = cleaned {
-            let path = folder.join(format!("{id}.journal"));
+        // While another try may do it, the journal is all that knows what was sent.
+        let is_final = !errors.iter().any(may_pass);
+        for (number, error) in errors.iter().enumerate() {
             let error = one_line(&format!("{error:#}"));
             let job = if error.contains(&id.to_string()) { String::new() } else { format!("job {id}: ") };
-            tracing::error!("{job}{error} (to forget it with what it left, delete {})", path.display());
+            let path = folder.join(format!("{id}.journal"));
+            let forget = format!(" (to forget it with what it left, delete {})", path.display());
+            let is_last = number + 1 == errors.len();
+            tracing::error!("{job}{error}{}", if is_final && is_last { forget.as_str() } else { "" });
             failed = true;
         }
     }
     Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
 }
 
-async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) -> Result<()> {
+/// True when the same may go well later: another haul has the job now, the network or the disk is away.
+fn may_pass(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|e| e.downcast_ref::<Error>()).any(|e| e.retry() != Retry::Never)
+}
+
+/// Errors: why it could not be begun; given back is what could not be removed.
+async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) -> Result<Vec<anyhow::Error>> {
     let halves = journal.take_rest();
-    let mut failures = Failures::default();
+    let mut errors: Vec<anyhow::Error> = Vec::new();
     if !halves.is_empty() {
         let store = destination(id, journal.job(), ctx)?;
-        // A disk that isn't mounted now still has what was sent.
+        // A disk that isn't mounted now still has what was sent; its mount point may be there, though.
         if store.caps().files && !is_named {
-            store.stat(&Key::new("")).await.context("its destination isn't there: mount it, or name the job")?;
+            let away = |error: Error| error.with_retry(Retry::Backoff);
+            let root = store.stat(&Key::new("")).await.map_err(away);
+            root.context("its destination isn't there: mount it, or name the job")?;
         }
         for half in halves {
-            failures.keep(remove(&*store, &journal, half, ctx).await);
+            errors.extend(remove(&*store, &journal, half, is_named, ctx).await.err().map(Into::into));
         }
     }
     if !ctx.flags.config.dry_run {
-        journal.end().await?;
+        errors.extend(journal.end().await.err().map(Into::into));
     }
-    failures.finish()
+    Ok(errors)
 }
 
 /// The store of a job's destination, as the job opened it.
@@ -151,10 +163,19 @@ fn destination(id: &JobId, job: &Job, ctx: &Context) -> Result<Arc<dyn Store>> {
     if job.names_file { Ok(there.open_parent(&typed)?.0) } else { there.open(&typed) }
 }
 
-async fn remove(store: &dyn Store, journal: &Journal, half: Half, ctx: &Context) -> haul_core::Result<()> {
+async fn remove(
+    store: &dyn Store,
+    journal: &Journal,
+    half: Half,
+    is_named: bool,
+    ctx: &Context,
+) -> haul_core::Result<()> {
     let key = &half.opened.to;
     if allowed(ctx, "removing what was sent", key, Some(half.bytes())) {
-        store.discard(key, &half.opened.token).await?;
+        if !store.discard(key, &half.opened.token).await? && store.caps().files && !is_named {
+            let message = "its partial file isn't there: mount its disk, or name the job";
+            return Err(Error::new(ErrorKind::NotFound, "discard", message).with_key(key).with_retry(Retry::Backoff));
+        }
         journal.closed(half.write);
         tracing::info!("{key}: Removed what was sent");
     }

@@ -297,6 +297,47 @@ fn what_git_tracks_is_not_added_and_what_it_ignores_gets_no_second_line() {
 }
 
 #[test]
+fn git_is_asked_once_however_many_are_added() {
+    let site = Site::new();
+    site.write(".gitignore", b"*.bin\n");
+    site.write("code-2/x.py", b"x");
+    site.write("code/x.py", b"x");
+    site.commit();
+    let many: Vec<String> = (0..70).map(|n| format!("d/{n}.{}", if n == 7 { "bin" } else { "txt" })).collect();
+    many.iter().for_each(|path| site.write(path, path.as_bytes()));
+    // A git that notes what it is asked.
+    let (bin, log) = (site.repo.join("../bin"), site.repo.join("../asked"));
+    fs::create_dir_all(&bin).unwrap();
+    let search = std::env::var("PATH").unwrap();
+    let script = format!("#!/bin/sh\necho \"$*\" >> '{}'\nPATH='{search}' exec git \"$@\"\n", log.display());
+    fs::write(bin.join("git"), script).unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let add = |paths: &[&str]| {
+        let mut command = site.lab.haul_command(&[&["dvc", "add"], paths].concat());
+        command.env("PATH", format!("{}:{search}", bin.display()));
+        let ran = site.run(command, &site.repo);
+        let asked = fs::read_to_string(&log).unwrap();
+        fs::remove_file(&log).unwrap();
+        let count = |what: &str| asked.lines().filter(|line| line.contains(what)).count();
+        assert_eq!((count("ls-files"), count("check-ignore")), (1, 1), "{asked}");
+        ran
+    };
+    let all: Vec<&str> = many.iter().map(String::as_str).collect();
+    for some in [&all[..5], &all[5..]] {
+        add(some).ok();
+    }
+    let lines = fs::read_to_string(site.repo.join("d/.gitignore")).unwrap();
+    assert_eq!(lines.lines().count(), 69, "all but the one that git ignores anyway");
+    assert!(!lines.contains("/7.bin") && lines.contains("/69.txt\n"));
+    // Also among so many that they aren't named to git.
+    for others in [&all[..5], &all[..]] {
+        let err = add(&[&["code"], others].concat()).code(1).err;
+        assert!(err.starts_with("haul: code: add: git tracks it already: "), "{err}");
+    }
+    assert!(!site.repo.join("code.dvc").exists());
+}
+
+#[test]
 fn a_remote_that_is_not_configured_is_an_error_also_when_nothing_is_to_be_moved() {
     let site = Site::new();
     tracked(&site);

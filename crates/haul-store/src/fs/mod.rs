@@ -201,7 +201,7 @@ impl Store for LocalStore {
         self.run("resume", move |local| resume::resume(local, &key, &token, &sent, spec))
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         let (key, token) = (key.clone(), token.to_vec());
         self.run("discard", move |local| resume::discard(local, &key, &token))
     }

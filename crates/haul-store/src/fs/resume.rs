@@ -50,10 +50,11 @@ pub(super) fn resume(local: &Arc<Local>, key: &Key, token: &[u8], sent: &[Sent],
 }
 
 /// See [`crate::Store::discard`]; runs on the pool.
-pub(super) fn discard(local: &Arc<Local>, key: &Key, token: &[u8]) -> Result<()> {
+pub(super) fn discard(local: &Arc<Local>, key: &Key, token: &[u8]) -> Result<bool> {
     let name = hidden_name(key, token)?;
     match directory(local, key).and_then(|dir| rustix::fs::unlinkat(&dir, name, AtFlags::empty())) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(fail("discard", key, errno)),
     }
 }

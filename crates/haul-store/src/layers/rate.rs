@@ -215,7 +215,7 @@ impl Store for Limited {
         })
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         self.inner.discard(key, token)
     }
 

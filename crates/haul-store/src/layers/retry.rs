@@ -198,7 +198,7 @@ impl Store for Retrying {
         })
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         let (key, token) = (key.clone(), token.to_vec());
         Box::pin(async move { self.0.attempt(|| self.0.inner.discard(&key, &token)).await })
     }

@@ -101,6 +101,7 @@ impl MemStore {
                 preferred: 8 << 20,
                 equal: false,
                 single: 8 << 20,
+                single_copy: u64::MAX,
             }),
             domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
             delete_batch: 1000,
@@ -375,7 +376,7 @@ impl Store for MemStore {
         Box::pin(ready(upload::resume(self.clone(), key.clone(), token, &sent, spec)))
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         Box::pin(ready(upload::discard(self, key, token)))
     }
 

@@ -45,10 +45,9 @@ pub(super) fn resume(store: MemStore, key: Key, token: &[u8], sent: &[Sent], spe
 }
 
 /// See [`crate::Store::discard`].
-pub(super) fn discard(store: &MemStore, key: &Key, token: &[u8]) -> Result<()> {
+pub(super) fn discard(store: &MemStore, key: &Key, token: &[u8]) -> Result<bool> {
     check_token(store, key, token)?;
-    store.space.lock().writes.remove(token);
-    Ok(())
+    Ok(store.space.lock().writes.remove(token).is_some())
 }
 
 fn check_token(store: &MemStore, key: &Key, token: &[u8]) -> Result<()> {

@@ -262,7 +262,7 @@ impl Store for PackStore {
         ready(Err(again("resume", key))).boxed()
     }
 
-    fn discard(&self, key: &Key, _: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, _: &[u8]) -> BoxFuture<'_, Result<bool>> {
         ready(Err(again("discard", key))).boxed()
     }
 

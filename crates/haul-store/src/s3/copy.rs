@@ -174,7 +174,7 @@ impl Job<'_> {
             // It is gone on with by the next try, or the next run.
             Err(error) if self.log.is_some() && error.retry() != Retry::Never => {}
             Err(_) => match upload::abort(service, self.to, &copy.id).await {
-                Ok(()) => self.ended(),
+                Ok(_) => self.ended(),
                 Err(fault) => tracing::debug!(%key, error = fault.message, "an unfinished copy remains"),
             },
         }
@@ -232,9 +232,13 @@ impl Job<'_> {
                 let known = copy.there.iter().find(|part| part.index == index && part.size == end - first);
                 let tag = match known {
                     Some(part) => part.tag.clone(),
-                    None => self.part(&copy.id, index, first..end, pinned).await?,
+                    None => {
+                        let tag = self.part(&copy.id, index, first..end, pinned).await?;
+                        // What is there from before is nothing that this run moved.
+                        moved(end - first);
+                        tag
+                    }
                 };
-                moved(end - first);
                 let etag = String::from_utf8_lossy(&tag).split(' ').next().unwrap_or_default().to_owned();
                 Ok(Receipt { number: index + 1, size: end - first, etag, crc: None })
             })

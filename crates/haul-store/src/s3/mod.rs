@@ -130,6 +130,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
             preferred: config.chunk_size,
             equal: config.provider.equal_parts,
             single: config.upload_cutoff,
+            single_copy: config.copy_cutoff,
         }),
         domain: Some(domain),
         delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
@@ -178,7 +179,7 @@ impl Store for S3 {
         async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
     }
 
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         let (key, token) = (key.clone(), token.to_vec());
         async move { resume::discard(&self.0, &key, &token).await }.boxed()
     }

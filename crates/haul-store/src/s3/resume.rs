@@ -88,7 +88,7 @@ pub fn same(ours: &Part, theirs: &Part) -> bool {
 }
 
 /// See [`crate::Store::discard`].
-pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<()> {
+pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     let Token { place, id, .. } = of_key(service, key, token)?;
     upload::abort(service, &place, &id).await.map_err(at("discard", key))
 }

@@ -165,7 +165,7 @@ impl Upload for S3Upload {
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         async move {
             let Some(id) = self.id.get() else { return Ok(()) };
-            abort(&self.service, &self.place, id).await.map_err(at("abort", &self.key))
+            abort(&self.service, &self.place, id).await.map_err(at("abort", &self.key)).map(|_| ())
         }
         .boxed()
     }
@@ -494,12 +494,12 @@ async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&s
     same.then(|| expected.to_owned())
 }
 
-/// Gives up an upload in parts; that it is gone already, perhaps with its bucket, is success.
-pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<()> {
+/// Gives up an upload in parts; false when it is gone already, perhaps with its bucket.
+pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<bool> {
     let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
     match service.ask(call).await {
-        Err(fault) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
-        other => other.map(|_| ()),
+        Err(fault) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(false),
+        other => other.map(|_| true),
     }
 }
 

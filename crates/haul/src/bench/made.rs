@@ -217,7 +217,7 @@ impl Store for MadeStore {
         Box::pin(ready(unsupported("resume")))
     }
 
-    fn discard(&self, _: &Key, _: &[u8]) -> BoxFuture<'_, Result<()>> {
+    fn discard(&self, _: &Key, _: &[u8]) -> BoxFuture<'_, Result<bool>> {
         Box::pin(ready(unsupported("discard")))
     }
 

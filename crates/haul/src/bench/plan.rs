@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     fn limits() -> PartLimits {
-        PartLimits { min: 5 << 20, max: 5 << 30, count: 10_000, preferred: 8 << 20, equal: false, single: 200 << 20 }
+        PartLimits { min: 5 << 20, max: 5 << 30, count: 10_000, single: 200 << 20, ..PartLimits::FILE }
     }
 
     fn sizes(max_bytes: u64) -> Vec<(u64, u64)> {

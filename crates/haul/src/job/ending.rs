@@ -11,7 +11,7 @@ impl Run {
             for half in journal.take_rest() {
                 let key = &half.opened.to;
                 match self.cx.dst.discard(key, &half.opened.token).await {
-                    Ok(()) => journal.closed(half.write),
+                    Ok(_) => journal.closed(half.write),
                     Err(error) => self.notice(Some(key), format!("what an earlier run sent can't be removed: {error}")),
                 }
             }

@@ -37,14 +37,14 @@ impl Allowance {
         self.left.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// True when everything has fitted so far, and there is room for something.
-    pub fn is_open(&self) -> bool {
-        !self.ended() && self.left.load(Ordering::Acquire) > 0
+    /// Bytes that nothing has taken.
+    pub fn left(&self) -> u64 {
+        self.left.load(Ordering::Acquire)
     }
 
-    /// True when something didn't fit.
-    pub fn ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+    /// True when everything has fitted so far, and there is room for something.
+    pub fn is_open(&self) -> bool {
+        !self.ended.load(Ordering::Acquire) && self.left() > 0
     }
 }
 
@@ -59,9 +59,9 @@ mod tests {
         let allowance = Allowance::new(10, Arc::new(move || _ = counted.fetch_add(1, Ordering::Relaxed)));
         assert!(allowance.take(6) && allowance.take(4) && allowance.take(0));
         allowance.give_back(4);
-        assert!(!allowance.ended() && stops.load(Ordering::Relaxed) == 0, "exactly the limit is within it");
+        assert!(allowance.is_open() && stops.load(Ordering::Relaxed) == 0, "exactly the limit is within it");
         assert!(!allowance.take(5));
         assert!(!allowance.take(1), "nothing else is begun in its place");
-        assert!(allowance.ended() && stops.load(Ordering::Relaxed) > 0);
+        assert!(!allowance.is_open() && stops.load(Ordering::Relaxed) > 0);
     }
 }

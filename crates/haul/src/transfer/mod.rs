@@ -82,12 +82,14 @@ pub struct Order {
     pub kept: bool,
     /// Bytes that were taken from the allowance for it before it was begun.
     pub taken: u64,
+    /// It doesn't fit into the allowance: a large copy inside a service that is stopped where its parts reach what is left.
+    pub stops_at_limit: bool,
 }
 
 impl Order {
     /// An order of which nothing is done yet.
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
-        Order { step, src, to, replaced, kept: false, taken: 0 }
+        Order { step, src, to, replaced, kept: false, taken: 0, stops_at_limit: false }
     }
 }
 
@@ -187,26 +189,19 @@ impl Mover {
         self.cx.sink.emit(&Event::Moved { step, bytes });
     }
 
-    /// Stops a large copy inside a service that was begun although it doesn't fit: what it has done, the next run needn't do.
-    fn stop_at_limit(&self) {
-        let (Some(allowance), Some(limit)) = (&self.allowance, self.policy.max_transfer) else { return };
-        if allowance.ended() && u64::try_from(self.moved.load(Ordering::Relaxed)).is_ok_and(|moved| moved >= limit) {
-            self.cx.cancel.cancel();
-        }
-    }
-
     /// False when an order for a copy by the destination's store doesn't fit into what may be moved: it is not begun then, unless it
     /// goes in parts of which the next run has use.
     pub fn allows_by_server(&self, order: &mut Order) -> bool {
         let Some(allowance) = &self.allowance else { return true };
         let caps = self.cx.dst.caps();
-        let parts = !caps.files && caps.parts.is_some_and(|limits| order.src.size > limits.single);
+        let parts = !caps.files && caps.parts.is_some_and(|limits| order.src.size > limits.single_copy);
         let is_first = allowance.is_open();
         if allowance.take(order.src.size) {
             order.taken = order.src.size;
             return true;
         }
-        parts && is_first
+        order.stops_at_limit = parts && is_first;
+        order.stops_at_limit
     }
 
     /// An order for the destination's store failed: what it was to move may be moved otherwise.

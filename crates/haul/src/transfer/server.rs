@@ -1,6 +1,7 @@
 //! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
 
 use super::{Arrived, Mover, Order, cancelled, meta};
+use crate::Cancel;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result};
 use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec};
 use std::sync::{
@@ -32,10 +33,19 @@ impl Mover {
         let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
         let links = self.source_links();
-        let batch = CopyBatch { from: place, items, progress: Some(self.progress(&going, counts.clone())), links };
+        // Stops this batch alone: what has its allowance goes on to its end.
+        let at_limit = Cancel::default();
+        let progress = Some(self.progress(&going, counts.clone(), at_limit.clone()));
+        let batch = CopyBatch { from: place, items, progress, links };
+        let stopped = async {
+            tokio::select! {
+                () = self.cx.cancel.cancelled() => {}
+                () = at_limit.cancelled() => {}
+            }
+        };
         let answers = tokio::select! {
             biased;
-            () = self.cx.cancel.cancelled() => going.iter().map(|_| Err(cancelled())).collect(),
+            () = stopped => going.iter().map(|_| Err(cancelled())).collect(),
             answers = self.cx.dst.copy(batch) => answers,
         };
         for ((order, answer), counted) in going.iter().zip(&answers).zip(counts.iter()) {
@@ -99,14 +109,17 @@ impl Mover {
     }
 
     /// Passes on what a store says of large copies while they run.
-    fn progress(&self, orders: &[&Order], counts: Arc<[AtomicU64]>) -> Progress {
-        let steps: Vec<u64> = orders.iter().map(|o| o.step).collect();
+    fn progress(&self, orders: &[&Order], counts: Arc<[AtomicU64]>, at_limit: Cancel) -> Progress {
+        let steps: Vec<(u64, bool)> = orders.iter().map(|o| (o.step, o.stops_at_limit)).collect();
         let mover = self.clone();
         Progress(Arc::new(move |item, bytes| {
-            if let (Some(step), Some(counted)) = (steps.get(item), counts.get(item)) {
-                counted.fetch_add(bytes, Ordering::Relaxed);
+            if let (Some((step, stops)), Some(counted)) = (steps.get(item), counts.get(item)) {
+                let before = counted.fetch_add(bytes, Ordering::Relaxed);
                 mover.count(*step, bytes as i64);
-                mover.stop_at_limit();
+                // What others have taken, they move. What this copy has done, the next run needn't do.
+                if *stops && mover.allowance.as_ref().is_some_and(|allowance| before + bytes >= allowance.left()) {
+                    at_limit.cancel();
+                }
             }
         }))
     }

@@ -180,7 +180,7 @@ impl Mover {
     /// Removes what was sent. Where that fails the journal still knows of it.
     async fn discard(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
         match self.cx.dst.discard(&opened.to, &opened.token).await {
-            Ok(()) => journal.closed(write),
+            Ok(_) => journal.closed(write),
             Err(error) => tracing::debug!(key = %opened.to, %error, "a half-sent file could not be removed"),
         }
     }

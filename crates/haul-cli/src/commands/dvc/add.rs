@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::Result;
 use haul_core::event::Sink;
-use haul_dvc::add::add;
+use haul_dvc::{add::add, history::InGit};
 use std::sync::Arc;
 
 /// Arguments of `dvc add`.
@@ -28,9 +28,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let sink: Arc<dyn Sink> = ctx.progress.clone();
     let mut state = opened.repo.state();
     let mut changed: Vec<String> = Vec::new();
-    for target in &args.targets {
-        let path = opened.repo.relative(&opened.here, target.trim_end_matches('/'))?;
-        let done = add(&opened.repo, &opened.index, &path, &mut state, &sink).await;
+    let path = |target: &String| opened.repo.relative(&opened.here, target.trim_end_matches('/'));
+    let paths = args.targets.iter().map(path).collect::<haul_core::Result<Vec<_>>>()?;
+    let git = InGit::of(&opened.repo, &paths).await?;
+    for path in paths {
+        let done = add(&opened.repo, &opened.index, &path, &git, &mut state, &sink).await;
         // What was hashed is worth keeping, whatever became of the rest.
         state.save();
         let done = done?;
