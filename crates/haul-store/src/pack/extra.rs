@@ -18,7 +18,7 @@ use std::{
 };
 
 const OP: &str = "delete";
-/// How long replaced indexes are remembered, in nanoseconds: 90 days, longer than any run lasts.
+/// How long replaced indexes are remembered at least, in nanoseconds by their ids: 90 days, longer than any run lasts.
 const REMEMBERED: u64 = 90 * 24 * 3600 * 1_000_000_000;
 
 /// Deletes as [`crate::Store::delete`] says: keys of files together, in an index that names them as gone.
@@ -160,7 +160,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
         }
     }
     if !dry_run && count > 1 {
-        replace(shared, oldest).await?;
+        replace(shared, oldest, &indexes[count..]).await?;
     }
     // Read again after all that may be removed was found: what has got its index meanwhile is needed.
     let indexes = shared.indexes(true).await?;
@@ -195,17 +195,21 @@ impl Named {
     }
 }
 
-/// Stores one index in the place of the oldest ones, then removes those.
-async fn replace(shared: &Shared, oldest: &[Arc<Index>]) -> Result<()> {
+/// Stores one index in the place of the oldest ones, then removes those. The `newer` ones stay.
+async fn replace(shared: &Shared, oldest: &[Arc<Index>], newer: &[Arc<Index>]) -> Result<()> {
     let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
         .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), said: Said::Stored(facts?) }))
         .collect();
     let Some(last) = oldest.last().and_then(|last| time_of(&last.head.id)) else { return Ok(()) };
     // Later than the last of them, before any other that is made, and never the one that another run makes of them.
     let id = id_at(last + 1)?;
-    // A run that began earlier may still name one of those that were replaced before.
+    // One that is still there, since who replaced it was stopped, would count again if it were forgotten. One that a newer index
+    // names would seem lost; and a run that began earlier may still name one that was replaced before.
+    let there = shared.view.superseded();
+    let named: BTreeSet<&String> = newer.iter().flat_map(|index| &index.head.previous).collect();
+    let young = |id: &str| time_of(id).is_some_and(|time| time >= last.saturating_sub(REMEMBERED));
     let before = oldest.iter().flat_map(|index| &index.head.replaces);
-    let before = before.filter(|id| time_of(id).is_some_and(|time| time >= last.saturating_sub(REMEMBERED))).cloned();
+    let before = before.filter(|id| there.contains(*id) || named.contains(id) || young(id)).cloned();
     let replaces: BTreeSet<String> = oldest.iter().map(|index| index.head.id.clone()).chain(before).collect();
     let head = Head { id, replaces: replaces.into_iter().collect(), ..Head::default() };
     shared.store_index(head, &records).await?;

@@ -189,10 +189,11 @@ impl Shared {
             known.indexes.iter().map(|index| (index.head.id.clone(), index.clone())).collect();
         all.retain(|id, _| folder.indexes.contains(id) || known.own.contains_key(id));
         all.extend(fetched.into_iter().chain(rebuilt).map(|index| (index.head.id.clone(), Arc::new(index))));
+        let superseded = superseded(&all);
         if !self.settings.rebuild {
-            none_lost(&all)?;
+            none_lost(&all, &superseded)?;
         }
-        known.superseded = superseded(&all);
+        known.superseded = superseded;
         all.retain(|id, _| !known.superseded.contains(id));
         known.indexes = Arc::new(all.into_values().collect());
         known.loaded = true;
@@ -305,9 +306,11 @@ fn superseded(indexes: &BTreeMap<String, Arc<Index>>) -> BTreeSet<String> {
 }
 
 /// Each index names those that its writer knew and no other named; one that is named must be there, or be replaced by another.
-fn none_lost(indexes: &BTreeMap<String, Arc<Index>>) -> Result<()> {
+/// Those that don't count are not asked: what they named is older than they are, so whoever replaced them knew it too.
+fn none_lost(indexes: &BTreeMap<String, Arc<Index>>, superseded: &BTreeSet<String>) -> Result<()> {
     let replaced: BTreeSet<&String> = indexes.values().flat_map(|index| &index.head.replaces).collect();
-    let named = indexes.values().flat_map(|index| &index.head.previous);
+    let counting = indexes.iter().filter(|(id, _)| !superseded.contains(*id));
+    let named = counting.flat_map(|(_, index)| &index.head.previous);
     for id in named {
         if !indexes.contains_key(id) && !replaced.contains(id) {
             let message = "the index is missing, and with it files can't be told from deleted ones; the option rebuild \

@@ -12,6 +12,8 @@ mod list;
 mod load;
 mod read;
 mod tar;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 use crate::{
