@@ -594,3 +594,23 @@ async fn times_and_deletions_cost_no_new_bytes() {
     assert_eq!(found["a"], Some(Mtime(5)));
     assert_eq!(get(&on(&inner), "a").await.expect("read"), b"1");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_is_late_is_sent_anew() {
+    let inner = mem();
+    put(&on(&inner), "k", b"old").await;
+    let before = ending(&inner, ".idx").await;
+    let late: Arc<dyn Store> =
+        Arc::new(PackStore::new(inner.clone(), b"", Settings { late: Duration::ZERO, ..quick() }));
+    let error = put_with(&late, &Key::new("k"), b"new", WriteSpec::default()).await.expect_err("it may be hidden");
+    assert_eq!(error.kind(), ErrorKind::Changed);
+    let index = error.key().expect("named").to_string();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{index}: write: the index took so long that others may have tidied up meanwhile: it must be sent anew"
+        )
+    );
+    assert_eq!(ending(&inner, ".idx").await, before);
+    assert_eq!(get(&on(&inner), "k").await.expect("read"), b"old");
+}

@@ -206,27 +206,27 @@ impl Shared {
         if size > 0 {
             self.put(&tar_key(id), tar, size).await?;
         }
-        self.still_there(id, size, &records).await?;
+        self.still_there(id, &records).await?;
         let previous = self.view.unnamed();
         self.store_index(Head { id: id.into(), tar: size, previous, replaces: Vec::new() }, &records).await
     }
 
-    /// Whoever tidies up takes what no index has named for a day for left behind. So what took long to get its index (a large
-    /// file, a machine that slept) is looked for before it is named.
+    /// Whoever tidies up takes what no index has named for a day for left behind. So a file that took long to get its index (a
+    /// large one, a machine that slept) is looked for before it is named. And he makes one index of those that are older than a
+    /// day: what they say would count more than an index of an older id that arrives after it, so a late one isn't sent.
     ///
-    /// Errors: `Changed`, where it is gone.
-    async fn still_there(&self, id: &str, tar: u64, records: &[Record]) -> Result<()> {
-        let late = self.settings.late.as_nanos();
-        let now = jiff::Timestamp::now().as_nanosecond();
-        let old = |id: &str| time_of(id).is_some_and(|time| now - i128::from(time) >= late as i128);
-        let pack = (tar > 0 && old(id)).then(|| tar_key(id));
+    /// Errors: `Changed`, where a file is gone, or the id is late; both can be sent again.
+    async fn still_there(&self, id: &str, records: &[Record]) -> Result<()> {
+        let late = self.settings.late.as_nanos() as i128;
+        let now = || jiff::Timestamp::now().as_nanosecond();
+        let old = |id: &str| time_of(id).is_some_and(|time| now() - i128::from(time) >= late);
         let files = records.iter().filter_map(|record| match &record.said {
             Said::Stored(Facts { place: Place::Plain { folder }, .. }) if old(folder) => {
                 Some(plain_key(folder, &record.key))
             }
             _ => None,
         });
-        for key in pack.into_iter().chain(files) {
+        for key in files {
             if let Err(error) = self.inner.stat(&key).await {
                 return Err(match error.kind() {
                     ErrorKind::NotFound => {
@@ -236,6 +236,10 @@ impl Shared {
                     _ => error,
                 });
             }
+        }
+        if old(id) {
+            let message = "the index took so long that others may have tidied up meanwhile: it must be sent anew";
+            return Err(Error::new(ErrorKind::Changed, OP, message).with_key(&index_key(id)));
         }
         Ok(())
     }
