@@ -10,7 +10,7 @@ use haul_store::{
     mem::MemStore,
     pack::{PackStore, Settings},
 };
-use haul_testkit::{conformance, conformance::collect, disk};
+use haul_testkit::{conformance, conformance::collect, disk, faults::Faulty};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -613,4 +613,20 @@ async fn an_index_that_is_late_is_sent_anew() {
     );
     assert_eq!(ending(&inner, ".idx").await, before);
     assert_eq!(get(&on(&inner), "k").await.expect("read"), b"old");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_under_way_is_kept_whatever_the_clock_of_who_tidies_up() {
+    let inner = mem();
+    // The clock here is three days ahead of the store's and of that of the one who writes.
+    let three = Duration::from_secs(3 * 24 * 3600);
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970") - three;
+    let id = format!("{:016x}-00000000", time.as_nanos());
+    let under_way = [format!("files/{id}/k"), format!("packs/{id}.tar")];
+    for key in &under_way {
+        put_with(&inner, &Key::new(key.as_str()), b"under way", WriteSpec::default()).await.expect("stored");
+    }
+    let there: Arc<dyn Store> = Arc::new(Faulty::new(inner.clone()).behind(three));
+    on(&there).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
+    assert_eq!(names(&inner).await, under_way);
 }

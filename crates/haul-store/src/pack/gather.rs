@@ -257,7 +257,7 @@ impl Shared {
     }
 
     /// Writes a new key of the wrapped store.
-    async fn put(&self, key: &Key, pieces: &[Bytes], size: u64) -> Result<()> {
+    pub async fn put(&self, key: &Key, pieces: &[Bytes], size: u64) -> Result<()> {
         let upload = self.inner.write(key, WriteSpec { size: Some(size), ..WriteSpec::default() }).await?;
         let failed = match self.put_parts(&*upload, pieces, size).await {
             Ok(parts) => match upload.publish(parts, Late::default()).await {
