@@ -470,7 +470,12 @@ async fn what_a_stopped_cleanup_left_does_not_count() {
     // As if it had been stopped before it removed the older of the two.
     let first = ending(&before, ".idx").await.remove(0);
     put(&inner, &first, &get(&before, &first).await.expect("read")).await;
-    assert_eq!(names(&on(&inner)).await, ["b"], "what was deleted stays deleted");
+    let store = on(&inner);
+    assert_eq!(names(&store).await, ["b"], "what was deleted stays deleted");
+    // It was read once, and isn't again.
+    spoil(&inner, &first, 20).await;
+    assert_eq!(names(&store).await, ["b"]);
+    spoil(&inner, &first, 20).await;
     on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
     assert_eq!(ending(&inner, ".idx").await.len(), 1);
     assert_eq!(names(&on(&inner)).await, ["b"]);

@@ -48,6 +48,8 @@ struct Known {
     loaded: bool,
     /// Those that count.
     indexes: Indexes,
+    /// All that are there, as they were read: also those that don't count.
+    read: BTreeMap<String, Arc<Index>>,
     /// Those that are there and don't count, since others replace them: who tidied up was stopped, or there were two.
     superseded: BTreeSet<String>,
     /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
@@ -77,6 +79,12 @@ impl View {
         self.known().indexes.clone()
     }
 
+    /// The indexes in the folder that were not read yet.
+    fn unread(&self, folder: &Folder) -> Vec<String> {
+        let known = self.known();
+        folder.indexes.iter().filter(|id| !known.read.contains_key(*id)).cloned().collect()
+    }
+
     /// Indexes that don't count any more, by what was read last.
     pub fn superseded(&self) -> BTreeSet<String> {
         self.known().superseded.clone()
@@ -93,9 +101,11 @@ impl View {
     /// An index that was just stored.
     pub fn add(&self, index: Index) {
         let mut known = self.known();
-        let mut indexes = known.indexes.to_vec();
+        let index = Arc::new(index);
         known.own.insert(index.head.id.clone(), Instant::now());
-        indexes.push(Arc::new(index));
+        known.read.insert(index.head.id.clone(), index.clone());
+        let mut indexes = known.indexes.to_vec();
+        indexes.push(index);
         indexes.sort_by(|a, b| a.head.id.cmp(&b.head.id));
         known.indexes = Arc::new(indexes);
     }
@@ -173,11 +183,9 @@ impl Shared {
     async fn load(&self) -> Result<Indexes> {
         let begun = Instant::now();
         let folder = self.folder().await?;
-        let have: BTreeMap<String, Arc<Index>> =
-            self.view.now().iter().map(|index| (index.head.id.clone(), index.clone())).collect();
-        let missing: Vec<String> = folder.indexes.iter().filter(|id| !have.contains_key(*id)).cloned().collect();
+        let unread = self.view.unread(&folder);
         let fetched: Vec<Index> =
-            stream::iter(missing).map(|id| self.fetch(id, &folder)).buffer_unordered(FETCHES).try_collect().await?;
+            stream::iter(unread).map(|id| self.fetch(id, &folder)).buffer_unordered(FETCHES).try_collect().await?;
         let rebuilt = self.rebuild(&folder).await?;
         let newest = folder.indexes.iter().chain(folder.tars.keys()).filter_map(|id| time_of(id)).max();
         self.view.newest.fetch_max(newest.unwrap_or(0), Ordering::AcqRel);
@@ -185,10 +193,10 @@ impl Shared {
         // What this process wrote since the listing began may not be in it.
         let own = std::mem::take(&mut known.own);
         known.own = own.into_iter().filter(|(_, at)| *at >= begun).collect();
-        let mut all: BTreeMap<String, Arc<Index>> =
-            known.indexes.iter().map(|index| (index.head.id.clone(), index.clone())).collect();
+        let mut all = std::mem::take(&mut known.read);
         all.retain(|id, _| folder.indexes.contains(id) || known.own.contains_key(id));
         all.extend(fetched.into_iter().chain(rebuilt).map(|index| (index.head.id.clone(), Arc::new(index))));
+        known.read = all.clone();
         let superseded = superseded(&all);
         if !self.settings.rebuild {
             none_lost(&all, &superseded)?;
