@@ -10,7 +10,12 @@ use haul_store::{
     mem::MemStore,
     pack::{PackStore, Settings},
 };
-use haul_testkit::{conformance, conformance::collect, disk, faults::Faulty};
+use haul_testkit::{
+    conformance,
+    conformance::collect,
+    disk,
+    faults::{Fault, Faulty, Op},
+};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -634,4 +639,15 @@ async fn what_is_under_way_is_kept_whatever_the_clock_of_who_tidies_up() {
     let there: Arc<dyn Store> = Arc::new(Faulty::new(inner.clone()).behind(three));
     on(&there).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
     assert_eq!(names(&inner).await, under_way);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_one_listing_lacks_is_not_lost() {
+    let inner = mem();
+    put_all(&on(&inner), &[("a", b"1")]).await;
+    put_all(&on(&inner), &[("b", b"2")]).await;
+    let first = Key::new(ending(&inner, ".idx").await.remove(0));
+    let faulty = Faulty::new(inner.clone()).on(Op::List, 1, Fault::Omit(first));
+    assert_eq!(names(&on(&(Arc::new(faulty.clone()) as Arc<dyn Store>))).await, ["a", "b"]);
+    assert_eq!((faulty.calls(Op::List), faulty.calls(Op::Read)), (2, 2), "what was read isn't read again");
 }

@@ -50,6 +50,8 @@ pub enum Fault {
     Break(u64),
     /// The same without an error: it merely ends.
     Cut(u64),
+    /// A listing lacks this key, as one may that isn't atomic.
+    Omit(Key),
     /// The store claims to have stored something else.
     WrongHash,
     /// No answer ever.
@@ -233,6 +235,7 @@ impl Store for Faulty {
             }
             Some(Fault::Break(after)) => break_list(listing, after, true),
             Some(Fault::Cut(after)) => break_list(listing, after, false),
+            Some(Fault::Omit(key)) => each_entry(listing, move |entry| (entry.key != key).then_some(entry)),
             Some(Fault::Hang) => stream::pending().boxed(),
             _ => listing,
         }

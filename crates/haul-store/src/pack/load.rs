@@ -25,7 +25,8 @@ pub const PACKS: &str = "packs/";
 pub const FILES: &str = "files/";
 /// Indexes fetched at once.
 const FETCHES: usize = 32;
-/// How often the listing is read again when an index is gone once it is fetched: another run tidied up meanwhile.
+/// How often the listing is read when an index is gone once it is fetched, since another run tidied up meanwhile, or seems to be
+/// missing: a listing may show an index that was stored while it went on and lack one before it that this one names.
 const RELISTS: usize = 3;
 /// Bytes of a file that are read at once.
 const PIECE: u64 = 1 << 20;
@@ -54,6 +55,13 @@ struct Known {
     superseded: BTreeSet<String>,
     /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
     own: BTreeMap<String, Instant>,
+}
+
+/// What a look at the folder of packs gave.
+enum Loaded {
+    All(Indexes),
+    /// An index that another one names isn't there: what is there doesn't count.
+    Lost(Error),
 }
 
 /// What is in the folder of packs.
@@ -162,8 +170,10 @@ impl Shared {
         }
         for last in (0..RELISTS).map(|n| n + 1 == RELISTS) {
             match self.load().await {
-                Err(error) if error.kind() == ErrorKind::NotFound && !last => {}
-                loaded => return loaded,
+                Ok(Loaded::All(indexes)) => return Ok(indexes),
+                Err(error) if last || error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(Loaded::Lost(error)) if last => return Err(error),
+                Ok(Loaded::Lost(_)) | Err(_) => {}
             }
         }
         unreachable!("the last round returns")
@@ -180,7 +190,7 @@ impl Shared {
         }
     }
 
-    async fn load(&self) -> Result<Indexes> {
+    async fn load(&self) -> Result<Loaded> {
         let begun = Instant::now();
         let folder = self.folder().await?;
         let unread = self.view.unread(&folder);
@@ -198,14 +208,16 @@ impl Shared {
         all.extend(fetched.into_iter().chain(rebuilt).map(|index| (index.head.id.clone(), Arc::new(index))));
         known.read = all.clone();
         let superseded = superseded(&all);
-        if !self.settings.rebuild {
-            none_lost(&all, &superseded)?;
+        if !self.settings.rebuild
+            && let Err(error) = none_lost(&all, &superseded)
+        {
+            return Ok(Loaded::Lost(error));
         }
         known.superseded = superseded;
         all.retain(|id, _| !known.superseded.contains(id));
         known.indexes = Arc::new(all.into_values().collect());
         known.loaded = true;
-        Ok(known.indexes.clone())
+        Ok(Loaded::All(known.indexes.clone()))
     }
 
     /// What is in the folder of packs now.
