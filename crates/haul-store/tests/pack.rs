@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
-use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result};
+use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result, Retry};
 use haul_store::{
     Answer, Extra, Late, Links, ListRequest, Payload, Store, Stored, WriteSpec,
     mem::MemStore,
@@ -650,4 +650,19 @@ async fn an_index_that_one_listing_lacks_is_not_lost() {
     let faulty = Faulty::new(inner.clone()).on(Op::List, 1, Fault::Omit(first));
     assert_eq!(names(&on(&(Arc::new(faulty.clone()) as Arc<dyn Store>))).await, ["a", "b"]);
     assert_eq!((faulty.calls(Op::List), faulty.calls(Op::Read)), (2, 2), "what was read isn't read again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_index_may_name_is_kept_when_its_answer_is_lost() {
+    let inner = mem();
+    // The file's own publish is the first, its index's the second.
+    let lost = Fault::LoseAnswer(ErrorKind::Io, Retry::Never);
+    let faulty: Arc<dyn Store> = Arc::new(Faulty::new(inner.clone()).on(Op::Publish, 2, lost));
+    let store: Arc<dyn Store> = Arc::new(PackStore::new(faulty, b"", Settings { small: 10, ..quick() }));
+    let bytes = b"larger than ten bytes";
+    let upload = store.write(&Key::new("k"), WriteSpec::default()).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(bytes))).await.expect("sent");
+    let Err(failed) = upload.publish(vec![part], Late::default()).await else { panic!("the answer was lost") };
+    failed.upload.abort().await.expect("given up");
+    assert_eq!(get(&on(&inner), "k").await.expect("read"), bytes);
 }

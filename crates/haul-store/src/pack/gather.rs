@@ -45,6 +45,8 @@ pub enum What {
 pub struct Unjoined {
     pub error: Error,
     pub payload: Option<Payload>,
+    /// Its index may be stored all the same, where only the answer was lost.
+    pub uncertain: bool,
 }
 
 type Answer = Result<Stored, Unjoined>;
@@ -125,7 +127,7 @@ impl Shared {
         self.add(member);
         answered.await.unwrap_or_else(|_| {
             let error = Error::new(ErrorKind::Io, OP, "the pack was given up");
-            Err(Unjoined { error, payload: None })
+            Err(Unjoined { error, payload: None, uncertain: true })
         })
     }
 
@@ -184,9 +186,13 @@ impl Shared {
         let tar = tar.pieces;
         for Done { answer, result, kept } in done {
             let answered = match (&stored, result) {
-                (_, Err(error)) => Err(Unjoined { error, payload: kept.map(|k| k.payload(&tar)) }),
+                (_, Err(error)) => Err(Unjoined { error, payload: kept.map(|k| k.payload(&tar)), uncertain: false }),
                 (Ok(()), Ok(stored)) => Ok(stored),
-                (Err(error), _) => Err(Unjoined { error: error.to_report(), payload: kept.map(|k| k.payload(&tar)) }),
+                (Err((error, uncertain)), _) => Err(Unjoined {
+                    error: error.to_report(),
+                    payload: kept.map(|k| k.payload(&tar)),
+                    uncertain: *uncertain,
+                }),
             };
             // Whoever gave up waiting doesn't need to know.
             let _ = answer.send(answered);
@@ -201,14 +207,17 @@ impl Shared {
     }
 
     /// Stores the pack, then its index, and takes the index in.
-    async fn store(&self, id: &str, tar: &[Bytes], records: Vec<Record>) -> Result<()> {
+    ///
+    /// Errors: with whether the index may be stored all the same.
+    async fn store(&self, id: &str, tar: &[Bytes], records: Vec<Record>) -> Result<(), (Error, bool)> {
         let size = tar.iter().map(|piece| piece.len() as u64).sum();
+        let unseen = |error| (error, false);
         if size > 0 {
-            self.put(&tar_key(id), tar, size).await?;
+            self.put(&tar_key(id), tar, size).await.map_err(unseen)?;
         }
-        self.still_there(id, &records).await?;
-        let previous = self.view.unnamed();
-        self.store_index(Head { id: id.into(), tar: size, previous, replaces: Vec::new() }, &records).await
+        self.still_there(id, &records).await.map_err(unseen)?;
+        let head = Head { id: id.into(), tar: size, previous: self.view.unnamed(), replaces: Vec::new() };
+        self.store_index(head, &records).await.map_err(|error| (error, true))
     }
 
     /// Whoever tidies up takes what no index has named for a day for left behind. So a file that took long to get its index (a
@@ -319,7 +328,7 @@ fn unjoined(error: Error, what: What) -> Unjoined {
         What::Pack { payload, .. } => Some(payload),
         _ => None,
     };
-    Unjoined { error, payload }
+    Unjoined { error, payload, uncertain: false }
 }
 
 /// A pack that is ready to be sent.
