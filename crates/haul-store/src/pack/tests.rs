@@ -1,12 +1,15 @@
-//! House-keeping of indexes whose ages are made up: what is removed, remembered and forgotten. No test here waits.
+//! House-keeping of indexes whose ages are made up: what is removed, remembered and forgotten. Nothing here depends on how long it
+//! takes.
 
 use super::{
     PackStore, Settings, extra,
     index::{Facts, Head, Place, Record, Said},
     list::Merge,
-    load::{id_at, index_key, time_of},
+    load::{PACKS, id_at, index_key, time_of, whole},
 };
-use crate::{Extra, Store, mem::MemStore};
+use crate::{Extra, Late, Payload, Store, WriteSpec, mem::MemStore};
+use bytes::Bytes;
+use futures::future::join_all;
 use haul_core::{ErrorKind, Hashes, Key, Mtime, Result};
 use std::{sync::Arc, time::Duration};
 
@@ -103,4 +106,101 @@ async fn an_index_that_a_newer_one_names_is_not_forgotten() {
     assert_eq!(keys(&inner).await.expect("listed"), ["a", "b", "c", "d"]);
     remove(&inner, &indexes(&inner).await.remove(0)).await;
     assert_eq!(keys(&inner).await.expect_err("the merged one is lost").kind(), ErrorKind::Corrupt);
+}
+
+/// What is below `packs/`.
+async fn stored(inner: &Arc<dyn Store>) -> Vec<Key> {
+    on(inner).0.list_whole(PACKS).await.expect("listed").into_iter().map(|entry| entry.key).collect()
+}
+
+/// What is stored in `from` and not in `to` is stored there too.
+async fn arrive(from: &Arc<dyn Store>, to: &Arc<dyn Store>) {
+    let there = stored(to).await;
+    for key in stored(from).await.into_iter().filter(|key| !there.contains(key)) {
+        let bytes = whole(from.read(&key, None, None).await.expect("read")).await.expect("read");
+        let size = bytes.len() as u64;
+        on(to).0.put(&key, &[bytes], size).await.expect("stored");
+    }
+}
+
+/// What is left when two tidied up at once, each by what was there before.
+async fn both_tidied(inner: &Arc<dyn Store>, one: u64, two: u64) {
+    let (before, other) = (stored(inner).await, mem());
+    arrive(inner, &other).await;
+    tidy(inner, one).await;
+    tidy(&other, two).await;
+    arrive(&other, inner).await;
+    let left = stored(&other).await;
+    let gone = before.into_iter().filter(|key| !left.contains(key)).map(|key| (key, None)).collect();
+    inner.delete(gone).await.into_iter().collect::<Result<()>>().expect("removed");
+}
+
+#[tokio::test]
+async fn two_who_tidy_up_at_once_lose_nothing_and_bring_nothing_back() {
+    let inner = mem();
+    let ids: Vec<String> = [6, 5, 3, 2].into_iter().map(|days| id(days * DAY)).collect();
+    store(&inner, &ids[0], &[], &[], &[record("a", Some(&ids[0]))]).await;
+    store(&inner, &ids[1], &[&ids[0]], &[], &[record("b", Some(&ids[1]))]).await;
+    store(&inner, &ids[2], &[&ids[1]], &[], &[record("a", None)]).await;
+    store(&inner, &ids[3], &[&ids[2]], &[], &[record("c", Some(&ids[3]))]).await;
+    // One of them finds the deletion too young.
+    both_tidied(&inner, 4 * DAY, DAY).await;
+    assert_eq!(keys(&inner).await.expect("listed"), ["b", "c"]);
+    let last = id(DAY);
+    store(&inner, &last, &[&ids[3]], &[], &[record("d", Some(&last))]).await;
+    both_tidied(&inner, HOUR, HOUR).await;
+    assert_eq!(keys(&inner).await.expect("listed"), ["b", "c", "d"]);
+    tidy(&inner, HOUR).await;
+    assert_eq!(keys(&inner).await.expect("listed"), ["b", "c", "d"]);
+    assert_eq!(indexes(&inner).await.len(), 1);
+}
+
+async fn put(store: &PackStore, name: String) -> Result<()> {
+    let spec = WriteSpec { size: Some(name.len() as u64), ..WriteSpec::default() };
+    let upload = store.write(&Key::new(name.as_str()), spec).await?;
+    let part = upload.part(0, 0, Payload::from(Bytes::from(name))).await?;
+    upload.publish(vec![part], Late::default()).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_lose_nothing_while_others_tidy_up() {
+    let inner = mem();
+    let mut before: Vec<String> = Vec::new();
+    for days in (3..23).rev() {
+        let id = id(days * DAY);
+        let dead = record(&format!("dead/{}", days + 1), None);
+        let records = [record(&format!("dead/{days}"), Some(&id)), record(&format!("old/{days:02}"), Some(&id))];
+        let mut records = [&[dead][..], &records].concat();
+        records.sort_by(|a, b| a.key.cmp(&b.key));
+        let named: Vec<&str> = before.last().map(String::as_str).into_iter().collect();
+        store(&inner, &id, &named, &[], &records).await;
+        before.push(id);
+    }
+    let quick = Settings { quiet: Duration::from_millis(1), stalled: Duration::from_millis(1), ..Settings::default() };
+    let writers = ["x", "y", "z"].map(|who| {
+        let store = PackStore::new(inner.clone(), b"", quick);
+        tokio::spawn(async move {
+            for n in 0..10 {
+                put(&store, format!("{who}/{n}")).await.expect("stored");
+            }
+        })
+    });
+    let tidiers = [2 * DAY, 10 * DAY].map(|age| {
+        let inner = inner.clone();
+        tokio::spawn(async move {
+            for _ in 0..5 {
+                tidy(&inner, age).await;
+            }
+        })
+    });
+    for ended in join_all(writers.into_iter().chain(tidiers)).await {
+        ended.expect("no error");
+    }
+    let mut wanted: Vec<String> = (3..23).map(|days| format!("old/{days:02}")).chain(["dead/3".to_string()]).collect();
+    wanted.extend(["x", "y", "z"].iter().flat_map(|who| (0..10).map(move |n| format!("{who}/{n}"))));
+    wanted.sort();
+    assert_eq!(keys(&inner).await.expect("listed"), wanted);
+    let left = indexes(&inner).await;
+    assert!(!before.iter().any(|id| left.contains(id)), "{left:?}");
 }
