@@ -4,13 +4,18 @@
 
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
-use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result};
+use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result, Retry};
 use haul_store::{
     Answer, Extra, Late, Links, ListRequest, Payload, Store, Stored, WriteSpec,
     mem::MemStore,
     pack::{PackStore, Settings},
 };
-use haul_testkit::{conformance, conformance::collect, disk};
+use haul_testkit::{
+    conformance,
+    conformance::collect,
+    disk,
+    faults::{Fault, Faulty, Op},
+};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -425,41 +430,6 @@ fn tidy(older_than: Duration) -> Extra {
     Extra::Cleanup { older_than, dry_run: false, below: Key::new("") }
 }
 
-/// What is left when two tidied up at once, each by what was there before.
-async fn both_tidied(inner: &Arc<dyn Store>, one: Extra, two: Extra) {
-    let (before, other) = (names(inner).await, apart(inner).await);
-    on(inner).extra(one).await.expect("tidied");
-    on(&other).extra(two).await.expect("tidied");
-    arrive(&other, inner).await;
-    let left = names(&other).await;
-    for name in before.iter().filter(|name| !left.contains(name)) {
-        delete(inner, name).await.expect("deleted");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_who_tidy_up_at_once_lose_nothing_and_bring_nothing_back() {
-    let inner = mem();
-    put_all(&on(&inner), &[("a", b"1")]).await;
-    put_all(&on(&inner), &[("b", b"2")]).await;
-    let middle = std::time::Instant::now();
-    tokio::time::sleep(Duration::from_millis(5)).await;
-    delete(&on(&inner), "a").await.expect("deleted");
-    put_all(&on(&inner), &[("c", b"3")]).await;
-    // One of them finds the deletion too young.
-    let early = tidy(middle.elapsed());
-    both_tidied(&inner, early, tidy(Duration::ZERO)).await;
-    assert_eq!(names(&on(&inner)).await, ["b", "c"]);
-    put_all(&on(&inner), &[("d", b"4")]).await;
-    both_tidied(&inner, tidy(Duration::ZERO), tidy(Duration::ZERO)).await;
-    let store = on(&inner);
-    assert_eq!(names(&store).await, ["b", "c", "d"]);
-    assert_eq!(get(&store, "b").await.expect("read"), b"2");
-    store.extra(tidy(Duration::ZERO)).await.expect("tidied");
-    assert_eq!(names(&on(&inner)).await, ["b", "c", "d"]);
-    assert_eq!(ending(&inner, ".idx").await.len(), 1);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_stopped_cleanup_left_does_not_count() {
     let inner = mem();
@@ -470,7 +440,12 @@ async fn what_a_stopped_cleanup_left_does_not_count() {
     // As if it had been stopped before it removed the older of the two.
     let first = ending(&before, ".idx").await.remove(0);
     put(&inner, &first, &get(&before, &first).await.expect("read")).await;
-    assert_eq!(names(&on(&inner)).await, ["b"], "what was deleted stays deleted");
+    let store = on(&inner);
+    assert_eq!(names(&store).await, ["b"], "what was deleted stays deleted");
+    // It was read once, and isn't again.
+    spoil(&inner, &first, 20).await;
+    assert_eq!(names(&store).await, ["b"]);
+    spoil(&inner, &first, 20).await;
     on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
     assert_eq!(ending(&inner, ".idx").await.len(), 1);
     assert_eq!(names(&on(&inner)).await, ["b"]);
@@ -479,21 +454,71 @@ async fn what_a_stopped_cleanup_left_does_not_count() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_removed_before_it_is_named_is_told() {
     let inner = mem();
-    let wait = Duration::from_millis(500);
-    let settings = Settings { small: 10, quiet: wait, stalled: wait, late: Duration::ZERO, ..Settings::default() };
+    // Two make a pack, and nothing is sent before.
+    let wait = Duration::from_secs(3600);
+    let settings = Settings { small: 10, files: 2, quiet: wait, stalled: wait, patience: wait, ..Settings::default() };
+    let settings = Settings { late: Duration::ZERO, ..settings };
     let store: Arc<dyn Store> = Arc::new(PackStore::new(inner.clone(), b"", settings));
-    let key = Key::new("k");
+    let (key, small) = (Key::new("k"), Key::new("small"));
     let published = put_with(&store, &key, b"larger than ten bytes", WriteSpec::default());
     let removed = async {
         assert!(plain_files(&inner, 1).await);
         let file = names(&inner).await.remove(0);
         delete(&inner, &file).await.expect("deleted");
+        let sent = put_with(&store, &small, b"tiny", WriteSpec::default()).await;
+        assert_eq!(sent.expect_err("its pack isn't named").kind(), ErrorKind::Changed);
         file
     };
     let (published, file) = tokio::join!(published, removed);
     let error = published.expect_err("its bytes are gone");
     assert_eq!((error.kind(), error.key().map(Key::to_string)), (ErrorKind::Changed, Some(file)));
     assert!(names(&on(&inner)).await.is_empty(), "and it isn't shown as if it were there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_is_late_is_sent_anew() {
+    let inner = mem();
+    put(&on(&inner), "k", b"old").await;
+    let before = ending(&inner, ".idx").await;
+    let late: Arc<dyn Store> =
+        Arc::new(PackStore::new(inner.clone(), b"", Settings { late: Duration::ZERO, ..quick() }));
+    let error = put_with(&late, &Key::new("k"), b"new", WriteSpec::default()).await.expect_err("it may be hidden");
+    assert_eq!(error.kind(), ErrorKind::Changed);
+    let index = error.key().expect("named").to_string();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{index}: write: the index took so long that others may have tidied up meanwhile: it must be sent anew"
+        )
+    );
+    assert_eq!(ending(&inner, ".idx").await, before);
+    assert_eq!(get(&on(&inner), "k").await.expect("read"), b"old");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_index_may_name_is_kept_when_its_answer_is_lost() {
+    let inner = mem();
+    // The file's own publish is the first, its index's the second.
+    let lost = Fault::LoseAnswer(ErrorKind::Io, Retry::Never);
+    let faulty: Arc<dyn Store> = Arc::new(Faulty::new(inner.clone()).on(Op::Publish, 2, lost));
+    let store: Arc<dyn Store> = Arc::new(PackStore::new(faulty, b"", Settings { small: 10, ..quick() }));
+    let bytes = b"larger than ten bytes";
+    let upload = store.write(&Key::new("k"), WriteSpec::default()).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(bytes))).await.expect("sent");
+    let Err(failed) = upload.publish(vec![part], Late::default()).await else { panic!("the answer was lost") };
+    failed.upload.abort().await.expect("given up");
+    assert_eq!(get(&on(&inner), "k").await.expect("read"), bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_one_listing_lacks_is_not_lost() {
+    let inner = mem();
+    put_all(&on(&inner), &[("a", b"1")]).await;
+    put_all(&on(&inner), &[("b", b"2")]).await;
+    let first = Key::new(ending(&inner, ".idx").await.remove(0));
+    let faulty = Faulty::new(inner.clone()).on(Op::List, 1, Fault::Omit(first));
+    assert_eq!(names(&on(&(Arc::new(faulty.clone()) as Arc<dyn Store>))).await, ["a", "b"]);
+    assert_eq!((faulty.calls(Op::List), faulty.calls(Op::Read)), (2, 2), "what was read isn't read again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -504,6 +529,22 @@ async fn what_was_stored_lately_is_kept_whatever_the_writers_clock() {
     put_with(&inner, &key, b"under way", WriteSpec::default()).await.expect("stored");
     on(&inner).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
     assert!(names(&inner).await.contains(&key.to_string()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_under_way_is_kept_whatever_the_clock_of_who_tidies_up() {
+    let inner = mem();
+    // The clock here is three days ahead of the store's and of that of the one who writes.
+    let three = Duration::from_secs(3 * 24 * 3600);
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970") - three;
+    let id = format!("{:016x}-00000000", time.as_nanos());
+    let under_way = [format!("files/{id}/k"), format!("packs/{id}.tar")];
+    for key in &under_way {
+        put_with(&inner, &Key::new(key.as_str()), b"under way", WriteSpec::default()).await.expect("stored");
+    }
+    let there: Arc<dyn Store> = Arc::new(Faulty::new(inner.clone()).behind(three));
+    on(&there).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
+    assert_eq!(names(&inner).await, under_way);
 }
 
 /// Overwrites a key of a memory store with other bytes.

@@ -50,6 +50,8 @@ pub enum Fault {
     Break(u64),
     /// The same without an error: it merely ends.
     Cut(u64),
+    /// A listing lacks this key, as one may that isn't atomic.
+    Omit(Key),
     /// The store claims to have stored something else.
     WrongHash,
     /// No answer ever.
@@ -66,6 +68,8 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub struct Faulty {
     inner: Arc<dyn Store>,
+    /// So much is the store's clock behind this machine's.
+    behind: Duration,
     state: Arc<State>,
 }
 
@@ -93,13 +97,18 @@ impl State {
 impl Faulty {
     /// `inner` without faults yet.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Faulty { inner, state: Arc::default() }
+        Faulty { inner, behind: Duration::ZERO, state: Arc::default() }
     }
 
     /// Lets the `nth` call (from 1) of `op` go wrong.
     pub fn on(self, op: Op, nth: u64, fault: Fault) -> Self {
         self.state.faults.lock().unwrap_or_else(|e| e.into_inner()).insert((op, nth), fault);
         self
+    }
+
+    /// Lets the store's clock be behind this machine's: all times in listings are so much earlier.
+    pub fn behind(self, behind: Duration) -> Self {
+        Faulty { behind, ..self }
     }
 
     /// How often `op` was called so far.
@@ -166,6 +175,19 @@ fn break_body(body: Body, after: u64, error: bool) -> Body {
     Body::Stream(broken.boxed())
 }
 
+/// A listing of what becomes of each entry.
+fn each_entry(
+    listing: BoxStream<'static, Listed>,
+    becomes: impl Fn(Entry) -> Option<Entry> + Send + 'static,
+) -> BoxStream<'static, Listed> {
+    listing
+        .map(move |step| match step {
+            Listed::Batch(batch) => Listed::Batch(batch.into_iter().filter_map(&becomes).collect()),
+            other => other,
+        })
+        .boxed()
+}
+
 fn break_list(listing: BoxStream<'static, Listed>, after: u64, error: bool) -> BoxStream<'static, Listed> {
     stream::unfold(Some((listing, after, Key::new(""))), move |state| async move {
         let (mut listing, left, last) = state?;
@@ -197,7 +219,15 @@ impl Store for Faulty {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        let listing = self.inner.list(request);
+        let mut listing = self.inner.list(request);
+        if !self.behind.is_zero() {
+            let behind = self.behind.as_nanos() as i128;
+            let earlier = move |entry: Entry| {
+                let earlier = |time: Option<Mtime>| time.map(|time| Mtime(time.0 - behind));
+                Entry { mtime: earlier(entry.mtime), changed: earlier(entry.changed), ..entry }
+            };
+            listing = each_entry(listing, move |entry| Some(earlier(entry)));
+        }
         match self.state.call(Op::List) {
             Some(Fault::Fail(kind, retry)) => {
                 let error = Fault::error(kind, retry);
@@ -205,6 +235,7 @@ impl Store for Faulty {
             }
             Some(Fault::Break(after)) => break_list(listing, after, true),
             Some(Fault::Cut(after)) => break_list(listing, after, false),
+            Some(Fault::Omit(key)) => each_entry(listing, move |entry| (entry.key != key).then_some(entry)),
             Some(Fault::Hang) => stream::pending().boxed(),
             _ => listing,
         }

@@ -5,10 +5,12 @@ use super::{
     gather::What,
     index::{Facts, Head, Index, Place, Record, Said},
     list::Merge,
-    load::{FILES, PACKS, id_at, index_key, tar_key, time_of},
+    load::{FILES, Folder, PACKS, id_at, index_key, tar_key, time_of},
     read::{holds, plain_key},
+    tar,
 };
 use crate::{Answer, Extra, ListRequest};
+use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Error, ErrorKind, Key, Listed, Mtime, Result, Version, plan::Replace};
 use std::{
@@ -18,8 +20,10 @@ use std::{
 };
 
 const OP: &str = "delete";
-/// How long replaced indexes are remembered, in nanoseconds: 90 days, longer than any run lasts.
+/// How long replaced indexes are remembered at least, in nanoseconds by their ids: 90 days, longer than any run lasts.
 const REMEMBERED: u64 = 90 * 24 * 3600 * 1_000_000_000;
+/// What a store may leave out of a time, in nanoseconds: HTTP dates and S3's `LastModified` are whole seconds.
+const SECOND: i128 = 1_000_000_000;
 
 /// Deletes as [`crate::Store::delete`] says: keys of files together, in an index that names them as gone.
 pub async fn delete(shared: &Arc<Shared>, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
@@ -138,9 +142,10 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
             "a pack remote with the option rebuild is for reading only",
         ));
     }
-    let before = jiff::Timestamp::now().as_nanosecond() - i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
-    let old = |id: &str| time_of(id).is_some_and(|time| i128::from(time) < before);
     let indexes = shared.indexes(true).await?;
+    let (folder, now) = look(shared, dry_run).await?;
+    let before = now - i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
+    let old = |id: &str| time_of(id).is_some_and(|time| i128::from(time) < before);
     let superseded: Vec<String> = shared.view.superseded().into_iter().filter(|id| old(id)).collect();
     let count = indexes.iter().take_while(|index| old(&index.head.id)).count();
     let oldest = &indexes[..count];
@@ -148,7 +153,6 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     let when = |id: &str| time_of(id).map(|time| Mtime(i128::from(time)));
     // By the store's clock too: who wrote it may have another one than this machine.
     let left = |id: &str, stored: Option<Mtime>| old(id) && stored.is_none_or(|stored| stored.0 < before);
-    let folder = shared.folder().await?;
     for (id, _) in folder.tars.iter().filter(|(id, stored)| left(id, **stored)) {
         unneeded.insert(tar_key(id), when(id));
     }
@@ -160,7 +164,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
         }
     }
     if !dry_run && count > 1 {
-        replace(shared, oldest).await?;
+        replace(shared, oldest, &indexes[count..]).await?;
     }
     // Read again after all that may be removed was found: what has got its index meanwhile is needed.
     let indexes = shared.indexes(true).await?;
@@ -176,6 +180,22 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
         remove(shared, indexes.chain(unneeded.keys().cloned()).collect()).await?;
     }
     Ok(unneeded.into_iter().collect())
+}
+
+/// What is in the folder of packs, and what time it is: by this machine, but no later than by the store, so that a machine whose
+/// clock is fast takes nothing for left behind that is under way. What tells the store's time is a file that is stored for that.
+async fn look(shared: &Shared, dry_run: bool) -> Result<(Folder, i128)> {
+    let clock = if dry_run { None } else { Some(shared.view.new_id()?) };
+    if let Some(id) = &clock {
+        let nothing = [Bytes::from_static(&tar::END)];
+        shared.put(&tar_key(id), &nothing, tar::END.len() as u64).await?;
+    }
+    let mut folder = shared.folder().await?;
+    let now = jiff::Timestamp::now().as_nanosecond();
+    let Some(id) = clock else { return Ok((folder, now)) };
+    let there = folder.tars.remove(&id).flatten().map(|stored| stored.0 + SECOND);
+    remove(shared, vec![tar_key(&id)]).await?;
+    Ok((folder, there.map_or(now, |there| now.min(there))))
 }
 
 /// What some records name.
@@ -195,17 +215,21 @@ impl Named {
     }
 }
 
-/// Stores one index in the place of the oldest ones, then removes those.
-async fn replace(shared: &Shared, oldest: &[Arc<Index>]) -> Result<()> {
+/// Stores one index in the place of the oldest ones, then removes those. The `newer` ones stay.
+async fn replace(shared: &Shared, oldest: &[Arc<Index>], newer: &[Arc<Index>]) -> Result<()> {
     let records: Vec<Record> = Merge::new(Arc::new(oldest.to_vec()), b"")
         .filter_map(|(key, facts)| Some(Record { key: key.to_vec(), said: Said::Stored(facts?) }))
         .collect();
     let Some(last) = oldest.last().and_then(|last| time_of(&last.head.id)) else { return Ok(()) };
     // Later than the last of them, before any other that is made, and never the one that another run makes of them.
     let id = id_at(last + 1)?;
-    // A run that began earlier may still name one of those that were replaced before.
+    // One that is still there, since who replaced it was stopped, would count again if it were forgotten. One that a newer index
+    // names would seem lost; and a run that began earlier may still name one that was replaced before.
+    let there = shared.view.superseded();
+    let named: BTreeSet<&String> = newer.iter().flat_map(|index| &index.head.previous).collect();
+    let young = |id: &str| time_of(id).is_some_and(|time| time >= last.saturating_sub(REMEMBERED));
     let before = oldest.iter().flat_map(|index| &index.head.replaces);
-    let before = before.filter(|id| time_of(id).is_some_and(|time| time >= last.saturating_sub(REMEMBERED))).cloned();
+    let before = before.filter(|id| there.contains(*id) || named.contains(id) || young(id)).cloned();
     let replaces: BTreeSet<String> = oldest.iter().map(|index| index.head.id.clone()).chain(before).collect();
     let head = Head { id, replaces: replaces.into_iter().collect(), ..Head::default() };
     shared.store_index(head, &records).await?;

@@ -45,6 +45,8 @@ pub enum What {
 pub struct Unjoined {
     pub error: Error,
     pub payload: Option<Payload>,
+    /// Its index may be stored all the same, where only the answer was lost.
+    pub uncertain: bool,
 }
 
 type Answer = Result<Stored, Unjoined>;
@@ -125,7 +127,7 @@ impl Shared {
         self.add(member);
         answered.await.unwrap_or_else(|_| {
             let error = Error::new(ErrorKind::Io, OP, "the pack was given up");
-            Err(Unjoined { error, payload: None })
+            Err(Unjoined { error, payload: None, uncertain: true })
         })
     }
 
@@ -184,9 +186,13 @@ impl Shared {
         let tar = tar.pieces;
         for Done { answer, result, kept } in done {
             let answered = match (&stored, result) {
-                (_, Err(error)) => Err(Unjoined { error, payload: kept.map(|k| k.payload(&tar)) }),
+                (_, Err(error)) => Err(Unjoined { error, payload: kept.map(|k| k.payload(&tar)), uncertain: false }),
                 (Ok(()), Ok(stored)) => Ok(stored),
-                (Err(error), _) => Err(Unjoined { error: error.to_report(), payload: kept.map(|k| k.payload(&tar)) }),
+                (Err((error, uncertain)), _) => Err(Unjoined {
+                    error: error.to_report(),
+                    payload: kept.map(|k| k.payload(&tar)),
+                    uncertain: *uncertain,
+                }),
             };
             // Whoever gave up waiting doesn't need to know.
             let _ = answer.send(answered);
@@ -201,32 +207,35 @@ impl Shared {
     }
 
     /// Stores the pack, then its index, and takes the index in.
-    async fn store(&self, id: &str, tar: &[Bytes], records: Vec<Record>) -> Result<()> {
+    ///
+    /// Errors: with whether the index may be stored all the same.
+    async fn store(&self, id: &str, tar: &[Bytes], records: Vec<Record>) -> Result<(), (Error, bool)> {
         let size = tar.iter().map(|piece| piece.len() as u64).sum();
+        let unseen = |error| (error, false);
         if size > 0 {
-            self.put(&tar_key(id), tar, size).await?;
+            self.put(&tar_key(id), tar, size).await.map_err(unseen)?;
         }
-        self.still_there(id, size, &records).await?;
-        let previous = self.view.unnamed();
-        self.store_index(Head { id: id.into(), tar: size, previous, replaces: Vec::new() }, &records).await
+        self.still_there(id, &records).await.map_err(unseen)?;
+        let head = Head { id: id.into(), tar: size, previous: self.view.unnamed(), replaces: Vec::new() };
+        self.store_index(head, &records).await.map_err(|error| (error, true))
     }
 
-    /// Whoever tidies up takes what no index has named for a day for left behind. So what took long to get its index (a large
-    /// file, a machine that slept) is looked for before it is named.
+    /// Whoever tidies up takes what no index has named for a day for left behind. So a file that took long to get its index (a
+    /// large one, a machine that slept) is looked for before it is named. And he makes one index of those that are older than a
+    /// day: what they say would count more than an index of an older id that arrives after it, so a late one isn't sent.
     ///
-    /// Errors: `Changed`, where it is gone.
-    async fn still_there(&self, id: &str, tar: u64, records: &[Record]) -> Result<()> {
-        let late = self.settings.late.as_nanos();
-        let now = jiff::Timestamp::now().as_nanosecond();
-        let old = |id: &str| time_of(id).is_some_and(|time| now - i128::from(time) >= late as i128);
-        let pack = (tar > 0 && old(id)).then(|| tar_key(id));
+    /// Errors: `Changed`, where a file is gone, or the id is late; both can be sent again.
+    async fn still_there(&self, id: &str, records: &[Record]) -> Result<()> {
+        let late = self.settings.late.as_nanos() as i128;
+        let now = || jiff::Timestamp::now().as_nanosecond();
+        let old = |id: &str| time_of(id).is_some_and(|time| now() - i128::from(time) >= late);
         let files = records.iter().filter_map(|record| match &record.said {
             Said::Stored(Facts { place: Place::Plain { folder }, .. }) if old(folder) => {
                 Some(plain_key(folder, &record.key))
             }
             _ => None,
         });
-        for key in pack.into_iter().chain(files) {
+        for key in files {
             if let Err(error) = self.inner.stat(&key).await {
                 return Err(match error.kind() {
                     ErrorKind::NotFound => {
@@ -236,6 +245,10 @@ impl Shared {
                     _ => error,
                 });
             }
+        }
+        if old(id) {
+            let message = "the index took so long that others may have tidied up meanwhile: it must be sent anew";
+            return Err(Error::new(ErrorKind::Changed, OP, message).with_key(&index_key(id)));
         }
         Ok(())
     }
@@ -253,7 +266,7 @@ impl Shared {
     }
 
     /// Writes a new key of the wrapped store.
-    async fn put(&self, key: &Key, pieces: &[Bytes], size: u64) -> Result<()> {
+    pub async fn put(&self, key: &Key, pieces: &[Bytes], size: u64) -> Result<()> {
         let upload = self.inner.write(key, WriteSpec { size: Some(size), ..WriteSpec::default() }).await?;
         let failed = match self.put_parts(&*upload, pieces, size).await {
             Ok(parts) => match upload.publish(parts, Late::default()).await {
@@ -315,7 +328,7 @@ fn unjoined(error: Error, what: What) -> Unjoined {
         What::Pack { payload, .. } => Some(payload),
         _ => None,
     };
-    Unjoined { error, payload }
+    Unjoined { error, payload, uncertain: false }
 }
 
 /// A pack that is ready to be sent.

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use haul_core::{Algo, Entry, Hashes, Key, Meta, Mtime, Version, hash::hash_bytes};
-use std::{cmp::Ordering, ops::Range, sync::Arc};
+use std::{cmp::Ordering, collections::HashMap, ops::Range, sync::Arc};
 
 /// The first bytes of every index: name of the format.
 const MAGIC: &[u8; 6] = b"haulpk";
@@ -186,7 +186,7 @@ impl Facts {
 
 /// The bytes of an index. `records` must be in key order, each key once.
 pub fn encode(head: &Head, records: &[Record]) -> Vec<u8> {
-    let mut ids: Vec<Arc<str>> = Vec::new();
+    let mut ids = Ids::default();
     let mut body = Vec::with_capacity(records.len() * 96);
     for record in records {
         encode_record(record, &mut ids, &mut body);
@@ -196,7 +196,7 @@ pub fn encode(head: &Head, records: &[Record]) -> Vec<u8> {
     number(&mut out, head.tar);
     texts(&mut out, &head.previous);
     texts(&mut out, &head.replaces);
-    texts(&mut out, &ids);
+    texts(&mut out, &ids.named);
     number(&mut out, records.len() as u64);
     out.extend(body);
     let sum = checksum(&out);
@@ -208,26 +208,35 @@ fn checksum(bytes: &[u8]) -> Vec<u8> {
     hash_bytes(&[Algo::Crc64Nvme], bytes).get(Algo::Crc64Nvme).unwrap_or_default().to_vec()
 }
 
-fn encode_record(record: &Record, ids: &mut Vec<Arc<str>>, out: &mut Vec<u8>) {
-    let mut id_number = |id: &Arc<str>| match ids.iter().rposition(|known| known == id) {
-        Some(at) => at as u64,
-        None => {
-            ids.push(id.clone());
-            ids.len() as u64 - 1
-        }
-    };
+/// Ids that records name by number. Each large file has one of its own, so there may be as many as records.
+#[derive(Default)]
+struct Ids {
+    named: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u64>,
+}
+
+impl Ids {
+    fn number(&mut self, id: &Arc<str>) -> u64 {
+        *self.numbers.entry(id.clone()).or_insert_with(|| {
+            self.named.push(id.clone());
+            self.named.len() as u64 - 1
+        })
+    }
+}
+
+fn encode_record(record: &Record, ids: &mut Ids, out: &mut Vec<u8>) {
     text(out, &record.key);
     let deleted = matches!(record.said, Said::DeletedAt(_));
     match record.said.place() {
         None => out.push(0),
         Some(Place::Packed { pack, offset }) => {
             out.push(if deleted { 3 } else { 1 });
-            number(out, id_number(pack));
+            number(out, ids.number(pack));
             number(out, *offset);
         }
         Some(Place::Plain { folder }) => {
             out.push(if deleted { 4 } else { 2 });
-            number(out, id_number(folder));
+            number(out, ids.number(folder));
         }
     }
     let Said::Stored(facts) = &record.said else { return };

@@ -25,7 +25,8 @@ pub const PACKS: &str = "packs/";
 pub const FILES: &str = "files/";
 /// Indexes fetched at once.
 const FETCHES: usize = 32;
-/// How often the listing is read again when an index is gone once it is fetched: another run tidied up meanwhile.
+/// How often the listing is read when an index is gone once it is fetched, since another run tidied up meanwhile, or seems to be
+/// missing: a listing may show an index that was stored while it went on and lack one before it that this one names.
 const RELISTS: usize = 3;
 /// Bytes of a file that are read at once.
 const PIECE: u64 = 1 << 20;
@@ -48,10 +49,19 @@ struct Known {
     loaded: bool,
     /// Those that count.
     indexes: Indexes,
+    /// All that are there, as they were read: also those that don't count.
+    read: BTreeMap<String, Arc<Index>>,
     /// Those that are there and don't count, since others replace them: who tidied up was stopped, or there were two.
     superseded: BTreeSet<String>,
     /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
     own: BTreeMap<String, Instant>,
+}
+
+/// What a look at the folder of packs gave.
+enum Loaded {
+    All(Indexes),
+    /// An index that another one names isn't there: what is there doesn't count.
+    Lost(Error),
 }
 
 /// What is in the folder of packs.
@@ -77,6 +87,12 @@ impl View {
         self.known().indexes.clone()
     }
 
+    /// The indexes in the folder that were not read yet.
+    fn unread(&self, folder: &Folder) -> Vec<String> {
+        let known = self.known();
+        folder.indexes.iter().filter(|id| !known.read.contains_key(*id)).cloned().collect()
+    }
+
     /// Indexes that don't count any more, by what was read last.
     pub fn superseded(&self) -> BTreeSet<String> {
         self.known().superseded.clone()
@@ -93,9 +109,11 @@ impl View {
     /// An index that was just stored.
     pub fn add(&self, index: Index) {
         let mut known = self.known();
-        let mut indexes = known.indexes.to_vec();
+        let index = Arc::new(index);
         known.own.insert(index.head.id.clone(), Instant::now());
-        indexes.push(Arc::new(index));
+        known.read.insert(index.head.id.clone(), index.clone());
+        let mut indexes = known.indexes.to_vec();
+        indexes.push(index);
         indexes.sort_by(|a, b| a.head.id.cmp(&b.head.id));
         known.indexes = Arc::new(indexes);
     }
@@ -152,8 +170,10 @@ impl Shared {
         }
         for last in (0..RELISTS).map(|n| n + 1 == RELISTS) {
             match self.load().await {
-                Err(error) if error.kind() == ErrorKind::NotFound && !last => {}
-                loaded => return loaded,
+                Ok(Loaded::All(indexes)) => return Ok(indexes),
+                Err(error) if last || error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(Loaded::Lost(error)) if last => return Err(error),
+                Ok(Loaded::Lost(_)) | Err(_) => {}
             }
         }
         unreachable!("the last round returns")
@@ -170,14 +190,12 @@ impl Shared {
         }
     }
 
-    async fn load(&self) -> Result<Indexes> {
+    async fn load(&self) -> Result<Loaded> {
         let begun = Instant::now();
         let folder = self.folder().await?;
-        let have: BTreeMap<String, Arc<Index>> =
-            self.view.now().iter().map(|index| (index.head.id.clone(), index.clone())).collect();
-        let missing: Vec<String> = folder.indexes.iter().filter(|id| !have.contains_key(*id)).cloned().collect();
+        let unread = self.view.unread(&folder);
         let fetched: Vec<Index> =
-            stream::iter(missing).map(|id| self.fetch(id, &folder)).buffer_unordered(FETCHES).try_collect().await?;
+            stream::iter(unread).map(|id| self.fetch(id, &folder)).buffer_unordered(FETCHES).try_collect().await?;
         let rebuilt = self.rebuild(&folder).await?;
         let newest = folder.indexes.iter().chain(folder.tars.keys()).filter_map(|id| time_of(id)).max();
         self.view.newest.fetch_max(newest.unwrap_or(0), Ordering::AcqRel);
@@ -185,18 +203,21 @@ impl Shared {
         // What this process wrote since the listing began may not be in it.
         let own = std::mem::take(&mut known.own);
         known.own = own.into_iter().filter(|(_, at)| *at >= begun).collect();
-        let mut all: BTreeMap<String, Arc<Index>> =
-            known.indexes.iter().map(|index| (index.head.id.clone(), index.clone())).collect();
+        let mut all = std::mem::take(&mut known.read);
         all.retain(|id, _| folder.indexes.contains(id) || known.own.contains_key(id));
         all.extend(fetched.into_iter().chain(rebuilt).map(|index| (index.head.id.clone(), Arc::new(index))));
-        if !self.settings.rebuild {
-            none_lost(&all)?;
+        known.read = all.clone();
+        let superseded = superseded(&all);
+        if !self.settings.rebuild
+            && let Err(error) = none_lost(&all, &superseded)
+        {
+            return Ok(Loaded::Lost(error));
         }
-        known.superseded = superseded(&all);
+        known.superseded = superseded;
         all.retain(|id, _| !known.superseded.contains(id));
         known.indexes = Arc::new(all.into_values().collect());
         known.loaded = true;
-        Ok(known.indexes.clone())
+        Ok(Loaded::All(known.indexes.clone()))
     }
 
     /// What is in the folder of packs now.
@@ -305,9 +326,11 @@ fn superseded(indexes: &BTreeMap<String, Arc<Index>>) -> BTreeSet<String> {
 }
 
 /// Each index names those that its writer knew and no other named; one that is named must be there, or be replaced by another.
-fn none_lost(indexes: &BTreeMap<String, Arc<Index>>) -> Result<()> {
+/// Those that don't count are not asked: what they named is older than they are, so whoever replaced them knew it too.
+fn none_lost(indexes: &BTreeMap<String, Arc<Index>>, superseded: &BTreeSet<String>) -> Result<()> {
     let replaced: BTreeSet<&String> = indexes.values().flat_map(|index| &index.head.replaces).collect();
-    let named = indexes.values().flat_map(|index| &index.head.previous);
+    let counting = indexes.iter().filter(|(id, _)| !superseded.contains(*id));
+    let named = counting.flat_map(|(_, index)| &index.head.previous);
     for id in named {
         if !indexes.contains_key(id) && !replaced.contains(id) {
             let message = "the index is missing, and with it files can't be told from deleted ones; the option rebuild \

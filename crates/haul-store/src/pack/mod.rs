@@ -12,6 +12,8 @@ mod list;
 mod load;
 mod read;
 mod tar;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 use crate::{
@@ -123,7 +125,7 @@ pub struct Settings {
     pub stalled: Duration,
     /// A pack is sent when its first file has waited for so long.
     pub patience: Duration,
-    /// A pack or file whose index comes so long after it was begun is looked for first.
+    /// A file whose index comes so long after it was begun is looked for first; an index that is so late itself isn't stored.
     pub late: Duration,
     /// Do without indexes that are lost or damaged.
     pub rebuild: bool,

@@ -34,7 +34,16 @@ pub async fn begin(shared: &Arc<Shared>, key: Key, spec: WriteSpec) -> Result<Bo
     let replace = haul_core::plan::Replace::Anything;
     let inner =
         shared.inner.write(&place, WriteSpec { replace, ..spec.clone() }).await.map_err(|e| e.with_key(&key))?;
-    Ok(Box::new(Large { shared: shared.clone(), key, spec, folder, place, inner: Some(inner), written: None }))
+    Ok(Box::new(Large {
+        shared: shared.clone(),
+        key,
+        spec,
+        folder,
+        place,
+        inner: Some(inner),
+        written: None,
+        named: false,
+    }))
 }
 
 fn unread(key: &Key) -> Error {
@@ -144,7 +153,7 @@ impl Upload for Small {
             (self.whole, self.open) = (None, None);
             match self.shared.join(self.key.clone(), self.spec.replace.clone(), what).await {
                 Ok(stored) => Ok(stored),
-                Err(Unjoined { error, payload }) => {
+                Err(Unjoined { error, payload, .. }) => {
                     self.whole = payload;
                     Err(Unpublished { error, upload: self })
                 }
@@ -170,6 +179,8 @@ struct Large {
     inner: Option<Box<dyn Upload>>,
     /// From then on.
     written: Option<Facts>,
+    /// An index that names it may be stored, though its join failed.
+    named: bool,
 }
 
 impl Large {
@@ -224,7 +235,10 @@ impl Upload for Large {
                 return Err(Unpublished { error, upload: self });
             };
             let joined = self.shared.join(self.key.clone(), self.spec.replace.clone(), What::Plain(facts)).await;
-            joined.map_err(|failed| Unpublished { error: failed.error, upload: self })
+            joined.map_err(|failed| {
+                self.named |= failed.uncertain;
+                Unpublished { error: failed.error, upload: self }
+            })
         }
         .boxed()
     }
@@ -233,6 +247,11 @@ impl Upload for Large {
         async move {
             if let Some(inner) = self.inner.take() {
                 return inner.abort().await;
+            }
+            // Without its bytes it would be a file that can't be read, in the place of what was there before. If no index names it,
+            // cleanup removes it.
+            if self.named {
+                return Ok(());
             }
             let mut answers = self.shared.inner.delete(vec![(self.place.clone(), None)]).await;
             answers.pop().unwrap_or(Ok(()))
