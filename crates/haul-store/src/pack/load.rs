@@ -168,15 +168,15 @@ impl Shared {
         if let Some(indexes) = self.view.loaded().filter(|_| !fresh) {
             return Ok(indexes);
         }
-        for last in (0..RELISTS).map(|n| n + 1 == RELISTS) {
+        let mut rounds = 1;
+        loop {
             match self.load().await {
                 Ok(Loaded::All(indexes)) => return Ok(indexes),
-                Err(error) if last || error.kind() != ErrorKind::NotFound => return Err(error),
-                Ok(Loaded::Lost(error)) if last => return Err(error),
-                Ok(Loaded::Lost(_)) | Err(_) => {}
+                Err(error) if rounds == RELISTS || error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(Loaded::Lost(error)) if rounds == RELISTS => return Err(error),
+                Ok(Loaded::Lost(_)) | Err(_) => rounds += 1,
             }
         }
-        unreachable!("the last round returns")
     }
 
     /// As [`Shared::indexes`], for a write, which makes the root if there is none.
