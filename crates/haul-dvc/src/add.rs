@@ -13,7 +13,7 @@ use crate::{
     hashing::path_of,
     history::{InGit, is_within_git},
     manifest::{self, Child},
-    repo::{Index, Repo, below},
+    repo::{Index, Repo, below, folder_of},
     spread::spread,
     state::State,
     workspace::{Found, Here, look},
@@ -63,7 +63,7 @@ pub async fn add(
 ) -> Result<Added> {
     check(repo, index, path)?;
     let full = repo.root.join(path);
-    let ignored = repo.ignored_in(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
+    let ignored = repo.ignored_in(folder_of(path))?;
     if ignored.is(&full, full.is_dir()) {
         return Err(invalid("add", Path::new(path), "a .dvcignore says to ignore it"));
     }
@@ -124,8 +124,7 @@ fn check(repo: &Repo, index: &Index, path: &str) -> Result<()> {
 /// Refuses a path below the root one of whose folders is a link.
 pub(crate) fn no_links_above(repo: &Repo, path: &str, op: &'static str) -> Result<()> {
     let mut folder = repo.root.clone();
-    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
-    for part in folders.split('/').filter(|part| !part.is_empty()) {
+    for part in folder_of(path).split('/').filter(|part| !part.is_empty()) {
         folder.push(part);
         if Facts::get(&folder, false).map_err(|e| io_error(op, &folder, e))?.is_some_and(|facts| facts.is_link()) {
             return Err(invalid(op, Path::new(path), format!("it lies behind the link {}", folder.display())));

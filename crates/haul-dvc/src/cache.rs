@@ -19,7 +19,7 @@ use rustix::{
 };
 use std::{
     fs::{self, File},
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     os::{
         fd::AsFd,
         unix::{
@@ -40,6 +40,11 @@ const TRUSTED: u32 = 0o444;
 const PIECE: usize = 1 << 20;
 /// Files up to here are read whole, and what was hashed is what is written.
 const WHOLE: u64 = 1 << 20;
+
+/// How the names of files that aren't finished begin …
+const HIDDEN: &str = ".haul-";
+/// … and how they end.
+const UNFINISHED: &str = ".tmp";
 
 /// A cache.
 #[derive(Clone, Debug)]
@@ -237,22 +242,15 @@ impl Cache {
             let to = self.path(&Address::file(Layout::V3, md5));
             let steady = unchanged(&file, &facts);
             protect(&out, &to)?;
-            let name = || nameless::give_name(&out, CWD, to.as_os_str().as_bytes());
-            let named = match name() {
-                Err(Errno::NOENT) => {
-                    self.make_folder(&to)?;
-                    name()
-                }
-                other => other,
-            };
-            match named {
+            let name = || Ok(nameless::give_name(&out, CWD, to.as_os_str().as_bytes())?);
+            match self.making_folder(&to, name)? {
                 Ok(()) => return Ok(Hashed { md5, facts, steady }),
-                Err(Errno::EXIST) if self.holds(&Address::file(Layout::V3, md5))?.is_some() => {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(io_error("write", &to, e)),
+                Err(_) if self.holds(&Address::file(Layout::V3, md5))?.is_some() => {
                     return Ok(Hashed { md5, facts, steady });
                 }
                 // What has the name wasn't right, and is gone now.
-                Err(Errno::EXIST) => {}
-                Err(e) => return Err(io_error("write", &to, e)),
+                Err(_) => {}
             }
         }
         let (tmp, out) = self.temporary(&new)?;
@@ -277,14 +275,8 @@ impl Cache {
         let folder = path.parent().unwrap_or(&self.root);
         let mode = Mode::from_raw_mode(TRUSTED);
         let probe = || hidden(path).file_name().unwrap_or_default().as_bytes().to_vec();
-        let open = || nameless::create(CWD, folder.as_os_str().as_bytes(), mode, probe);
-        let made = match open() {
-            Err(Errno::NOENT) => {
-                self.make_folder(path)?;
-                open()
-            }
-            other => other,
-        };
+        let open = || Ok(nameless::create(CWD, folder.as_os_str().as_bytes(), mode, probe)?);
+        let made = self.making_folder(path, open)?;
         Ok(made.map_err(|e| io_error("write", path, e))?.map(File::from))
     }
 
@@ -317,15 +309,19 @@ impl Cache {
     fn temporary(&self, path: &Path) -> Result<(PathBuf, File)> {
         let tmp = hidden(path);
         let open = || File::options().read(true).write(true).create_new(true).mode(TRUSTED).open(&tmp);
-        let file = match open() {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                self.make_folder(path)?;
-                open()
-            }
-            other => other,
-        };
-        let file = file.map_err(|e| io_error("write", &tmp, e))?;
+        let file = self.making_folder(path, open)?.map_err(|e| io_error("write", &tmp, e))?;
         Ok((tmp, file))
+    }
+
+    /// What `attempt` gives at `path`, whose folder is made when that is what lacks.
+    fn making_folder<T>(&self, path: &Path, attempt: impl Fn() -> io::Result<T>) -> Result<io::Result<T>> {
+        match attempt() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.make_folder(path)?;
+                Ok(attempt())
+            }
+            other => Ok(other),
+        }
     }
 
     fn make_folder(&self, path: &Path) -> Result<()> {
@@ -342,13 +338,7 @@ impl Cache {
         let named = written.and_then(|()| {
             protect(&file, tmp)?;
             drop(file);
-            match fs::rename(tmp, path) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    self.make_folder(path)?;
-                    fs::rename(tmp, path).map_err(|e| io_error("write", path, e))
-                }
-                other => other.map_err(|e| io_error("write", path, e)),
-            }
+            self.making_folder(path, || fs::rename(tmp, path))?.map_err(|e| io_error("write", path, e))
         });
         named.map_err(|error| discard(tmp, error))
     }
@@ -406,7 +396,12 @@ pub(crate) fn hidden(path: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     static PROCESS: OnceLock<u32> = OnceLock::new();
     let (process, number) = (PROCESS.get_or_init(std::process::id), NUMBER.fetch_add(1, Ordering::Relaxed));
-    path.with_file_name(format!(".haul-{process}-{number}.tmp"))
+    path.with_file_name(format!("{HIDDEN}{process}-{number}{UNFINISHED}"))
+}
+
+/// True for the names that [`hidden`] gives.
+pub(crate) fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(HIDDEN.as_bytes()) && name.ends_with(UNFINISHED.as_bytes())
 }
 
 /// All of a small file, by one read for its bytes and one that shows its end.

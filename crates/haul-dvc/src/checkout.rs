@@ -118,18 +118,14 @@ async fn hidden_too(root: &Path, want: &[Child], found: Vec<Found>) -> Result<Ve
     let unseen: Vec<String> =
         want.iter().filter(|c| !known.contains(c.path.as_str())).map(|c| c.path.clone()).collect();
     let root = root.to_path_buf();
-    let looked = spread(unseen, move |path| {
+    let looked: Vec<Result<Option<Found>>> = spread(unseen, move |path| {
         let full = path_of(&root, &path);
         let facts = Facts::get(&full, false).map_err(|e| io_error("read", &full, e))?;
         Ok(facts.filter(Facts::is_file).map(|facts| Found { path, facts, link: false }))
     })
     .await?;
-    let mut all = found;
-    for one in looked {
-        let one: Result<Option<Found>> = one;
-        all.extend(one?);
-    }
-    Ok(all)
+    let looked = looked.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(found.into_iter().chain(looked.into_iter().flatten()).collect())
 }
 
 /// What to do about content that isn't in the cache.

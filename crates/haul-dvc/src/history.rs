@@ -15,7 +15,8 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     ops::Bound,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
+    thread::JoinHandle,
 };
 
 /// Earlier states of one file that are looked at.
@@ -116,8 +117,7 @@ fn tracked_of(root: &Path, paths: &[String]) -> BTreeSet<String> {
 fn ignored_of(root: &Path, paths: &[String]) -> BTreeSet<String> {
     let ask = |paths: &[String]| -> std::io::Result<Output> {
         let mut child = git(root).args(["check-ignore", "-z", "--stdin"]).stdin(Stdio::piped()).spawn()?;
-        let (stdin, names) = (child.stdin.take(), paths.iter().map(|path| format!("{path}\0")).collect::<String>());
-        let asking = std::thread::spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(names.as_bytes())));
+        let asking = feed(&mut child, paths.iter().map(|path| format!("{path}\0")).collect());
         let output = child.wait_with_output();
         // Git may have ended before it read everything.
         let _ = asking.join();
@@ -132,6 +132,12 @@ fn ignored_of(root: &Path, paths: &[String]) -> BTreeSet<String> {
         }
         _ => BTreeSet::new(),
     }
+}
+
+/// Writes all of it to a child, which may answer meanwhile.
+fn feed(child: &mut Child, text: String) -> JoinHandle<std::io::Result<()>> {
+    let stdin = child.stdin.take();
+    std::thread::spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes())))
 }
 
 fn names(listed: &[u8]) -> BTreeSet<String> {
@@ -176,9 +182,8 @@ fn contents(root: &Path, blobs: &[Blob]) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::new(ErrorKind::Io, "git", format!("git cat-file: {e}"));
     let mut child =
         git(root).args(["cat-file", "--batch"]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let names: String = blobs.iter().map(|(_, id)| format!("{id}\n")).collect();
-    let asking = std::thread::spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(names.as_bytes())));
+    let asking = feed(&mut child, blobs.iter().map(|(_, id)| format!("{id}\n")).collect());
+    let stdout = child.stdout.take();
     let mut answers = BufReader::new(stdout.ok_or_else(|| Error::new(ErrorKind::Io, "git", "git has no output"))?);
     let mut all = Vec::with_capacity(blobs.len());
     for _ in blobs {

@@ -3,7 +3,10 @@
 // The lock is a file.
 #![allow(clippy::disallowed_methods)]
 
-use crate::facts::{io_error, key};
+use crate::{
+    cache::is_hidden,
+    facts::{io_error, key},
+};
 use haul_core::{Error, ErrorKind, Result};
 use rustix::{fs::FlockOperation, io::Errno};
 use std::{
@@ -58,9 +61,9 @@ impl Lock {
 /// Removes what a killed run left: only who has the lock makes such files.
 fn clear(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let ours = name.as_bytes().starts_with(b".haul-") && name.as_bytes().ends_with(b".tmp");
-        if ours && let Err(error) = fs::remove_file(entry.path()) {
+        if is_hidden(entry.file_name().as_bytes())
+            && let Err(error) = fs::remove_file(entry.path())
+        {
             tracing::debug!("{}: can't be removed: {error}", entry.path().display());
         }
     }

@@ -4,7 +4,7 @@ use crate::{
     address::Md5,
     hashing::md5s,
     manifest::{self, Child},
-    repo::{Chosen, Index, Repo, Tracked},
+    repo::{Chosen, Index, Repo, Tracked, folder_of},
     spread::spread_batches,
     state::State,
     workspace::{Here, look},
@@ -138,7 +138,7 @@ async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -
 /// What is in the workspace of a tracked path.
 pub async fn here(repo: &Repo, tracked: &Tracked) -> Result<Here> {
     let path = repo.root.join(&tracked.path);
-    let ignored = repo.ignored_in(tracked.path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
+    let ignored = repo.ignored_in(folder_of(&tracked.path))?;
     disk::run(move || look(&path, &ignored)).await
 }
 

@@ -203,6 +203,11 @@ impl Run {
         if let Some(error) = self.why_not_delete(waiting) {
             return self.error(error);
         }
+        self.delete_all(spool, true).await;
+    }
+
+    /// Deletes these, as far as `--max-delete` lets; `told`: the sink is told of each.
+    async fn delete_all(&self, spool: Spool, told: bool) {
         let batch = self.cx.dst.caps().delete_batch.clamp(1, DELETE_BATCH);
         let mut batches = match spool.into_batches(batch) {
             Ok(batches) => batches,
@@ -211,10 +216,12 @@ impl Run {
         let mut left = self.may_still_delete();
         let keys = futures::stream::poll_fn(|_| {
             let mut next = batches.next_batch().map_err(|e| self.error(e)).unwrap_or_default();
+            let more = !next.is_empty() && !self.cx.cancel.is_cancelled();
+            // What the limit leaves of it may be nothing; what comes after it is still to be counted.
             self.keep_to(&mut left, &mut next);
-            std::task::Poll::Ready((!next.is_empty() && !self.cx.cancel.is_cancelled()).then_some(next))
+            std::task::Poll::Ready(more.then_some(next))
         });
-        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys, true)).await;
+        keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys, told)).await;
     }
 
     /// Deletes what the destination need not have, if all went well: as in rsync, nothing tells of it.
@@ -229,19 +236,7 @@ impl Run {
             return self
                 .notice(None, format!("not deleting {waiting} files that --compare-dest has: there were errors"));
         }
-        let mut batches = match spool.into_batches(self.cx.dst.caps().delete_batch.clamp(1, DELETE_BATCH)) {
-            Ok(batches) => batches,
-            Err(error) => return self.error(error),
-        };
-        let mut left = self.may_still_delete();
-        while !self.cx.cancel.is_cancelled() {
-            let mut next = batches.next_batch().map_err(|e| self.error(e)).unwrap_or_default();
-            if next.is_empty() {
-                return;
-            }
-            self.keep_to(&mut left, &mut next);
-            self.delete_batch(next, false).await;
-        }
+        self.delete_all(spool, false).await;
     }
 
     /// The reason not to delete, if there is one: an error anywhere, a source that holds nothing, a limit.
@@ -297,7 +292,6 @@ impl Run {
         }
     }
 
-    /// `told`: the sink is told of each.
     async fn delete_batch(&self, batch: Vec<Gone>, told: bool) {
         let mut going = Vec::with_capacity(batch.len());
         for gone in batch {
