@@ -28,6 +28,7 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) struct Bytes<'a> {
     progress: Option<&'a Progress>,
     abandoned: &'a Abandoned,
+    /// Blocks can be shared, as far as is known; the first file that can't ends it.
     can_clone: bool,
     can_copy_range: bool,
     buffer: Vec<u8>,
@@ -48,10 +49,10 @@ impl<'a> Bytes<'a> {
     }
 
     /// Reads a small file as a whole before it is asked for its version: if that is the listed one, so is what was read, and
-    /// nothing else need be asked.
+    /// nothing else need be asked. Not where files may share their blocks, so that none need be read.
     pub(super) fn read_ahead(&mut self, item: &CopyItem, source: &OwnedFd) -> Result<()> {
         self.ahead = None;
-        if item.want.is_none() || item.size > SMALL {
+        if item.want.is_none() || item.size > SMALL || self.may_share(item.size) {
             return Ok(());
         }
         let size = item.size as usize;
@@ -65,8 +66,19 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
+    /// True for a file that is brought over at once: read already, or small and to be shared.
+    pub(super) fn is_quick(&self, st: &Statx) -> bool {
+        self.is_ahead(st) || (st.stx_size <= SMALL && self.may_share(st.stx_size))
+    }
+
+    /// True for a file that may share the source's blocks. Less than a block costs no less to share than to copy, and btrfs has
+    /// it in its inode.
+    fn may_share(&self, size: u64) -> bool {
+        self.can_clone && size >= BLOCK as u64
+    }
+
     /// True when the whole of the next file was read ahead.
-    pub(super) fn is_ahead(&self, st: &Statx) -> bool {
+    fn is_ahead(&self, st: &Statx) -> bool {
         // A file with holes is worth asking where they are.
         self.ahead.is_some_and(|read| read as u64 == st.stx_size) && !has_holes(st)
     }
@@ -105,7 +117,7 @@ impl<'a> Bytes<'a> {
         if size == 0 {
             return Ok(());
         }
-        if size > SMALL && self.clone_file(item, source, target, size)? {
+        if self.clone_file(item, source, target, size)? {
             self.moved(number, size);
             return Ok(());
         }
@@ -157,7 +169,7 @@ impl<'a> Bytes<'a> {
     }
 
     fn clone_file(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<bool> {
-        if !self.can_clone {
+        if !self.may_share(size) {
             return Ok(false);
         }
         match rustix::fs::ioctl_ficlone(target, source) {

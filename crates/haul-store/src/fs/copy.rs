@@ -192,7 +192,7 @@ impl Batch<'_> {
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
         let private = item.spec.keep.as_ref().is_some_and(|keep| keep.private());
-        if self.bytes.is_ahead(before) && self.nameless {
+        if self.nameless && self.bytes.is_quick(before) {
             match place::create_nameless(&self.local.root, OP, &item.to, private)? {
                 Some(hidden) => return self.fill(number, item, source, before, &hidden),
                 None => self.nameless = false,

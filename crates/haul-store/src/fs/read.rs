@@ -43,7 +43,8 @@ fn bare_name(key: &Key) -> Option<&[u8]> {
 
 /// The name that `key` has on the disk, when it doesn't stand for a link.
 pub(super) fn name_of(key: &Key) -> &[u8] {
-    unmarked(key.name()).unwrap_or(key.name())
+    let name = key.name();
+    unmarked(name).unwrap_or(name)
 }
 
 /// Where keys tell links from files that are called as they are stored, the key of a link stands for nothing else.
