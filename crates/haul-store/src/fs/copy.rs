@@ -5,12 +5,12 @@ use super::{
     Local, append, attributes,
     content::Bytes,
     dir::{Dir, Root},
-    error::{changed, check_file, fail, fail_write},
+    error::{changed, check_file, fail, fail_close, fail_write},
     meta, place,
     place::Hidden,
     read::{link_name, name_of, no_link, open_file, regular, target},
 };
-use crate::{CopyHow, CopyItem, Progress, Stored, blocks, disk::Abandoned};
+use crate::{CopyHow, CopyItem, Progress, Stored, blocks, disk::Abandoned, late};
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
     attributes::{Unkept, What},
@@ -41,6 +41,8 @@ struct Batch<'a> {
     nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
+    /// The directory of the last target, and whether files there tell errors when they are closed.
+    late: Option<(Dir, bool)>,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
     settled: Vec<(Vec<u8>, Dir)>,
 }
@@ -54,7 +56,8 @@ pub(super) fn copy(
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(progress, abandoned);
-    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, settled: Vec::new() };
+    let settled = Vec::new();
+    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, late: None, settled };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
@@ -243,9 +246,24 @@ impl Batch<'_> {
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
+        // Also after fsync, which some file systems don't know.
+        if self.is_late(&hidden.dir) {
+            late::closing(target).map_err(|errno| fail_close(OP, &item.to, errno))?;
+        }
         place::settle_hidden(OP, &item.to, hidden, spec, keep_mode)?;
         self.settled(item, &hidden.dir);
         Ok(stored)
+    }
+
+    fn is_late(&mut self, dir: &Dir) -> bool {
+        match &self.late {
+            Some((last, late)) if Dir::ptr_eq(last, dir) => *late,
+            _ => {
+                let late = self.local.late.is_late(dir);
+                self.late = Some((dir.clone(), late));
+                late
+            }
+        }
     }
 
     /// Remembers a directory that got a name, where names are to be on the device too.
