@@ -456,7 +456,7 @@ fn protect(file: &File, path: &Path) -> Result<()> {
 ///
 /// Errors: those of writing, as a file system has them that writes late.
 pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()> {
-    mounts.check(file).map_err(|e| {
+    mounts.ask(file).map_err(|e| {
         let told = io_error("write", path, e);
         let message = format!("what was written was lost when the file was closed: {}", told.message());
         Error::new(told.kind(), "write", message).with_key(&crate::facts::key(path))

@@ -49,7 +49,7 @@ pub(super) fn append(
         return Ok(None);
     }
     let added = add(item, number, (&source, &before), (&target, there.stx_size), bytes);
-    let told = |()| local.late.check(&target).map_err(|errno| fail_close("copy", &item.to, errno));
+    let told = |()| local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
     match added.and_then(told) {
         Err(error) if error.kind() != ErrorKind::Cancelled => {
             rustix::fs::ftruncate(&target, there.stx_size).map_err(target_error(item))?;

@@ -10,7 +10,11 @@ use super::{
     place::Hidden,
     read::{link_name, name_of, no_link, open_file, regular, target},
 };
-use crate::{CopyHow, CopyItem, Progress, Stored, blocks, disk::Abandoned, late};
+use crate::{
+    CopyHow, CopyItem, Progress, Stored, blocks,
+    disk::Abandoned,
+    late::{self, Tells},
+};
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
     attributes::{Unkept, What},
@@ -41,8 +45,8 @@ struct Batch<'a> {
     nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
-    /// The directory of the last target, and whether files there tell errors when they are closed.
-    late: Option<(Dir, bool)>,
+    /// The directory of the last target, and when files there tell of errors.
+    late: Option<(Dir, Tells)>,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
     settled: Vec<(Vec<u8>, Dir)>,
 }
@@ -247,21 +251,19 @@ impl Batch<'_> {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
         // Also after fsync, which some file systems don't know.
-        if self.is_late(&hidden.dir) {
-            late::closing(target).map_err(|errno| fail_close(OP, &item.to, errno))?;
-        }
+        late::ask(target, self.tells(&hidden.dir)).map_err(|errno| fail_close(OP, &item.to, errno))?;
         place::settle_hidden(OP, &item.to, hidden, spec, keep_mode)?;
         self.settled(item, &hidden.dir);
         Ok(stored)
     }
 
-    fn is_late(&mut self, dir: &Dir) -> bool {
+    fn tells(&mut self, dir: &Dir) -> Tells {
         match &self.late {
-            Some((last, late)) if Dir::ptr_eq(last, dir) => *late,
+            Some((last, tells)) if Dir::ptr_eq(last, dir) => *tells,
             _ => {
-                let late = self.local.late.is_late(dir);
-                self.late = Some((dir.clone(), late));
-                late
+                let tells = self.local.late.tells(dir);
+                self.late = Some((dir.clone(), tells));
+                tells
             }
         }
     }

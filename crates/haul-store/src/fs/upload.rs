@@ -149,7 +149,7 @@ impl Inner {
         }
         let forced = if self.spec.fsync { rustix::fs::fsync(file) } else { Ok(()) };
         // Also after fsync, which some file systems don't know.
-        let closed = || if self.local.late.is_late_of(file, st) { late::closing(file) } else { Ok(()) };
+        let closed = || late::ask(file, self.local.late.tells_of(file, st));
         forced.and_then(|()| closed()).map_err(|errno| {
             self.lost.store(true, Ordering::Relaxed);
             fail_close(OP, &self.key, errno)
