@@ -150,6 +150,12 @@ fn ext4() {
     try_out("ext4", &["-q", "-F"], false);
 }
 
+/// Directories that don't say of what kind their entries are (`DT_UNKNOWN`).
+#[test]
+fn ext4_without_kinds_in_directories() {
+    try_out("ext4", &["-q", "-F", "-O", "^filetype"], false);
+}
+
 #[test]
 fn xfs() {
     try_out("xfs", &["-q", "-m", "reflink=1"], true);

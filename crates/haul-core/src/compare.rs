@@ -147,6 +147,18 @@ impl Rules {
         }
     }
 
+    /// True when the modification times of two directories, of which the destination's is `None` where it isn't there, count as one:
+    /// where files' would.
+    pub fn dir_times_agree(&self, src: Option<Mtime>, dst: Option<Mtime>) -> bool {
+        match (src, dst) {
+            (Some(src), Some(dst)) => {
+                let seconds = self.rsync.is_some_and(|habits| habits.seconds);
+                within(whole(src, seconds), whole(dst, seconds), self.window.unwrap_or(1))
+            }
+            (src, dst) => src == dst,
+        }
+    }
+
     /// The same for asking whether one is the other: without what lets a destination's file stay as it is although it is another
     /// (`--ignore-existing`, `--update`, `--append`).
     pub fn for_content(self) -> Self {
@@ -318,8 +330,11 @@ fn times_apart(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits) -> bool 
         return false;
     }
     let (Some(a), Some(b), Some(window)) = (src.mtime, dst.mtime, rules.window) else { return false };
-    let whole = |t: Mtime| if habits.seconds { Mtime::new(t.secs(), 0) } else { t };
-    !within(whole(a), whole(b), window)
+    !within(whole(a, habits.seconds), whole(b, habits.seconds), window)
+}
+
+fn whole(time: Mtime, seconds: bool) -> Mtime {
+    if seconds { Mtime::new(time.secs(), 0) } else { time }
 }
 
 /// What an entry is, as file systems tell kinds apart.
@@ -467,6 +482,20 @@ mod tests {
             say(&quiet, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, true)),
             Verdict::Same(Reason::Hash(Algo::Md5))
         );
+    }
+
+    #[test]
+    fn times_of_directories_are_compared_as_those_of_files() {
+        let agree = |policy: &Policy, a: Option<i128>, b: Option<i128>| {
+            rules(policy).dir_times_agree(a.map(Mtime), b.map(Mtime))
+        };
+        let plain = Policy::default();
+        let window = Policy { modify_window: Some(std::time::Duration::from_secs(1)), ..Policy::default() };
+        let rsync = Policy { rsync: Some(Default::default()), ..Policy::default() };
+        assert!(agree(&plain, Some(SEC), Some(SEC)) && !agree(&plain, Some(SEC), Some(SEC + 1)));
+        assert!(agree(&window, Some(2 * SEC - 1), Some(SEC)) && !agree(&window, Some(2 * SEC), Some(SEC)));
+        assert!(agree(&rsync, Some(2 * SEC - 1), Some(SEC)) && !agree(&rsync, Some(2 * SEC), Some(2 * SEC - 1)));
+        assert!(!agree(&window, Some(SEC), None) && agree(&window, None, None));
     }
 
     #[test]

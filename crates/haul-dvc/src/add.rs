@@ -5,7 +5,7 @@
 
 use crate::{
     address::{Address, Layout, Md5},
-    cache::{Cache, Hashed, changed, hidden},
+    cache::{Cache, Hashed, changed, discard, hidden, kept},
     config::Link,
     dvcfile::{self, Fresh},
     facts::{Facts, invalid, io_error, key},
@@ -24,7 +24,7 @@ use haul_core::{
     event::{Event, Sink},
     plan::Route,
 };
-use haul_store::disk;
+use haul_store::{disk, late};
 use std::{
     fs,
     io::{self, Write as _},
@@ -259,12 +259,12 @@ fn write(repo: &Repo, index: &Index, path: &str, fresh: &Fresh) -> Result<(Strin
 /// Writes a file beside the old one and renames it.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let tmp = hidden(path);
-    let written = fs::write(&tmp, bytes).and_then(|()| fs::rename(&tmp, path));
-    written.map_err(|e| {
-        // What is left has a hidden name.
-        let _ = fs::remove_file(&tmp);
-        io_error("write", path, e)
-    })
+    let error = |e| io_error("write", path, e);
+    let written = fs::File::create(&tmp).and_then(|mut file| file.write_all(bytes).map(|()| file)).map_err(error);
+    let named = written
+        .and_then(|file| kept(&late::Mounts::default(), &file, path))
+        .and_then(|()| fs::rename(&tmp, path).map_err(error));
+    named.map_err(|e| discard(&tmp, e))
 }
 
 /// Adds the line to the `.gitignore` beside the path, unless it is there.
@@ -286,8 +286,8 @@ fn ignore_in_git(repo: &Repo, path: &str, git: &InGit) -> Result<Option<String>>
     }
     let broken = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
     let open = fs::File::options().append(true).create(true).open(&full);
-    let written = open.and_then(|mut f| f.write_all(format!("{broken}{line}\n").as_bytes()));
-    written.map_err(|e| io_error("write", &full, e))?;
+    let written = open.and_then(|mut f| f.write_all(format!("{broken}{line}\n").as_bytes()).map(|()| f));
+    kept(&late::Mounts::default(), &written.map_err(|e| io_error("write", &full, e))?, &full)?;
     Ok(Some(file))
 }
 

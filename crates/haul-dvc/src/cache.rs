@@ -12,7 +12,7 @@ use crate::{
     workspace::went,
 };
 use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
-use haul_store::nameless;
+use haul_store::{late, nameless};
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags},
     io::Errno,
@@ -29,7 +29,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -52,6 +52,8 @@ pub struct Cache {
     /// Its folder.
     pub root: PathBuf,
     shared: bool,
+    /// Where errors come late.
+    pub(crate) late: Arc<late::Mounts>,
     /// Where files that are to replace others in the workspace are made, if not beside them.
     pub(crate) scratch: Option<PathBuf>,
 }
@@ -70,7 +72,7 @@ pub struct Hashed {
 impl Cache {
     /// The cache in a folder; `shared` lets a group write to it.
     pub fn new(root: PathBuf, shared: bool) -> Cache {
-        Cache { root, shared, scratch: None }
+        Cache { root, shared, late: Arc::default(), scratch: None }
     }
 
     /// The same, which makes files that are to replace others in the workspace in this folder, where nobody takes what a kill
@@ -190,6 +192,7 @@ impl Cache {
         let Some(mut file) = self.nameless(path)? else { return Ok(false) };
         file.write_all(bytes).map_err(|e| io_error("write", path, e))?;
         protect(&file, path)?;
+        kept(&self.late, &file, path)?;
         match nameless::give_name(&file, CWD, path.as_os_str().as_bytes()) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST | Errno::NOENT) => Ok(false),
@@ -219,7 +222,7 @@ impl Cache {
 
     fn take_large(&self, path: &Path, file: File, facts: Facts, links: &[Link]) -> Result<Hashed> {
         if matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && facts.size > 0 {
-            let hashed = hash_open(path, file, Algo::Md5)?;
+            let hashed = hash_open(path, &file, Algo::Md5)?;
             let address = Address::file(Layout::V3, hashed.md5);
             if !hashed.steady {
                 return Err(changed(path));
@@ -242,6 +245,7 @@ impl Cache {
             let to = self.path(&Address::file(Layout::V3, md5));
             let steady = unchanged(&file, &facts);
             protect(&out, &to)?;
+            kept(&self.late, &out, &to)?;
             let name = || Ok(nameless::give_name(&out, CWD, to.as_os_str().as_bytes())?);
             match self.making_folder(&to, name)? {
                 Ok(()) => return Ok(Hashed { md5, facts, steady }),
@@ -337,6 +341,7 @@ impl Cache {
     fn publish(&self, tmp: &Path, path: &Path, file: File, written: Result<()>) -> Result<()> {
         let named = written.and_then(|()| {
             protect(&file, tmp)?;
+            kept(&self.late, &file, path)?;
             drop(file);
             self.making_folder(path, || fs::rename(tmp, path))?.map_err(|e| io_error("write", path, e))
         });
@@ -447,6 +452,17 @@ fn protect(file: &File, path: &Path) -> Result<()> {
     rustix::fs::fchmod(file, Mode::from_raw_mode(TRUSTED)).map_err(|e| io_error("write", path, e))
 }
 
+/// Refuses a file that the file system turns out not to hold as it was written: some tell so when it is closed.
+///
+/// Errors: those of writing, as a file system has them that writes late.
+pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()> {
+    mounts.ask(file).map_err(|e| {
+        let told = io_error("write", path, e);
+        let message = format!("what was written was lost when the file was closed: {}", told.message());
+        Error::new(told.kind(), "write", message).with_key(&crate::facts::key(path))
+    })
+}
+
 pub(crate) fn discard(tmp: &Path, error: Error) -> Error {
     // What is left has a hidden name that nobody takes for content.
     let _ = fs::remove_file(tmp);
@@ -465,7 +481,7 @@ fn unchanged(file: impl AsFd, before: &Facts) -> bool {
 /// Copies all of `from` to `out` and gives the MD5 of what `out` holds.
 fn copy_and_hash(path: &Path, from: &File, out: &File, reflink: bool) -> Result<Md5> {
     if reflink && rustix::fs::ioctl_ficlone(out, from).is_ok() {
-        return Ok(hash_open(path, out.try_clone().map_err(|e| io_error("read", path, e))?, Algo::Md5)?.md5);
+        return Ok(hash_open(path, out, Algo::Md5)?.md5);
     }
     let mut hasher = Hasher::new(&[Algo::Md5]);
     let (mut source, mut sink) = (from, out);
@@ -492,11 +508,11 @@ fn md5_of(hasher: Hasher) -> Md5 {
 /// Errors: it can't be read.
 pub fn hash_file(path: &Path, algo: Algo) -> Result<Hashed> {
     let file = File::open(path).map_err(|e| io_error("read", path, e))?;
-    hash_open(path, file, algo)
+    hash_open(path, &file, algo)
 }
 
-fn hash_open(path: &Path, mut file: File, algo: Algo) -> Result<Hashed> {
-    let facts = Facts::of(&file).map_err(|e| io_error("read", path, e))?;
+fn hash_open(path: &Path, mut file: &File, algo: Algo) -> Result<Hashed> {
+    let facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
     let mut hasher = Hasher::new(&[algo]);
     let mut buffer = vec![0; PIECE.min(facts.size as usize + 1)];
     let mut read = 0;
@@ -508,7 +524,7 @@ fn hash_open(path: &Path, mut file: File, algo: Algo) -> Result<Hashed> {
         hasher.update(&buffer[..got]);
         read += got as u64;
     }
-    Ok(Hashed { md5: md5_of(hasher), facts, steady: read == facts.size && unchanged(&file, &facts) })
+    Ok(Hashed { md5: md5_of(hasher), facts, steady: read == facts.size && unchanged(file, &facts) })
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 
 use crate::{
     address::Address,
-    cache::{Cache, cannot_link, discard, hidden},
+    cache::{Cache, cannot_link, discard, hidden, kept},
     config::Link,
     facts::{Facts, io_error, key},
 };
 use haul_core::{Error, ErrorKind, Result};
-use haul_store::nameless;
+use haul_store::{late, nameless};
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags, RenameFlags},
     io::Errno,
@@ -122,12 +122,12 @@ impl Cache {
             Old::Nothing => true,
             Old::File(_) => false,
         };
-        if free && let Some(worked) = straight(link, from, path, isexec)? {
+        if free && let Some(worked) = straight(&self.late, link, from, (path, isexec))? {
             return Ok(worked);
         }
         let apart = self.scratch.as_ref().map(|folder| hidden(&folder.join("new")));
         for tmp in apart.into_iter().chain([hidden(path)]) {
-            if !make(link, from, &tmp, isexec)? {
+            if !make(&self.late, link, from, (&tmp, isexec))? {
                 continue;
             }
             match old.replace(&tmp, path) {
@@ -142,7 +142,7 @@ impl Cache {
 
 /// Gives a free name to a link or to a copy that had none before it was whole; false when this kind of link doesn't work here,
 /// `None` when the name is taken or a file without a name can't be made.
-fn straight(link: Link, from: &Path, path: &Path, isexec: bool) -> Result<Option<bool>> {
+fn straight(late: &late::Mounts, link: Link, from: &Path, (path, isexec): (&Path, bool)) -> Result<Option<bool>> {
     let named = match link {
         Link::Hardlink => rustix::fs::linkat(CWD, from, CWD, path, AtFlags::empty()),
         Link::Symlink => rustix::fs::symlinkat(from, CWD, path),
@@ -154,6 +154,7 @@ fn straight(link: Link, from: &Path, path: &Path, isexec: bool) -> Result<Option
             if !fill(link, from, &out).map_err(|e| io_error("checkout", path, e))? {
                 return Ok(Some(false));
             }
+            kept(late, &out, path)?;
             nameless::give_name(&out, CWD, path.as_os_str().as_bytes())
         }
     };
@@ -166,11 +167,11 @@ fn straight(link: Link, from: &Path, path: &Path, isexec: bool) -> Result<Option
 }
 
 /// Makes `tmp` from the cache's file; false when this kind of link doesn't work here.
-fn make(link: Link, from: &Path, tmp: &Path, isexec: bool) -> Result<bool> {
+fn make(late: &late::Mounts, link: Link, from: &Path, (tmp, isexec): (&Path, bool)) -> Result<bool> {
     let linked = match link {
         Link::Hardlink => rustix::fs::linkat(CWD, from, CWD, tmp, AtFlags::empty()),
         Link::Symlink => rustix::fs::symlinkat(from, CWD, tmp),
-        Link::Reflink | Link::Copy => return copy(link, from, tmp, isexec),
+        Link::Reflink | Link::Copy => return copy(late, link, from, (tmp, isexec)),
     };
     match linked {
         Ok(()) => Ok(true),
@@ -183,11 +184,12 @@ fn mode(isexec: bool) -> Mode {
     Mode::from_raw_mode(if isexec { 0o777 } else { 0o666 })
 }
 
-fn copy(link: Link, from: &Path, tmp: &Path, isexec: bool) -> Result<bool> {
+fn copy(late: &late::Mounts, link: Link, from: &Path, (tmp, isexec): (&Path, bool)) -> Result<bool> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let out = rustix::fs::open(tmp, flags, mode(isexec)).map_err(|e| io_error("checkout", tmp, e))?;
-    match fill(link, from, &File::from(out)) {
-        Ok(true) => Ok(true),
+    let out = File::from(out);
+    match fill(link, from, &out) {
+        Ok(true) => kept(late, &out, tmp).map(|()| true).map_err(|e| discard(tmp, e)),
         Ok(false) => fs::remove_file(tmp).map(|()| false).map_err(|e| io_error("delete", tmp, e)),
         Err(e) => Err(discard(tmp, io_error("checkout", tmp, e))),
     }

@@ -9,6 +9,7 @@ pub mod disk;
 pub mod fs;
 pub mod gate;
 pub mod lanes;
+pub mod late;
 pub mod layers;
 pub mod mem;
 pub mod meters;

@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod disk;
 pub mod faults;
 pub mod folder;
+pub mod fuse;
 pub mod lab;
 pub mod minio;
 pub mod peers;

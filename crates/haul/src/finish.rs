@@ -450,7 +450,8 @@ impl Run {
         let due: Vec<(Key, SrcDir)> = {
             let mut state = self.dirs.state();
             let dirs = std::mem::take(&mut state.src);
-            let changed = |k: &Key, d: &SrcDir| state.written.contains(k) || (d.there && d.there_mtime != d.mtime);
+            let other = |d: &SrcDir| d.there && !self.rules.dir_times_agree(d.mtime, d.there_mtime);
+            let changed = |k: &Key, d: &SrcDir| state.written.contains(k) || other(d);
             dirs.into_iter().filter(|(k, d)| d.mtime.is_some() && changed(k, d)).rev().collect()
         };
         let set = due.into_iter().map(|(key, dir)| async move {
@@ -503,11 +504,12 @@ impl Run {
             let time = !self.policy.no_update_dir_mtime;
             for (key, dir) in dirs {
                 let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
-                let other_time = time && dir.there_mtime != dir.mtime;
+                let other_time = time && !self.rules.dir_times_agree(dir.mtime, dir.there_mtime);
                 let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
                 if written || (dir.there && (other_time || other())) {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
-                    let mtime = dir.mtime.filter(|_| time);
+                    // Where its own is as good, it stays: a file system may not have any nearer.
+                    let mtime = dir.mtime.filter(|_| time && (written || other_time));
                     let item = self.attribute_item(&Entry::dir(key.clone()), &key, mtime, true);
                     let how = CopyHow::Attributes { set: true, new: !dir.there };
                     levels.entry(depth).or_default().push(CopyItem { how, ..item });

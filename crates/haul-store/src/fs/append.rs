@@ -6,6 +6,7 @@ use super::{
     content::Bytes,
     copy::{check_want, source_error, target_error},
     dir::Dir,
+    error::fail_close,
     meta,
     read::{name_of, open_file},
 };
@@ -47,7 +48,9 @@ pub(super) fn append(
     if verify && !bytes.begins_alike(item, (&source, &target), there.stx_size)? {
         return Ok(None);
     }
-    match add(item, number, (&source, &before), (&target, there.stx_size), bytes) {
+    let added = add(item, number, (&source, &before), (&target, there.stx_size), bytes);
+    let told = |()| local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
+    match added.and_then(told) {
         Err(error) if error.kind() != ErrorKind::Cancelled => {
             rustix::fs::ftruncate(&target, there.stx_size).map_err(target_error(item))?;
             return Err(error);

@@ -5,12 +5,16 @@ use super::{
     Local, append, attributes,
     content::Bytes,
     dir::{Dir, Root},
-    error::{changed, check_file, fail, fail_write},
+    error::{changed, check_file, fail, fail_close, fail_write},
     meta, place,
     place::Hidden,
     read::{link_name, name_of, no_link, open_file, regular, target},
 };
-use crate::{CopyHow, CopyItem, Progress, Stored, blocks, disk::Abandoned};
+use crate::{
+    CopyHow, CopyItem, Progress, Stored, blocks,
+    disk::Abandoned,
+    late::{self, Tells},
+};
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
     attributes::{Unkept, What},
@@ -41,6 +45,8 @@ struct Batch<'a> {
     nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
+    /// The directory of the last target, and when files there tell of errors.
+    late: Option<(Dir, Tells)>,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
     settled: Vec<(Vec<u8>, Dir)>,
 }
@@ -54,7 +60,8 @@ pub(super) fn copy(
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(progress, abandoned);
-    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, settled: Vec::new() };
+    let settled = Vec::new();
+    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, late: None, settled };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
@@ -243,9 +250,22 @@ impl Batch<'_> {
         if spec.fsync {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
+        // Also after fsync, which some file systems don't know.
+        late::ask(target, self.tells(&hidden.dir)).map_err(|errno| fail_close(OP, &item.to, errno))?;
         place::settle_hidden(OP, &item.to, hidden, spec, keep_mode)?;
         self.settled(item, &hidden.dir);
         Ok(stored)
+    }
+
+    fn tells(&mut self, dir: &Dir) -> Tells {
+        match &self.late {
+            Some((last, tells)) if Dir::ptr_eq(last, dir) => *tells,
+            _ => {
+                let tells = self.local.late.tells(dir);
+                self.late = Some((dir.clone(), tells));
+                tells
+            }
+        }
     }
 
     /// Remembers a directory that got a name, where names are to be on the device too.

@@ -34,6 +34,15 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
     }
 }
 
+/// The error that closing a written file gave. What the file holds isn't known then, so trying again means to write it again;
+/// asked once more, the file system would say that all is well.
+pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
+    let told = fail_write(op, key, errno);
+    let kind = if told.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
+    let message = format!("what was written was lost when the file was closed: {}", told.message());
+    Error::new(kind, op, message).with_source(std::io::Error::from(errno)).with_key(key)
+}
+
 /// The error for content that isn't the version asked for.
 pub(super) fn changed(op: &'static str, key: &Key) -> Error {
     Error::new(ErrorKind::Changed, op, "changed since it was listed").with_key(key)

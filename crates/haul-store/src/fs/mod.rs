@@ -20,7 +20,7 @@ mod xattrs;
 
 use crate::{
     Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent,
-    Store, StoreKind, Stored, Upload, WriteSpec, disk,
+    Store, StoreKind, Stored, Upload, WriteSpec, disk, late,
 };
 use dir::Root;
 use futures::{
@@ -73,7 +73,14 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(LocalStore {
         locator,
         caps: caps(domain, rights.clone()),
-        local: Arc::new(Local { root, place, links: request.links, marks: request.marks, rights }),
+        local: Arc::new(Local {
+            root,
+            place,
+            links: request.links,
+            marks: request.marks,
+            rights,
+            late: late::Mounts::default(),
+        }),
     }))
 }
 
@@ -133,6 +140,8 @@ struct Local {
     marks: bool,
     /// What we may do to files.
     rights: Rights,
+    /// Where errors come late.
+    late: late::Mounts,
 }
 
 struct LocalStore {

@@ -125,7 +125,7 @@ const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// Reserves space for a file that will have `size` bytes, where that is worth it; its size stays.
 ///
 /// Errors: there is not so much space, or a file can't be so large.
-pub(super) fn reserve(file: &OwnedFd, size: u64) -> rustix::io::Result<()> {
+pub(super) fn reserve(file: &impl AsFd, size: u64) -> rustix::io::Result<()> {
     if size < RESERVE_FROM {
         return Ok(());
     }

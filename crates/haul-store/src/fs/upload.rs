@@ -4,15 +4,15 @@ use super::{
     Local,
     content::data_runs,
     dir::Dir,
-    error::{changed, check_file, fail, fail_write},
+    error::{changed, check_file, fail, fail_close, fail_write},
     meta, place,
     read::{link_name, name_of},
 };
-use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk};
+use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late};
 use futures::future::{BoxFuture, ready};
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
-    fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags},
+    fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, Statx, StatxFlags},
     io::Errno,
 };
 use std::{
@@ -21,8 +21,10 @@ use std::{
     io::IoSlice,
     num::NonZeroU64,
     ops::Range,
-    os::fd::OwnedFd,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 const OP: &str = "write";
@@ -43,7 +45,7 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
         return Ok(Box::new(LinkWrite(Arc::new(link))));
     }
     let place = if spec.inplace { open_inplace(local, key, &spec)? } else { open_hidden(local, key, &spec)? };
-    let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
+    let write = FileWrite(Arc::new(Inner::new(local, key, spec, place)));
     if let Err(error) = reserve(&write.0) {
         write.0.remove();
         return Err(error);
@@ -52,9 +54,10 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
 }
 
 /// A write that goes on in the hidden file `temp`; runs on the pool.
-pub(super) fn go_on(key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
-    let place = Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false };
-    let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
+pub(super) fn go_on(local: &Arc<Local>, key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
+    let place =
+        Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false };
+    let write = FileWrite(Arc::new(Inner::new(local, key, spec, place)));
     reserve(&write.0)?;
     Ok(Box::new(write))
 }
@@ -62,7 +65,8 @@ pub(super) fn go_on(key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result
 /// Where the bytes go.
 struct Place {
     dir: Dir,
-    file: OwnedFd,
+    /// Who reads it back shares the descriptor: closing another would take an error that is told once.
+    file: Arc<File>,
     /// The hidden name; `None` when the file is written in place.
     temp: Option<Vec<u8>>,
     /// Written in place, and wasn't there before.
@@ -73,7 +77,7 @@ fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     // What others may not read at the end, they don't read while it comes.
     let mode = meta::meta_mode(spec.meta.as_deref(), spec.keep_setid).map_or(0o777, |mode| mode.as_raw_mode());
     let hidden = place::create(&local.root, OP, key, &spec.partial_suffix, mode & 0o044 != 0o044)?;
-    Ok(Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false })
+    Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
 }
 
 fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
@@ -100,7 +104,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
             answer => answer.map(|file| (file, true)),
         }
     })?;
-    let place = Place { dir, file, temp: None, created };
+    let place = Place { dir, file: Arc::new(File::from(file)), temp: None, created };
     if !meta::facts(&place.file, meta::FACTS).is_ok_and(|st| regular(&st)) {
         return Err(in_the_way());
     }
@@ -124,12 +128,34 @@ fn reserve(write: &Inner) -> Result<()> {
 struct FileWrite(Arc<Inner>);
 
 struct Inner {
+    local: Arc<Local>,
     key: Key,
     spec: WriteSpec,
     place: Place,
+    /// Bytes were lost, which is told once: what was written can't be published any more.
+    lost: AtomicBool,
 }
 
 impl Inner {
+    fn new(local: &Arc<Local>, key: &Key, spec: WriteSpec, place: Place) -> Self {
+        Inner { local: local.clone(), key: key.clone(), spec, place, lost: AtomicBool::new(false) }
+    }
+
+    /// Has the file system say whether it holds what was written.
+    fn check_kept(&self, st: &Statx) -> Result<()> {
+        let file = &self.place.file;
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(fail_close(OP, &self.key, Errno::IO));
+        }
+        let forced = if self.spec.fsync { rustix::fs::fsync(file) } else { Ok(()) };
+        // Also after fsync, which some file systems don't know.
+        let closed = || late::ask(file, self.local.late.tells_of(file, st));
+        forced.and_then(|()| closed()).map_err(|errno| {
+            self.lost.store(true, Ordering::Relaxed);
+            fail_close(OP, &self.key, errno)
+        })
+    }
+
     fn remove(&self) {
         match &self.place.temp {
             Some(temp) => place::discard(&self.place.dir, temp),
@@ -143,7 +169,7 @@ impl Inner {
         let error = |errno| fail_write(OP, &self.key, errno);
         let file = &self.place.file;
         let size = total(&self.key, &self.spec, parts)?;
-        let st = meta::facts(file, meta::FACTS | StatxFlags::NLINK).map_err(error)?;
+        let st = meta::facts(file, meta::FACTS | StatxFlags::NLINK | StatxFlags::MNT_ID).map_err(error)?;
         if meta::file_type(&st) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
         }
@@ -168,9 +194,7 @@ impl Inner {
         } else if mtime.is_some() {
             rustix::fs::futimens(file, &meta::times(None, mtime)).map_err(error)?;
         }
-        if self.spec.fsync {
-            rustix::fs::fsync(file).map_err(error)?;
-        }
+        self.check_kept(&st)?;
         if self.spec.drop_cache {
             let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         }
@@ -209,8 +233,7 @@ impl Upload for FileWrite {
     }
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
-        let file = self.0.place.file.try_clone().map_err(|e| Error::from_io(OP, e).with_key(&self.0.key));
-        Box::pin(ready(file.map(|file| Body::File(Arc::new(File::from(file)), range))))
+        Box::pin(ready(Ok(Body::File(self.0.place.file.clone(), range))))
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
@@ -257,7 +280,7 @@ impl Upload for FileWrite {
 }
 
 /// Writes all pieces from `offset` on.
-fn write_at<'a>(file: &OwnedFd, mut offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) -> rustix::io::Result<()> {
+fn write_at<'a>(file: &File, mut offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) -> rustix::io::Result<()> {
     let mut pieces: Vec<IoSlice> = pieces.into_iter().filter(|p| !p.is_empty()).map(IoSlice::new).collect();
     let mut rest = &mut pieces[..];
     while !rest.is_empty() {
@@ -275,7 +298,7 @@ fn write_at<'a>(file: &OwnedFd, mut offset: u64, pieces: impl IntoIterator<Item 
 
 /// Writes what isn't blocks of zeros; for those a hole is made, as other bytes may be there: of a part that was sent before, or
 /// of a file that is written in place.
-fn write_data(file: &OwnedFd, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
+fn write_data(file: &File, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
     let mut at = 0;
     for data in data_runs(bytes, offset) {
         make_hole(file, offset + at as u64, &bytes[at..data.start])?;
@@ -286,7 +309,7 @@ fn write_data(file: &OwnedFd, offset: u64, bytes: &[u8]) -> rustix::io::Result<(
 }
 
 /// Makes a range that holds `zeros` read as zeros.
-fn make_hole(file: &OwnedFd, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
+fn make_hole(file: &File, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     if zeros.is_empty() || meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
         return Ok(());
@@ -299,7 +322,7 @@ fn make_hole(file: &OwnedFd, offset: u64, zeros: &[u8]) -> rustix::io::Result<()
 
 /// Writes what is still in another file from `offset` on.
 fn write_blocks(
-    file: &OwnedFd,
+    file: &File,
     mut offset: u64,
     payload: &Payload,
     sparse: bool,

@@ -1,0 +1,180 @@
+//! Errors that a file system tells late: NFS, SMB, FUSE and their like take bytes into memory, and send them to where they stay, or
+//! find the quota used up, after that. Dropping a descriptor loses what they would say then; so whoever is about to give a file
+//! its name, or to say that it is whole, asks here first.
+
+use rustix::{
+    fs::{AtFlags, FsWord, Statx, StatxFlags},
+    io::{Errno, Result},
+};
+use std::{
+    os::fd::AsFd,
+    sync::{Mutex, PoisonError},
+};
+
+/// When a file system tells that bytes are lost which it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// When they are written, or when the device fails later: nothing is to be asked.
+    AtOnce,
+    /// When the file is closed.
+    Closing,
+    /// When they are forced out (fdatasync), and at closing not all of it.
+    Forced,
+}
+
+/// Kinds of file systems (`f_type` of statfs(2)) on which closing tells nothing that writing didn't: they find room for bytes when
+/// they take them, and send them to a device of this machine. All others count as late: those of networks and FUSE are, and being
+/// wrong about one costs two calls a file.
+const AT_ONCE: [FsWord; 13] = [
+    0xEF53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683E, // btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58F6, // ramfs
+    0x794C_7630, // overlay, whose upper layer is one of these
+    0x2FC1_2FC1, // zfs
+    0xF2F5_2010, // f2fs
+    0xCA45_1A4E, // bcachefs
+    0x3153_464A, // jfs
+    0x4D44,      // fat
+    0x2011_BAB0, // exfat
+    0x7366_746E, // ntfs3
+];
+
+/// Those that must be asked by forcing. NFS tells at closing only of what it writes then, not of what failed before, and with a write
+/// delegation doesn't wait for it (Linux 6.12, `nfs_file_flush`, `nfs4_file_flush`); else closing sends all to the server too, so that
+/// forcing costs nothing more. Ceph's client has nothing to say at closing (`ceph_file_fops`); fdatasync waits for the data alone.
+const FORCED: [FsWord; 2] = [
+    0x6969,      // nfs
+    0x00C3_6400, // ceph
+];
+
+/// Asked again so often when a signal came between; each time the bytes go on from where they were.
+const TRIES: usize = 8;
+
+/// When the file system of what is open tells, by its kind. [`Tells::Closing`] of one that can't be asked.
+pub fn tells(on: impl AsFd) -> Tells {
+    rustix::fs::fstatfs(on).map_or(Tells::Closing, |st| by_kind(st.f_type))
+}
+
+fn by_kind(kind: FsWord) -> Tells {
+    match kind {
+        kind if AT_ONCE.contains(&kind) => Tells::AtOnce,
+        kind if FORCED.contains(&kind) => Tells::Forced,
+        _ => Tells::Closing,
+    }
+}
+
+/// Has the file system say whether it holds what was written to an open file, which stays open.
+///
+/// Errors: those of writing, told here once; no descriptor left for another.
+pub fn ask(file: impl AsFd, tells: Tells) -> Result<()> {
+    match tells {
+        Tells::AtOnce => Ok(()),
+        Tells::Closing => closing(file),
+        Tells::Forced => rustix::fs::fdatasync(&file).and_then(|()| closing(file)),
+    }
+}
+
+/// What closing this open file would answer. Each descriptor of it that is closed is answered for, so one more is made, and closed.
+fn closing(file: impl AsFd) -> Result<()> {
+    for _ in 0..TRIES {
+        let twin = rustix::io::fcntl_dupfd_cloexec(&file, 0)?;
+        match nix::unistd::close(twin) {
+            // Linux closes it all the same, so only another can be asked.
+            Err(nix::errno::Errno::EINTR) => {}
+            answer => return answer.map_err(|errno| Errno::from_raw_os_error(errno as i32)),
+        }
+    }
+    Err(Errno::INTR)
+}
+
+/// When the file system of each mount tells, asked about once: one of a network is asked over the network.
+#[derive(Debug, Default)]
+pub struct Mounts(Mutex<Vec<(Mount, Tells)>>);
+
+/// Device and number of a mount.
+type Mount = (u32, u32, u64);
+
+impl Mounts {
+    /// [`tells`] of what is open, also if only as a place.
+    pub fn tells(&self, on: impl AsFd) -> Tells {
+        // What the kernel knows by itself.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        match rustix::fs::statx(&on, c"", flags, StatxFlags::MNT_ID) {
+            Ok(st) => self.tells_of(on, &st),
+            Err(_) => tells(on),
+        }
+    }
+
+    /// The same with facts of it that hold [`StatxFlags::MNT_ID`].
+    pub fn tells_of(&self, on: impl AsFd, st: &Statx) -> Tells {
+        let mount = (st.stx_dev_major, st.stx_dev_minor, st.stx_mnt_id);
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, told)) = known().iter().find(|(of, _)| *of == mount) {
+            return *told;
+        }
+        // Not while others wait: a network may take its time.
+        let told = tells(on);
+        known().push((mount, told));
+        told
+    }
+
+    /// [`ask`] of a written file as its mount wants it.
+    ///
+    /// Errors: as that.
+    pub fn ask(&self, file: impl AsFd) -> Result<()> {
+        let tells = self.tells(&file);
+        ask(file, tells)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use haul_testkit::fuse::{Fault, Habits, Mounted, Of};
+    use std::{fs::File, io::Write as _};
+
+    #[test]
+    fn a_file_can_be_written_on_after_it_was_asked_about() {
+        let mut file = tempfile::tempfile().unwrap();
+        for tells in [Tells::AtOnce, Tells::Closing, Tells::Forced] {
+            file.write_all(b"bytes").unwrap();
+            ask(&file, tells).unwrap();
+        }
+        assert_eq!(file.metadata().unwrap().len(), 15);
+    }
+
+    #[test]
+    fn what_is_not_known_tells_at_closing() {
+        let (proc, memory) = (File::open("/proc/self").unwrap(), File::open("/dev/shm"));
+        let mounts = Mounts::default();
+        for _ in 0..2 {
+            assert_eq!(mounts.tells(&proc), Tells::Closing);
+            if let Ok(memory) = &memory {
+                assert_eq!(mounts.tells(memory), Tells::AtOnce);
+            }
+        }
+        assert_eq!([0x6969, 0x9123_683E, 0xFE53_4D42].map(by_kind), [Tells::Forced, Tells::AtOnce, Tells::Closing]);
+    }
+
+    #[test]
+    fn each_is_asked_as_it_tells() {
+        let lab = tempfile::tempdir().unwrap();
+        let (real, net) = (lab.path().join("real"), lab.path().join("net"));
+        let Some(mounted) = Mounted::new(&real, &net, Habits::default()) else { return };
+        for (of, forced, closing) in [(Of::Fsync, false, true), (Of::Close(0), false, false)] {
+            let answers = [Tells::Forced, Tells::Closing, Tells::AtOnce].map(|tells| {
+                let mut file = File::create(net.join("f")).unwrap();
+                file.write_all(b"bytes").unwrap();
+                mounted.fault(Fault::new(of.clone(), "f", Errno::IO));
+                let answer = ask(&file, tells);
+                mounted.heal();
+                answer.is_ok()
+            });
+            assert_eq!(answers, [forced, closing, true], "{of:?}");
+        }
+        assert_eq!(Mounts::default().tells(File::open(&net).unwrap()), Tells::Closing);
+    }
+}
