@@ -15,6 +15,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -446,4 +447,19 @@ fn the_mount_goes_with_the_process_that_made_it() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(until(|| !mounted(&place)));
+}
+
+#[test]
+fn a_file_system_that_lets_wait_is_asked_for_many_files_at_once() {
+    let Some((lab, net)) = site(Habits { delay: Duration::from_millis(2), ..Habits::default() }) else { return };
+    for n in 0..640 {
+        write(&lab.path("src").join(format!("f{n}")), &noise(n, 1_000), TIME + n);
+    }
+    let want = folder::read(&lab.path("src"));
+    for (from, to) in [("src", "net/there"), ("net/there", "back")] {
+        lab.haul(&["copy", &format!("@{from}"), &format!("@{to}")]).ok();
+        assert_same(&want, &folder::read(&lab.path(to)), to);
+    }
+    // On the smallest machines there are four threads for disks, and four for listing them.
+    assert!(net.most_at_once() > 16, "{} requests at once", net.most_at_once());
 }

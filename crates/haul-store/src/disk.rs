@@ -6,7 +6,7 @@ use haul_core::{Error, ErrorKind, Result};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -55,7 +55,13 @@ pub async fn at_rest(within: Duration) {
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 /// A pool of threads with one queue. The callers' numbers of requests in flight bound the queue.
-pub(crate) struct Pool(Sender<Job>);
+pub(crate) struct Pool {
+    name: &'static str,
+    jobs: Sender<Job>,
+    /// What its threads take from; `None` where not one could be started, so that every job answers with an error.
+    queue: Option<Receiver<Job>>,
+    threads: Mutex<usize>,
+}
 
 /// The pool that lists directories.
 pub(crate) fn names() -> &'static Pool {
@@ -69,23 +75,53 @@ pub(crate) fn bytes() -> &'static Pool {
     POOL.get_or_init(|| Pool::start("haul-disk"))
 }
 
-/// How many threads a pool has: disks like more requests in flight than there are cores, and a network file system
-/// even more; beyond 32 the kernel's own locks cost more than they give.
-pub(crate) fn threads() -> usize {
-    thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, 32))
+/// Most threads of a pool: beyond this the kernel's own locks cost more than they give.
+const MOST: usize = 32;
+
+/// How many threads a pool has for disks of this machine, which like more requests in flight than there are cores.
+fn threads() -> usize {
+    thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, MOST))
+}
+
+/// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does hardly
+/// more than wait for answers; there are so many threads from now on.
+pub(crate) fn at_once(far: bool) -> usize {
+    if !far {
+        return threads();
+    }
+    for pool in [names(), bytes()] {
+        pool.grow(MOST);
+    }
+    MOST
 }
 
 impl Pool {
-    fn start(name: &str) -> Self {
-        let (send, receive) = unbounded::<Job>();
-        for _ in 0..threads() {
-            let receive = receive.clone();
-            // When no thread at all can be started the queue has no receiver, and every job answers with an error.
-            if let Err(error) = thread::Builder::new().name(name.into()).spawn(move || work(&receive)) {
-                tracing::warn!(%error, "can't start a disk thread");
-            }
+    fn start(name: &'static str) -> Self {
+        let (jobs, queue) = unbounded::<Job>();
+        let mut pool = Pool { name, jobs, queue: Some(queue), threads: Mutex::new(0) };
+        pool.grow(threads());
+        if pool.threads() == 0 {
+            pool.queue = None;
         }
-        Pool(send)
+        pool
+    }
+
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> usize {
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts threads until there are `most`.
+    fn grow(&self, most: usize) {
+        let Some(queue) = &self.queue else { return };
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        while *threads < most {
+            let queue = queue.clone();
+            if let Err(error) = thread::Builder::new().name(self.name.into()).spawn(move || work(&queue)) {
+                return tracing::warn!(%error, "can't start a disk thread");
+            }
+            *threads += 1;
+        }
     }
 
     /// Queues `job`; the answer comes through what is returned. A job whose answer nobody waits for any more is not
@@ -116,7 +152,7 @@ impl Pool {
 
     fn queue(&self, job: Job) {
         BUSY.fetch_add(1, Ordering::AcqRel);
-        if self.0.send(job).is_err() {
+        if self.jobs.send(job).is_err() {
             BUSY.fetch_sub(1, Ordering::AcqRel);
             tracing::warn!("no disk thread is running");
         }
@@ -227,7 +263,20 @@ mod tests {
 
     fn pool() -> (Pool, Receiver<Job>) {
         let (send, receive) = unbounded();
-        (Pool(send), receive)
+        (Pool { name: "test", jobs: send, queue: None, threads: Mutex::new(0) }, receive)
+    }
+
+    #[test]
+    fn a_pool_that_grows_runs_so_many_jobs_at_once() {
+        let pool = Pool::start("test");
+        pool.grow(MOST);
+        assert_eq!(pool.threads(), MOST);
+        // None ends before all have begun.
+        let meet = Arc::new(std::sync::Barrier::new(MOST));
+        let meets = std::iter::repeat_n(meet, MOST);
+        let jobs: Vec<_> = meets.map(|meet| pool.submit(move || meet.wait().is_leader())).collect();
+        let leaders = jobs.into_iter().map(oneshot::Receiver::blocking_recv).filter(|led| *led == Ok(true));
+        assert_eq!(leaders.count(), 1);
     }
 
     #[test]

@@ -168,6 +168,9 @@ pub struct Caps {
     pub domain: Option<Domain>,
     /// Largest batch that one delete request takes; 1 when each key costs a request.
     pub delete_batch: usize,
+    /// Files that one [`Store::copy`] brings at best: many where each takes microseconds, few where a server is asked for each;
+    /// 1 where no time is gained by handing over several.
+    pub copy_batch: usize,
     /// `Replace::Absent` and `Replace::Exactly` are honoured atomically.
     pub conditional: bool,
     /// [`Store::delete`] looks at the version that it is given.

@@ -18,9 +18,6 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Most files of one batch: a disk thread is woken for a millisecond's work and not for a file's.
-const BATCH: usize = 128;
-
 /// Files that may wait to have their attributes looked at.
 pub const BACKLOG: usize = 4096;
 
@@ -167,9 +164,10 @@ impl Run {
     pub async fn set_attributes(self: Arc<Self>, mut due: mpsc::Receiver<Due>) {
         let permits = Arc::new(Semaphore::new(self.checkers()));
         let mut running = JoinSet::new();
+        let most = self.mover.copy_batch();
         while let Some(first) = due.recv().await {
             let mut batch = vec![first];
-            while let (true, Ok(next)) = (batch.len() < BATCH, due.try_recv()) {
+            while let (true, Ok(next)) = (batch.len() < most, due.try_recv()) {
                 batch.push(next);
             }
             let Ok(permit) = permits.clone().acquire_owned().await else { break };

@@ -131,7 +131,9 @@ impl Budget {
     /// Chunks of all files that keep both ends busy now.
     fn width(&self) -> usize {
         if self.domain {
-            return self.dst.takes(Direction::Copy);
+            // Between disks the one whose answers take longest says how many wait at once.
+            let reads = if self.src.files { self.src.takes(Direction::Copy) } else { 0 };
+            return self.dst.takes(Direction::Copy).max(reads);
         }
         match (self.src.files, self.dst.files) {
             // A disk's number of threads says nothing of how many requests a network end takes.
@@ -250,6 +252,16 @@ mod tests {
         drop(all);
         let _one = budget.memory(1).await;
         assert_eq!(budget.memory.available_permits(), 255);
+    }
+
+    #[test]
+    fn between_disks_the_one_that_waits_longer_says_how_many_are_copied_at_once() {
+        for (from, to) in [(4, 32), (32, 4)] {
+            let mut budget = budget(1 << 20, 4);
+            (budget.src.files, budget.src.fixed) = (true, from);
+            (budget.dst.files, budget.dst.fixed) = (true, to);
+            assert_eq!(budget.width(), 32);
+        }
     }
 
     #[tokio::test]

@@ -23,9 +23,6 @@ const DELETES_AT_ONCE: usize = 8;
 /// Most keys in one delete request, whatever the store would take.
 const DELETE_BATCH: usize = 1000;
 
-/// Directories whose attributes are set in one batch.
-const DIR_BATCH: usize = 128;
-
 /// Files at the destination that are to be deleted, and whether they may be.
 pub struct Doomed {
     state: Mutex<State>,
@@ -517,7 +514,7 @@ impl Run {
             }
         }
         for level in levels.into_values().rev() {
-            let batches = level.chunks(DIR_BATCH).map(|batch| self.set_attributes_of_dirs(batch));
+            let batches = level.chunks(self.mover.copy_batch()).map(|batch| self.set_attributes_of_dirs(batch));
             futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     Cx,
     job::Run,
     spool::Gone,
-    transfer::{Mover, Order, server::BATCH_FILES},
+    transfer::{Mover, Order},
 };
 use futures::StreamExt;
 use haul_core::{
@@ -205,7 +205,7 @@ impl Run {
                 _ => {}
             }
         }
-        let batches: Vec<Vec<_>> = chunks(due);
+        let batches: Vec<Vec<_>> = chunks(due, self.mover.copy_batch());
         let refused = futures::stream::iter(batches).map(|batch| self.link_batch(batch));
         refused.buffer_unordered(BATCHES_AT_ONCE).concat().await
     }
@@ -256,10 +256,11 @@ impl Run {
     }
 }
 
-fn chunks(mut all: Vec<(Key, Name)>) -> Vec<Vec<(Key, Name)>> {
+/// In parts of at most so many.
+fn chunks(mut all: Vec<(Key, Name)>, most: usize) -> Vec<Vec<(Key, Name)>> {
     let mut batches = Vec::new();
     while !all.is_empty() {
-        let rest = all.split_off(all.len().min(BATCH_FILES));
+        let rest = all.split_off(all.len().min(most));
         batches.push(std::mem::replace(&mut all, rest));
     }
     batches

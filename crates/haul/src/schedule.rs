@@ -1,10 +1,7 @@
 //! Which transfer starts next: orders come in as they are decided, leave in the order the user asked for, and each
 //! takes one of the job's transfer permits. Small files inside a copy domain leave in batches.
 
-use crate::transfer::{
-    Order,
-    server::{BATCH_BYTES, BATCH_FILES},
-};
+use crate::transfer::{Order, server::BATCH_BYTES};
 use haul_core::{
     key::parent,
     policy::{Order as Field, OrderBy},
@@ -31,6 +28,8 @@ pub struct Queue {
     waiting: Waiting,
     /// Take everything in before giving anything out (`--check-first`).
     hold: bool,
+    /// Most files of a batch.
+    files: usize,
 }
 
 enum Waiting {
@@ -45,13 +44,13 @@ enum SortKey {
 }
 
 impl Queue {
-    /// A queue over a channel of orders.
-    pub fn new(coming: Receiver<Order>, order_by: Option<OrderBy>, check_first: bool) -> Self {
+    /// A queue over a channel of orders, that gives batches of at most so many `files`.
+    pub fn new(coming: Receiver<Order>, order_by: Option<OrderBy>, check_first: bool, files: usize) -> Self {
         let waiting = match order_by {
             None => Waiting::Fifo(VecDeque::new()),
             Some(by) => Waiting::Sorted { by, orders: BTreeMap::new(), seq: 0, taken: 0 },
         };
-        Queue { coming, waiting, hold: check_first }
+        Queue { coming, waiting, hold: check_first, files }
     }
 
     /// The next order; `None` when there are no more and there will be no more.
@@ -75,7 +74,7 @@ impl Queue {
     /// Further orders for a batch that has `files` files and `bytes` bytes already: those that are here now and fit.
     pub fn fill(&mut self, batch: &mut Vec<Order>) {
         let mut bytes: u64 = batch.iter().map(|o| o.src.size).sum();
-        while batch.len() < BATCH_FILES && bytes < BATCH_BYTES {
+        while batch.len() < self.files && bytes < BATCH_BYTES {
             self.take_in();
             let Some(order) = self.waiting.pop() else { return };
             let elsewhere = batch.last().is_some_and(|last| parent(last.to.as_bytes()) != parent(order.to.as_bytes()));
@@ -159,7 +158,7 @@ mod tests {
             send.send(order(key, size)).await.unwrap();
         }
         drop(send);
-        let mut queue = Queue::new(receive, order_by, check_first);
+        let mut queue = Queue::new(receive, order_by, check_first, 256);
         let mut out = Vec::new();
         while let Some(order) = queue.next().await {
             out.push(order.src.size);
@@ -187,7 +186,7 @@ mod tests {
                 send.send(order(&format!("{dir}/{number}"), 1)).await.unwrap();
             }
         }
-        let mut queue = Queue::new(receive, None, false);
+        let mut queue = Queue::new(receive, None, false, 256);
         let mut batch = vec![queue.next().await.unwrap()];
         queue.fill(&mut batch);
         assert_eq!(batch.len(), 2 * small);
@@ -200,7 +199,7 @@ mod tests {
         for size in [10, 20, BATCH_BYTES, 30] {
             send.send(order("k", size)).await.unwrap();
         }
-        let mut queue = Queue::new(receive, None, false);
+        let mut queue = Queue::new(receive, None, false, 256);
         let mut batch = vec![queue.next().await.unwrap()];
         queue.fill(&mut batch);
         assert_eq!(batch.len(), 2);
@@ -208,5 +207,21 @@ mod tests {
         assert_eq!(batch[0].src.size, BATCH_BYTES);
         queue.fill(&mut batch);
         assert_eq!(batch.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_batch_has_no_more_files_than_a_store_likes() {
+        let (send, receive) = tokio::sync::mpsc::channel(100);
+        for number in 0..40 {
+            send.send(order(&format!("one/{number}"), 1)).await.unwrap();
+        }
+        drop(send);
+        let (mut queue, mut batches) = (Queue::new(receive, None, false, 16), Vec::new());
+        while let Some(first) = queue.next().await {
+            let mut batch = vec![first];
+            queue.fill(&mut batch);
+            batches.push(batch.len());
+        }
+        assert_eq!(batches, [16, 16, 8]);
     }
 }

@@ -444,7 +444,7 @@ impl Frame {
 
     fn ask_ahead(&mut self, lister: &Arc<Lister>) {
         let Some(fd) = &self.fd else { return };
-        while self.windows.len() < 2 * disk::threads() && self.asked < self.names.items.len() {
+        while self.windows.len() < 2 * disk::names().threads() && self.asked < self.names.items.len() {
             let range = self.asked..(self.asked + WINDOW).min(self.names.items.len());
             self.asked = range.end;
             let (lister, fd, names, key) = (lister.clone(), fd.clone(), self.names.clone(), self.key.clone());

@@ -20,7 +20,8 @@ mod xattrs;
 
 use crate::{
     Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent,
-    Store, StoreKind, Stored, Upload, WriteSpec, disk, late,
+    Store, StoreKind, Stored, Upload, WriteSpec, disk,
+    late::{self, Tells},
 };
 use dir::Root;
 use futures::{
@@ -28,6 +29,7 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, attributes::Rights};
+use rustix::fs::{CWD, Mode, OFlags};
 use std::{
     ffi::OsStr,
     fmt,
@@ -44,6 +46,13 @@ pub const KIND: StoreKind = StoreKind { name: "local", description: "Local disk"
 
 /// Keys of one delete job.
 const DELETE_BATCH: usize = 1000;
+
+/// Files of one copy job: most directories are one then, some milliseconds' work for one thread, during which no other waits for
+/// the directory's lock.
+const COPY_BATCH: usize = 256;
+
+/// The same where a server is asked for each file: what keeps a thread waiting for seconds is better shared by many.
+const COPY_BATCH_FAR: usize = 16;
 
 /// Permission bits that new files don't get (the umask of this process).
 pub fn umask() -> u32 {
@@ -70,18 +79,22 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let follow_dirs = request.links.follows_dirs();
     let root = Arc::new(Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs));
     let rights = attributes::rights();
+    let late = late::Mounts::default();
+    let far = is_far(&late, &place);
     Ok(Arc::new(LocalStore {
         locator,
-        caps: caps(domain, rights.clone()),
-        local: Arc::new(Local {
-            root,
-            place,
-            links: request.links,
-            marks: request.marks,
-            rights,
-            late: late::Mounts::default(),
-        }),
+        caps: caps(domain, rights.clone(), far),
+        local: Arc::new(Local { root, place, links: request.links, marks: request.marks, rights, late }),
     }))
+}
+
+/// True for a folder, be it there or not yet, of a file system that asks a server for each answer (or another program, by FUSE):
+/// those are the ones whose errors come late. What is mounted further down isn't looked at.
+fn is_far(late: &late::Mounts, place: &[u8]) -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let there = Path::new(OsStr::from_bytes(place)).ancestors();
+    let there = there.map(|path| rustix::fs::openat(CWD, path, flags, Mode::empty())).find_map(Result::ok);
+    there.is_some_and(|there| late.tells(&there) != Tells::AtOnce)
 }
 
 /// The path without links, `.` and `..`, so that two ways to one folder are known as one. What isn't there yet stays as
@@ -103,7 +116,7 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-fn caps(domain: Domain, rights: Rights) -> Caps {
+fn caps(domain: Domain, rights: Rights, far: bool) -> Caps {
     Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: true,
@@ -118,13 +131,14 @@ fn caps(domain: Domain, rights: Rights) -> Caps {
         parts: Some(PartLimits::FILE),
         domain: Some(domain),
         delete_batch: DELETE_BATCH,
+        copy_batch: if far { COPY_BATCH_FAR } else { COPY_BATCH },
         conditional: true,
         deletes_version: true,
         page: None,
         case_insensitive: false,
         meta: true,
         attributes: Some(rights),
-        concurrency: disk::threads(),
+        concurrency: disk::at_once(far),
         gathers: 0,
         lanes: None,
     }

@@ -112,6 +112,7 @@ impl MemStore {
             meta: true,
             attributes: None,
             concurrency: 16,
+            copy_batch: 1,
             gathers: 0,
             lanes: None,
         };

@@ -212,6 +212,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         meta: true,
         attributes: None,
         concurrency: inner.concurrency,
+        copy_batch: 1,
         gathers: settings.files * 2,
         lanes: inner.lanes.clone(),
     }

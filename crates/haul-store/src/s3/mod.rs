@@ -141,6 +141,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
         meta: true,
         attributes: None,
         concurrency: CONCURRENCY,
+        copy_batch: 1,
         gathers: 0,
         lanes: Some(lanes),
     }

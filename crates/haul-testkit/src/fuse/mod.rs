@@ -13,7 +13,11 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 /// What a fault is in.
@@ -69,13 +73,37 @@ pub struct Habits {
     pub whole_seconds: bool,
     /// Inodes are numbered from here on. Another mount of the folder can number them otherwise.
     pub first_inode: u64,
+    /// Each answer takes so long, as a server's does.
+    pub delay: Duration,
 }
+
+/// Requests that wait for their answer.
+#[derive(Debug, Default)]
+struct Waiting {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Waiting {
+    fn wait(&self, delay: Duration) {
+        if !delay.is_zero() {
+            let now = self.now.fetch_add(1, Ordering::AcqRel) + 1;
+            self.most.fetch_max(now, Ordering::AcqRel);
+            std::thread::sleep(delay);
+            self.now.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Requests that are answered at once.
+const AT_ONCE: usize = 64;
 
 /// A mounted one; unmounted when dropped, and when this process ends in any other way.
 #[derive(Debug)]
 pub struct Mounted {
     place: PathBuf,
     faults: Arc<Mutex<Vec<Fault>>>,
+    waiting: Arc<Waiting>,
     guard: Child,
     session: Option<fuser::BackgroundSession>,
 }
@@ -96,9 +124,13 @@ impl Mounted {
         let guard = guard.spawn().expect("sh");
         let mut options = fuser::Config::default();
         options.mount_options = vec![fuser::MountOption::FSName("haul-test".into())];
-        let shown = Shown::new(folder, habits, faults.clone());
+        if !habits.delay.is_zero() {
+            options.n_threads = Some(AT_ONCE);
+        }
+        let waiting = Arc::<Waiting>::default();
+        let shown = Shown::new(folder, habits, faults.clone(), waiting.clone());
         match fuser::spawn_mount(shown, place, &options) {
-            Ok(session) => Some(Mounted { place: place.to_path_buf(), faults, guard, session: Some(session) }),
+            Ok(session) => Some(Mounted { place: place.to_path_buf(), faults, waiting, guard, session: Some(session) }),
             Err(why) => {
                 peers::skip(&format!("FUSE can't be tried here: {why}"));
                 end(guard);
@@ -110,6 +142,11 @@ impl Mounted {
     /// Lets something go wrong from now on.
     pub fn fault(&self, fault: Fault) {
         lock(&self.faults).push(fault);
+    }
+
+    /// How many requests waited for their answers at the same time, at most so far; 0 without a delay.
+    pub fn most_at_once(&self) -> usize {
+        self.waiting.most.load(Ordering::Acquire)
     }
 
     /// Nothing goes wrong any more.

@@ -1,6 +1,6 @@
 //! Answers to the kernel: each by the same call on the folder that is shown, unless a fault is due.
 
-use super::{Fault, Habits, Of, due, lock};
+use super::{Fault, Habits, Of, Waiting, due, lock};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
@@ -30,6 +30,7 @@ pub(super) struct Shown {
     folder: PathBuf,
     habits: Habits,
     faults: Arc<Mutex<Vec<Fault>>>,
+    waiting: Arc<Waiting>,
     state: Mutex<State>,
 }
 
@@ -54,14 +55,16 @@ struct Open {
 type Answer<T> = Result<T, Errno>;
 
 impl Shown {
-    pub(super) fn new(folder: &Path, habits: Habits, faults: Arc<Mutex<Vec<Fault>>>) -> Shown {
+    pub(super) fn new(folder: &Path, habits: Habits, faults: Arc<Mutex<Vec<Fault>>>, waiting: Arc<Waiting>) -> Shown {
         let mut state = State::default();
         state.paths.insert(ROOT, PathBuf::new());
         state.numbers.insert(PathBuf::new(), ROOT);
-        Shown { folder: folder.to_path_buf(), habits, faults, state: Mutex::new(state) }
+        Shown { folder: folder.to_path_buf(), habits, faults, waiting, state: Mutex::new(state) }
     }
 
+    /// Where what a request is about is; each begins with it.
     fn path(&self, number: INodeNo) -> Answer<PathBuf> {
+        self.waiting.wait(self.habits.delay);
         lock(&self.state).paths.get(&number.0).cloned().ok_or(Errno::ESTALE)
     }
 

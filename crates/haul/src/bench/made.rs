@@ -154,6 +154,7 @@ impl MadeStore {
             // More than any network store suits, so that the measured one decides.
             concurrency: 4096,
             lanes: None,
+            copy_batch: 1,
             gathers: 0,
         };
         MadeStore { made, keys, size, caps }

@@ -5,7 +5,7 @@
 use super::Run;
 use crate::{
     job::Orders,
-    transfer::{Arrived, Order, server::BATCH_FILES},
+    transfer::{Arrived, Order},
 };
 use futures::StreamExt;
 use haul_core::{
@@ -151,7 +151,7 @@ impl Run {
         if here.is_empty() || self.cx.cancel.is_cancelled() {
             return;
         }
-        let batches = here.chunks(BATCH_FILES).map(|batch| self.publish_batch(batch.to_vec()));
+        let batches = here.chunks(self.mover.copy_batch()).map(|batch| self.publish_batch(batch.to_vec()));
         futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
         self.flush_moved_away(false).await;
     }

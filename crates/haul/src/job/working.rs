@@ -36,7 +36,7 @@ impl Run {
     pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
         let (transfers, coming) = mpsc::channel(COMING);
         let (attributes, due) = mpsc::channel(attributes::BACKLOG);
-        let queue = Queue::new(coming, self.policy.order_by, check_first);
+        let queue = Queue::new(coming, self.policy.order_by, check_first, self.mover.copy_batch());
         let scheduler = tokio::spawn(self.clone().schedule(queue));
         let setter = tokio::spawn(self.set_attributes(due));
         (Orders { transfers, attributes }, Working { scheduler, setter })

@@ -9,10 +9,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Most files of one batch: most directories are one batch then, some milliseconds' work for one disk thread, during which no
-/// other thread waits for the directory's lock. On a network file system it may be a second's.
-pub const BATCH_FILES: usize = 256;
-
 /// Most bytes of one batch: beyond this, files are worth a thread each.
 pub const BATCH_BYTES: u64 = 4 << 20;
 
