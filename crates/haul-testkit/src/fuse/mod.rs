@@ -71,6 +71,9 @@ pub struct Habits {
     pub nfs4_acls: bool,
     /// Times are whole seconds.
     pub whole_seconds: bool,
+    /// A file that is looked up for the second time has another inode number from then on, as where only what the kernel still
+    /// remembers has one.
+    pub shifting_inodes: bool,
     /// Inodes are numbered from here on. Another mount of the folder can number them otherwise.
     pub first_inode: u64,
     /// Each answer takes so long, as a server's does.

@@ -41,6 +41,8 @@ struct State {
     numbers: HashMap<PathBuf, u64>,
     open: HashMap<u64, Open>,
     given: u64,
+    /// How often a path was looked up, where that counts.
+    looks: HashMap<PathBuf, u32>,
     xattrs: HashMap<PathBuf, BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
@@ -311,6 +313,15 @@ impl Filesystem for Shown {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.child(parent, name).and_then(|path| {
             self.check(&path, |of| *of == Of::Lookup)?;
+            if self.habits.shifting_inodes {
+                let state = &mut *lock(&self.state);
+                let looks = state.looks.entry(path.clone()).or_default();
+                *looks += 1;
+                if *looks == 2 && self.real(&path).is_file() {
+                    // What has the old number still finds its path.
+                    state.numbers.remove(&path);
+                }
+            }
             self.entry(&path)
         });
         send_entry(found, reply);
