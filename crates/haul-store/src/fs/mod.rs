@@ -15,6 +15,7 @@ mod read;
 mod resume;
 mod sync;
 mod tree;
+mod two_names;
 mod upload;
 mod xattrs;
 
@@ -38,6 +39,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use two_names::Made;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind { name: "local", description: "Local disk", options: &[], open };
@@ -73,7 +75,14 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(LocalStore {
         locator,
         caps: caps(domain, rights.clone()),
-        local: Arc::new(Local { root, place, links: request.links, marks: request.marks, rights }),
+        local: Arc::new(Local {
+            root,
+            place,
+            links: request.links,
+            marks: request.marks,
+            rights,
+            made: Made::default(),
+        }),
     }))
 }
 
@@ -133,6 +142,8 @@ struct Local {
     marks: bool,
     /// What we may do to files.
     rights: Rights,
+    /// What came in this run, where that has to be known.
+    made: Made,
 }
 
 struct LocalStore {

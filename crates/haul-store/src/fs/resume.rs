@@ -45,7 +45,7 @@ pub(super) fn resume(local: &Arc<Local>, key: &Key, token: &[u8], sent: &[Sent],
         return Err(gone(key));
     }
     let parts = proved(key, &file, st.stx_size, sent)?;
-    let upload = upload::go_on(key, spec, place::Hidden { dir, temp: name.to_vec(), file })?;
+    let upload = upload::go_on(local, key, spec, place::Hidden { dir, temp: name.to_vec(), file })?;
     Ok((upload, parts))
 }
 

@@ -25,7 +25,8 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
     meta::check_time(OP, key, spec.mtime)?;
     let key = if key.is_dir() || key.is_root() { key.clone() } else { key.with_suffix("/") };
     let root_error = |errno| match errno {
-        Errno::NOTDIR | Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
+        Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
+        _ if key.is_root() => root_error(OP, local.root.path(), errno),
         _ => fail_write(OP, &key, errno),
     };
     let dir = match local.root.make(key.as_bytes()) {
@@ -60,7 +61,9 @@ fn reopen(dir: &Dir) -> rustix::io::Result<OwnedFd> {
 
 fn set_times(op: &'static str, key: &Key, dir: &Dir, name: &[u8], follow: bool, mtime: Option<Mtime>) -> Result<()> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    rustix::fs::utimensat(dir, name, &meta::times(None, mtime), flags).map_err(|e| fail(op, key, e))
+    let set = meta::facts_at(dir, name, follow, rustix::fs::StatxFlags::ATIME)
+        .and_then(|st| rustix::fs::utimensat(dir, name, &meta::times(Some(meta::atime(&st)), mtime), flags));
+    set.map_err(|e| fail(op, key, e))
 }
 
 /// See [`crate::Store::set_meta`].

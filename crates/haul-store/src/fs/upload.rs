@@ -43,7 +43,7 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
         return Ok(Box::new(LinkWrite(Arc::new(link))));
     }
     let place = if spec.inplace { open_inplace(local, key, &spec)? } else { open_hidden(local, key, &spec)? };
-    let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
+    let write = FileWrite(Arc::new(Inner { local: local.clone(), key: key.clone(), spec, place }));
     if let Err(error) = reserve(&write.0) {
         write.0.remove();
         return Err(error);
@@ -52,9 +52,9 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
 }
 
 /// A write that goes on in the hidden file `temp`; runs on the pool.
-pub(super) fn go_on(key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
+pub(super) fn go_on(local: &Arc<Local>, key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
     let place = Place { dir: hidden.dir, file: hidden.file, temp: Some(hidden.temp), created: false };
-    let write = FileWrite(Arc::new(Inner { key: key.clone(), spec, place }));
+    let write = FileWrite(Arc::new(Inner { local: local.clone(), key: key.clone(), spec, place }));
     reserve(&write.0)?;
     Ok(Box::new(write))
 }
@@ -124,6 +124,7 @@ fn reserve(write: &Inner) -> Result<()> {
 struct FileWrite(Arc<Inner>);
 
 struct Inner {
+    local: Arc<Local>,
     key: Key,
     spec: WriteSpec,
     place: Place,
@@ -176,8 +177,10 @@ impl Inner {
         }
         if let Some(temp) = &self.place.temp {
             let keep_mode = meta::meta_mode(meta, self.spec.keep_setid).is_none().then_some(file);
-            let names = (&self.place.dir, &temp[..], name_of(&self.key));
-            place::settle(OP, &self.key, names, &self.spec.replace, keep_mode)?;
+            let name = name_of(&self.key);
+            self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
+                place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
+            })?;
         }
         if self.spec.fsync {
             place::sync_dir(&self.place.dir).map_err(error)?;
