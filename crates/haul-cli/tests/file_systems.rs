@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
 use haul_testkit::{
-    attributes::{assert_same as assert_same_attributes, is_root, posix_acl, set_xattr, special},
+    attributes::{assert_same as assert_same_attributes, is_root, posix_acl, set_time, set_xattr, special},
     folder::{self, Tree, assert_same, link, noise, raw_name, write},
     lab::Lab,
     peers,
@@ -352,4 +352,24 @@ fn a_read_only_end_is_named() {
     let ran = lab.haul(&["move", "@ro", "@moved"]).code(1);
     assert!(ran.err.contains("f: Failed to delete the source: Read-only file system (os error 30)"), "{}", ran.err);
     assert_eq!(fs::read(lab.path("src/f")).unwrap(), fs::read(lab.path("moved/f")).unwrap());
+}
+
+/// Where only whole seconds are kept, what was copied is the same in the next run: nothing is read or set again.
+#[test]
+fn coarse_times_are_no_difference() {
+    let lab = Lab::new(HAUL);
+    // Inodes of 128 bytes have no room for fractions of a second.
+    let Some(_disk) = Disk::new(&lab, "ext4", &["-q", "-F", "-I", "128"]) else { return };
+    for n in 0..5 {
+        write(&lab.path(&format!("src/d{n}/f")), b"x", TIME + n);
+        set_time(&lab.path(&format!("src/d{n}")), 1_600_000_000, 123_456_789);
+    }
+    for flags in [&[][..], &["-a"], &["-aAX"]] {
+        lab.haul(&[&["copy"], flags, &["@src", "@ext4/dst"]].concat()).ok();
+        let again = lab.haul(&[&["copy", "-vv"], flags, &["@src", "@ext4/dst"]].concat()).ok();
+        assert!(!again.err.contains("Touch") && !again.err.contains("Attributes:"), "{flags:?}: {}", again.err);
+    }
+    write(&lab.path("src/d0/f"), b"y", TIME + 1_000_000_000);
+    lab.haul(&["copy", "@src", "@ext4/dst"]).ok();
+    assert_eq!(fs::read(lab.path("ext4/dst/d0/f")).unwrap(), b"y");
 }

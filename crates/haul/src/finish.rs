@@ -454,7 +454,8 @@ impl Run {
         let due: Vec<(Key, SrcDir)> = {
             let mut state = self.dirs.state();
             let dirs = std::mem::take(&mut state.src);
-            let changed = |k: &Key, d: &SrcDir| state.written.contains(k) || (d.there && d.there_mtime != d.mtime);
+            let changed =
+                |k: &Key, d: &SrcDir| state.written.contains(k) || (d.there && self.other_time(d.mtime, d.there_mtime));
             dirs.into_iter().filter(|(k, d)| d.mtime.is_some() && changed(k, d)).rev().collect()
         };
         let set = due.into_iter().map(|(key, dir)| async move {
@@ -466,6 +467,16 @@ impl Run {
             }
         });
         futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+    }
+
+    /// True when two times of directories differ, as far as both ends can keep them.
+    fn other_time(&self, src: Option<Mtime>, dst: Option<Mtime>) -> bool {
+        let precision = |store: &Arc<dyn Store>| store.caps().mtime.map_or(1, |precision| precision.as_nanos());
+        let window = precision(&self.cx.src).max(precision(&self.cx.dst));
+        match (src, dst) {
+            (Some(a), Some(b)) => !haul_core::compare::within(a, b, window),
+            (a, b) => a != b,
+        }
     }
 
     /// Gives directories that keep their attributes back what writing into them changed.
@@ -507,7 +518,7 @@ impl Run {
             let time = !self.policy.no_update_dir_mtime;
             for (key, dir) in dirs {
                 let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
-                let other_time = time && dir.there_mtime != dir.mtime;
+                let other_time = time && self.other_time(dir.mtime, dir.there_mtime);
                 let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
                 if written || (dir.there && (other_time || other())) {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();

@@ -11,6 +11,7 @@ mod list;
 mod meta;
 mod mounts;
 mod place;
+mod precision;
 mod read;
 mod resume;
 mod sync;
@@ -70,11 +71,12 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
     let follow_dirs = request.links.follows_dirs();
+    let precision = precision::of(Path::new(OsStr::from_bytes(&place)));
     let root = Arc::new(Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs));
     let rights = attributes::rights();
     Ok(Arc::new(LocalStore {
         locator,
-        caps: caps(domain, rights.clone()),
+        caps: caps(domain, rights.clone(), precision),
         local: Arc::new(Local {
             root,
             place,
@@ -105,9 +107,9 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-fn caps(domain: Domain, rights: Rights) -> Caps {
+fn caps(domain: Domain, rights: Rights, precision: Duration) -> Caps {
     Caps {
-        mtime: Some(Duration::from_nanos(1)),
+        mtime: Some(precision),
         set_mtime: true,
         mtime_listed: true,
         changed: Changed::Inode,
