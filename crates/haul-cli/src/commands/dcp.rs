@@ -246,7 +246,7 @@ fn options(given: &Given) -> Result<Options, String> {
         return Ok(options);
     }
     options.paths = sources.iter().map(|source| bare(source)).collect::<Result<_, _>>()?;
-    if !into && is_dir(&options.paths[0]) {
+    if !into && is_dir(&options.paths[0]) && (given.follow || !is_link(&options.paths[0])) {
         options.paths[0].push("/");
     }
     options.paths.push(dest.clone());
@@ -279,6 +279,11 @@ fn bare(source: &OsStr) -> Result<OsString, String> {
 fn is_dir(path: &OsStr) -> bool {
     let st = rustix::fs::stat(path.as_bytes());
     st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Directory)
+}
+
+fn is_link(path: &OsStr) -> bool {
+    let st = rustix::fs::lstat(path.as_bytes());
+    st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Symlink)
 }
 
 /// The names in a list, relative to `source`.

@@ -152,6 +152,15 @@ fn dcp_copies_as_cp_would() {
         let (want, have) = (files(&folder::read(&lab.path("src"))), folder::read(&lab.path(to).join("src")));
         assert_same(&want, &files(&have), end);
     }
+    // A symlink is one at the top too, whether the destination is there or not.
+    std::os::unix::fs::symlink("src", lab.path("way")).unwrap();
+    lab.haul(&["dcp", "-q", "@way", "@way-new"]).ok();
+    lab.haul(&["dcp", "-q", "@way", "@both"]).ok();
+    for name in ["way-new", "both/way"] {
+        assert_eq!(fs::read_link(lab.path(name)).unwrap().as_os_str(), "src", "{name}");
+    }
+    lab.haul(&["dcp", "-qL", "@way", "@way-followed"]).ok();
+    assert!(lab.path("way-followed/a.txt").is_file());
     let refused = lab.haul(&["dcp", "--chunksize", "4X", "@src", "@other"]);
     assert_eq!((refused.code, refused.err.trim_end()), (1, "haul dcp: --chunksize=4X: not a size, such as 4MB"));
     // What didn't come isn't counted.

@@ -37,7 +37,7 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
             Error::new(ErrorKind::Invalid, op, message).with_source(std::io::Error::from(errno)).with_key(key)
         }
         Errno::PERM => {
-            let message = "not permitted: it, or the folder it is in, may be immutable or append-only (see lsattr)";
+            let message = "not permitted: immutable or append-only (see lsattr), or another user's in a sticky folder";
             Error::new(ErrorKind::Denied, op, message).with_source(std::io::Error::from(errno)).with_key(key)
         }
         _ => fail(op, key, errno),

@@ -68,7 +68,7 @@ fn set_times(op: &'static str, key: &Key, dir: &Dir, name: &[u8], follow: bool, 
 
 /// See [`crate::Store::set_meta`].
 pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
-    const OP: &str = "set_meta";
+    const OP: &str = "set attributes";
     check_key(OP, key)?;
     meta::check_time(OP, key, mtime)?;
     if key.is_root() || key.is_dir() {
