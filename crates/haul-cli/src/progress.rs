@@ -339,6 +339,9 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
 
 fn failed(error: &haul_core::Error, key: Option<&Key>) {
     match error.key().or(key) {
+        Some(key) if key.is_root() => {
+            tracing::error!(key = "top directory", "Failed to {}: {}", error.op(), error.message())
+        }
         Some(key) => tracing::error!(%key, "Failed to {}: {}", error.op(), error.message()),
         None => tracing::error!("Failed to {}: {}", error.op(), error.message()),
     }

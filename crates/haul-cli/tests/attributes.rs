@@ -490,3 +490,23 @@ fn what_arrives_is_private_until_it_has_its_own_permissions() {
     haul(&place, "copy -a @src @dst").ok();
     assert_same(&src, &place.path().join("dst"));
 }
+
+/// A folder that can't be looked through is said, and leaves the others no dirtier.
+#[test]
+fn cleanup_goes_on_after_a_closed_folder() {
+    if !is_root("another user") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    // The second half of the digits follows from the first.
+    let partial = place.path().join("in/z/.haul-123456789eb7f594.x.partial");
+    write(&partial, b"half", 1_000_000_000_000_000_000);
+    fs::create_dir(place.path().join("in/a")).unwrap();
+    for name in ["in", "in/z", "in/a", "in/z/.haul-123456789eb7f594.x.partial"] {
+        std::os::unix::fs::chown(place.path().join(name), Some(4711), Some(4711)).unwrap();
+    }
+    set_mode(&place.path().join("in/a"), 0);
+    let Some(ran) = haul_as(&place, 4711, "cleanup @in") else { return };
+    assert!(ran.code == 1 && ran.err.contains("a/: cleanup: Permission denied"), "{} {}", ran.code, ran.err);
+    assert!(!partial.exists());
+}

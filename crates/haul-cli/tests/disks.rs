@@ -164,6 +164,63 @@ fn a_full_disk_ends_the_job_with_one_line_that_says_what_is_missing() {
     assert!(kept.len() > 10 && kept.iter().all(|(path, node)| src.get(path) == Some(node)), "{:?}", kept.keys());
 }
 
+/// Directories need inodes as files do: where there are none left, that is said once too.
+#[test]
+fn a_disk_without_inodes_ends_the_job_with_one_line() {
+    let lab = Lab::new(HAUL);
+    let at = lab.path("small");
+    fs::create_dir(&at).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "nr_inodes=50", "haul-test"]).arg(&at).output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        return peers::skip("a small file system can't be mounted here");
+    }
+    let _unmounted = Mounted(&at);
+    for n in 0..100 {
+        fs::create_dir_all(lab.path(&format!("dirs/d{n}"))).unwrap();
+        write(&lab.path(&format!("both/f{n}")), b"x", 0);
+        fs::create_dir_all(lab.path(&format!("both/e{n}"))).unwrap();
+    }
+    for (src, said) in [("dirs", "no space left at "), ("both", " B are still to be copied and ")] {
+        let dst = format!("@small/{src}");
+        let ran = lab.haul(&["copy", "-a", &format!("@{src}"), &dst]).code(1);
+        let lines: Vec<_> = ran.err.lines().filter(|line| line.contains("ERROR")).collect();
+        assert_eq!(lines.len(), 1, "{}", ran.err);
+        assert!(lines[0].contains(said) && lines[0].contains("look for a quota or missing inodes"), "{}", lines[0]);
+        fs::remove_dir_all(at.join(src)).unwrap();
+    }
+}
+
+/// Nothing had to be kept, so the folder for it isn't there, and nothing in it has to be forced to a device.
+#[test]
+fn a_backup_folder_that_nothing_needed_is_no_error_of_fsync() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/f"), b"x", 0);
+    lab.haul(&["sync", "--fsync=end", "--backup-dir", &lab.path("old").display().to_string(), "@src", "@dst"]).ok();
+    assert!(lab.path("dst/f").exists() && !lab.path("old").exists());
+}
+
+/// A file is not to become a symlink since its bytes go by another way than the kernel's copy; a move would delete it then.
+#[test]
+fn a_file_that_is_called_as_a_symlink_is_stored_does_not_become_one() {
+    let lab = Lab::new(HAUL);
+    for flags in [&["-l"][..], &["-l", "--inplace"], &["-a", "--bwlimit=10M"]] {
+        write(&lab.path("src/x.rclonelink"), b"not a target", 0);
+        let ran = lab.haul(&[&["copy"], flags, &["@src", "@dst"]].concat());
+        let name = lab.path(if ran.code == 0 { "dst/x.rclonelink" } else { "src/x.rclonelink" });
+        assert_eq!(fs::read(name).unwrap(), b"not a target", "{flags:?}: {}", ran.err);
+        assert!(fs::symlink_metadata(lab.path("dst/x")).is_err(), "{flags:?}");
+        if ran.code != 0 {
+            let said =
+                "x.rclonelink: Failed to copy: a file whose name ends in .rclonelink would become a symbolic link here";
+            assert!(ran.err.contains(said), "{}", ran.err);
+        }
+        let _ = fs::remove_dir_all(lab.path("dst"));
+    }
+    // Without -l it is a file like any other.
+    lab.haul(&["copy", "--inplace", "@src", "@dst"]).ok();
+    assert_eq!(fs::read(lab.path("dst/x.rclonelink")).unwrap(), b"not a target");
+}
+
 /// Unmounts when dropped.
 struct Mounted<'a>(&'a Path);
 

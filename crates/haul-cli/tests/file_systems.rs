@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
 use haul_testkit::{
+    attributes::{assert_same as assert_same_attributes, is_root, posix_acl, set_time, set_xattr, special},
     folder::{self, Tree, assert_same, link, noise, raw_name, write},
     lab::Lab,
     peers,
@@ -217,4 +218,167 @@ fn a_destination_in_the_source_is_found_through_links_and_bind_mounts() {
     let _unmounted = Disk(bound);
     refused("@bound");
     refused("@bound/new");
+}
+
+/// xfs shows root what it keeps ACLs in as attributes too; taking those away takes the ACLs off the disk.
+#[test]
+fn acls_on_xfs_outlast_a_second_run() {
+    let lab = Lab::new(HAUL);
+    let Some(disk) = Disk::new(&lab, "xfs", &["-q"]) else { return };
+    write(&lab.path("src/f"), b"x", TIME);
+    set_xattr(&lab.path("src/f"), "system.posix_acl_access", &posix_acl(1234, 4321));
+    set_xattr(&lab.path("src"), "system.posix_acl_default", &posix_acl(1234, 4321));
+    lab.haul(&["copy", "-aAX", "@src", "@xfs/dst"]).ok();
+    let again = lab.haul(&["copy", "-aAX", "-v", "@src", "@xfs/dst"]).ok();
+    assert!(!again.err.contains("Set attributes"), "{}", again.err);
+    for (name, kept) in [("dst/f", "trusted.SGI_ACL_FILE"), ("dst", "trusted.SGI_ACL_DEFAULT")] {
+        let mut value = [0; 512];
+        rustix::fs::getxattr(disk.0.join(name), kept, &mut value[..]).expect("the ACL is on the disk");
+    }
+    // Nor does it go along as an attribute that other file systems only store.
+    lab.haul(&["copy", "-aAX", "@xfs/dst", "@back"]).ok();
+    assert_same_attributes(&lab.path("src"), &lab.path("back"));
+    lab.haul(&["copy", "-pX", "@xfs/dst", "@xfs/plain"]).ok();
+    let mut value = [0; 512];
+    rustix::fs::getxattr(disk.0.join("plain/f"), "system.posix_acl_access", &mut value[..]).expect_err("-X without -A");
+}
+
+/// A file system of Windows in user space, by `mount` with the image and the place; unmounted when dropped.
+fn windows(lab: &Lab, mkfs: &str, mount: &[&str], loops: bool) -> Option<Disk> {
+    let (image, at) = (lab.path("windows.img"), lab.path("win"));
+    let skip = |why: &str| {
+        peers::skip(why);
+        None
+    };
+    if peers::find(mkfs).is_none() || peers::find(mount[0]).is_none() {
+        return skip(&format!("{mkfs} or {} isn't installed", mount[0]));
+    }
+    fs::create_dir(&at).unwrap();
+    fs::File::create(&image).unwrap().set_len(64 * MIB).unwrap();
+    let options: &[&str] = if loops { &[] } else { &["-F", "-q"] };
+    let made = Command::new(mkfs).args(options).arg(&image).output();
+    if !made.is_ok_and(|out| out.status.success()) {
+        return skip(&format!("{mkfs} failed"));
+    }
+    let mut device = image.clone();
+    if loops {
+        let found = Command::new("losetup").args(["-f", "--show"]).arg(&image).output();
+        match found {
+            Ok(out) if out.status.success() => device = String::from_utf8_lossy(&out.stdout).trim().into(),
+            _ => return skip("no loop device"),
+        }
+    }
+    let mounted = Command::new(mount[0]).args(&mount[1..]).arg(&device).arg(&at).output();
+    if loops {
+        // It goes when its mount goes.
+        let _ = Command::new("losetup").arg("-d").arg(&device).status();
+    }
+    if mounted.is_ok_and(|out| out.status.success()) {
+        Some(Disk(at))
+    } else {
+        skip("no file systems in user space here")
+    }
+}
+
+/// Where `A` and `a` are one file, neither is lost silently, whatever way the bytes go, and again in the next run.
+#[test]
+fn two_names_that_are_one_at_the_destination_are_an_error() {
+    let lab = Lab::new(HAUL);
+    let Some(disk) = windows(&lab, "mkfs.ntfs", &["lowntfs-3g", "-o", "ignore_case"], false) else { return };
+    for (name, text) in [("A", "upper"), ("a", "lower"), ("Dir/f", "1"), ("dir/f", "2"), ("0", "3"), ("other", "4")] {
+        write(&lab.path("src").join(name), text.as_bytes(), TIME);
+    }
+    for (way, to) in
+        [(&["copy"][..], "one"), (&["sync", "--delete-before"], "one"), (&["copy", "--bwlimit=10M"], "two")]
+    {
+        let ran = lab.haul(&[way, &["@src", &format!("@win/{to}")]].concat()).code(6);
+        let said = "the destination's file system takes this name for that of another file that was just copied";
+        assert_eq!(ran.err.matches(said).count(), 2, "{way:?}: {}", ran.err);
+        assert_eq!(folder::files(&folder::read(&disk.0.join(to))).len(), 4, "{way:?}");
+    }
+    // What was there before makes way, as anywhere.
+    write(&lab.path("new/OTHER"), b"5", TIME + 1_000_000_000);
+    lab.haul(&["copy", "@new", "@win/one"]).ok();
+    assert_eq!(fs::read(disk.0.join("one/other")).unwrap(), b"5");
+    // A device is no file, whatever size it is said to have there.
+    if !is_root("devices on NTFS") {
+        return;
+    }
+    fs::create_dir(lab.path("dev")).unwrap();
+    special(&lab.path("dev/c"), rustix::fs::FileType::CharacterDevice, rustix::fs::makedev(1, 3), 0o600);
+    fs::hard_link(lab.path("dev/c"), lab.path("dev/d")).unwrap();
+    lab.haul(&["copy", "-aH", "@dev", "@win/dev"]).ok();
+}
+
+/// File systems in user space may set no time at all when one of two is left out, and make a file of what they can't make.
+#[test]
+fn exfat_gets_times_and_says_what_it_does_not_take() {
+    let lab = Lab::new(HAUL);
+    let Some(disk) = windows(&lab, "mkfs.exfat", &["mount.exfat-fuse"], true) else { return };
+    let time = 1_500_000_000_000_000_000;
+    write(&lab.path("src/d/f"), b"x", time);
+    lab.haul(&["copy", "@src", "@win/plain"]).ok();
+    lab.haul(&["copy", "-a", "@src", "@win/kept"]).ok();
+    lab.haul(&["copy", "--inplace", "@src", "@win/there"]).ok();
+    write(&disk.0.join("later/d/f"), b"x", time + 9_000_000_000);
+    lab.haul(&["copy", "@src", "@win/later"]).ok();
+    for at in ["plain", "kept", "there", "later"] {
+        assert_eq!(fs::metadata(disk.0.join(at).join("d/f")).unwrap().mtime(), 1_500_000_000, "{at}");
+    }
+    write(&lab.path("odd/a:b"), b"x", time);
+    link(&lab.path("odd"), "link", "a:b");
+    if is_root("FIFOs") {
+        special(&lab.path("odd/fifo"), rustix::fs::FileType::Fifo, 0, 0o600);
+    }
+    let ran = lab.haul(&["copy", "-a", "@odd", "@win/odd"]).code(1);
+    for said in [
+        "a:b: Failed to copy: name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control",
+        "link: Failed to write: a symbolic link can't be made here: the file system has none, or its folder is immutable",
+    ] {
+        assert!(ran.err.contains(said), "{said:?} isn't in {}", ran.err);
+    }
+    assert_eq!(fs::read_dir(disk.0.join("odd")).unwrap().count(), 0, "something is left");
+}
+
+/// What can't be written or taken away is said of the right side, by its place.
+#[test]
+fn a_read_only_end_is_named() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/f"), b"x", TIME);
+    write(&lab.path("ours/f"), b"x", TIME);
+    let at = lab.path("ro");
+    fs::create_dir(&at).unwrap();
+    let mount =
+        |args: &[&str]| Command::new("mount").args(args).arg(&at).output().is_ok_and(|out| out.status.success());
+    if !mount(&["--bind", lab.path("src").to_str().unwrap()]) {
+        return peers::skip("no right to mount a folder elsewhere");
+    }
+    let _unmounted = Disk(at.clone());
+    assert!(mount(&["-o", "remount,ro,bind"]));
+    let ran = lab.haul(&["copy", "@ours", "@ro/new/in"]).code(1);
+    let said = format!("ERROR : Failed to mkdir: {}: Read-only file system (os error 30)", at.join("new/in").display());
+    assert!(ran.err.contains(&said), "{}", ran.err);
+    let ran = lab.haul(&["move", "@ro", "@moved"]).code(1);
+    assert!(ran.err.contains("f: Failed to delete the source: Read-only file system (os error 30)"), "{}", ran.err);
+    assert_eq!(fs::read(lab.path("src/f")).unwrap(), fs::read(lab.path("moved/f")).unwrap());
+}
+
+/// Where only whole seconds are kept, what was copied is the same in the next run: nothing is read or set again.
+#[test]
+fn coarse_times_are_no_difference() {
+    let lab = Lab::new(HAUL);
+    // Inodes of 128 bytes have no room for fractions of a second.
+    let Some(_disk) = Disk::new(&lab, "ext4", &["-q", "-F", "-I", "128"]) else { return };
+    for n in 0..5 {
+        write(&lab.path(&format!("src/d{n}/f")), b"x", TIME + n);
+        set_time(&lab.path(&format!("src/d{n}")), 1_600_000_000, 123_456_789);
+    }
+    for flags in [&[][..], &["-a"], &["-aAX"]] {
+        lab.haul(&[&["copy"], flags, &["@src", "@ext4/dst"]].concat()).ok();
+        let again = lab.haul(&[&["copy", "-vv"], flags, &["@src", "@ext4/dst"]].concat()).ok();
+        assert!(!again.err.contains("Touch") && !again.err.contains("Attributes:"), "{flags:?}: {}", again.err);
+    }
+    write(&lab.path("src/d0/f"), b"y", TIME + 1_000_000_000);
+    lab.haul(&["copy", "@src", "@ext4/dst"]).ok();
+    assert_eq!(fs::read(lab.path("ext4/dst/d0/f")).unwrap(), b"y");
 }

@@ -376,6 +376,9 @@ impl Run {
             state.src.iter().filter(|(k, d)| missing(k, d)).map(|(k, _)| k.clone()).collect()
         };
         for key in missing {
+            if self.is_full() {
+                return;
+            }
             match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
                 Ok(()) => {
                     self.report().totals.dirs_made += 1;
@@ -383,6 +386,7 @@ impl Run {
                     self.dirs.state().written.insert(key.clone());
                     self.cx.sink.emit(&Event::DirMade { key });
                 }
+                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.no_room(error.with_key(&key))),
                 Err(error) => self.error(error.with_key(&key)),
             }
         }

@@ -15,6 +15,7 @@ use std::{
     fs::File,
     io::Read as _,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Component, PathBuf},
     time::Duration,
 };
 
@@ -178,6 +179,9 @@ impl Given {
                 let secs: u64 = secs.ok_or_else(|| format!("--progress={}: not a whole number", value.display()))?;
                 self.progress = Some(secs).filter(|secs| *secs > 0);
             }
+            "bufsize" | "chunksize" if !is_size(&value) => {
+                return Err(format!("--{name}={}: not a size, such as 4MB", value.display()));
+            }
             "verbose" => self.verbose = true,
             "quiet" => self.quiet = true,
             "help" => self.help = true,
@@ -186,6 +190,16 @@ impl Given {
         }
         Ok(())
     }
+}
+
+/// A number of bytes above zero, with a unit or without, as mpiFileUtils reads it: 4194304, 4M, 1.5GB.
+fn is_size(text: &OsStr) -> bool {
+    let Some(text) = text.to_str() else { return false };
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let unit = unit.to_ascii_lowercase();
+    let known =
+        unit.is_empty() || matches!(unit.strip_suffix('b').unwrap_or(&unit), "" | "k" | "m" | "g" | "t" | "p" | "e");
+    known && !number.starts_with('+') && number.parse::<f64>().is_ok_and(|number| number.is_finite() && number > 0.0)
 }
 
 /// What the engine does for dcp: everything is copied, whatever is there.
@@ -222,30 +236,54 @@ fn options(given: &Given) -> Result<Options, String> {
         report_every: given.progress.filter(|_| !given.quiet),
         ..Options::default()
     };
-    let bare = |source: &OsString| match source.as_bytes() {
-        b"/" => source.clone(),
-        bytes => OsString::from_vec(bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec()),
-    };
     if let Some(input) = &given.input {
         let [source] = sources else { return Err("--input takes one SRC and a DEST".into()) };
-        options.names = Some(names(input, &bare(source))?);
+        options.names = Some(names(input, &bare(source)?)?);
         options.recursive = false;
         let name = source.as_bytes().rsplit(|b| *b == b'/').find(|part| !part.is_empty()).unwrap_or_default();
         let nested = OsString::from_vec([dest.as_bytes(), b"/", name].concat());
         options.paths = vec![source.clone(), if into { nested } else { dest.clone() }];
         return Ok(options);
     }
-    options.paths = sources.iter().map(bare).collect();
-    if !into && is_dir(&options.paths[0]) {
+    options.paths = sources.iter().map(|source| bare(source)).collect::<Result<_, _>>()?;
+    if !into && is_dir(&options.paths[0]) && (given.follow || !is_link(&options.paths[0])) {
         options.paths[0].push("/");
     }
     options.paths.push(dest.clone());
     Ok(options)
 }
 
+/// A source by its name, which it keeps at the destination: whatever slashes and dots are at its end, they don't stand for what is
+/// in it, as they do in rsync.
+fn bare(source: &OsStr) -> Result<OsString, String> {
+    let mut path = source.as_bytes();
+    while let Some(shorter) = path.strip_suffix(b"/").or(path.strip_suffix(b"/.")).filter(|rest| !rest.is_empty()) {
+        path = shorter;
+    }
+    if !matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b"..")) {
+        return Ok(OsString::from_vec(path.to_vec()));
+    }
+    let whole = std::path::absolute(OsStr::from_bytes(path)).map_err(|e| format!("{}: {e}", source.display()))?;
+    let mut named = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => {
+                named.pop();
+            }
+            part => named.push(part),
+        }
+    }
+    Ok(named.into_os_string())
+}
+
 fn is_dir(path: &OsStr) -> bool {
     let st = rustix::fs::stat(path.as_bytes());
     st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Directory)
+}
+
+fn is_link(path: &OsStr) -> bool {
+    let st = rustix::fs::lstat(path.as_bytes());
+    st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Symlink)
 }
 
 /// The names in a list, relative to `source`.
@@ -304,7 +342,7 @@ fn now() -> String {
 fn summary(stats: &Stats, took: Duration, began: &Zoned) -> String {
     let secs = took.as_secs_f64();
     let items = stats.files.total();
-    let bytes = stats.transferred_bytes;
+    let bytes = stats.arrived_bytes;
     let day = |at: &Zoned| at.strftime("%b-%d-%Y,%H:%M:%S").to_string();
     let lines = [
         format!("Walked {items} items in {secs:.3} secs ({:.3} items/sec)", items as f64 / secs.max(0.001)),
@@ -373,7 +411,18 @@ mod tests {
         assert_eq!(parse(&["-U", "0"]).unwrap_err(), "--uid: haul dcp doesn't support this option");
         assert_eq!(parse(&["--presrve", "a"]).unwrap_err(), "--presrve: unknown option (did you mean --preserve?)");
         assert_eq!(parse(&["--xattrs", "x"]).unwrap_err(), "--xattrs=x: not none, all, non-lustre or libattr");
-        assert_eq!(parse(&["-pvS", "--chunksize", "4M", "a", "b"]), Ok(()));
+        assert_eq!(parse(&["-pvS", "--chunksize", "4M", "-b1.5gb", "a", "b"]), Ok(()));
+        for size in ["0", "-1", "4X", "", "M", "inf"] {
+            assert_eq!(parse(&["-k", size]).unwrap_err(), format!("--chunksize={size}: not a size, such as 4MB"));
+        }
+    }
+
+    #[test]
+    fn a_source_keeps_its_name_whatever_its_end() {
+        let bare = |path: &str| bare(OsStr::new(path)).unwrap().into_string().unwrap();
+        assert_eq!(["a", "a/", "a//", "a/.", "x/a/.//"].map(bare), ["a", "a", "a", "a", "x/a"]);
+        assert_eq!(["/", "/a/b/..", "/a/.."].map(bare), ["/", "/a", "/"]);
+        assert!(bare(".").starts_with('/') && bare("./.").ends_with("haul-cli"));
     }
 
     #[test]

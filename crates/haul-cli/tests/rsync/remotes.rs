@@ -145,6 +145,30 @@ fn dcp_copies_as_cp_would() {
     fs::create_dir(lab.path("both")).unwrap();
     lab.haul(&["dcp", "-p", "@src/d", "@src/a.txt", "@both"]).ok();
     assert!(lab.path("both/d/b.txt").exists() && lab.path("both/a.txt").exists());
+    // What is at the end of a source says nothing, unlike in rsync.
+    for (end, to) in [("/", "s1"), ("//", "s2"), ("/.", "s3"), ("/d/..", "s4")] {
+        fs::create_dir(lab.path(to)).unwrap();
+        lab.haul(&["dcp", "-p", &format!("@src{end}"), &format!("@{to}")]).ok();
+        let (want, have) = (files(&folder::read(&lab.path("src"))), folder::read(&lab.path(to).join("src")));
+        assert_same(&want, &files(&have), end);
+    }
+    // A symlink is one at the top too, whether the destination is there or not.
+    std::os::unix::fs::symlink("src", lab.path("way")).unwrap();
+    lab.haul(&["dcp", "-q", "@way", "@way-new"]).ok();
+    lab.haul(&["dcp", "-q", "@way", "@both"]).ok();
+    for name in ["way-new", "both/way"] {
+        assert_eq!(fs::read_link(lab.path(name)).unwrap().as_os_str(), "src", "{name}");
+    }
+    lab.haul(&["dcp", "-qL", "@way", "@way-followed"]).ok();
+    assert!(lab.path("way-followed/a.txt").is_file());
+    let refused = lab.haul(&["dcp", "--chunksize", "4X", "@src", "@other"]);
+    assert_eq!((refused.code, refused.err.trim_end()), (1, "haul dcp: --chunksize=4X: not a size, such as 4MB"));
+    // What didn't come isn't counted.
+    fs::create_dir_all(lab.path("in-the-way/f")).unwrap();
+    fs::write(lab.path("in-the-way/f/x"), b"").unwrap();
+    fs::write(lab.path("f"), vec![1; 5000]).unwrap();
+    let failed = lab.haul(&["dcp", "@f", "@in-the-way"]).code(1);
+    assert!(failed.out.contains("] Data: 0.000 B (0 bytes)\n"), "{}", failed.out);
     let refused = lab.haul(&["dcp", "--open-noatime", "@src", "@other"]);
     let line = "haul dcp: --open-noatime: haul dcp doesn't support this option";
     assert_eq!((refused.code, refused.err.trim_end()), (1, line));

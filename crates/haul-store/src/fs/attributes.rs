@@ -7,7 +7,7 @@
 use super::{
     Local,
     dir::{Dir, Root},
-    error::{changed, check_key, fail, fail_write},
+    error::{changed, check_key, fail, fail_link, fail_write},
     meta, place,
     read::{link_name, name_of},
     xattrs::{At, Attrs, Goes},
@@ -295,11 +295,12 @@ pub(super) fn link(
     (key, text): (&Key, &[u8]),
     mtime: Mtime,
 ) -> Result<(Dir, Unkept)> {
-    let (dir, temp) = place::in_dir(&local.root, "copy", key, |dir| {
+    let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
         let temp = place::temp_name(name_of(key), &item.spec.partial_suffix);
         rustix::fs::symlinkat(text, dir, &temp[..])?;
         Ok(temp)
     })?;
+    let temp = made.map_err(|errno| fail_link("copy", key, errno))?;
     let there = Owned { mode: 0o120_777, ..fresh(0, keeper.rights) };
     let times = keeper.times(item, st, Some(mtime));
     let (source, target) = (At::name(from, name), At::name(&dir, &temp));
@@ -336,7 +337,8 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let mode = place::first_mode(keeper.keep.private());
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
         let temp = place::temp_name(name_of(&item.to), &item.spec.partial_suffix);
-        rustix::fs::mknodat(dir, &temp[..], kind, mode, device)?;
+        // Some file systems in user space make a plain file of that name, and then an error.
+        rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| place::discard(dir, &temp))?;
         Ok(temp)
     })?;
     let temp = match made {
@@ -523,7 +525,8 @@ impl Change<'_> {
         }
         if differs.mtime {
             let times = keeper.times(self.item, st, self.item.spec.mtime);
-            target.set_times(&meta::times(times.atime, times.mtime)).map_err(error)?;
+            let atime = times.atime.or(Some(meta::atime(self.there)));
+            target.set_times(&meta::times(atime, times.mtime)).map_err(error)?;
         }
         Ok(done)
     }

@@ -252,7 +252,10 @@ impl Batch<'_> {
         }
         // Also after fsync, which some file systems don't know.
         late::ask(target, self.tells(&hidden.dir)).map_err(|errno| fail_close(OP, &item.to, errno))?;
-        place::settle_hidden(OP, &item.to, hidden, spec, keep_mode)?;
+        let place = (&hidden.dir, name_of(&item.to));
+        self.local
+            .made
+            .publish((OP, &item.to), place, || place::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
         self.settled(item, &hidden.dir);
         Ok(stored)
     }
@@ -352,7 +355,9 @@ impl Batch<'_> {
             let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
         }
         self.settled(item, &dir);
-        Ok(Stored { size: st.stx_size, ..Stored::default() })
+        // What isn't a file has no size, whatever the file system says.
+        let size = if meta::file_type(&st) == FileType::RegularFile { st.stx_size } else { item.size };
+        Ok(Stored { size, ..Stored::default() })
     }
 
     /// See [`CopyHow::Settle`].
@@ -452,7 +457,7 @@ fn remove_source(item: &CopyItem, dir: &Dir, name: &[u8], copied: &Statx) -> Res
     if meta::file_type(&now) == meta::file_type(copied) && !meta::pinned(&meta::version(copied), &now) {
         return Err(changed(OP, &item.from));
     }
-    super::upload::unlink(dir, name, false).map_err(source_error(item))
+    super::upload::unlink(dir, name, false).map_err(|errno| fail("delete the source", &item.from, errno))
 }
 
 fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {

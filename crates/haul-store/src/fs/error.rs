@@ -30,6 +30,16 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
                 .with_source(std::io::Error::from(errno))
                 .with_key(key)
         }
+        // What FAT, exFAT, NTFS and Windows' servers say of a name that they don't take; the directory is there.
+        Errno::INVAL | Errno::NOENT if only_elsewhere(key) => {
+            let message =
+                "name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control characters";
+            Error::new(ErrorKind::Invalid, op, message).with_source(std::io::Error::from(errno)).with_key(key)
+        }
+        Errno::PERM => {
+            let message = "not permitted: immutable or append-only (see lsattr), or another user's in a sticky folder";
+            Error::new(ErrorKind::Denied, op, message).with_source(std::io::Error::from(errno)).with_key(key)
+        }
         _ => fail(op, key, errno),
     }
 }
@@ -41,6 +51,23 @@ pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
     let kind = if told.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
     let message = format!("what was written was lost when the file was closed: {}", told.message());
     Error::new(kind, op, message).with_source(std::io::Error::from(errno)).with_key(key)
+}
+
+/// The error for a symbolic link that can't be made.
+pub(super) fn fail_link(op: &'static str, key: &Key, errno: Errno) -> Error {
+    match errno {
+        Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS => {
+            let message = "a symbolic link can't be made here: the file system has none, or its folder is immutable";
+            Error::new(ErrorKind::Unsupported, op, message).with_source(std::io::Error::from(errno)).with_key(key)
+        }
+        _ => fail_write(op, key, errno),
+    }
+}
+
+/// True for a name that Linux' own file systems take, and those of Windows don't.
+fn only_elsewhere(key: &Key) -> bool {
+    let name = haul_core::unmarked(key.name()).unwrap_or(key.name());
+    name.iter().any(|b| b.is_ascii_control() || b"\"*:<>?\\|".contains(b))
 }
 
 /// The error for content that isn't the version asked for.

@@ -4,7 +4,10 @@ use super::error::fail;
 use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version};
 use jiff::Timestamp;
 use rustix::{
-    fs::{AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid, XattrFlags},
+    fs::{
+        AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+        Uid, XattrFlags,
+    },
     io::Errno,
 };
 use std::os::fd::{AsFd, AsRawFd};
@@ -29,9 +32,6 @@ const SYSTEM: [&str; 7] = ["mode", "uid", "gid", "rdev", "atime", "btime", "mtim
 
 /// Names of extended attributes that hold the user's own metadata.
 const USER: &[u8] = b"user.";
-
-/// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
-const OMIT: i64 = (1 << 30) - 2;
 
 /// Asks about an open file.
 pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx> {
@@ -182,13 +182,17 @@ pub(super) fn meta_mode(meta: Option<&Meta>, keep_setid: bool) -> Option<Mode> {
     Some(Mode::from_raw_mode(mode & if keep_setid { 0o7777 } else { 0o777 }))
 }
 
-/// Times as the kernel takes them; `None` leaves one as it is.
+/// Times as the kernel takes them. A time of access that isn't given becomes now, not what it was: many file systems in user
+/// space (libfuse 2's) silently set neither time when they are told to leave one alone. Whoever changes what was there before
+/// gives the old one. Where no modification time is given, none is changed.
 pub(super) fn times(atime: Option<Mtime>, mtime: Option<Mtime>) -> Timestamps {
-    let spec = |t: Option<Mtime>| match t {
-        Some(t) => Timespec { tv_sec: t.secs(), tv_nsec: t.nanos().into() },
-        None => Timespec { tv_sec: 0, tv_nsec: OMIT },
-    };
-    Timestamps { last_access: spec(atime), last_modification: spec(mtime) }
+    let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let spec = |t: Mtime| Timespec { tv_sec: t.secs(), tv_nsec: t.nanos().into() };
+    let none = if mtime.is_some() { UTIME_NOW } else { UTIME_OMIT };
+    Timestamps {
+        last_access: atime.map_or(special(none), spec),
+        last_modification: mtime.map_or(special(UTIME_OMIT), spec),
+    }
 }
 
 /// Sets everything that metadata says, times too, on an open file or directory. What this user may not set (the
@@ -224,6 +228,7 @@ pub(super) fn apply(
     let mtime = mtime.or_else(|| meta_time(Some(meta), "mtime"));
     let atime = meta_time(Some(meta), "atime");
     if mtime.is_some() || atime.is_some() {
+        let atime = atime.or_else(|| facts(fd, StatxFlags::ATIME).ok().map(|st| self::atime(&st)));
         rustix::fs::futimens(fd, &times(atime, mtime)).map_err(|e| fail(op, key, e))?;
     }
     Ok(())
@@ -261,6 +266,14 @@ mod tests {
         let meta = Meta::from([("mode".to_string(), "104755".to_string())]);
         assert_eq!(meta_mode(Some(&meta), false), Some(Mode::from_raw_mode(0o755)));
         assert_eq!(meta_mode(Some(&meta), true), Some(Mode::from_raw_mode(0o4755)));
+    }
+
+    #[test]
+    fn no_time_is_left_alone_beside_one_that_is_set() {
+        let both = times(None, Some(Mtime(-1)));
+        assert_eq!((both.last_modification.tv_sec, both.last_modification.tv_nsec), (-1, 999_999_999));
+        assert_eq!(both.last_access.tv_nsec, UTIME_NOW);
+        assert_eq!(times(None, None).last_access.tv_nsec, UTIME_OMIT);
     }
 
     #[test]

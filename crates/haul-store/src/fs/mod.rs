@@ -11,10 +11,12 @@ mod list;
 mod meta;
 mod mounts;
 mod place;
+mod precision;
 mod read;
 mod resume;
 mod sync;
 mod tree;
+mod two_names;
 mod upload;
 mod xattrs;
 
@@ -34,12 +36,15 @@ use std::{
     ffi::OsStr,
     fmt,
     ops::Range,
-    os::unix::ffi::OsStrExt,
-    os::unix::ffi::OsStringExt,
+    os::{
+        fd::OwnedFd,
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
     path::{Component, Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
+use two_names::Made;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind { name: "local", description: "Local disk", options: &[], open };
@@ -80,21 +85,30 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = Arc::new(Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs));
     let rights = attributes::rights();
     let late = late::Mounts::default();
-    let far = is_far(&late, &place);
+    let there = nearest(&place);
+    let precision = there.as_ref().map_or(precision::NANO, precision::of);
+    // Those file systems that ask a server for each answer (or another program, by FUSE) are those whose errors come late.
+    let far = there.is_some_and(|there| late.tells(there) != Tells::AtOnce);
     Ok(Arc::new(LocalStore {
         locator,
-        caps: caps(domain, rights.clone(), far),
-        local: Arc::new(Local { root, place, links: request.links, marks: request.marks, rights, late }),
+        caps: caps(domain, rights.clone(), precision, far),
+        local: Arc::new(Local {
+            root,
+            place,
+            links: request.links,
+            marks: request.marks,
+            rights,
+            late,
+            made: Made::default(),
+        }),
     }))
 }
 
-/// True for a folder, be it there or not yet, of a file system that asks a server for each answer (or another program, by FUSE):
-/// those are the ones whose errors come late. What is mounted further down isn't looked at.
-fn is_far(late: &late::Mounts, place: &[u8]) -> bool {
+/// The folder itself, or the nearest above it that is there already. What is mounted further down isn't looked at.
+fn nearest(place: &[u8]) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let there = Path::new(OsStr::from_bytes(place)).ancestors();
-    let there = there.map(|path| rustix::fs::openat(CWD, path, flags, Mode::empty())).find_map(Result::ok);
-    there.is_some_and(|there| late.tells(&there) != Tells::AtOnce)
+    let ancestors = Path::new(OsStr::from_bytes(place)).ancestors();
+    ancestors.map(|path| rustix::fs::openat(CWD, path, flags, Mode::empty())).find_map(Result::ok)
 }
 
 /// The path without links, `.` and `..`, so that two ways to one folder are known as one. What isn't there yet stays as
@@ -116,9 +130,9 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-fn caps(domain: Domain, rights: Rights, far: bool) -> Caps {
+fn caps(domain: Domain, rights: Rights, precision: Duration, far: bool) -> Caps {
     Caps {
-        mtime: Some(Duration::from_nanos(1)),
+        mtime: Some(precision),
         set_mtime: true,
         mtime_listed: true,
         changed: Changed::Inode,
@@ -156,6 +170,8 @@ struct Local {
     rights: Rights,
     /// Where errors come late.
     late: late::Mounts,
+    /// What came in this run, where that has to be known.
+    made: Made,
 }
 
 struct LocalStore {

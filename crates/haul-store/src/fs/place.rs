@@ -3,7 +3,7 @@
 
 use super::{
     dir::{Dir, Root},
-    error::{changed, fail, fail_write},
+    error::{changed, fail, fail_link, fail_write},
     meta,
     read::name_of,
 };
@@ -281,11 +281,12 @@ pub(super) fn link(
     mtime: Option<haul_core::Mtime>,
 ) -> Result<Dir> {
     let name = name_of(key);
-    let (dir, temp) = in_dir(root, op, key, |dir| {
+    let (dir, made) = in_dir_or_errno(root, op, key, |dir| {
         let temp = temp_name(name, &spec.partial_suffix);
         rustix::fs::symlinkat(target, dir, &temp[..])?;
         Ok(temp)
     })?;
+    let temp = made.map_err(|e| fail_link(op, key, e))?;
     let set = match mtime {
         Some(_) => rustix::fs::utimensat(&dir, &temp[..], &meta::times(None, mtime), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| fail(op, key, e)),

@@ -25,7 +25,8 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
     meta::check_time(OP, key, spec.mtime)?;
     let key = if key.is_dir() || key.is_root() { key.clone() } else { key.with_suffix("/") };
     let root_error = |errno| match errno {
-        Errno::NOTDIR | Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
+        Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
+        _ if key.is_root() => root_error(OP, local.root.path(), errno),
         _ => fail_write(OP, &key, errno),
     };
     let dir = match local.root.make(key.as_bytes()) {
@@ -60,12 +61,14 @@ fn reopen(dir: &Dir) -> rustix::io::Result<OwnedFd> {
 
 fn set_times(op: &'static str, key: &Key, dir: &Dir, name: &[u8], follow: bool, mtime: Option<Mtime>) -> Result<()> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    rustix::fs::utimensat(dir, name, &meta::times(None, mtime), flags).map_err(|e| fail(op, key, e))
+    let set = meta::facts_at(dir, name, follow, rustix::fs::StatxFlags::ATIME)
+        .and_then(|st| rustix::fs::utimensat(dir, name, &meta::times(Some(meta::atime(&st)), mtime), flags));
+    set.map_err(|e| fail(op, key, e))
 }
 
 /// See [`crate::Store::set_meta`].
 pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
-    const OP: &str = "set_meta";
+    const OP: &str = "set attributes";
     check_key(OP, key)?;
     meta::check_time(OP, key, mtime)?;
     if key.is_root() || key.is_dir() {
@@ -164,39 +167,60 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
 
 /// Finds hidden files that killed writes left behind, last written before `older_than` ago; removes them unless
 /// `dry_run`. Links are not followed.
+///
+/// Errors: of folders that can't be looked through the first, when all others were.
 pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below: Key) -> Result<Answer> {
-    const OP: &str = "cleanup";
-    check_key(OP, &below)?;
+    check_key(CLEANUP, &below)?;
     let root = Root::new(local.root.path().to_vec(), false);
     let age = i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
     let before = Mtime(jiff::Timestamp::now().as_nanosecond().saturating_sub(age));
-    let (mut found, mut folders) = (Vec::new(), vec![below]);
+    let top = below.clone();
+    let (mut found, mut folders, mut failed) = (Vec::new(), vec![below], None);
     while let Some(folder) = folders.pop() {
-        let error = |errno| match folder.is_root() {
-            true => root_error(OP, root.path(), errno),
-            false => fail(OP, &folder, errno),
-        };
-        let fd = root.open_to_list(folder.as_bytes()).map_err(error)?;
-        let mut buffer = Vec::with_capacity(64 << 10);
-        let mut items = RawDir::new(&fd, buffer.spare_capacity_mut());
-        while let Some(item) = items.next() {
-            let item = item.map_err(error)?;
-            let name = item.file_name().to_bytes();
-            let Ok(st) = meta::facts_at(&fd, name, false, meta::FACTS) else { continue };
-            if meta::file_type(&st) == FileType::Directory {
-                if name != b"." && name != b".." {
-                    folders.push(Key::new([folder.as_bytes(), name, b"/"].concat()));
-                }
-            } else if is_temp(name) && meta::mtime(&st) <= before {
-                found.push((Key::new([folder.as_bytes(), name].concat()), Some(meta::mtime(&st))));
-                if !dry_run {
-                    rustix::fs::unlinkat(&fd, name, AtFlags::empty()).map_err(error)?;
-                }
-            }
+        match cleanup_in(&root, &folder, before, dry_run, (&mut found, &mut folders)) {
+            // Somebody removed it, with what was in it.
+            Err(Errno::NOENT) if folder != top => {}
+            Err(errno) if folder.is_root() => return Err(root_error(CLEANUP, root.path(), errno)),
+            Err(errno) => failed = failed.or_else(|| Some(fail(CLEANUP, &folder, errno))),
+            Ok(()) => {}
         }
     }
     found.sort();
-    Ok(Answer::Unfinished(found))
+    failed.map_or(Ok(Answer::Unfinished(found)), Err)
+}
+
+const CLEANUP: &str = "cleanup";
+
+/// The same in one folder; the folders in it are for the caller.
+fn cleanup_in(
+    root: &Root,
+    folder: &Key,
+    before: Mtime,
+    dry_run: bool,
+    (found, folders): (&mut Vec<(Key, Option<Mtime>)>, &mut Vec<Key>),
+) -> rustix::io::Result<()> {
+    let fd = root.open_to_list(folder.as_bytes())?;
+    let mut buffer = Vec::with_capacity(64 << 10);
+    let mut items = RawDir::new(&fd, buffer.spare_capacity_mut());
+    let mut refused = None;
+    while let Some(item) = items.next() {
+        let item = item?;
+        let name = item.file_name().to_bytes();
+        let Ok(st) = meta::facts_at(&fd, name, false, meta::FACTS) else { continue };
+        if meta::file_type(&st) == FileType::Directory {
+            if name != b"." && name != b".." {
+                folders.push(Key::new([folder.as_bytes(), name, b"/"].concat()));
+            }
+        } else if is_temp(name) && meta::mtime(&st) <= before {
+            let removed = if dry_run { Ok(()) } else { rustix::fs::unlinkat(&fd, name, AtFlags::empty()) };
+            match removed {
+                Ok(()) => found.push((Key::new([folder.as_bytes(), name].concat()), Some(meta::mtime(&st)))),
+                Err(Errno::NOENT) => {}
+                Err(errno) => refused = refused.or(Some(errno)),
+            }
+        }
+    }
+    refused.map_or(Ok(()), Err)
 }
 
 /// How much space there is.

@@ -200,8 +200,10 @@ impl Inner {
         }
         if let Some(temp) = &self.place.temp {
             let keep_mode = meta::meta_mode(meta, self.spec.keep_setid).is_none().then_some(file);
-            let names = (&self.place.dir, &temp[..], name_of(&self.key));
-            place::settle(OP, &self.key, names, &self.spec.replace, keep_mode)?;
+            let name = name_of(&self.key);
+            self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
+                place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
+            })?;
         }
         if self.spec.fsync {
             place::sync_dir(&self.place.dir).map_err(error)?;

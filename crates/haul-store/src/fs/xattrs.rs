@@ -32,6 +32,17 @@ const LUSTRE: [&[u8]; 8] = [
     b"trusted.hsm",
 ];
 
+/// What XFS shows of what it keeps POSIX ACLs and an old kind of labels in, beside those themselves: setting or removing one behind
+/// the kernel's back changes the ACL on the disk, while what is in memory stays as it was (libattr's xattr.conf leaves them out
+/// too). And a signature of the inode's own (EVM), which fits no other.
+const OWN: [&[u8]; 5] = [
+    b"trusted.SGI_ACL_FILE",
+    b"trusted.SGI_ACL_DEFAULT",
+    b"trusted.SGI_CAP_FILE",
+    b"trusted.SGI_MAC_FILE",
+    b"security.evm",
+];
+
 /// A link itself.
 const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 
@@ -230,7 +241,7 @@ impl Attrs {
 
     /// Whether an attribute of this name goes along; as root others than `user.` may.
     pub(super) fn goes(name: &[u8], keep: &Keep, root: bool) -> Goes {
-        let own_places = LUSTRE.contains(&name) || name.starts_with(b"lustre.");
+        let own_places = LUSTRE.contains(&name) || OWN.contains(&name) || name.starts_with(b"lustre.");
         match name {
             name if Attrs::is_acl(name) => {
                 if keep.acls {
@@ -248,7 +259,8 @@ impl Attrs {
 
     /// True for those that are taken away where the source hasn't them. What a security module has put there stays.
     pub(super) fn may_go(name: &[u8]) -> bool {
-        !Attrs::is_nfs4_acl(name) && (!name.starts_with(b"security.") || name == b"security.capability")
+        let others = name.starts_with(b"security.") && name != b"security.capability";
+        !Attrs::is_nfs4_acl(name) && !others && !OWN.contains(&name)
     }
 
     /// Those with names that are `kept`; none where the file system has no such thing.
@@ -322,6 +334,7 @@ mod tests {
         assert_eq!((goes(b"trusted.x", false), goes(b"security.capability", false)), (Goes::Not, Goes::Denied));
         assert_eq!((goes(b"security.capability", true), goes(b"system.other", true)), (Goes::Along, Goes::Not));
         assert_eq!((goes(b"lustre.lov", true), goes(b"trusted.lov", true)), (Goes::Not, Goes::Not));
+        assert_eq!((goes(b"trusted.SGI_ACL_FILE", true), goes(b"security.evm", true)), (Goes::Not, Goes::Not));
         assert_eq!(Attrs::goes(b"user.x", &Keep { acls: true, ..Keep::default() }, true), Goes::Not);
     }
 }

@@ -38,11 +38,16 @@ impl Full {
 
 impl Run {
     /// Ends the job, as the destination is full. What comes back stands for the file's own error.
-    pub(super) fn no_room(&self, error: Error) -> Error {
+    pub(crate) fn no_room(&self, error: Error) -> Error {
         self.report().stopped.get_or_insert(ErrorKind::NoSpace);
         self.wind_down.store(true, Ordering::Relaxed);
         self.full.first.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
         Error::new(ErrorKind::Cancelled, "transfer", "stopped as the destination is full")
+    }
+
+    /// True when the job was ended since there is no room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.report().stopped == Some(ErrorKind::NoSpace)
     }
 
     /// Says what didn't fit, if something didn't.
@@ -65,8 +70,10 @@ impl Run {
         if self.policy.fsync != Fsync::End || self.policy.dry_run {
             return;
         }
-        for store in std::iter::once(&self.cx.dst).chain(&self.cx.backup) {
+        for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {
             match store.extra(Extra::Sync).await {
+                // Nothing had to be kept, so that nobody made the folder for it.
+                Err(error) if at > 0 && error.kind() == ErrorKind::DirNotFound => {}
                 Err(error) if error.kind() != ErrorKind::Unsupported => self.error(error),
                 _ => {}
             }
@@ -77,6 +84,7 @@ impl Run {
 /// What a person has to know to make room.
 fn message(place: &str, to_go: u64, free: Option<u64>, complete: bool) -> String {
     let least = if complete { "" } else { "at least " };
+    let size_short = |bytes| if bytes < 1024 { format!("{bytes} B") } else { size_short(bytes) };
     let left = format!("no space left at {place}: {least}{} are still to be copied", size_short(to_go));
     match free {
         // Files take whole blocks, and a quota or the inodes may be what has run out.
@@ -108,6 +116,10 @@ mod tests {
         assert_eq!(
             message("/data", 1 << 20, Some(1 << 30), true),
             "no space left at /data: 1Mi are still to be copied and 1Gi are free: look for a quota or missing inodes"
+        );
+        assert_eq!(
+            message("/data", 429, Some(1 << 30), true),
+            "no space left at /data: 429 B are still to be copied and 1Gi are free: look for a quota or missing inodes"
         );
         assert_eq!(message("r:b", 1 << 20, None, true), "no space left at r:b: 1Mi are still to be copied");
     }

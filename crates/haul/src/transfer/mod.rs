@@ -348,14 +348,13 @@ impl Mover {
         Ok(Open { source, target })
     }
 
-    /// With rsync's habits, between disks: true for a file that only has the name of a translated link, which its bytes would
+    /// Between disks: true for a file that only has the name of a translated link, which its bytes would
     /// become at the destination. (Copies by the system know the one from the other.)
     async fn would_be_link(&self, order: &Order) -> bool {
         const TYPE: u32 = 0o170_000;
         const REGULAR: u32 = 0o100_000;
         let disks = self.cx.src.caps().files && self.cx.dst.caps().files;
-        let links = disks && self.policy.rsync.as_ref().is_some_and(|habits| habits.links);
-        if !links || !order.to.as_bytes().ends_with(LINK) {
+        if !disks || !self.policy.links || !order.to.as_bytes().ends_with(LINK) {
             return false;
         }
         let there = self.cx.src.stat(&order.src.key).await;

@@ -426,6 +426,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         ignore_errors: options.ignore_errors,
         allow_empty_source: true,
         keep: keep(options),
+        links: options.links,
         sparse: options.sparse,
         drop_cache: options.drop_cache,
         fsync: if options.fsync { Fsync::File } else { Fsync::None },

@@ -459,7 +459,10 @@ impl Sink for Lines {
                 state.stats.moved = state.stats.moved.saturating_add_signed(*bytes);
                 self.draw(state, false);
             }
-            Event::Done { size, .. } => {
+            Event::Done { size, key, .. } => {
+                if !key.as_bytes().ends_with(LINK) {
+                    state.stats.arrived_bytes += size;
+                }
                 let took = state.began.elapsed();
                 self.arrived(state, *size, took);
                 self.draw(state, false);

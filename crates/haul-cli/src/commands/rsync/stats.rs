@@ -52,6 +52,8 @@ pub struct Stats {
     pub transferred_bytes: u64,
     /// Transfers that ended well.
     pub arrived: u64,
+    /// Bytes of files among them.
+    pub arrived_bytes: u64,
     /// Bytes that moved.
     pub moved: u64,
     /// What can't be copied.
