@@ -106,6 +106,7 @@ struct DirState {
     dying: Option<Key>,
     /// Destination directories in which something was written or deleted.
     written: HashSet<Key>,
+    new_root: bool,
 }
 
 struct SrcDir {
@@ -146,6 +147,17 @@ impl Dirs {
         let Entry { key, mtime, meta, posix, .. } = src;
         let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None, anothers: false };
         self.state().src.insert(key, dir);
+    }
+
+    /// True for a directory that the destination is known to lack.
+    pub fn is_new(&self, dir: &Key) -> bool {
+        let state = self.state();
+        if dir.is_root() { state.new_root } else { state.src.get(dir).is_some_and(|dir| !dir.there) }
+    }
+
+    /// The destination's root is only made by this job.
+    pub fn root_is_new(&self) {
+        self.state().new_root = true;
     }
 
     /// A directory of the source that turns out to be at the destination.

@@ -54,8 +54,6 @@ pub struct Stats {
     pub arrived: u64,
     /// Bytes that moved.
     pub moved: u64,
-    /// What can't be copied.
-    pub skipped: u64,
 }
 
 impl Stats {
