@@ -184,6 +184,9 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         trouble.take(&report);
         stopped = trouble.signal || trouble.io || report.time_limit;
     }
+    if !options.dry_run && !stopped {
+        sources::make_named_dir(dest);
+    }
     if let Some(reporter) = reporter {
         reporter.abort();
     }

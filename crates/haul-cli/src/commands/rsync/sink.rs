@@ -66,6 +66,7 @@ struct Look {
     links: bool,
     /// Bytes go to a remote.
     sends: bool,
+    max_size: Option<u64>,
     /// Symlinks are told of as they are at the source, as it sends them.
     munge: Munge,
     program: &'static str,
@@ -105,6 +106,7 @@ impl Lines {
             format: format.filter(|_| !options.quiet),
             // With -vv it shows what stays as it is, too.
             itemize: match options.itemize.max(u8::from(in_format)) {
+                _ if options.out_format.is_some() && !in_format => 0,
                 1 if info.name > 1 => 2,
                 itemize => itemize,
             },
@@ -116,6 +118,7 @@ impl Lines {
             time_transfers: options.compare() == Compare::SizeAndTime,
             links: !options.link_dest.is_empty(),
             sends,
+            max_size: options.max_size,
             munge: options.munge,
             program: options.program,
         };
@@ -304,6 +307,10 @@ impl Lines {
                 state.left.insert(key.clone());
                 [b"not creating new directory \"", name, b"\""].concat()
             }
+            LeftOut::Limit if self.look.info.skip > 0 => {
+                let bound = if self.look.max_size.is_some_and(|max| size > max) { "over max" } else { "under min" };
+                [name, b" is ", bound.as_bytes(), b"-size"].concat()
+            }
             LeftOut::InTheWay => [b"cannot delete non-empty directory: ", name].concat(),
             LeftOut::Kind(None) | LeftOut::New | LeftOut::Limit => return,
         };
@@ -456,11 +463,12 @@ impl Sink for Lines {
                 self.deleting(state, key, differs.what);
             }
             // Told when it is done.
-            Event::Decided { key, action: Action::Delete, differs, .. } => {
-                if !matches!(differs.what, FileType::File | FileType::Link) {
-                    state.doomed.insert(key.clone(), differs.what);
-                }
+            Event::Decided { key, action: Action::Delete, differs, .. }
+                if !matches!(differs.what, FileType::File | FileType::Link) =>
+            {
+                state.doomed.insert(key.clone(), differs.what);
             }
+            Event::Decided { action: Action::Delete, .. } => {}
             Event::Decided { key, action: Action::Link, size, differs, dry_run: false, .. } => {
                 state.stats.seen(differs.what, *size);
                 state.to_link.insert(key.clone(), *differs);
@@ -485,6 +493,11 @@ impl Sink for Lines {
                 let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
                 let what = state.doomed.remove(key).unwrap_or(what);
                 self.deleting(state, key, what);
+            }
+            Event::Deleted { side: Side::Src, key, .. } if self.look.info.remove > 0 => {
+                let name = shown(&plain(state, key), self.look.raw_bytes);
+                let line = [b"sender removed ", &name[..]].concat();
+                self.put(state, Some(line.clone()), Some(line));
             }
             Event::UnsafeLink { key, target } if self.look.info.name > 0 => {
                 let name = String::from_utf8_lossy(&plain(state, key)).into_owned();

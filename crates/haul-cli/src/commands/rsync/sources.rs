@@ -12,7 +12,10 @@ use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
 use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
 use haul_store::{ListRequest, Store};
-use rustix::{fs::FileType, io::Errno};
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    io::Errno,
+};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -340,14 +343,15 @@ impl Planner<'_> {
         }
         self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
         for (root, mut names) in groups {
+            let dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
             if root.here() {
                 names.retain(|named| self.is_there(&join(&root.path, &named.name), &root));
             }
-            if names.is_empty() {
+            if names.is_empty() && !dot {
                 continue;
             }
             let whole = names.iter().any(|named| named.name.is_empty());
-            let top = whole || !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
+            let top = whole || dot;
             let only = match whole && (self.options.recursive || !root.here()) {
                 true => None,
                 false => Some(Only::new(self.listed(&root, names), self.options.recursive)),
@@ -364,10 +368,9 @@ impl Planner<'_> {
         let mut all = Vec::new();
         for named in names {
             if named.contents && !self.options.recursive && root.here() {
-                let dir = absolute(&join(&root.path, &named.name));
                 // What can't be read is told by the job, which lists it.
-                let held = std::fs::read_dir(Path::new(OsStr::from_bytes(&dir))).into_iter().flatten().flatten();
-                all.extend(held.map(|entry| join(&named.name, entry.file_name().as_bytes())));
+                let held = held(&absolute(&join(&root.path, &named.name))).unwrap_or_default();
+                all.extend(held.iter().map(|name| join(&named.name, name)));
             }
             all.push(named.name);
         }
@@ -638,6 +641,28 @@ fn told(errno: Errno) -> String {
 fn no_dir(path: &[u8], errno: Errno) -> String {
     let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
     format!("mkdir \"{path}\" failed: {}", told(errno))
+}
+
+/// The names in a directory here.
+fn held(dir: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+    let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Makes the destination that is named as a directory, here, where nothing came to it: as in rsync it is there in the end. Where
+/// that can't be, nothing is missed.
+pub fn make_named_dir(dest: &OsStr) {
+    if let Some(dir) = folder_here(dest).filter(|_| dest.as_bytes().ends_with(b"/")) {
+        let _ = rustix::fs::mkdir(&dir[..], Mode::from_raw_mode(0o777));
+    }
 }
 
 /// True for a directory here, or a symlink to one.
