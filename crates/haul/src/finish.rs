@@ -517,11 +517,12 @@ impl Run {
                 let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
                 let other_time = time && dir.there_mtime != dir.mtime;
                 let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
-                if written || (dir.there && (other_time || other())) {
+                let new = !dir.there || (key.is_root() && state.new_root);
+                if written || new && dir.there || (dir.there && (other_time || other())) {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
                     let mtime = dir.mtime.filter(|_| time);
                     let item = self.attribute_item(&Entry::dir(key.clone()), &key, mtime, true);
-                    let how = CopyHow::Attributes { set: true, new: !dir.there };
+                    let how = CopyHow::Attributes { set: true, new };
                     levels.entry(depth).or_default().push(CopyItem { how, ..item });
                 }
             }

@@ -152,5 +152,10 @@ find . -mindepth 1 -depth -exec touch -h -d 2021-01-01T00:00:00Z {} +; find dst 
         "-rti -b --chmod=go-w",
     ]);
     let lines: Vec<String> = options.map(|options| format!("{options} s/ dst")).collect();
+    each(
+        &format!("{setup}chmod 700 s"),
+        Compare::Attributes,
+        &["-rli s/ new", "-rli s new", "-rli s dst", "-rli s/private/ new"],
+    );
     each(setup, Compare::Attributes, &lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
