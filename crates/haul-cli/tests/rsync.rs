@@ -19,6 +19,8 @@ mod oracle;
 mod remotes;
 #[path = "rsync/together.rs"]
 mod together;
+#[path = "rsync/told.rs"]
+mod told;
 #[path = "rsync/trees.rs"]
 mod trees;
 

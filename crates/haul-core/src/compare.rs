@@ -411,7 +411,11 @@ impl Difference {
 
     /// What differs between a source and what a destination has of its name.
     pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
-        let Some(dst) = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link()) else {
+        // Without symlinks of their own key one may stand where a FIFO is to come.
+        let told = |dst: &Entry| src.posix.is_some() && dst.posix.is_some();
+        let same = |dst: &&Entry| !told(dst) || FileType::of(dst) == FileType::of(src);
+        let dst = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link());
+        let Some(dst) = dst.filter(same) else {
             return Difference { what: FileType::of(src), new: true, ..Difference::default() };
         };
         let seconds = Habits { seconds: true, time_decides: false, append: false, omit_link_times: false };

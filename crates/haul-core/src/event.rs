@@ -3,7 +3,7 @@
 use crate::{
     Error, Key,
     attributes::Differs,
-    compare::{Difference, Reason},
+    compare::{Difference, FileType, Reason},
     listing::Side,
     plan::{Action, Route},
 };
@@ -62,6 +62,17 @@ pub enum Event {
         key: Key,
         /// Where it leads.
         target: String,
+    },
+    /// Something of the source that the job leaves out (under rsync's habits).
+    LeftOut {
+        /// Its key.
+        key: Key,
+        /// What it is.
+        what: FileType,
+        /// Bytes.
+        size: u64,
+        /// Why.
+        why: LeftOut,
     },
     /// A directory that the source lacks.
     DirExtra {
@@ -168,6 +179,19 @@ pub enum Event {
         /// In one line.
         message: String,
     },
+}
+
+/// Why something of the source is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// What it is isn't kept, and that is no error: a device, say. The reason is what would leave it alone in any case.
+    Kind(Option<Reason>),
+    /// It is a directory that the destination lacks, and nothing new is to come (`--existing`).
+    New,
+    /// A directory of its name is at the destination, holds something, and doesn't make way: an error, told besides.
+    InTheWay,
+    /// A limit of size.
+    Limit,
 }
 
 /// An error in a shape that can be kept and sent to several sinks.

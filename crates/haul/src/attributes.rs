@@ -2,7 +2,7 @@
 //! batches on the disks' own threads, and saying once, at the end, what could not be kept. What goes along with the bytes
 //! is set by the store while it copies.
 
-use crate::{Cx, job::Run};
+use crate::{Cx, job::Run, transfer::Order};
 use haul_core::{
     Entry, Error, Key, Mtime, Posix,
     attributes::{self, Differs, Rights, Unkept, UnkeptCounts, What, Why},
@@ -251,11 +251,22 @@ impl Run {
 
     /// Sets the attributes of a file that came by a way that keeps none.
     pub async fn dress_now(&self, src: &Entry, to: &Key, new: bool) {
-        if self.attributes.keep.is_none() {
+        self.dress_by(src, to, new, self.attributes.keep.clone()).await;
+    }
+
+    /// The same for what an order brought.
+    pub async fn dress_ordered(&self, order: &Order) {
+        self.dress_by(&order.src, &order.to, order.replaced.is_none(), self.mover.keep_of(order)).await;
+    }
+
+    /// The same by other rules.
+    pub async fn dress_by(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) {
+        if keep.is_none() {
             return;
         }
         let how = CopyHow::Attributes { set: true, new };
-        let item = CopyItem { how, ..self.attribute_item(src, to, self.mover.set_time(src).or(src.mtime), true) };
+        let mut item = CopyItem { how, ..self.attribute_item(src, to, self.mover.set_time(src).or(src.mtime), true) };
+        item.spec.keep = keep;
         let answers = self.ask_attributes(vec![item]).await;
         for answer in answers {
             match answer {

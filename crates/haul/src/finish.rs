@@ -103,6 +103,7 @@ struct DirState {
     dying: Option<Key>,
     /// Destination directories in which something was written or deleted.
     written: HashSet<Key>,
+    new_root: bool,
 }
 
 struct SrcDir {
@@ -143,6 +144,17 @@ impl Dirs {
         let Entry { key, mtime, meta, posix, .. } = src;
         let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None, anothers: false };
         self.state().src.insert(key, dir);
+    }
+
+    /// True for a directory that the destination is known to lack.
+    pub fn is_new(&self, dir: &Key) -> bool {
+        let state = self.state();
+        if dir.is_root() { state.new_root } else { state.src.get(dir).is_some_and(|dir| !dir.there) }
+    }
+
+    /// The destination's root is only made by this job.
+    pub fn root_is_new(&self) {
+        self.state().new_root = true;
     }
 
     /// A directory of the source that turns out to be at the destination.
@@ -507,12 +519,13 @@ impl Run {
                 let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
                 let other_time = time && !self.rules.dir_times_agree(dir.mtime, dir.there_mtime);
                 let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
-                if written || (dir.there && (other_time || other())) {
+                let new = !dir.there || (key.is_root() && state.new_root);
+                if written || new && dir.there || (dir.there && (other_time || other())) {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
                     // Where its own is as good, it stays: a file system may not have any nearer.
                     let mtime = dir.mtime.filter(|_| time && (written || other_time));
                     let item = self.attribute_item(&Entry::dir(key.clone()), &key, mtime, true);
-                    let how = CopyHow::Attributes { set: true, new: !dir.there };
+                    let how = CopyHow::Attributes { set: true, new };
                     levels.entry(depth).or_default().push(CopyItem { how, ..item });
                 }
             }

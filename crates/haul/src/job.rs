@@ -34,7 +34,7 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result,
     attributes::{Differs, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
-    event::Event,
+    event::{Event, LeftOut},
     join::Pair,
     plan::{self, Action, Step},
     policy::{Cutoff, DeleteWhen, Mode, Policy},
@@ -319,7 +319,14 @@ impl Run {
                 break;
             }
             match next {
-                Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {}
+                Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {
+                    if let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src), Pass::Transfers) =
+                        (pair, pass)
+                        && self.policy.rsync.is_some()
+                    {
+                        self.left_out(&src, LeftOut::Limit);
+                    }
+                }
                 Ok(Some(pair)) => {
                     if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
                         && e.kind == Kind::File
@@ -447,7 +454,9 @@ impl Run {
                 self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
             }
             _ if pass == Pass::DeletesOnly => {}
-            Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if !self.can_be_copied(&src) => {}
+            Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if !self.can_be_copied(&src) => {
+                Box::pin(self.not_kept(&src)).await;
+            }
             Pair::Both(src, dst) => self.both(src, dst, orders, checks).await,
             Pair::SrcOnly(src) => {
                 let Some((src, _)) = self.first_name(src, None) else { return };
@@ -517,7 +526,7 @@ impl Run {
     }
 
     async fn missing(self: &Arc<Self>, src: Entry, orders: &Orders, checks: &mut Checks) {
-        if self.asks_of_other_kinds() {
+        if self.asks_of_other_kinds() || self.may_be_in_the_way(&src.key) {
             let (run, orders) = (self.clone(), orders.clone());
             return checks.spawn(self, Box::pin(async move { run.missing_of_its_kind(src, &orders).await })).await;
         }

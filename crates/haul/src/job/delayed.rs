@@ -160,7 +160,12 @@ impl Run {
         let mut going = Vec::with_capacity(batch.len());
         for (mut order, at, arrived) in batch {
             match self.mover.keep_replaced(&mut order).await {
-                Ok(()) => going.push((order, at, arrived)),
+                Ok(()) => {
+                    if self.mover.keeps_replaced_mode(&order) {
+                        self.dress_by(&order.src, &at, false, self.mover.keep_of(&order)).await;
+                    }
+                    going.push((order, at, arrived));
+                }
                 Err(error) => self.ended(&order, Err(error)),
             }
         }
@@ -180,7 +185,7 @@ impl Run {
     fn settling(&self, order: &Order, at: &Key) -> CopyItem {
         let never = (self.policy.ignore_existing || self.moves()) && order.replaced.is_none();
         let replace = if never { Replace::Absent } else { Replace::Anything };
-        let spec = WriteSpec { replace, keep: self.attributes.keep.clone(), ..WriteSpec::default() };
+        let spec = WriteSpec { replace, keep: self.mover.keep_of(order), ..WriteSpec::default() };
         let (size, to) = (order.src.size, order.to.clone());
         CopyItem { from: at.clone(), want: None, size, to, spec, how: CopyHow::Settle, log: None }
     }

@@ -1,7 +1,10 @@
 //! One file under a name of its own: `copyto`, `moveto`, and a source that is a file.
 
 use super::{Orders, Run};
-use haul_core::{Error, ErrorKind, Key, Result, Side, event::Event};
+use haul_core::{
+    Error, ErrorKind, Key, Result, Side,
+    event::{Event, LeftOut},
+};
 use std::sync::Arc;
 
 impl Run {
@@ -33,6 +36,11 @@ impl Run {
     async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
         let src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
         if self.policy.rsync.is_some() && self.beyond_limits(&src) {
+            self.left_out(&src, LeftOut::Limit);
+            return Ok(());
+        }
+        if !self.can_be_copied(&src) {
+            self.not_kept(&src).await;
             return Ok(());
         }
         self.cx.sink.emit(&Event::Listed { side: Side::Src, files: 1, bytes: src.size });
@@ -50,6 +58,12 @@ impl Run {
         };
         if there.is_some() {
             self.report().totals.checks += 1;
+        }
+        if there.is_none()
+            && self.policy.rsync.is_some()
+            && let Some(error) = self.in_the_way(&src, to).await
+        {
+            return Err(error);
         }
         if let Some(step) = self.decision(src, there).await? {
             self.act_on(step, Some(to.clone()), orders).await;

@@ -7,9 +7,9 @@ use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Result, Side, Version, attributes,
     compare::{Difference, Reason},
-    event::Event,
+    event::{Event, LeftOut},
     plain_key,
-    plan::{Action, Step},
+    plan::{self, Action, Step},
     policy::Mode,
     shown_name,
 };
@@ -68,7 +68,7 @@ impl Run {
             };
         }
         if self.policy.existing_only && !self.other_kind_there(&src.key).await {
-            return;
+            return self.left_out(&src, LeftOut::New);
         }
         if self.policy.dry_run && self.is_anothers(&src.key) {
             return;
@@ -121,14 +121,86 @@ impl Run {
 
     /// A file that the destination lacks as such: it may have something else of that name.
     pub(super) async fn missing_of_its_kind(&self, src: Entry, orders: &Orders) {
-        let there = self.other_kind_there(&src.key).await;
+        let there = self.asks_of_other_kinds() && self.other_kind_there(&src.key).await;
         let (action, why) = match there {
             true if self.policy.ignore_existing => (Action::Keep, Reason::Existing),
             true => (Action::Copy, Reason::Kind),
             false if self.policy.existing_only => (Action::Keep, Reason::NotExisting),
             false => (Action::Copy, Reason::Missing),
         };
+        if action == Action::Copy
+            && let Some(error) = self.in_the_way(&src, &src.key).await
+        {
+            return self.error(error);
+        }
+        if action == Action::Copy && self.policy.dry_run && self.replaces_dirs() {
+            self.tell_gone_before(&src.key).await;
+        }
         self.act(Step { action, src: Some(src), dst: None, why }, orders).await;
+    }
+
+    /// What leaves a source alone whatever it is.
+    pub(super) async fn left_alone(&self, src: &Entry) -> Option<Reason> {
+        if !self.asks_of_other_kinds() {
+            return None;
+        }
+        match self.any_kind_there(&src.key).await {
+            true => self.policy.ignore_existing.then_some(Reason::Existing),
+            false => self.policy.existing_only.then_some(Reason::NotExisting),
+        }
+    }
+
+    /// True when a directory makes way for a file with all that it holds.
+    fn replaces_dirs(&self) -> bool {
+        self.mode == Mode::Sync || self.policy.rsync.as_ref().is_some_and(|habits| habits.force)
+    }
+
+    /// True when the destination may have a directory of the name of a file that it lacks. None is in a directory that is new
+    /// itself.
+    pub(super) fn may_be_in_the_way(&self, key: &Key) -> bool {
+        // With all that it holds it goes when the file comes; only a dry run has to tell of it before.
+        let counts = !self.replaces_dirs() || self.policy.dry_run && self.mode != Mode::Sync;
+        self.policy.rsync.is_some() && counts && self.cx.dst.caps().dirs && !self.dirs.is_new(&key.parent())
+    }
+
+    /// Why a file can't come to `key`: a directory of its name is at the destination, holds something, and isn't to go with
+    /// that. Which is told, so that a dry run tells it too.
+    pub(super) async fn in_the_way(&self, src: &Entry, key: &Key) -> Option<Error> {
+        let dir = Key::new([bare(key.as_bytes()), b"/"].concat());
+        // Not what a symlink leads to.
+        if self.replaces_dirs() || !self.cx.dst.caps().dirs || self.cx.dst.stat(&dir).await.is_err() {
+            return None;
+        }
+        let request = ListRequest { limit: Some(1), ..ListRequest::dir(dir.as_bytes()) };
+        let mut listing = self.cx.dst.list(request);
+        while let Some(step) = listing.next().await {
+            if matches!(&step, Listed::Batch(entries) if !entries.is_empty()) {
+                self.left_out(src, LeftOut::InTheWay);
+                return Some(no_way(key));
+            }
+        }
+        None
+    }
+
+    /// Tells, in a dry run, what goes with the directory that makes way for a file.
+    async fn tell_gone_before(&self, key: &Key) {
+        let dir = Key::new([bare(key.as_bytes()), b"/"].concat());
+        if self.cx.dst.stat(&dir).await.is_err() {
+            return;
+        }
+        match self.held_by(&dir).await {
+            Ok(gone) => gone.into_iter().rev().for_each(|entry| match entry.is_dir() {
+                true => self.cx.sink.emit(&Event::DirExtra { key: entry.key, deleted: true, dry_run: true }),
+                false => self.decided(&plan::extra(entry, true)),
+            }),
+            Err(error) => self.error(error),
+        }
+    }
+
+    /// True when the destination has anything under this name.
+    async fn any_kind_there(&self, key: &Key) -> bool {
+        let plain = plain_key(bare(key.as_bytes()));
+        self.cx.dst.stat(&plain).await.is_ok_and(|entry| !entry.is_dir()) || self.other_kind_there(&plain).await
     }
 
     /// True when the destination has something else under this name.
@@ -285,6 +357,9 @@ impl Run {
         // A source that isn't there is told when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
+            if dst.is_none() {
+                self.dirs.root_is_new();
+            }
             self.dir_seen(&src, dst.as_ref()).await;
             // What is written into it changes its time, so it is set in any case.
             let there = Entry { mtime: None, ..src.clone() };
@@ -298,9 +373,8 @@ impl Run {
     /// Errors: those of deleting, or that it is not to be.
     pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
         let dir = Key::new([bare(order.to.as_bytes()), b"/"].concat());
-        let force = self.mode == Mode::Sync || self.policy.rsync.as_ref().is_some_and(|habits| habits.force);
         // Not what a symlink leads to.
-        if force && self.cx.dst.stat(&dir).await.is_ok() {
+        if self.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
             self.clear_dir(&dir).await?;
         }
         self.clear_other_kind(&order.to).await?;
@@ -313,10 +387,7 @@ impl Run {
         }
         let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
         answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
-            ErrorKind::Exists => {
-                let message = "could not make way for it: a directory of that name is there and holds something";
-                Error::new(ErrorKind::Exists, "write", message).with_key(&order.to)
-            }
+            ErrorKind::Exists => no_way(&order.to),
             _ => error.with_key(&dir),
         })
     }
@@ -390,29 +461,29 @@ impl Run {
     }
 
     /// What makes way is counted and told as deleted.
-    fn told_gone(&self, entry: &Entry) {
-        let (key, size) = (entry.key.clone(), entry.size);
-        match entry.is_dir() {
-            true => self.report().totals.dirs_deleted += 1,
-            false => self.report().totals.deletes += 1,
+    fn told_gone(&self, entry: Entry) {
+        let (key, size, is_dir) = (entry.key.clone(), entry.size, entry.is_dir());
+        if is_dir {
+            self.report().totals.dirs_deleted += 1;
+            return self.cx.sink.emit(&Event::DirExtra { key, deleted: true, dry_run: false });
         }
-        self.cx.sink.emit(&match entry.is_dir() {
-            true => Event::DirExtra { key, deleted: true, dry_run: false },
-            false => Event::Deleted { side: Side::Dst, key, size },
-        });
+        self.report().totals.deletes += 1;
+        self.decided(&plan::extra(entry, true));
+        self.cx.sink.emit(&Event::Deleted { side: Side::Dst, key, size });
     }
 
-    /// Removes what a directory holds, as far as rules let it.
+    /// What a directory holds and may lose with its place.
     ///
-    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; in a
-    /// move, that this job brought something of it.
-    async fn clear_dir(&self, dir: &Key) -> Result<()> {
+    /// Errors: what can't be listed, so another file system in it where those are left alone.
+    async fn held_by(&self, dir: &Key) -> Result<Vec<Entry>> {
         let filter = Arc::new(self.cx.filter.for_destination());
         let descend = filter.clone();
         let request = ListRequest {
             prefix: dir.as_bytes().to_vec(),
             descend: Some(Arc::new(move |dir| descend.descend(dir))),
             one_device: self.one_device(),
+            // To tell what each is.
+            posix: true,
             ..ListRequest::all()
         };
         let mut listing = self.cx.dst.list(request);
@@ -424,6 +495,15 @@ impl Run {
                 Listed::End => {}
             }
         }
+        Ok(gone)
+    }
+
+    /// Removes what a directory holds, as far as rules let it.
+    ///
+    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; in a
+    /// move, that this job brought something of it.
+    async fn clear_dir(&self, dir: &Key) -> Result<()> {
+        let gone = self.held_by(dir).await?;
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
         self.check_may_delete(dir, gone.len() as u64)?;
         // What a directory holds comes after it.
@@ -435,13 +515,18 @@ impl Run {
             for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {
                 match answer {
                     Err(error) if error.kind() != ErrorKind::Exists => return Err(error.with_key(&entry.key)),
-                    Ok(()) => self.told_gone(&entry),
+                    Ok(()) => self.told_gone(entry.clone()),
                     _ => {}
                 }
             }
         }
         Ok(())
     }
+}
+
+fn no_way(key: &Key) -> Error {
+    let message = "could not make way for it: a directory of that name is there and holds something";
+    Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
 
 /// A key without what tells its kind.

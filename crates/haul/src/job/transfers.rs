@@ -106,7 +106,7 @@ impl Run {
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
                         let brought = self.bring(order, &claim).await;
                         if brought.is_ok() {
-                            self.dress_now(&order.src, &order.to, order.replaced.is_none()).await;
+                            self.dress_ordered(order).await;
                         }
                         brought
                     }
@@ -142,7 +142,10 @@ impl Run {
     /// sooner than it has it; and rsync gives a file whose other names may lie elsewhere an inode of its own.
     fn renames(&self, batch: &[Order]) -> bool {
         let shared = |order: &Order| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
-        self.moves() && !self.delays_any() && !(self.policy.rsync.is_some() && batch.iter().any(shared))
+        // What isn't to be kept doesn't come with the inode either.
+        let keep = &self.policy.keep;
+        let kept = self.policy.rsync.is_none() || keep.perms && keep.owner && keep.group;
+        self.moves() && kept && !self.delays_any() && !(self.policy.rsync.is_some() && batch.iter().any(shared))
     }
 
     /// What became of an order.

@@ -10,7 +10,8 @@ use crate::{
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind,
     attributes::{Unkept, What, Why},
-    compare::Reason,
+    compare::{FileType, Reason},
+    event::{Event, LeftOut},
     plan::Action,
 };
 use std::sync::Arc;
@@ -65,22 +66,29 @@ impl Run {
         self.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
     }
 
-    /// False for what is no file and isn't kept; says or counts that.
+    /// False for what is no file and isn't kept.
     pub(super) fn can_be_copied(&self, src: &Entry) -> bool {
-        if src.kind != Kind::Special {
-            return true;
+        let kept = |what| what == What::Special || self.attributes.rights.devices;
+        src.kind != Kind::Special || self.attributes.special(src).is_some_and(kept)
+    }
+
+    /// Tells of something of the source that the job leaves out.
+    pub(super) fn left_out(&self, src: &Entry, why: LeftOut) {
+        let (key, what, size) = (src.key.clone(), FileType::of(src), src.size);
+        self.cx.sink.emit(&Event::LeftOut { key, what, size, why });
+    }
+
+    /// Says or counts what can't be copied.
+    pub(super) async fn not_kept(&self, src: &Entry) {
+        if let Some(what) = self.attributes.special(src) {
+            let mut unkept = Unkept::default();
+            unkept.add(what, Why::Denied);
+            self.count_unkept(unkept);
+        } else if self.policy.rsync.is_none() {
+            self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
         }
-        match self.attributes.special(src) {
-            Some(what) if what == What::Special || self.attributes.rights.devices => return true,
-            Some(what) => {
-                let mut unkept = Unkept::default();
-                unkept.add(what, Why::Denied);
-                self.count_unkept(unkept);
-            }
-            None => {
-                self.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
-            }
+        if self.policy.rsync.is_some() {
+            self.left_out(src, LeftOut::Kind(self.left_alone(src).await));
         }
-        false
     }
 }

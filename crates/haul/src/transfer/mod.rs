@@ -17,13 +17,13 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, LINK, Meta, Mtime, Result, Retry, Version,
-    attributes::Unkept,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
+    attributes::{MODE_BITS, Unkept},
     event::{Event, StepId},
     links::SourceLinks,
     plain_key,
     plan::{Replace, Route},
-    policy::{Fsync, Keep, Mode, Policy},
+    policy::{Chmod, Fsync, Keep, Mode, Policy},
     shown_name,
 };
 use haul_store::{Late, Stored, Upload, WriteSpec};
@@ -393,11 +393,35 @@ impl Mover {
             partial_suffix: self.policy.partial_suffix.clone(),
             keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.policy.ignore_size,
-            keep: self.keep.clone(),
+            keep: self.keep_of(order),
             sparse: self.policy.sparse,
             fsync: self.policy.fsync == Fsync::File,
             drop_cache: self.policy.drop_cache,
         }
+    }
+
+    /// True where a file is to have the permissions of the one that it replaces, and that goes to where backups are.
+    pub(crate) fn keeps_replaced_mode(&self, order: &Order) -> bool {
+        let plain = order.src.kind == Kind::File && !order.src.is_link();
+        let mode_is_kept = self.keep.as_ref().is_none_or(|keep| keep.perms || keep.acls);
+        let there = order.replaced.as_ref().is_some_and(|there| there.posix.is_some());
+        self.policy.rsync.is_some() && self.backup.is_on() && plain && there && !mode_is_kept
+    }
+
+    /// What is kept of attributes, with such permissions said outright.
+    pub(crate) fn keep_of(&self, order: &Order) -> Option<Arc<Keep>> {
+        let keep = self.keep.as_ref()?;
+        let mode = |entry: &Entry| entry.posix.as_deref().map_or(0, |posix| posix.mode);
+        let there = order.replaced.as_ref().filter(|_| self.keeps_replaced_mode(order)).map(mode);
+        let Some(there) = there else { return Some(keep.clone()) };
+        let set = match keep.executability.then(|| mode(&order.src) & 0o111) {
+            Some(0) => there & 0o666,
+            // Whoever may read it may execute it.
+            Some(_) if there & 0o111 == 0 => there & 0o666 | (there & 0o444) >> 2,
+            _ => there & 0o777,
+        };
+        let chmod = vec![Chmod { dirs: false, files: true, clear: MODE_BITS, set, exec_if_any: 0 }];
+        Some(Arc::new(Keep { perms: true, chmod, ..(**keep).clone() }))
     }
 
     /// Moves the bytes, verifies, publishes; when it goes wrong, the unfinished write is removed, or kept for the next

@@ -32,6 +32,8 @@ pub struct Info {
     pub nonreg: u8,
     /// 1: each file; 2: one line for all.
     pub progress: u8,
+    /// Files of the source that are deleted, as they have arrived.
+    pub remove: u8,
     /// What options leave as it is.
     pub skip: u8,
     /// 1: how much moved; 2: all counts.
@@ -73,6 +75,7 @@ impl Info {
             "name" => self.name = level,
             "nonreg" => self.nonreg = level,
             "progress" => self.progress = level,
+            "remove" => self.remove = level,
             "skip" => self.skip = level,
             "stats" => self.stats = level,
             // The others are of what haul doesn't tell.
@@ -114,7 +117,7 @@ mod tests {
         assert_eq!(of(0, ""), quiet);
         let one = Info { del: 1, flist: 1, name: 1, stats: 1, ..quiet };
         assert_eq!(of(1, ""), one);
-        assert_eq!(of(2, ""), Info { name: 2, skip: 1, ..one });
+        assert_eq!(of(2, ""), Info { name: 2, remove: 1, skip: 1, ..one });
         assert_eq!(of(0, "NAME,del2"), Info { name: 1, del: 2, ..quiet });
         assert_eq!(of(1, "name0,stats2"), Info { name: 0, stats: 2, ..one });
         assert_eq!(of(2, "none"), Info::default());

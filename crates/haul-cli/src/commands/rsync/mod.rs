@@ -1,6 +1,7 @@
 //! `haul rsync`: takes rsync's options and its trailing-slash rule, prints what rsync prints, and exits as rsync does; the
 //! engine is haul's own.
 
+mod alone;
 mod apart;
 mod exit;
 mod filters;
@@ -146,7 +147,10 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
     if Info::of(options).flist > 0 {
-        let grows = options.recursive && !matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After));
+        let late = options.delete_delay && options.delete == Some(DeleteWhen::After);
+        let whole = matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After)) && !late;
+        let grows =
+            options.recursive && !(whole || options.whole_list || options.delay_updates || options.prune_empty_dirs);
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
     check_munging(options, sources)?;
@@ -179,6 +183,9 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
         stopped = trouble.signal || trouble.io || report.time_limit;
+    }
+    if !options.dry_run && !stopped {
+        sources::make_named_dir(dest);
     }
     if let Some(reporter) = reporter {
         reporter.abort();
@@ -272,7 +279,7 @@ async fn job(
     before: (bool, u64, Mtime),
     left: Option<Duration>,
 ) -> Result<Report, Refusal> {
-    let Job { src, into, dst, scope, top, one, part } = job;
+    let Job { src, into, dst, scope, top, one, part, alone } = job;
     let disks = is_here(&src) && is_here(&dst);
     // What the destination's links lead to is not the source's.
     let ctx = &surroundings.with_flags(|flags| {
@@ -348,6 +355,8 @@ async fn job(
         known: Known { index: None, ..ctx.known() },
     };
     let base = one.is_some() || top && into.is_empty();
+    // A directory that gets the destination's name is made as one that is new.
+    let base = base && !(alone && one.is_none());
     if options.mkpath && base && cx.dst.caps().dirs && !options.dry_run && part != Part::Deletes {
         // What rsync makes beforehand it compares with the source, as what was there.
         let made = match haul::overlap::check(&cx, mode) {

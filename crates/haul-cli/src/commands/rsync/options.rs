@@ -85,6 +85,10 @@ pub struct Options {
     pub list_only: bool,
     pub relative: Option<bool>,
     pub no_implied_dirs: bool,
+    /// Deletions are to be found while files are transferred.
+    pub delete_delay: bool,
+    /// The whole list of files is to be made before anything is done, which haul never does: it only says so.
+    pub whole_list: bool,
     pub mkpath: bool,
     pub checksum: bool,
     pub update: bool,
@@ -262,6 +266,8 @@ impl Options {
             ("dirs", _) => self.dirs = Some(true),
             ("no-implied-dirs" | "no-i-d", _) => self.no_implied_dirs = true,
             ("implied-dirs" | "i-d", _) => self.no_implied_dirs = false,
+            ("inc-recursive" | "i-r", _) => self.whole_list = false,
+            ("qsort", _) => self.whole_list = true,
             ("mkpath", _) => self.mkpath = true,
             ("checksum", _) => self.checksum = true,
             ("update", _) => self.update = true,
@@ -287,7 +293,9 @@ impl Options {
             ("delete", _) => _ = self.delete.get_or_insert(DeleteWhen::During),
             ("del" | "delete-during", _) => self.delete = Some(DeleteWhen::During),
             ("delete-before", _) => self.delete = Some(DeleteWhen::Before),
-            ("delete-delay" | "delete-after", _) => self.delete = Some(DeleteWhen::After),
+            ("delete-delay" | "delete-after", _) => {
+                (self.delete, self.delete_delay) = (Some(DeleteWhen::After), name == "delete-delay");
+            }
             ("delete-excluded", _) => {
                 self.delete_excluded = true;
                 self.delete.get_or_insert(DeleteWhen::During);
@@ -419,6 +427,10 @@ impl Options {
             }
             ("max-delete", _) => {
                 self.max_delete = None;
+                return Some(());
+            }
+            ("inc-recursive" | "i-r", _) => {
+                self.whole_list = true;
                 return Some(());
             }
             // What changes nothing changes nothing.

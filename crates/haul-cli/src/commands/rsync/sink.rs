@@ -14,14 +14,14 @@ use crate::screen::Screen;
 use haul_core::{
     Error, ErrorKind, Key, LINK, Mtime, Side,
     compare::{Difference, FileType, Reason},
-    event::{Event, Sink},
+    event::{Event, LeftOut, Sink},
     links::Munge,
     plan::Action,
     policy::Compare,
     shown_name,
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{BufWriter, Stdout, Write as _, stdout},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -66,6 +66,7 @@ struct Look {
     links: bool,
     /// Bytes go to a remote.
     sends: bool,
+    max_size: Option<u64>,
     /// Symlinks are told of as they are at the source, as it sends them.
     munge: Munge,
     program: &'static str,
@@ -83,6 +84,10 @@ struct State {
     to_link: HashMap<Key, Difference>,
     /// The name that the one that is being told is linked to.
     link_to: Option<Vec<u8>>,
+    /// What is to be deleted and is neither a file nor a symlink.
+    doomed: HashMap<Key, FileType>,
+    /// Directories that aren't made, where that is told.
+    left: HashSet<Key>,
 }
 
 impl Lines {
@@ -99,7 +104,12 @@ impl Lines {
         let in_format = options.out_format.as_ref().is_some_and(|format| format.contains("%i"));
         let look = Look {
             format: format.filter(|_| !options.quiet),
-            itemize: options.itemize.max(u8::from(in_format)),
+            // With -vv it shows what stays as it is, too.
+            itemize: match options.itemize.max(u8::from(in_format)) {
+                _ if options.out_format.is_some() && !in_format => 0,
+                1 if info.name > 1 => 2,
+                itemize => itemize,
+            },
             info,
             kept: Kept::of(options, root),
             human: options.human,
@@ -108,6 +118,7 @@ impl Lines {
             time_transfers: options.compare() == Compare::SizeAndTime,
             links: !options.link_dest.is_empty(),
             sends,
+            max_size: options.max_size,
             munge: options.munge,
             program: options.program,
         };
@@ -121,6 +132,8 @@ impl Lines {
             drawn: None,
             to_link: HashMap::new(),
             link_to: None,
+            doomed: HashMap::new(),
+            left: HashSet::new(),
         };
         let lines = Lines { look, screen, state: Mutex::new(state) };
         lines.begin_log(options);
@@ -176,13 +189,6 @@ impl Lines {
         self.screen.log(&line);
     }
 
-    /// What is no file, directory or anything else that is transferred.
-    pub fn skipped(&self, name: &str) {
-        if self.look.info.nonreg > 0 {
-            self.tell(&format!("skipping non-regular file \"{name}\""));
-        }
-    }
-
     /// Are names told, or what changes of them?
     pub fn tells_names(&self) -> bool {
         self.look.info.name > 0 || self.look.itemize > 0 && self.look.format.is_some()
@@ -235,13 +241,15 @@ impl Lines {
     /// Prints a name with what happens to it, if that is to be told.
     fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
         let letters = letters(update, differs, &self.look.kept);
+        // Names alone are told of what is transferred, made or linked, not of what only gets attributes.
         let told = tells(&letters);
-        let shown = told || self.look.itemize > 1;
+        let only_set = update == Update::None && differs.what != FileType::Dir && self.look.info.name < 2;
+        let shown = if self.look.itemize == 0 { told && !only_set } else { told || self.look.itemize > 1 };
         if !told && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
             let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
             return self.line(state, &line);
         }
-        let in_log = self.log_format(state).filter(|_| told);
+        let in_log = self.log_format(state).filter(|_| told || shown);
         let item = Item { lines: self, state, key, what: differs.what, letters, size };
         let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
         let logged = in_log.map(|format| format::fill(&format, &item));
@@ -264,12 +272,47 @@ impl Lines {
         if self.look.info.skip == 0 || differs.what == FileType::Dir {
             return;
         }
+        if self.is_left_with_another(state, key) {
+            return;
+        }
         let name = self.name(state, key, differs.what);
         let line = match why {
             Reason::Newer => [&name[..], b" is newer"].concat(),
             Reason::Existing => [&name[..], b" exists"].concat(),
             Reason::NotExisting => [b"not creating new file \"", &name[..], b"\""].concat(),
             _ => return,
+        };
+        self.put(state, Some(line.clone()), Some(line));
+    }
+
+    /// True for what a directory holds that isn't made: nothing more is said of it.
+    fn is_left_with_another(&self, state: &State, key: &Key) -> bool {
+        let mut ends = key.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+        !state.left.is_empty() && ends.any(|end| state.left.contains(&Key::new(&key.as_bytes()[..end])))
+    }
+
+    /// Something of the source that isn't to be transferred counts as what is there all the same.
+    fn left_out(&self, state: &mut State, key: &Key, what: FileType, size: u64, why: LeftOut) {
+        let item = Item { lines: self, state, key, what, letters: String::new(), size };
+        let link = item.stat().filter(|_| what == FileType::Link).and_then(|st| u64::try_from(st.st_size).ok());
+        state.stats.seen(what, link.unwrap_or(size));
+        let name = shown(&plain(state, key), self.look.raw_bytes);
+        let name = name.strip_suffix(b"/").unwrap_or(&name);
+        let line = match why {
+            LeftOut::Kind(Some(why)) => {
+                return self.left(state, key, why, &Difference { what, ..Difference::default() });
+            }
+            LeftOut::Kind(None) if self.look.info.nonreg > 0 => [b"skipping non-regular file \"", name, b"\""].concat(),
+            LeftOut::New if self.look.info.skip > 0 && !self.is_left_with_another(state, key) => {
+                state.left.insert(key.clone());
+                [b"not creating new directory \"", name, b"\""].concat()
+            }
+            LeftOut::Limit if self.look.info.skip > 0 => {
+                let bound = if self.look.max_size.is_some_and(|max| size > max) { "over max" } else { "under min" };
+                [name, b" is ", bound.as_bytes(), b"-size"].concat()
+            }
+            LeftOut::InTheWay => [b"cannot delete non-empty directory: ", name].concat(),
+            LeftOut::Kind(None) | LeftOut::New | LeftOut::Limit => return,
         };
         self.put(state, Some(line.clone()), Some(line));
     }
@@ -420,6 +463,11 @@ impl Sink for Lines {
                 self.deleting(state, key, differs.what);
             }
             // Told when it is done.
+            Event::Decided { key, action: Action::Delete, differs, .. }
+                if !matches!(differs.what, FileType::File | FileType::Link) =>
+            {
+                state.doomed.insert(key.clone(), differs.what);
+            }
             Event::Decided { action: Action::Delete, .. } => {}
             Event::Decided { key, action: Action::Link, size, differs, dry_run: false, .. } => {
                 state.stats.seen(differs.what, *size);
@@ -443,7 +491,13 @@ impl Sink for Lines {
             }
             Event::Deleted { side: Side::Dst, key, .. } => {
                 let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
+                let what = state.doomed.remove(key).unwrap_or(what);
                 self.deleting(state, key, what);
+            }
+            Event::Deleted { side: Side::Src, key, .. } if self.look.info.remove > 0 => {
+                let name = shown(&plain(state, key), self.look.raw_bytes);
+                let line = [b"sender removed ", &name[..]].concat();
+                self.put(state, Some(line.clone()), Some(line));
             }
             Event::UnsafeLink { key, target } if self.look.info.name > 0 => {
                 let name = String::from_utf8_lossy(&plain(state, key)).into_owned();
@@ -470,14 +524,7 @@ impl Sink for Lines {
             Event::Failed { error, .. } | Event::ListFailed { error, .. } | Event::Error(error) => {
                 self.failed(state, error)
             }
-            Event::Notice { key: Some(key), message } if message.starts_with("not copied") => {
-                state.stats.skipped += 1;
-                let name = shown(&plain(state, key), self.look.raw_bytes);
-                if self.look.info.nonreg > 0 {
-                    let line = [b"skipping non-regular file \"", &name[..], b"\""].concat();
-                    self.put(state, Some(line.clone()), Some(line));
-                }
-            }
+            Event::LeftOut { key, what, size, why } => self.left_out(state, key, *what, *size, *why),
             Event::Notice { message, .. } => self.complain_in(state, message),
             _ => {}
         }
@@ -551,7 +598,10 @@ impl Fields for Item<'_> {
                 or_empty(self.state.link_to.as_ref().map(|to| [b" => ", &to[..]].concat()))
             }
             'L' => or_empty(self.target().map(|to| [b" -> ", &shown(&to, self.lines.look.raw_bytes)[..]].concat())),
-            'f' => or_empty(self.typed().map(|path| path.strip_prefix(b"/").unwrap_or(&path).to_vec())),
+            'f' => or_empty(self.typed().map(|path| {
+                let path = path.strip_prefix(b"/").unwrap_or(&path);
+                shown(path, self.lines.look.raw_bytes)
+            })),
             'l' => text(number(self.length(), human)),
             'b' => {
                 let moved = self.letters.starts_with(['>', '<']) && !self.lines.look.dry_run;

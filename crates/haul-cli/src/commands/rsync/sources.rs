@@ -2,7 +2,7 @@
 //! list of jobs, one for each folder of origin.
 
 use super::{
-    apart, exit,
+    alone, apart, exit,
     filters::{Scope, read_input},
     merge::merge,
     options::Options,
@@ -12,7 +12,10 @@ use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
 use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
 use haul_store::{ListRequest, Store};
-use rustix::{fs::FileType, io::Errno};
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    io::Errno,
+};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -52,14 +55,16 @@ pub struct Job {
     pub one: Option<(Key, Key)>,
     /// What of it is done.
     pub part: Part,
+    /// It brings one entry, and the destination is that one's name.
+    pub alone: bool,
 }
 
 /// What was typed, taken apart.
-#[derive(Clone, Debug)]
-struct Typed {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
     /// `remote:`, or nothing.
     head: Vec<u8>,
-    path: Vec<u8>,
+    pub path: Vec<u8>,
 }
 
 impl Typed {
@@ -82,7 +87,7 @@ impl Typed {
         self.head.is_empty()
     }
 
-    fn word(&self, path: &[u8]) -> OsString {
+    pub fn word(&self, path: &[u8]) -> OsString {
         let path = if path.is_empty() && self.here() { b"." } else { path };
         OsString::from_vec([&self.head, path].concat())
     }
@@ -93,19 +98,19 @@ impl Typed {
     }
 
     /// It means what is in it.
-    fn contents(&self) -> bool {
+    pub fn contents(&self) -> bool {
         let last = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
         matches!(last, b"" | b"." | b"..")
     }
 
     /// The folder that holds it, as typed, and its name there.
-    fn split(&self) -> (Vec<u8>, Vec<u8>) {
+    pub fn split(&self) -> (Vec<u8>, Vec<u8>) {
         let at = self.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
         (self.path[..at].to_vec(), self.path[at..].to_vec())
     }
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match (dir, name) {
         (dir, b"") => dir.to_vec(),
         (b"", name) => name.to_vec(),
@@ -175,6 +180,10 @@ impl Planner<'_> {
         } else {
             self.plain(sources, &to, there, &mut jobs).await?;
         }
+        if to.here() && there != Dest::Dir {
+            alone::settle(self, &to, there, &mut jobs).await?;
+        }
+        alone::leave_out_empty(self, &mut jobs).await?;
         self.check_dest(&to, there, &jobs)?;
         if self.shares {
             return merge(self.options, jobs);
@@ -189,9 +198,13 @@ impl Planner<'_> {
 
     /// Says what of the destination must be made, or that it can't be.
     fn check_dest(&self, to: &Typed, there: Dest, jobs: &[Job]) -> Result<(), Refusal> {
-        let names_file = jobs.len() == 1 && jobs[0].one.is_some() && there != Dest::Dir && !to.contents();
+        let names_file = jobs.len() == 1 && jobs[0].alone;
         match there {
             Dest::Dir => return Ok(()),
+            _ if jobs.is_empty() => return Ok(()),
+            Dest::File if names_file && jobs[0].one.is_none() => {
+                return Err((exit::SELECTION, "ERROR: cannot overwrite non-directory with a directory".into()));
+            }
             Dest::File if names_file => return Ok(()),
             Dest::File => {
                 let line = "ERROR: destination must be a directory when copying more than 1 file";
@@ -202,7 +215,8 @@ impl Planner<'_> {
         if to.here() && !self.options.mkpath {
             let whole = absolute(&to.path);
             let parent = haul_core::key::parent(&whole);
-            if kind(parent, true).is_none() {
+            // As in rsync, where a directory is only said to be made.
+            if kind(parent, true).is_none() && (names_file || !self.options.dry_run) {
                 let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, &whole[..]) };
                 return Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))));
             }
@@ -286,9 +300,14 @@ impl Planner<'_> {
 
     /// Sources with the paths that they were typed with.
     fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Job>) -> Result<(), Refusal> {
-        let mut groups: Vec<(Typed, Vec<Vec<u8>>)> = Vec::new();
+        let mut groups: Vec<(Typed, Vec<Named>)> = Vec::new();
+        let mut add = |root: Typed, name: Named| match groups.iter_mut().find(|(there, _)| *there == root) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((root, vec![name])),
+        };
         if let (Some(names), [source]) = (&self.options.names, sources) {
-            groups.push((Typed::parse(source)?, names.iter().map(|name| clean(name)).collect()));
+            let root = Typed::parse(source)?;
+            names.iter().for_each(|name| add(root.clone(), Named::new(name)));
         } else if let Some(list) = &self.options.files_from {
             let [source] = sources else {
                 return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
@@ -296,35 +315,67 @@ impl Planner<'_> {
             let text = read_input(list).map_err(|line| (exit::FILE_IO, line))?;
             let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
             let comment = |line: &[u8]| !self.options.from0 && matches!(line.first(), Some(b'#' | b';'));
-            let names = text.split(ends).filter(|line| !line.is_empty() && !comment(line)).map(clean).collect();
-            groups.push((Typed::parse(source)?, names));
+            let source = Typed::parse(source)?;
+            for line in text.split(ends).filter(|line| !line.is_empty() && !comment(line)) {
+                let line = &collapsed(line)[..];
+                match line.windows(3).position(|w| w == b"/./").filter(|_| source.here()) {
+                    Some(at) => {
+                        let path = join(&source.path, line[..=at].strip_prefix(b"/").unwrap_or(&line[..=at]));
+                        add(Typed { path, ..source.clone() }, Named::new(&line[at + 3..]));
+                    }
+                    None => add(source.clone(), Named::new(line)),
+                }
+            }
         } else {
             for source in sources {
                 let typed = Typed::parse(source)?;
                 let (root, name) = match typed.path.windows(3).position(|w| w == b"/./") {
-                    Some(at) => (typed.path[..=at].to_vec(), typed.path[at + 3..].to_vec()),
-                    None if typed.path.starts_with(b"/") => (b"/".to_vec(), typed.path[1..].to_vec()),
-                    None => (Vec::new(), typed.path.clone()),
+                    Some(at) => (typed.path[..=at].to_vec(), &typed.path[at + 3..]),
+                    None if typed.path.starts_with(b"/") => (b"/".to_vec(), &typed.path[1..]),
+                    None => (Vec::new(), &typed.path[..]),
                 };
-                let root = Typed { head: typed.head, path: root };
-                match groups.iter_mut().find(|(there, _)| there.head == root.head && there.path == root.path) {
-                    Some((_, names)) => names.push(clean(&name)),
-                    None => groups.push((root, vec![clean(&name)])),
+                if name.split(|b| *b == b'/').any(|part| part == b"..") {
+                    let line = format!("found \"..\" dir in relative path: {}", source.display());
+                    return Err((exit::USAGE, line));
                 }
+                add(Typed { head: typed.head, path: root }, Named::new(name));
             }
         }
         self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
         for (root, mut names) in groups {
+            let dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
             if root.here() {
-                names.retain(|name| self.is_there(&join(&root.path, name), &root));
+                names.retain(|named| self.is_there(&join(&root.path, &named.name), &root));
             }
-            let whole = names.iter().any(Vec::is_empty);
-            let only = (!whole).then(|| Only::new(names, self.options.recursive));
+            if names.is_empty() && !dot {
+                continue;
+            }
+            let whole = names.iter().any(|named| named.name.is_empty());
+            let top = whole || dot;
+            let only = match whole && (self.options.recursive || !root.here()) {
+                true => None,
+                false => Some(Only::new(self.listed(&root, names), self.options.recursive)),
+            };
             let scope = Scope { root: root.here().then(|| absolute(&root.path)), only, ..Scope::default() };
             let (src, dst) = (root.word(&root.path), to.word(&to.path));
-            jobs.push(Job { src, into: Vec::new(), dst, scope, top: whole, one: None, part: Part::Whole });
+            jobs.push(Job { src, into: Vec::new(), dst, scope, top, one: None, part: Part::Whole, alone: false });
         }
         Ok(())
+    }
+
+    /// The names, and, without -r, what is in directories whose content is meant.
+    fn listed(&self, root: &Typed, names: Vec<Named>) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for named in names {
+            if named.contents && !self.options.recursive && root.here() {
+                // What can't be read is told by the job, which lists it.
+                let held = held(&absolute(&join(&root.path, &named.name))).unwrap_or_default();
+                all.extend(held.iter().map(|name| join(&named.name, name)));
+            }
+            all.push(named.name);
+        }
+        all.retain(|name| !name.is_empty());
+        all
     }
 
     fn is_there(&mut self, path: &[u8], root: &Typed) -> bool {
@@ -361,9 +412,13 @@ impl Planner<'_> {
                 false if self.open(&typed, &typed.path).await?.1.is_some() => Some(What::File),
                 false => Some(What::Dir),
             };
-            let Some(what) = what else {
-                self.missing(&typed.path);
-                continue;
+            let what = match what {
+                Some(What::Link) if !self.options.links => What::Special,
+                Some(what) => what,
+                None => {
+                    self.missing(&typed.path);
+                    continue;
+                }
             };
             let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
             if sources.len() > 1
@@ -392,7 +447,16 @@ impl Planner<'_> {
             if typed.contents() {
                 let scope = Scope { root: typed.here().then(|| absolute(&typed.path)), ..Scope::default() };
                 let (src, dst) = (typed.word(&typed.path), to.word(&to.path));
-                jobs.push(Job { src, into: Vec::new(), dst, scope, top: true, one: None, part: Part::Whole });
+                jobs.push(Job {
+                    src,
+                    into: Vec::new(),
+                    dst,
+                    scope,
+                    top: true,
+                    one: None,
+                    part: Part::Whole,
+                    alone: false,
+                });
                 continue;
             }
             let (folder, name) = typed.split();
@@ -406,7 +470,7 @@ impl Planner<'_> {
                 None => folders.push((folder, vec![(name, what)])),
             }
         }
-        let alone = sources.len() == 1;
+        let alone = folders.len() == 1 && folders[0].1.len() == 1 && jobs.is_empty();
         for (folder, names) in folders {
             jobs.push(self.of_folder(folder, names, to, there, alone));
         }
@@ -419,7 +483,7 @@ impl Planner<'_> {
         let only = Some(Only::new(names, self.options.recursive));
         let scope = Scope { root, only, others, ..Scope::default() };
         let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
-        Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole }
+        Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
     }
 
     /// True when the destination, here, has something of this name that is no directory of its own.
@@ -447,10 +511,6 @@ impl Planner<'_> {
                 self.lines.tell(&format!("skipping directory {shown}"));
                 false
             }
-            What::Link if !options.links => {
-                self.lines.skipped(&shown);
-                false
-            }
             _ => true,
         }
     }
@@ -475,13 +535,15 @@ impl Planner<'_> {
                     top: true,
                     one: None,
                     part: Part::Whole,
+                    alone: false,
                 }
             }
-            [(name, what @ (What::File | What::Link))] => {
+            [(name, what @ (What::File | What::Link | What::Special))] => {
                 let names_file = alone && there != Dest::Dir && !to.contents();
                 let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
                 let key = |name: &[u8]| match what {
                     What::Link => Key::new([name, LINK].concat()),
+                    What::Special => plain_key(name),
                     _ if folder.here() && to.here() => plain_key(name),
                     _ => Key::new(name),
                 };
@@ -494,6 +556,7 @@ impl Planner<'_> {
                     top: false,
                     one,
                     part: Part::Whole,
+                    alone: names_file,
                 }
             }
             names => {
@@ -511,6 +574,34 @@ fn share_names(taken: &[(Typed, What)]) -> bool {
     let twice = (1..names.len()).any(|at| names[..at].contains(&names[at]));
     let contents = names.len() > 1 && names.contains(&None);
     taken.iter().all(|(typed, _)| typed.here()) && (twice || contents)
+}
+
+/// A name as an argument or a list gives it, below its root.
+struct Named {
+    name: Vec<u8>,
+    /// It ends in a slash: what is in it is meant.
+    contents: bool,
+    /// It begins with `./`: the root is part of it.
+    dot: bool,
+}
+
+impl Named {
+    fn new(typed: &[u8]) -> Named {
+        let contents = matches!(typed, b"" | b".") || typed.ends_with(b"/") || typed.ends_with(b"/.");
+        Named { name: clean(typed), contents, dot: typed.starts_with(b"./") }
+    }
+}
+
+/// A path without `DIR/..`, by its letters alone.
+fn collapsed(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|b| *b == b'/') {
+        match parts.last() {
+            Some(last) if part == b".." && !matches!(*last, b"" | b"." | b"..") => _ = parts.pop(),
+            _ => parts.push(part),
+        }
+    }
+    parts.join(&b'/')
 }
 
 /// A path without what says nothing: `./`, double slashes, a slash at either end.
@@ -550,6 +641,28 @@ fn told(errno: Errno) -> String {
 fn no_dir(path: &[u8], errno: Errno) -> String {
     let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
     format!("mkdir \"{path}\" failed: {}", told(errno))
+}
+
+/// The names in a directory here.
+fn held(dir: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+    let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Makes the destination that is named as a directory, here, where nothing came to it: as in rsync it is there in the end. Where
+/// that can't be, nothing is missed.
+pub fn make_named_dir(dest: &OsStr) {
+    if let Some(dir) = folder_here(dest).filter(|_| dest.as_bytes().ends_with(b"/")) {
+        let _ = rustix::fs::mkdir(&dir[..], Mode::from_raw_mode(0o777));
+    }
 }
 
 /// True for a directory here, or a symlink to one.

@@ -56,8 +56,6 @@ pub struct Stats {
     pub arrived_bytes: u64,
     /// Bytes that moved.
     pub moved: u64,
-    /// What can't be copied.
-    pub skipped: u64,
 }
 
 impl Stats {

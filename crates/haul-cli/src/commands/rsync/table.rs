@@ -99,7 +99,7 @@ pub const OPTIONS: &[Entry] = &[
     value(
         "info",
         "FLAGS",
-        "del, flist, name, nonreg, progress, skip, stats, all, none, with a level behind; others change nothing",
+        "del, flist, name, nonreg, progress, remove, skip, stats, all, none, with a level behind; others change nothing",
     ),
     on('h', "human-readable", "numbers with units; twice: units of 1024"),
     on('8', "8-bit-output", "print bytes that aren't text as they are"),

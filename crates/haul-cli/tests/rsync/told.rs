@@ -1,0 +1,161 @@
+//! What is told, counted and made where kinds clash, where something is left out, and where a transfer is of one entry.
+
+use super::{
+    each,
+    oracle::{Compare, Oracle},
+};
+
+/// Each kind where the destination has another.
+const CLASHES: &str = r#"
+mkdir -p s/d dst/d s/k4 dst/k1/in dst/k2 dst/k5 dst/k6 dst/k7 dst/k8 s/k9 s/ka dst/kh s/newdir dst/xx/yy
+echo a>s/a; echo a>dst/a; echo b>s/d/b; echo b>dst/d/b; echo k>s/k1; echo z>dst/k1/in/z; echo k>s/k2; echo k>dst/k4
+ln -s x s/k5; echo q>dst/k6/q; ln -s x s/k6; mkfifo s/k7 s/k8 dst/k9 dst/kc s/kd s/ke s/newfifo dst/xx/p; echo r>dst/k8/r
+echo w>s/k9/w; ln -s d dst/ka; echo y>s/ka/y; ln -s d dst/kb; echo y>s/kb; echo y>s/kc; echo y>dst/kd; ln -s q dst/ke
+ln -s q s/kf; echo f>dst/kf; ln -s a s/lnk; echo nf >s/newdir/nf; echo x>dst/xx/yy/z
+find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+chmod 600 s/a; touch -d 2021-01-01T00:00:00Z s/d/b
+"#;
+
+/// The numbers that both programs know.
+fn numbers(text: &str) -> Vec<String> {
+    let known = ["Number of", "Total file", "Total tr"];
+    text.lines().filter(|line| known.iter().any(|begin| line.starts_with(begin))).map(String::from).collect()
+}
+
+#[test]
+fn where_kinds_clash_the_same_is_done_and_told() {
+    let options = "|--force|--delete|--existing|-u|--size-only|-b|--no-D|-m|--max-size=1|--no-l|--no-l --existing";
+    let lines: Vec<String> = options
+        .split('|')
+        .flat_map(|options| ["-i", "-ni", "-nii"].map(|told| format!("-a {told} {options} s/ dst")))
+        .chain(["k1", "k2", "k6", "k8"].map(|name| format!("-ani s/{name} dst")))
+        .collect();
+    each(CLASHES, Compare::All, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(oracle) = Oracle::new(CLASHES) else { return };
+    // Which says so, before the line of a file would say that it comes.
+    for dry in [&["-ai"][..], &["-ani"]] {
+        let (code, lines, errors) = oracle.haul(&[dry, &["s/", "dst"]].concat());
+        assert!(code == Some(23) && !lines.contains("+ k1") && !lines.contains("+ k6"), "{lines}");
+        assert_eq!(errors.lines().filter(|line| line.contains("could not make way")).count(), 3, "{errors}");
+    }
+}
+
+#[test]
+fn all_of_the_source_and_what_becomes_of_it_is_counted_as_in_rsync() {
+    let Some(oracle) = Oracle::new(CLASHES) else { return };
+    let options = "-a|-rt|-rlt|-a -n|-rt -n|-a --existing|-rt --existing|-a --delete|-a --delete -n|-a --force|-a --force -n\
+                   |-a --max-size=1|-a --min-size=2 -n|-a -u|-a -H|-d|-a --no-D";
+    for options in options.split('|') {
+        for dest in ["dst", "new"] {
+            let args: Vec<&str> = options.split_whitespace().chain(["--stats", "s/", dest]).collect();
+            let (_, lines, errors) = oracle.haul(&args);
+            assert_eq!(numbers(&lines), numbers(&oracle.rsync_lines(&args)), "{args:?} {errors}");
+        }
+    }
+}
+
+#[test]
+fn names_alone_and_all_names_are_told_as_in_rsync() {
+    let Some(oracle) = Oracle::new(CLASHES) else { return };
+    let theirs =
+        ["sent ", "total size", "Total ", "File list", "Literal", "delta-", "total:", "building file list", "k", "  "];
+    let without = |text: &str| {
+        let line = |line: &&str| !theirs.iter().any(|begin| line.starts_with(begin));
+        text.lines().filter(line).map(String::from).collect::<Vec<_>>()
+    };
+    // Those that rsync writes itself in its tongue of wildcards are left out: names that begin with k clash.
+    let options = "-av|-anv|-avv|-aivv|-rtvv|-rtvv --existing|-avv --existing\
+                   |-avv --max-size=1|-avv --min-size=2|-avv --remove-source-files|-av --info=remove --remove-source-files\
+                   |-aiv --delete-delay|-aiv --delete-after|-aiv --no-i-r|-aiv -m|-aiv --out-format=%f|-avv --out-format=%i_%n";
+    for options in options.split('|') {
+        for source in ["s/", "s/a", "s/d"] {
+            let args: Vec<&str> = options.split_whitespace().chain([source, "dst"]).collect();
+            let (_, lines, errors) = oracle.haul(&args);
+            assert_eq!(without(&lines), without(&oracle.rsync_lines(&args)), "{args:?} {errors}");
+        }
+    }
+    let late = |option: &str| oracle.haul(&["-av", "-n", option, "s/d", "dst"]).1;
+    assert!(late("--delete-delay").contains("sending incremental file list"));
+    assert!(late("--delete-after").contains("building file list ... done"));
+    assert!(late("--no-i-r").contains("building file list ... done"));
+}
+
+const EMPTY: &str = "mkdir -p empty dst full/sub; echo x>full/a; echo f>afile; mkfifo pipe; ln -s a link
+find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+
+#[test]
+fn one_entry_gets_the_destinations_name_and_several_a_directory() {
+    let paths = "empty new|empty/ new|empty new/|empty dst|empty afile|empty/ afile|full new|full/ x/y|empty x/y|empty/ x/y|afile x/y|pipe new\
+                 |link new|pipe afile|full/sub new|nosuch afile new|nosuch empty new|afile nosuch new|empty full new|full/ empty/ new";
+    let options = ["-ai", "-ani", "-ai --mkpath", "-di", "-ti", "-ai --exclude=*"];
+    let mut lines: Vec<String> =
+        options.iter().flat_map(|options| paths.split('|').map(move |path| format!("{options} {path}"))).collect();
+    // Where there is nothing to bring rsync looks for a way to it all the same.
+    let nothing = |line: &String| line.starts_with("-ti ") || line.starts_with("-ai --exclude=* ");
+    lines.retain(|line| !nothing(line) || !line.ends_with("x/y"));
+    lines.retain(|line| !line.starts_with("-ti ") || !line.ends_with("new/"));
+    let odd = "-aiR empty new|-aiR afile new|-aiR full new|-aiR ./afile new|-aiR full/./a new|-aiR --no-implied-dirs ./full/a dst\
+               |-ai --existing empty new|-ai --existing empty/ new|-aim empty dst|-aim empty new|-aim empty/ new|-aim full dst\
+               |-aim --exclude=a full dst|-ai --exclude=afile afile full/a new|-a --info=name empty new|-aR full/../afile dst";
+    lines.extend(odd.split('|').map(String::from));
+    each(EMPTY, Compare::Attributes, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_in_a_directory_that_a_list_names_with_a_slash_comes() {
+    let lists = [
+        r"d/\n",
+        r".\n",
+        r"./a\n",
+        r"d/.\n",
+        r"d\n./d/e/\n",
+        r"d/./e\n",
+        r"x/../a\n",
+        r"d/../a\n",
+        r"./no\n",
+        r"no\n",
+        r"d/e/c\n",
+    ];
+    for list in lists {
+        let setup = format!(
+            "mkdir -p s/d/e/g s/empty dst; echo a>s/a; echo b>s/d/b; echo c>s/d/e/c; echo q >s/d/e/g/q; printf '{list}' >list
+             find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {{}} +"
+        );
+        let lines = ["-ai s dst", "-air s dst", "-rti s new", "-ani s new"];
+        let lines = lines.map(|line| format!("--files-from=list {line}"));
+        each(&setup, Compare::All, &lines.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn nobody_may_read_more_than_before_where_permissions_are_not_kept() {
+    let setup = r#"
+mkdir -p s/private dst; chmod 700 s/private; echo n >s/private/n
+for m in 600 644 777; do echo n>s/n$m; chmod $m s/n$m; for o in 600 640 755; do
+echo new>s/r${m}_$o; chmod $m s/r${m}_$o; echo o>dst/r${m}_$o; chmod $o dst/r${m}_$o; done; done
+cp -a s/n644 s/n4755; chmod 4755 s/n4755; cp -a s/n4755 s/n2711; chmod 2711 s/n2711
+find . -mindepth 1 -depth -exec touch -h -d 2021-01-01T00:00:00Z {} +; find dst -type f -exec touch -d 2019-01-01T00:00:00Z {} +
+"#;
+    let options = [
+        "-rli",
+        "-rlti -b",
+        "-rlti -b --backup-dir=../bk",
+        "-rEi -b",
+        "-rEi",
+        "-rlti --remove-source-files",
+        "-rltogi --remove-source-files",
+    ];
+    let options = options.into_iter().chain([
+        "-rti -b --remove-source-files",
+        "-rti -b --bwlimit=9999",
+        "-rti -b --delay-updates",
+        "-rti -b --chmod=go-w",
+    ]);
+    let lines: Vec<String> = options.map(|options| format!("{options} s/ dst")).collect();
+    each(
+        &format!("{setup}chmod 700 s"),
+        Compare::Attributes,
+        &["-rli s/ new", "-rli s new", "-rli s dst", "-rli s/private/ new"],
+    );
+    each(setup, Compare::Attributes, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+}
