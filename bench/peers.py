@@ -14,8 +14,8 @@ S5CMD_MODULE = b"github.com/peak/s5cmd/v2"
 PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
-# Known only by their binary: cloudsim belongs to the workspace.
-SILENT = ("cloudsim",)
+# Known only by their binary: these belong to the workspace.
+SILENT = ("cloudsim", "farfs")
 
 
 @dataclass
@@ -54,6 +54,8 @@ def obtain(root, name, haul, cloudsim, heavy):
         return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul")), None
     if name == "cloudsim":
         return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim")), None
+    if name == "farfs":
+        return build(root, "haul-testkit", "farfs"), None
     if name == "s5cmd":
         return s5cmd(root)
     path = look(root, name)
