@@ -6,7 +6,7 @@
 use haul_testkit::{
     attributes::{Facts, assert_same, ctimes, fill, is_root, posix_acl, read, set_time, set_xattr, special},
     folder::write,
-    lab::{Lab, Ran},
+    lab::{Lab, Ran, until},
     peers,
 };
 use std::{
@@ -489,6 +489,50 @@ fn what_arrives_is_private_until_it_has_its_own_permissions() {
     assert!(!made.exists() || mode(&made) & 0o077 == 0);
     haul(&place, "copy -a @src @dst").ok();
     assert_same(&src, &place.path().join("dst"));
+}
+
+/// Whatever way the bytes come, and whatever kills the run.
+#[test]
+fn nobody_else_can_read_what_is_private_while_it_comes() {
+    let ways = [
+        ("copy -a --bwlimit 64k @s @d/new", true),
+        ("copy -a --bwlimit 64k --inplace @s @d/new", true),
+        ("rsync -rp --bwlimit=64 @s @t @d/", true),
+        ("rsync -r --bwlimit=64 @s/ @d/", false),
+    ];
+    for (line, dirs) in ways {
+        let lab = Lab::new(HAUL);
+        let (source, dest) = (lab.path("s"), lab.path("d"));
+        for file in [source.join("sub/f"), lab.path("t/g")] {
+            write(&file, &[7; 1 << 20], 1_000_000_000);
+            set_mode(&file, 0o600);
+        }
+        for dir in [&source, &source.join("sub"), &lab.path("t")] {
+            set_mode(dir, 0o700);
+        }
+        fs::create_dir(&dest).unwrap();
+        set_mode(&dest, 0o755);
+        let mut child = lab.start(&line.split(' ').collect::<Vec<_>>());
+        let modes = || read_modes(&dest);
+        assert!(until(|| modes().iter().any(|(_, is_dir, _)| !is_dir)), "{line}: nothing came");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for (path, is_dir, mode) in modes().into_iter().filter(|(_, is_dir, _)| dirs || !is_dir) {
+            assert_eq!(mode & 0o077, 0, "{line}: {} {} {mode:o}", path.display(), if is_dir { "dir" } else { "file" });
+        }
+    }
+}
+
+/// Everything below a folder, whether it is a directory, and its permissions.
+fn read_modes(folder: &Path) -> Vec<(PathBuf, bool, u32)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        // What is being copied may be renamed meanwhile.
+        let Ok(st) = fs::symlink_metadata(entry.path()) else { continue };
+        found.push((entry.path(), st.is_dir(), st.mode() & 0o7777));
+        found.extend(read_modes(&entry.path()));
+    }
+    found
 }
 
 /// A folder that can't be looked through is said, and leaves the others no dirtier.

@@ -159,6 +159,11 @@ impl Keep {
         self.whole_mode()
     }
 
+    /// True when what is new gets permissions of its own before it is done, so that it is its owner's alone until then.
+    pub fn hides(&self) -> bool {
+        self.whole_mode() || !self.chmod.is_empty()
+    }
+
     /// The same with what `--metadata` asks for.
     pub fn with_metadata(mut self) -> Keep {
         let all = Keep::archive();

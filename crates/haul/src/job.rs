@@ -287,11 +287,12 @@ impl Run {
                 self.dirs.src_only(top);
             }
         }
-        let spec = WriteSpec {
-            keep: self.attributes.keep.clone().filter(|_| !self.asks_each() && self.takes_top()),
-            ..WriteSpec::default()
-        };
-        self.cx.dst.make_dir(&Key::new(""), &spec).await
+        let keep = self.attributes.keep.clone().filter(|_| !self.asks_each());
+        if !self.takes_top() {
+            // It keeps the permissions with which it is made; what is made in it gets its own.
+            self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
+        }
+        self.cx.dst.make_dir(&Key::new(""), &WriteSpec { keep, ..WriteSpec::default() }).await
     }
 
     /// One walk over both sides.

@@ -49,8 +49,9 @@ pub(super) fn append(
         return Ok(None);
     }
     let added = add(item, number, (&source, &before), (&target, there.stx_size), bytes);
-    let told = |()| local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
-    match added.and_then(told) {
+    // Also of what was stopped: the next run goes on from what is there.
+    let told = local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
+    match told.and(added) {
         Err(error) if error.kind() != ErrorKind::Cancelled => {
             rustix::fs::ftruncate(&target, there.stx_size).map_err(target_error(item))?;
             return Err(error);

@@ -3,7 +3,7 @@
 
 use super::{
     copy::{source_error, target_error},
-    meta, place,
+    place,
 };
 use crate::{CopyItem, Progress, disk::Abandoned};
 use haul_core::{Error, ErrorKind, Key, Result};
@@ -173,8 +173,8 @@ impl<'a> Bytes<'a> {
             return Ok(false);
         }
         match rustix::fs::ioctl_ficlone(target, source) {
-            // The clone is of what the file is now; the caller finds out if it grew or shrank.
-            Ok(()) => meta::facts(target, meta::FACTS).map(|st| st.stx_size == size).map_err(target_error(item)),
+            // The clone is of what the file is now; the caller finds out if it changed.
+            Ok(()) => Ok(true),
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(target_error(item)(errno)),
             Err(_) => {
                 self.can_clone = false;

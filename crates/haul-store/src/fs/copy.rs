@@ -198,7 +198,7 @@ impl Batch<'_> {
     }
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
-        let private = item.spec.keep.as_ref().is_some_and(|keep| keep.private());
+        let private = item.spec.keep.as_ref().is_some_and(|keep| keep.hides());
         if self.nameless && self.bytes.is_quick(before) {
             match place::create_nameless(&self.local.root, OP, &item.to, private)? {
                 Some(hidden) => return self.fill(number, item, source, before, &hidden),

@@ -109,7 +109,7 @@ impl Root {
     /// The root, created with everything above it when it doesn't exist.
     pub(super) fn make_root(&self) -> Result<Dir> {
         match self.root() {
-            Err(Errno::NOENT) => make_path(&self.path)?,
+            Err(Errno::NOENT) => make_path(&self.path, self.new_mode())?,
             answer => return answer,
         }
         self.root()
@@ -118,6 +118,11 @@ impl Root {
     /// True when directories get permissions of their own at the end of what is under way.
     pub(super) fn is_private(&self) -> bool {
         self.private.load(Ordering::Relaxed)
+    }
+
+    /// The mode that a directory is made with.
+    fn new_mode(&self) -> Mode {
+        Mode::from_raw_mode(if self.is_private() { 0o700 } else { 0o777 })
     }
 
     /// Makes directories for their owner alone from now on.
@@ -169,8 +174,7 @@ impl Root {
             dir = match self.dir_beneath(level) {
                 Err(Errno::NOENT) => {
                     let name = &level[parent(level).len()..at];
-                    let mode = if self.is_private() { 0o700 } else { 0o777 };
-                    match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(mode)) {
+                    match rustix::fs::mkdirat(&dir, name, self.new_mode()) {
                         Ok(()) | Err(Errno::EXIST) => self.dir_beneath(level)?,
                         Err(errno) => return Err(errno),
                     }
@@ -260,9 +264,8 @@ fn open_by_steps(dir: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> 
     }
 }
 
-/// `mkdir -p`.
-fn make_path(path: &[u8]) -> Result<()> {
-    let mode = Mode::from_raw_mode(0o777);
+/// `mkdir -p`; `mode` is of the last.
+fn make_path(path: &[u8], mode: Mode) -> Result<()> {
     let trimmed = path.strip_suffix(b"/").unwrap_or(path);
     match rustix::fs::mkdirat(CWD, trimmed, mode) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -271,7 +274,7 @@ fn make_path(path: &[u8]) -> Result<()> {
             if above.is_empty() || above == trimmed {
                 return Err(Errno::NOENT);
             }
-            make_path(above)?;
+            make_path(above, Mode::from_raw_mode(0o777))?;
             match rustix::fs::mkdirat(CWD, trimmed, mode) {
                 Ok(()) | Err(Errno::EXIST) => Ok(()),
                 Err(errno) => Err(errno),

@@ -30,12 +30,6 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
                 .with_source(std::io::Error::from(errno))
                 .with_key(key)
         }
-        // What FAT, exFAT, NTFS and Windows' servers say of a name that they don't take; the directory is there.
-        Errno::INVAL | Errno::NOENT if only_elsewhere(key) => {
-            let message =
-                "name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control characters";
-            Error::new(ErrorKind::Invalid, op, message).with_source(std::io::Error::from(errno)).with_key(key)
-        }
         Errno::PERM => {
             let message = "not permitted: immutable or append-only (see lsattr), or another user's in a sticky folder";
             Error::new(ErrorKind::Denied, op, message).with_source(std::io::Error::from(errno)).with_key(key)
@@ -44,10 +38,27 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
     }
 }
 
+/// The same, where a name is made in a directory that is there.
+pub(super) fn fail_make(op: &'static str, key: &Key, errno: Errno) -> Error {
+    match errno {
+        // What FAT, exFAT, NTFS and Windows' servers say of a name that they don't take.
+        Errno::INVAL | Errno::NOENT if only_elsewhere(key) => {
+            let message =
+                "name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control characters";
+            Error::new(ErrorKind::Invalid, op, message).with_source(std::io::Error::from(errno)).with_key(key)
+        }
+        _ => fail_write(op, key, errno),
+    }
+}
+
 /// The error that closing a written file gave. What the file holds isn't known then, so trying again means to write it again;
 /// asked once more, the file system would say that all is well.
 pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
     let told = fail_write(op, key, errno);
+    if told.kind() == ErrorKind::Busy {
+        // There was no descriptor to ask through.
+        return told;
+    }
     let kind = if told.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
     let message = format!("what was written was lost when the file was closed: {}", told.message());
     Error::new(kind, op, message).with_source(std::io::Error::from(errno)).with_key(key)
@@ -60,7 +71,7 @@ pub(super) fn fail_link(op: &'static str, key: &Key, errno: Errno) -> Error {
             let message = "a symbolic link can't be made here: the file system has none, or its folder is immutable";
             Error::new(ErrorKind::Unsupported, op, message).with_source(std::io::Error::from(errno)).with_key(key)
         }
-        _ => fail_write(op, key, errno),
+        _ => fail_make(op, key, errno),
     }
 }
 

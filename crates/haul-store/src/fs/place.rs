@@ -3,7 +3,7 @@
 
 use super::{
     dir::{Dir, Root},
-    error::{changed, fail, fail_link, fail_write},
+    error::{changed, fail, fail_link, fail_make, fail_write},
     meta,
     read::name_of,
 };
@@ -80,7 +80,7 @@ pub(super) fn in_dir<T>(
     make: impl FnMut(&Dir) -> rustix::io::Result<T>,
 ) -> Result<(Dir, T)> {
     let (dir, made) = in_dir_or_errno(root, op, key, make)?;
-    Ok((dir, made.map_err(|e| fail_write(op, key, e))?))
+    Ok((dir, made.map_err(|e| fail_make(op, key, e))?))
 }
 
 /// The same, leaving what `make` answered to the caller.
@@ -91,11 +91,11 @@ pub(super) fn in_dir_or_errno<T>(
     mut make: impl FnMut(&Dir) -> rustix::io::Result<T>,
 ) -> Result<(Dir, rustix::io::Result<T>)> {
     let parent = haul_core::key::parent(key.as_bytes());
-    let dir = root.make(parent).map_err(|e| fail_write(op, key, e))?;
+    let dir = root.make(parent).map_err(|e| fail_make(op, key, e))?;
     match make(&dir) {
         Err(Errno::NOENT) => {
             root.forget();
-            let dir = root.make(parent).map_err(|e| fail_write(op, key, e))?;
+            let dir = root.make(parent).map_err(|e| fail_make(op, key, e))?;
             let made = make(&dir);
             Ok((dir, made))
         }
@@ -177,12 +177,12 @@ pub(super) fn settle_hidden(
                 return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
             }
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fail_write(op, key, errno)),
+            Err(errno) => return Err(fail_make(op, key, errno)),
         }
     }
     // Only a rename replaces.
     let temp = temp_name(name, &spec.partial_suffix);
-    nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_write(op, key, e))?;
+    nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_make(op, key, e))?;
     settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Local, attributes,
     dir::{Dir, Root},
-    error::{changed, check_key, fail, fail_write},
+    error::{changed, check_key, fail, fail_make},
     list::root_error,
     meta,
     place::is_temp,
@@ -27,8 +27,11 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
     let root_error = |errno| match errno {
         Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
         _ if key.is_root() => root_error(OP, local.root.path(), errno),
-        _ => fail_write(OP, &key, errno),
+        _ => fail_make(OP, &key, errno),
     };
+    if key.is_root() && spec.keep.as_ref().is_some_and(|keep| keep.private()) {
+        local.root.make_private();
+    }
     let dir = match local.root.make(key.as_bytes()) {
         // A kept descriptor of a directory that is gone: look again.
         Ok(dir) if gone(&dir) => {
@@ -37,9 +40,6 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
         }
         answer => answer.map_err(root_error)?,
     };
-    if key.is_root() && spec.keep.as_ref().is_some_and(|keep| keep.private()) {
-        local.root.make_private();
-    }
     match spec.meta.as_deref() {
         Some(meta) => {
             let fd = reopen(&dir).map_err(|e| fail(OP, &key, e))?;
