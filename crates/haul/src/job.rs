@@ -287,7 +287,9 @@ impl Run {
                 self.dirs.src_only(top);
             }
         }
-        let keep = self.attributes.keep.clone().filter(|_| !self.asks_each());
+        // Not where some of what is made gets no permissions of its own in the end.
+        let hides = !self.asks_each() && (self.takes_top() || !self.cx.filter.has_bare_way());
+        let keep = self.attributes.keep.clone().filter(|_| hides);
         if !self.takes_top() {
             // It keeps the permissions with which it is made; what is made in it gets its own.
             self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;

@@ -120,6 +120,11 @@ impl Filter {
         self.rsync.as_ref().is_some_and(|selection| selection.is_on_the_way(dir.as_bytes()))
     }
 
+    /// True when there may be such directories.
+    pub fn has_bare_way(&self) -> bool {
+        self.rsync.as_ref().is_some_and(|selection| selection.has_bare_way())
+    }
+
     /// True when another source of the same transfer shows this key, or may.
     pub fn others_show(&self, key: &Key) -> bool {
         self.rsync.as_ref().is_some_and(|selection| selection.others_show(key.as_bytes()))

@@ -102,6 +102,11 @@ impl Selection {
         self.bare_way && self.only.as_ref().is_some_and(|only| only.is_on_the_way(below))
     }
 
+    /// True when directories may be made that take no part themselves.
+    pub fn has_bare_way(&self) -> bool {
+        self.bare_way
+    }
+
     /// True for a directory that a source before this one shows too: its attributes are that one's.
     pub fn is_anothers(&self, dir: &[u8]) -> bool {
         self.others.as_ref().is_some_and(|others| others.has_dir(&self.name(dir)))
