@@ -48,6 +48,7 @@ class Nas(Case):
         if not ready or not server.stdout.readline().startswith("farfs "):
             self.why = "no file system can be mounted through FUSE here"
             return
+        here.mkdir()
         self.files = data.tree(self.count, EACH, FOLDERS)
         data.write(self.files, here / "src" if self.up else behind / "src")
         self.src, self.dst = (here / "src", there / "dst") if self.up else (there / "src", here / "dst")
