@@ -71,7 +71,16 @@ impl Shown {
     }
 
     fn child(&self, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
-        Ok(self.path(parent)?.join(name))
+        let path = self.path(parent)?.join(name);
+        if !self.habits.folds_case || fs::symlink_metadata(self.real(&path)).is_ok() {
+            return Ok(path);
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let there = fs::read_dir(self.real(folder))?.filter_map(|entry| Some(entry.ok()?.file_name()));
+        Ok(there
+            .into_iter()
+            .find(|there| there.eq_ignore_ascii_case(name))
+            .map_or(path.clone(), |there| folder.join(there)))
     }
 
     fn real(&self, path: &Path) -> PathBuf {
