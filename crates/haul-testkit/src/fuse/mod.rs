@@ -71,6 +71,8 @@ pub struct Habits {
     pub nfs4_acls: bool,
     /// Times are whole seconds.
     pub whole_seconds: bool,
+    /// Those of the root are, as of a folder that a program makes up.
+    pub whole_root: bool,
     /// A file that is looked up for the second time has another inode number from then on, as where only what the kernel still
     /// remembers has one.
     pub shifting_inodes: bool,

@@ -114,7 +114,8 @@ impl Shown {
 
     fn attr(&self, number: u64, st: &Metadata) -> FileAttr {
         let time = |seconds: i64, nanos: i64| {
-            let nanos = if self.habits.whole_seconds { 0 } else { nanos };
+            let whole = self.habits.whole_seconds || self.habits.whole_root && number == ROOT;
+            let nanos = if whole { 0 } else { nanos };
             SystemTime::UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanos as u32)
         };
         let ctime = time(st.ctime(), st.ctime_nsec());
