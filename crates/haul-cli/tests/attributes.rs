@@ -550,7 +550,10 @@ fn cleanup_goes_on_after_a_closed_folder() {
         std::os::unix::fs::chown(place.path().join(name), Some(4711), Some(4711)).unwrap();
     }
     set_mode(&place.path().join("in/a"), 0);
-    let Some(ran) = haul_as(&place, 4711, "cleanup @in") else { return };
-    assert!(ran.code == 1 && ran.err.contains("a/: cleanup: Permission denied"), "{} {}", ran.code, ran.err);
-    assert!(!partial.exists());
+    for flag in ["--dry-run", "-v"] {
+        let Some(ran) = haul_as(&place, 4711, &format!("cleanup {flag} @in")) else { return };
+        assert!(ran.code == 1 && ran.err.contains("a/: cleanup: Permission denied"), "{} {}", ran.code, ran.err);
+        assert!(ran.err.contains("z/.haul-123456789eb7f594.x.partial: "), "{flag}: {}", ran.err);
+        assert_eq!(partial.exists(), flag == "--dry-run");
+    }
 }

@@ -486,3 +486,42 @@ fn an_inode_number_that_shifts_keeps_no_file_from_being_copied() {
         assert_same(&want, &folder::files(&folder::read(&dst)), &again.err);
     }
 }
+
+/// Where names are folded, what came in a run under one name isn't taken for what was listed under another, and moved to the
+/// backups.
+#[test]
+fn a_backup_takes_nothing_that_just_came_under_another_name() {
+    for names in [&["A"][..], &["A", "a"]] {
+        for kept in ["--backup-dir=@net/kept", "--suffix=.bak"] {
+            let Some((lab, _net)) = site(Habits { folds_case: true, ..Habits::default() }) else { return };
+            names.iter().for_each(|name| write(&lab.path("src").join(name), format!("new {name}").as_bytes(), TIME));
+            write(&lab.path("real/dst/a"), b"old", OLD);
+            let ran = lab.haul(&["sync", kept, "@src", "@net/dst"]);
+            let one = |said: &str| ran.err.contains(said);
+            assert!(
+                one("changed since it was listed") || one("that of another file that was just copied"),
+                "{}",
+                ran.err
+            );
+            assert!(ran.code != 0, "{names:?} {kept}: {}", ran.err);
+            for place in ["real/kept/a", "real/dst/a.bak"] {
+                let kept = fs::read(lab.path(place)).unwrap_or_default();
+                assert!(kept.is_empty() || kept == b"old", "{names:?} {place}");
+            }
+            let there = ["A", "a"].map(|name| fs::read(lab.path("real/dst").join(name)).unwrap_or_default()).concat();
+            assert_eq!(there, b"new A", "{names:?} {kept}");
+        }
+    }
+}
+
+/// Two names of one file: the first backup moves the ctime of the second.
+#[test]
+fn hard_links_are_kept_both() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/stays"), b"x", TIME);
+    write(&lab.path("dst/one"), b"old", OLD);
+    fs::hard_link(lab.path("dst/one"), lab.path("dst/two")).unwrap();
+    lab.haul(&["sync", "--backup-dir=@kept", "@src", "@dst"]).ok();
+    let kept = folder::files(&folder::read(&lab.path("kept")));
+    assert_eq!(kept.keys().collect::<Vec<_>>(), [Path::new("one"), Path::new("two")]);
+}

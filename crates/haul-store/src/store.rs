@@ -5,7 +5,7 @@ use crate::{Lanes, Payload};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
-    Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version,
+    Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Differs, Rights, Unkept},
     links::SourceLinks,
     plan::Replace,
@@ -116,7 +116,7 @@ pub enum Extra {
 }
 
 /// Answers to [`Extra`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Answer {
     /// Bytes in total, used and free; `None` where unknown.
     About {
@@ -129,8 +129,13 @@ pub enum Answer {
     },
     /// The link.
     Link(String),
-    /// The unfinished uploads: key, when begun.
-    Unfinished(Vec<(Key, Option<Mtime>)>),
+    /// The unfinished uploads.
+    Unfinished {
+        /// Key, when begun.
+        found: Vec<(Key, Option<Mtime>)>,
+        /// What couldn't be looked through, or removed.
+        failed: Vec<Error>,
+    },
     /// The buckets as directories.
     Buckets(Vec<Entry>),
     /// The hashes of the whole content.

@@ -284,7 +284,7 @@ async fn a_crash_before_the_index_leaves_what_cleanup_finds() {
     assert_eq!(names(&store).await, ["a", "b"]);
     let day = Duration::from_secs(24 * 3600);
     for dry_run in [true, false] {
-        let Answer::Unfinished(found) =
+        let Answer::Unfinished { found, .. } =
             store.extra(Extra::Cleanup { older_than: day, dry_run, below: Key::new("") }).await.expect("done")
         else {
             panic!("another answer")

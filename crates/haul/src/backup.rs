@@ -39,9 +39,10 @@ impl Backup {
 
     /// Moves `old` from the destination to where it is kept. Without a backup this does nothing.
     ///
-    /// What is gone by itself needs no backup.
+    /// What is gone by itself needs no backup. On a disk it is still to be what was listed: where names are folded, a file that came
+    /// in this run may have taken the name.
     ///
-    /// Errors: those of the copy; `Unsupported` when the backup isn't in the destination's copy domain.
+    /// Errors: those of the copy; `Changed` when something else is there by now; `Unsupported` when the backup isn't in the destination's copy domain.
     pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
@@ -53,7 +54,7 @@ impl Backup {
         }
         let item = CopyItem {
             from: old.key.clone(),
-            want: None,
+            want: old.version.clone().filter(|_| cx.dst.caps().files),
             size: old.size,
             to: self.kept_name(&old.key),
             spec: WriteSpec { size: Some(old.size), mtime: old.mtime, keep: self.keep.clone(), ..WriteSpec::default() },

@@ -339,7 +339,8 @@ impl Run {
         if !backup.is_on() {
             return false;
         }
-        match backup.keep(&self.cx, &Entry::file(gone.key.clone(), gone.size)).await {
+        let listed = Entry { version: gone.version.clone(), ..Entry::file(gone.key.clone(), gone.size) };
+        match backup.keep(&self.cx, &listed).await {
             Ok(()) => self.deleted(gone.key.clone(), gone.size, told),
             Err(error) => self.error(error),
         }

@@ -1,6 +1,9 @@
 //! `cleanup`: what unfinished uploads left behind.
 
-use crate::{context::Context, error::Outcome};
+use crate::{
+    context::Context,
+    error::{Outcome, verdict},
+};
 use anyhow::{Result, bail};
 use haul_store::{Answer, Extra};
 use std::{ffi::OsString, time::Duration};
@@ -20,16 +23,19 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.path)?;
     let dry_run = ctx.flags.config.dry_run;
-    let Answer::Unfinished(uploads) =
+    let Answer::Unfinished { found, mut failed } =
         store.extra(Extra::Cleanup { older_than: AGE, dry_run, below: haul_core::Key::new("") }).await?
     else {
         bail!("{}: the store answered something else than its unfinished uploads", store.locator());
     };
-    for (key, _) in &uploads {
+    for (key, _) in &found {
         match dry_run {
             true => tracing::warn!("{key}: Skipped removing pending upload as --dry-run is set"),
             false => tracing::info!("{key}: Removed pending upload"),
         }
     }
-    Ok(Outcome::Done)
+    // One of them gives the exit code.
+    let last = failed.pop();
+    failed.into_iter().for_each(|error| tracing::error!("{}", verdict(&error.into()).line));
+    last.map_or(Ok(Outcome::Done), |error| Err(error.into()))
 }

@@ -16,7 +16,7 @@ use crate::{
     late::{self, Tells},
 };
 use haul_core::{
-    Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
+    Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result, Version,
     attributes::{Unkept, What},
     key::parent,
     links::{Munge, SourceLinks},
@@ -464,10 +464,12 @@ fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {
     rustix::fs::futimens(file, &meta::times(None, Some(mtime))).map_err(target_error(item))
 }
 
-/// Refuses a source that isn't the one that was listed.
+/// Refuses a source that isn't the one that was listed. Of what only gets another name the ctime may have moved, as it does when
+/// another name of the same file gets another.
 pub(super) fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
+    let is = |want: &Version| *want == meta::version(st) || item.how == CopyHow::Rename && meta::pinned(want, st);
     match &item.want {
-        Some(want) if *want != meta::version(st) => Err(changed(OP, &item.from)),
+        Some(want) if !is(want) => Err(changed(OP, &item.from)),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
-//! How finely a file system keeps times: by its kind where that tells, else by a time that nobody can have set.
+//! How finely a file system keeps times: by its kind where that tells, else by times that nobody can have set.
 
 use super::meta;
-use rustix::fs::{FsWord, StatxFlags};
+use rustix::fs::{FsWord, Mode, OFlags, RawDir, StatxFlags};
 use std::{os::fd::AsFd, time::Duration};
 
 /// As finely as Linux tells times.
@@ -26,15 +26,52 @@ const EXT: u32 = 0xEF53;
 /// Kinds behind which anything may be: NFS, and file systems in user space.
 const BEHIND: [u32; 2] = [0x6969, 0x6573_5546];
 
+/// Most of what a folder holds that is looked at, where the folder itself looks coarse.
+const SAMPLES: usize = 16;
+
 /// The precision of times in a folder.
 pub(super) fn of(folder: impl AsFd) -> Duration {
     let kind = rustix::fs::fstatfs(&folder).map(|st| st.f_type);
     let facts = meta::facts(&folder, StatxFlags::CTIME);
-    kind.and_then(|kind| Ok(judge(kind, facts?.stx_ctime.tv_nsec))).unwrap_or(NANO)
+    let judged = kind.and_then(|kind| Ok((kind, judge(kind, facts?.stx_ctime.tv_nsec))));
+    match judged {
+        Ok((kind, coarse)) if coarse > NANO && is_behind(kind) => finest(coarse, held(&folder), kind),
+        Ok((_, precision)) => precision,
+        Err(_) => NANO,
+    }
+}
+
+/// A number may be round by chance, and a folder be one that a program makes up: the finest of all times counts.
+fn finest(folder: Duration, held: impl IntoIterator<Item = u32>, kind: FsWord) -> Duration {
+    held.into_iter().map(|nanos| judge(kind, nanos)).fold(folder, Duration::min)
+}
+
+/// Nanoseconds of the ctimes of the first that a folder holds; none where it can't be listed.
+fn held(folder: impl AsFd) -> Vec<u32> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(fd) = rustix::fs::openat(folder, c".", flags, Mode::empty()) else { return Vec::new() };
+    let mut buffer = Vec::with_capacity(4 << 10);
+    let mut items = RawDir::new(&fd, buffer.spare_capacity_mut());
+    let mut nanos = Vec::new();
+    while let Some(Ok(item)) = items.next() {
+        let name = item.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        nanos.extend(meta::facts_at(&fd, name, false, StatxFlags::CTIME).map(|st| st.stx_ctime.tv_nsec));
+        if nanos.len() >= SAMPLES {
+            break;
+        }
+    }
+    nanos
+}
+
+fn is_behind(kind: FsWord) -> bool {
+    BEHIND.iter().any(|behind| u32::try_from(kind) == Ok(*behind))
 }
 
 /// `nanos`: of a change of an inode, which only the file system sets. One that keeps nanoseconds has a round number there once
-/// in a hundred times, which costs nothing; one in a thousand million, where whole seconds are the question.
+/// in a hundred times; one in a thousand million, where whole seconds are the question.
 fn judge(kind: FsWord, nanos: u32) -> Duration {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // the numbers are of 32 bits, and signed on some machines
@@ -51,8 +88,30 @@ fn judge(kind: FsWord, nanos: u32) -> Duration {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
 mod tests {
     use super::*;
+    use haul_testkit::fuse::{Habits, Mounted};
+    use std::fs;
+
+    #[test]
+    fn a_folder_that_looks_coarse_is_asked_for_what_it_holds() {
+        assert_eq!(finest(SECOND, [7000, 1300], 0x6969), Duration::from_nanos(100));
+        let whole =
+            [Habits { whole_root: true, ..Habits::default() }, Habits { whole_seconds: true, ..Habits::default() }];
+        for (habits, fine) in whole.into_iter().zip([true, false]) {
+            let lab = tempfile::tempdir().unwrap();
+            let (real, net) = (lab.path().join("real"), lab.path().join("net"));
+            let Some(_mounted) = Mounted::new(&real, &net, habits) else { return };
+            assert_eq!(of(fs::File::open(&net).unwrap()), SECOND, "nothing is in it");
+            for number in 0..SAMPLES {
+                fs::write(net.join(number.to_string()), "").unwrap();
+                // All of one tick of the clock would have one time.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(of(fs::File::open(&net).unwrap()), if fine { NANO } else { SECOND });
+        }
+    }
 
     #[test]
     fn the_kind_tells_or_a_change_does() {

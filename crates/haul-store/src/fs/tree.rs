@@ -168,25 +168,33 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
 /// Finds hidden files that killed writes left behind, last written before `older_than` ago; removes them unless
 /// `dry_run`. Links are not followed.
 ///
-/// Errors: of folders that can't be looked through the first, when all others were.
+/// Errors: nothing is found as `below` can't be looked through. Of other folders the answer has them.
 pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below: Key) -> Result<Answer> {
     check_key(CLEANUP, &below)?;
     let root = Root::new(local.root.path().to_vec(), false);
     let age = i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
     let before = Mtime(jiff::Timestamp::now().as_nanosecond().saturating_sub(age));
     let top = below.clone();
-    let (mut found, mut folders, mut failed) = (Vec::new(), vec![below], None);
+    let (mut found, mut folders, mut failed) = (Vec::new(), vec![below], Vec::new());
     while let Some(folder) = folders.pop() {
         match cleanup_in(&root, &folder, before, dry_run, (&mut found, &mut folders)) {
             // Somebody removed it, with what was in it.
             Err(Errno::NOENT) if folder != top => {}
-            Err(errno) if folder.is_root() => return Err(root_error(CLEANUP, root.path(), errno)),
-            Err(errno) => failed = failed.or_else(|| Some(fail(CLEANUP, &folder, errno))),
+            Err(errno) => {
+                let error = match folder.is_root() {
+                    true => root_error(CLEANUP, root.path(), errno),
+                    false => fail(CLEANUP, &folder, errno),
+                };
+                if folder == top && found.is_empty() && folders.is_empty() {
+                    return Err(error);
+                }
+                failed.push(error);
+            }
             Ok(()) => {}
         }
     }
     found.sort();
-    failed.map_or(Ok(Answer::Unfinished(found)), Err)
+    Ok(Answer::Unfinished { found, failed })
 }
 
 const CLEANUP: &str = "cleanup";

@@ -115,14 +115,14 @@ pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
     match request {
         Extra::About | Extra::Sync => shared.inner.extra(request).await,
         Extra::Cleanup { older_than, dry_run, below } => {
-            let mut found = match shared.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await {
-                Ok(Answer::Unfinished(found)) => found,
-                Ok(_) => Vec::new(),
-                Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+            let (mut found, failed) = match shared.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await {
+                Ok(Answer::Unfinished { found, failed }) => (found, failed),
+                Ok(_) => Default::default(),
+                Err(error) if error.kind() == ErrorKind::Unsupported => Default::default(),
                 Err(error) => return Err(error),
             };
             found.extend(tidy(shared, older_than, dry_run).await?);
-            Ok(Answer::Unfinished(found))
+            Ok(Answer::Unfinished { found, failed })
         }
         Extra::Link(..) | Extra::Hash { .. } | Extra::Buckets => {
             Err(Error::new(ErrorKind::Unsupported, "extra", "a pack remote can't do this"))

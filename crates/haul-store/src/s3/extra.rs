@@ -71,7 +71,7 @@ async fn cleanup(service: &Service, older_than: Duration, dry_run: bool) -> Resu
             found.push((key, begun.at));
         }
     }
-    Ok(Answer::Unfinished(found))
+    Ok(Answer::Unfinished { found, failed: Vec::new() })
 }
 
 /// An upload in parts that was begun.

@@ -71,9 +71,13 @@ pub struct Habits {
     pub nfs4_acls: bool,
     /// Times are whole seconds.
     pub whole_seconds: bool,
+    /// Those of the root are, as of a folder that a program makes up.
+    pub whole_root: bool,
     /// A file that is looked up for the second time has another inode number from then on, as where only what the kernel still
     /// remembers has one.
     pub shifting_inodes: bool,
+    /// Names are looked up without regard to ASCII case; what has one keeps it, under whichever it is replaced.
+    pub folds_case: bool,
     /// Inodes are numbered from here on. Another mount of the folder can number them otherwise.
     pub first_inode: u64,
     /// Each answer takes so long, as a server's does.

@@ -71,7 +71,16 @@ impl Shown {
     }
 
     fn child(&self, parent: INodeNo, name: &OsStr) -> Answer<PathBuf> {
-        Ok(self.path(parent)?.join(name))
+        let path = self.path(parent)?.join(name);
+        if !self.habits.folds_case || fs::symlink_metadata(self.real(&path)).is_ok() {
+            return Ok(path);
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let there = fs::read_dir(self.real(folder))?.filter_map(|entry| Some(entry.ok()?.file_name()));
+        Ok(there
+            .into_iter()
+            .find(|there| there.eq_ignore_ascii_case(name))
+            .map_or(path.clone(), |there| folder.join(there)))
     }
 
     fn real(&self, path: &Path) -> PathBuf {
@@ -105,7 +114,8 @@ impl Shown {
 
     fn attr(&self, number: u64, st: &Metadata) -> FileAttr {
         let time = |seconds: i64, nanos: i64| {
-            let nanos = if self.habits.whole_seconds { 0 } else { nanos };
+            let whole = self.habits.whole_seconds || self.habits.whole_root && number == ROOT;
+            let nanos = if whole { 0 } else { nanos };
             SystemTime::UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanos as u32)
         };
         let ctime = time(st.ctime(), st.ctime_nsec());

@@ -3,7 +3,7 @@
 use super::Bench;
 use futures::StreamExt;
 use haul_core::{Error, ErrorKind, Key, Listed, Result};
-use haul_store::{Extra, ListRequest, Store};
+use haul_store::{Answer, Extra, ListRequest, Store};
 use std::{sync::Arc, time::Duration};
 
 /// Refuses a folder that holds anything: a bench touches only what it made.
@@ -63,6 +63,9 @@ pub async fn clear(bench: &Bench, written: Vec<Key>) -> Result<()> {
     match store.extra(Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") }).await {
         Err(error) if error.kind() != ErrorKind::Unsupported && error.kind() != ErrorKind::DirNotFound => {
             tracing::debug!("unfinished uploads could not be looked for: {error}");
+        }
+        Ok(Answer::Unfinished { failed, .. }) => {
+            failed.iter().for_each(|error| tracing::debug!("unfinished uploads could not be looked for: {error}"));
         }
         _ => {}
     }

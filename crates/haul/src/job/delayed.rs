@@ -12,7 +12,7 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result, event::StepId, key::parent, links::SourceLinks, plan::Replace,
     policy::Compare,
 };
-use haul_store::{CopyBatch, CopyHow, CopyItem, Extra, ListRequest, WriteSpec};
+use haul_store::{Answer, CopyBatch, CopyHow, CopyItem, Extra, ListRequest, WriteSpec};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, atomic::Ordering},
@@ -241,6 +241,7 @@ impl Run {
         // What a killed run was in the middle of.
         let tidy = Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: stage.clone() };
         match self.cx.dst.extra(tidy).await {
+            Ok(Answer::Unfinished { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),
             Err(error) if !matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => Err(error),
             _ => Ok(()),
         }
