@@ -59,6 +59,13 @@ pub struct Job {
     pub alone: bool,
 }
 
+impl Job {
+    /// How many directories of the transfer are above its root.
+    pub fn above(&self) -> usize {
+        self.scope.prefix.iter().filter(|b| **b == b'/').count()
+    }
+}
+
 /// What was typed, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
