@@ -13,6 +13,8 @@ mod exits;
 mod filters;
 #[path = "rsync/kinds.rs"]
 mod kinds;
+#[path = "rsync/named.rs"]
+mod named;
 #[path = "rsync/oracle.rs"]
 mod oracle;
 #[path = "rsync/remotes.rs"]

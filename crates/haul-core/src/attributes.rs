@@ -285,8 +285,10 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
         }
         return Some(changed(&keep.chmod, bits, is_dir(src.mode)));
     }
+    // A directory that got its group from the one above it hands it on.
+    let handed_on = if is_dir(src.mode) { there & SET_GID } else { 0 };
     let made = (new && !keep.chmod.is_empty())
-        .then(|| changed(&keep.chmod, src.mode & 0o777, is_dir(src.mode)) & 0o777 & !rights.umask);
+        .then(|| changed(&keep.chmod, src.mode & 0o777, is_dir(src.mode)) & 0o777 & !rights.umask | handed_on);
     if !keep.executability || src.mode & TYPE != REGULAR {
         return made;
     }

@@ -159,3 +159,27 @@ find . -mindepth 1 -depth -exec touch -h -d 2021-01-01T00:00:00Z {} +; find dst 
     );
     each(setup, Compare::Attributes, &lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_dry_run_ends_as_the_run_where_too_much_is_in_a_files_way() {
+    let setup = "mkdir -p s dst/f; echo x >s/f; echo 1 >dst/f/1; echo 2 >dst/f/2";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for options in ["-ri --delete --max-delete=1", "-ri --force --max-delete=1", "-ri --force --max-delete=2"] {
+        let run = |dry: &[&str]| oracle.haul(&[&options.split(' ').collect::<Vec<_>>(), dry, &["s/", "dst"]].concat());
+        let (code, ..) = run(&[]);
+        let (dry, lines, errors) = run(&["-n"]);
+        assert_eq!(dry, code, "{options} {lines} {errors}");
+        assert_eq!(
+            dry == Some(23),
+            errors.contains("could not make way") && !lines.contains("+ f"),
+            "{lines} {errors}"
+        );
+    }
+}
+
+#[test]
+fn the_path_of_what_goes_is_the_destinations() {
+    let setup = "mkdir -p s/a dst/s/only dst/only; echo x >dst/only/x; echo x >dst/s/only/x; echo f >s/a/f
+                 find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+    each(setup, Compare::All, &["-a --delete --out-format=%i_%f_%n s/ dst", "-a --delete --out-format=%i_%f_%n s dst"]);
+}

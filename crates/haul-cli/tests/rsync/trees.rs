@@ -578,3 +578,10 @@ find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
     assert!(code == Some(23) && errors.contains("what exists isn't replaced"), "{errors}");
     assert!(oracle.folder().join("dst/in").is_symlink() && !oracle.folder().join("dst/real/4").exists());
 }
+
+#[test]
+fn a_new_directory_hands_on_the_group_of_the_one_above_it() {
+    let setup = "mkdir -p s/d/e dst; echo x >s/d/e/f; chmod 700 s/d; chmod 2755 dst
+                 find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+    each(setup, Compare::Attributes, &["-rti s/ dst", "-rti s dst", "-rti --chmod=Dg-s s/ dst", "-rtpi s/ dst"]);
+}

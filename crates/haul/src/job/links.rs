@@ -35,11 +35,8 @@ impl Run {
 
     /// What becomes of a pair by these habits; `None` when nothing does.
     pub(super) async fn by_habits(&self, pair: Pair) -> Option<Pair> {
-        let Some(habits) = &self.policy.rsync else { return Some(pair) };
         if let Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) = &pair
-            && let Some(depth) = habits.safe_links
-            && src.is_link()
-            && self.leads_out(src, depth).await
+            && self.is_unsafe_link(src).await
         {
             return None;
         }
@@ -62,6 +59,14 @@ impl Run {
                 },
             },
             pair => Some(pair),
+        }
+    }
+
+    /// True for a link that `--safe-links` leaves out, which is told.
+    pub(super) async fn is_unsafe_link(&self, src: &Entry) -> bool {
+        match self.policy.rsync.as_ref().and_then(|habits| habits.safe_links) {
+            Some(depth) if src.is_link() => self.leads_out(src, depth).await,
+            _ => false,
         }
     }
 

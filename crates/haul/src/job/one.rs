@@ -35,6 +35,9 @@ impl Run {
 
     async fn decide_one(&self, from: &Key, to: &Key, orders: &Orders) -> Result<()> {
         let src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
+        if self.is_unsafe_link(&src).await {
+            return Ok(());
+        }
         if self.policy.rsync.is_some() && self.beyond_limits(&src) {
             self.left_out(&src, LeftOut::Limit);
             return Ok(());

@@ -5,7 +5,7 @@ use super::{Orders, Pass, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Result, Side, Version, attributes,
+    Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Mtime, Result, Side, Version, attributes,
     compare::{Difference, Reason},
     event::{Event, LeftOut},
     plain_key,
@@ -133,8 +133,12 @@ impl Run {
         {
             return self.error(error);
         }
-        if action == Action::Copy && self.policy.dry_run && self.replaces_dirs() {
-            self.tell_gone_before(&src.key).await;
+        if action == Action::Copy
+            && self.policy.dry_run
+            && self.replaces_dirs()
+            && let Err(error) = self.tell_gone_before(&src.key).await
+        {
+            return self.error(error);
         }
         self.act(Step { action, src: Some(src), dst: None, why }, orders).await;
     }
@@ -159,7 +163,8 @@ impl Run {
     /// itself.
     pub(super) fn may_be_in_the_way(&self, key: &Key) -> bool {
         // With all that it holds it goes when the file comes; only a dry run has to tell of it before.
-        let counts = !self.replaces_dirs() || self.policy.dry_run && self.mode != Mode::Sync;
+        let tells = self.mode != Mode::Sync || self.policy.max_delete.is_some();
+        let counts = !self.replaces_dirs() || self.policy.dry_run && tells;
         self.policy.rsync.is_some() && counts && self.cx.dst.caps().dirs && !self.dirs.is_new(&key.parent())
     }
 
@@ -183,18 +188,24 @@ impl Run {
     }
 
     /// Tells, in a dry run, what goes with the directory that makes way for a file.
-    async fn tell_gone_before(&self, key: &Key) {
+    ///
+    /// Errors: those for which it can't go.
+    async fn tell_gone_before(&self, key: &Key) -> Result<()> {
         let dir = Key::new([bare(key.as_bytes()), b"/"].concat());
         if self.cx.dst.stat(&dir).await.is_err() {
-            return;
+            return Ok(());
         }
-        match self.held_by(&dir).await {
-            Ok(gone) => gone.into_iter().rev().for_each(|entry| match entry.is_dir() {
-                true => self.cx.sink.emit(&Event::DirExtra { key: entry.key, deleted: true, dry_run: true }),
-                false => self.decided(&plan::extra(entry, true)),
-            }),
-            Err(error) => self.error(error),
+        let gone = self.held_by(&dir).await?;
+        self.check_may_delete(&dir, gone.len() as u64)?;
+        if self.mode == Mode::Sync {
+            // The listing of the destination tells it.
+            return Ok(());
         }
+        gone.into_iter().rev().for_each(|entry| match entry.is_dir() {
+            true => self.cx.sink.emit(&Event::DirExtra { key: entry.key, deleted: true, dry_run: true }),
+            false => self.decided(&plan::extra(entry, true)),
+        });
+        Ok(())
     }
 
     /// True when the destination has anything under this name.
@@ -401,17 +412,23 @@ impl Run {
     /// Where that counts: true for what may have come in this run. In a move it may be the only copy of another source, which is
     /// gone.
     pub(super) fn came_in_this_run(&self, there: &Entry) -> bool {
-        let began = self.policy.rsync.as_ref().filter(|_| self.never_replaces_own()).and_then(|habits| habits.began);
-        began.is_some_and(|began| !there.is_dir() && there.changed.is_none_or(|changed| changed >= began))
+        let untold = there.changed.is_none() && !there.is_dir() && self.began().is_some();
+        self.never_replaces_own() && (untold || self.is_of_this_run(there))
     }
 
-    /// Errors: `Exists`, for what may have come in this run.
+    /// True for what this run wrote or changed, as its time says.
+    fn is_of_this_run(&self, there: &Entry) -> bool {
+        let began = self.began().zip(there.changed);
+        began.is_some_and(|(began, changed)| !there.is_dir() && changed >= began)
+    }
+
+    fn began(&self) -> Option<Mtime> {
+        self.policy.rsync.as_ref().and_then(|habits| habits.began)
+    }
+
+    /// Errors: `Exists`, where that counts, for what may have come in this run.
     pub(super) fn check_older(&self, there: &Entry) -> Result<()> {
-        if !self.came_in_this_run(there) {
-            return Ok(());
-        }
-        let message = "what is there under this name came in this run: the destination takes two names for one";
-        Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
+        if self.came_in_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
     }
 
     /// Where symlinks of the destination stay, so that two names of the source may be one place there.
@@ -498,13 +515,30 @@ impl Run {
         Ok(gone)
     }
 
+    /// True when the destination shows a directory under this very name, not only under one that it takes for the same.
+    async fn is_called_so(&self, dir: &Key) -> bool {
+        let mut listing = self.cx.dst.list(ListRequest::dir(dir.parent().as_bytes()));
+        while let Some(step) = listing.next().await {
+            if matches!(&step, Listed::Batch(entries) if entries.iter().any(|entry| entry.key == *dir)) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Removes what a directory holds, as far as rules let it.
     ///
-    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; in a
-    /// move, that this job brought something of it.
+    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; that
+    /// this job brought something of it: on a disk that takes two names for one it is another directory's.
     async fn clear_dir(&self, dir: &Key) -> Result<()> {
         let gone = self.held_by(dir).await?;
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
+        // The time alone could be that of a file that lost another of its names.
+        if let Some(own) = gone.iter().find(|entry| self.is_of_this_run(entry))
+            && !self.is_called_so(dir).await
+        {
+            return Err(two_for_one(&own.key));
+        }
         self.check_may_delete(dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
@@ -522,6 +556,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+fn two_for_one(key: &Key) -> Error {
+    let message = "what is there under this name came in this run: the destination takes two names for one";
+    Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
 
 fn no_way(key: &Key) -> Error {

@@ -268,6 +268,14 @@ fn now() -> Mtime {
     Mtime(jiff::Timestamp::now().as_nanosecond())
 }
 
+/// The surroundings in which a job's source is opened, by whoever looks at it: what its links are counts for each alike.
+fn of_source(options: &Options, surroundings: &Context, job: &Job) -> Context {
+    surroundings.with_flags(|flags| {
+        flags.meta.marks = is_here(&job.src) && is_here(&job.dst);
+        flags.meta.link_rules = options.link_rules(job.above());
+    })
+}
+
 /// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began;
 /// `left`: the time that it may take.
 async fn job(
@@ -279,6 +287,8 @@ async fn job(
     before: (bool, u64, Mtime),
     left: Option<Duration>,
 ) -> Result<Report, Refusal> {
+    let source_ctx = of_source(options, surroundings, &job);
+    let above = job.above();
     let Job { src, into, dst, scope, top, one, part, alone } = job;
     let disks = is_here(&src) && is_here(&dst);
     // What the destination's links lead to is not the source's.
@@ -299,13 +309,8 @@ async fn job(
         typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
     };
-    let above = place.prefix.iter().filter(|b| **b == b'/').count();
     lines.enter(place);
     let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
-    let source_ctx = surroundings.with_flags(|flags| {
-        flags.meta.marks = disks;
-        flags.meta.link_rules = options.link_rules(above);
-    });
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     let left_out = match &one {

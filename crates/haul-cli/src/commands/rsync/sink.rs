@@ -294,7 +294,8 @@ impl Lines {
     /// Something of the source that isn't to be transferred counts as what is there all the same.
     fn left_out(&self, state: &mut State, key: &Key, what: FileType, size: u64, why: LeftOut) {
         let item = Item { lines: self, state, key, what, letters: String::new(), size };
-        let link = item.stat().filter(|_| what == FileType::Link).and_then(|st| u64::try_from(st.st_size).ok());
+        let stat = (what == FileType::Link).then(|| item.stat()).flatten();
+        let link = stat.and_then(|st| u64::try_from(st.st_size).ok());
         state.stats.seen(what, link.unwrap_or(size));
         let name = shown(&plain(state, key), self.look.raw_bytes);
         let name = name.strip_suffix(b"/").unwrap_or(&name);
@@ -553,7 +554,9 @@ impl Item<'_> {
         let typed = self.state.place.typed.as_ref()?;
         let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
         let below = key.strip_suffix(b"/").unwrap_or(shown_name(key));
-        let dir = clean(typed);
+        // What only the destination has is under no path of the source.
+        let gone = self.letters.starts_with('*');
+        let dir = if gone { clean(&self.state.place.prefix) } else { clean(typed) };
         Some(match (&dir[..], below) {
             (b"", b"") => b".".to_vec(),
             (b"", below) => below.to_vec(),

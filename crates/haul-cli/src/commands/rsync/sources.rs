@@ -17,6 +17,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::HashSet,
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::Path,
@@ -57,6 +58,13 @@ pub struct Job {
     pub part: Part,
     /// It brings one entry, and the destination is that one's name.
     pub alone: bool,
+}
+
+impl Job {
+    /// How many directories of the transfer are above its root.
+    pub fn above(&self) -> usize {
+        self.scope.prefix.iter().filter(|b| **b == b'/').count()
+    }
 }
 
 /// What was typed, taken apart.
@@ -345,7 +353,10 @@ impl Planner<'_> {
         for (root, mut names) in groups {
             let dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
             if root.here() {
-                names.retain(|named| self.is_there(&join(&root.path, &named.name), &root));
+                let mut dirs = HashSet::new();
+                names.retain(|named| {
+                    self.is_there(&join(&root.path, &named.name), &root) && self.is_reached(&root, named, &mut dirs)
+                });
             }
             if names.is_empty() && !dot {
                 continue;
@@ -384,6 +395,34 @@ impl Planner<'_> {
             self.missing(path);
         }
         there
+    }
+
+    /// False, which is told, for what is behind a symlink that isn't followed: listing the source doesn't get there. `dirs`:
+    /// those of which it is known that they are none.
+    fn is_reached(&mut self, root: &Typed, named: &Named, dirs: &mut HashSet<Vec<u8>>) -> bool {
+        if self.options.copy_links || self.options.copy_dirlinks {
+            return true;
+        }
+        let name = &named.name;
+        let above = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for (depth, end) in above.chain(named.contents.then_some(name.len())).enumerate() {
+            if end == 0 || dirs.contains(&name[..end]) {
+                continue;
+            }
+            let path = join(&root.path, &name[..end]);
+            let is_link = kind(&path, false) == Some(What::Link) && kind(&path, true) == Some(What::Dir);
+            if is_link && !leads_out(self.options, &path, depth) {
+                let shown = String::from_utf8_lossy(&path).into_owned();
+                let line =
+                    format!("\"{shown}\" is a symbolic link to a directory, which only -k (--copy-dirlinks) follows");
+                self.lines.complain(&line);
+                self.lines.trouble(|trouble| trouble.partial += 1);
+                self.incomplete = true;
+                return false;
+            }
+            dirs.insert(name[..end].to_vec());
+        }
+        true
     }
 
     fn missing(&mut self, path: &[u8]) {
@@ -592,12 +631,15 @@ impl Named {
     }
 }
 
-/// A path without `DIR/..`, by its letters alone.
+/// A path without `DIR/..`, by its letters alone; what would lead above its root stays there.
 fn collapsed(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|b| *b == b'/') {
         match parts.last() {
-            Some(last) if part == b".." && !matches!(*last, b"" | b"." | b"..") => _ = parts.pop(),
+            Some(last) if part == b".." && !matches!(*last, b"" | b".") => _ = parts.pop(),
+            // As in rsync the root is then no part of the transfer.
+            _ if part == b".." && parts == [b"."] => parts.clear(),
+            _ if part == b".." => {}
             _ => parts.push(part),
         }
     }
