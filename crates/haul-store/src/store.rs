@@ -388,6 +388,18 @@ pub struct WriteSpec {
     pub drop_cache: bool,
 }
 
+impl WriteSpec {
+    /// See [`Keep::private`]; false where nothing is kept.
+    pub(crate) fn is_private(&self) -> bool {
+        self.keep.as_ref().is_some_and(|keep| keep.private())
+    }
+
+    /// See [`Keep::hides`]; false where nothing is kept.
+    pub(crate) fn hides(&self) -> bool {
+        self.keep.as_ref().is_some_and(|keep| keep.hides())
+    }
+}
+
 impl Default for WriteSpec {
     fn default() -> Self {
         WriteSpec {

@@ -103,6 +103,7 @@ struct DirState {
     dying: Option<Key>,
     /// Destination directories in which something was written or deleted.
     written: HashSet<Key>,
+    /// The destination's root is only made by this job.
     new_root: bool,
 }
 
@@ -152,7 +153,7 @@ impl Dirs {
         if dir.is_root() { state.new_root } else { state.src.get(dir).is_some_and(|dir| !dir.there) }
     }
 
-    /// The destination's root is only made by this job.
+    /// Tells that the destination's root is only made by this job.
     pub fn root_is_new(&self) {
         self.state().new_root = true;
     }
@@ -521,7 +522,7 @@ impl Run {
                 let other_time = time && !self.rules.dir_times_agree(dir.mtime, dir.there_mtime);
                 let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
                 let new = !dir.there || (key.is_root() && state.new_root);
-                if written || new && dir.there || (dir.there && (other_time || other())) {
+                if written || (dir.there && (new || other_time || other())) {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
                     // Where its own is as good, it stays: a file system may not have any nearer.
                     let mtime = dir.mtime.filter(|_| time && (written || other_time));

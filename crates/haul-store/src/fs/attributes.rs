@@ -554,7 +554,7 @@ pub(super) fn open_up(root: &Root, key: &Key) -> bool {
 
 /// True for an error that may only be due to directories that are closed to us, where they may be opened.
 pub(super) fn denied(error: &Error, spec: &WriteSpec) -> bool {
-    error.kind() == ErrorKind::Denied && spec.keep.as_ref().is_some_and(|keep| keep.private())
+    error.kind() == ErrorKind::Denied && spec.is_private()
 }
 
 /// Permission bits that new files don't get. Read, since asking the kernel for it changes it for a moment.

@@ -198,7 +198,7 @@ impl Batch<'_> {
     }
 
     fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
-        let private = item.spec.keep.as_ref().is_some_and(|keep| keep.hides());
+        let private = item.spec.hides();
         if self.nameless && self.bytes.is_quick(before) {
             match place::create_nameless(&self.local.root, OP, &item.to, private)? {
                 Some(hidden) => return self.fill(number, item, source, before, &hidden),
@@ -367,7 +367,7 @@ impl Batch<'_> {
         check_want(item, &st)?;
         let keep = item.spec.keep.as_deref();
         let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
-            if !keep.is_some_and(|keep| keep.private()) {
+            if !item.spec.is_private() {
                 attributes::keep_mode(keep, (from, name_of(&item.from)), (dir, name_of(&item.to)))?;
             }
             match item.spec.replace {

@@ -29,7 +29,7 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
         _ if key.is_root() => root_error(OP, local.root.path(), errno),
         _ => fail_make(OP, &key, errno),
     };
-    if key.is_root() && spec.keep.as_ref().is_some_and(|keep| keep.private()) {
+    if key.is_root() && spec.is_private() {
         local.root.make_private();
     }
     let dir = match local.root.make(key.as_bytes()) {

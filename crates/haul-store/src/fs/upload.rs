@@ -76,19 +76,14 @@ struct Place {
 fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     // What others may not read at the end, they don't read while it comes.
     let mode = meta::meta_mode(spec.meta.as_deref(), spec.keep_setid).map_or(0o777, |mode| mode.as_raw_mode());
-    let private = mode & 0o044 != 0o044 || hides(spec);
+    let private = mode & 0o044 != 0o044 || spec.hides();
     let hidden = place::create(&local.root, OP, key, &spec.partial_suffix, private)?;
     Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
 }
 
-/// It gets permissions of its own once it is here.
-fn hides(spec: &WriteSpec) -> bool {
-    spec.keep.as_ref().is_some_and(|keep| keep.hides())
-}
-
 fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mode = place::first_mode(hides(spec));
+    let mode = place::first_mode(spec.hides());
     let in_the_way = || {
         let message = "is a symbolic link, device, FIFO or socket: remove it to write a file there in place";
         Error::new(ErrorKind::Exists, OP, message).with_key(key)
@@ -205,8 +200,8 @@ impl Inner {
             let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         }
         if let Some(temp) = &self.place.temp {
-            let own = self.spec.keep.as_ref().is_some_and(|keep| keep.private());
-            let keep_mode = (!own && meta::meta_mode(meta, self.spec.keep_setid).is_none()).then_some(file);
+            let keep_mode =
+                (!self.spec.is_private() && meta::meta_mode(meta, self.spec.keep_setid).is_none()).then_some(file);
             let name = name_of(&self.key);
             self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
                 place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
