@@ -10,6 +10,7 @@ use haul_testkit::{
     minio::Minio,
     peers,
     proxy::Proxy,
+    servers::Server,
     tree,
 };
 use std::{fs, path::Path};
@@ -19,7 +20,7 @@ const MIB: usize = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
 /// A lab with the remote `r`, which rclone has configured, and a bucket.
-fn with_minio(hint: &str) -> Option<(Lab, &'static Minio, String)> {
+fn with_minio(hint: &str) -> Option<(Lab, &'static Server, String)> {
     let minio = Minio::shared()?;
     let lab = Lab::new(HAUL);
     if !lab.has_rclone() {

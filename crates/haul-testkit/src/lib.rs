@@ -16,4 +16,5 @@ pub mod peers;
 pub mod proxy;
 pub mod s3_server;
 pub mod serve;
+pub mod servers;
 pub mod tree;

@@ -11,13 +11,16 @@ pub fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Finds a program: in `$HAUL_TEST_TOOLS`, then in `target/tools/bin`, then in an environment of its own (`target/tools/NAME/bin`,
-/// for those from PyPI), then in `PATH`, then in `~/go/bin`.
+/// Finds a program: in the folder of tools (`$HAUL_TEST_TOOLS`, then `target/tools/bin`) or in an environment of its own beside it
+/// (`../NAME/bin`, for those from PyPI), then in `PATH`, then in `~/go/bin`.
 pub fn find(program: &str) -> Option<PathBuf> {
     let mut folders = Vec::new();
-    folders.extend(env::var_os("HAUL_TEST_TOOLS").map(PathBuf::from));
-    folders.push(workspace().join("target/tools/bin"));
-    folders.push(workspace().join("target/tools").join(program).join("bin"));
+    let given = env::var_os("HAUL_TEST_TOOLS").map(PathBuf::from);
+    for tools in given.into_iter().chain([workspace().join("target/tools/bin")]) {
+        let own = tools.parent().map(|beside| beside.join(program).join("bin"));
+        folders.push(tools);
+        folders.extend(own);
+    }
     folders.extend(env::var_os("PATH").iter().flat_map(env::split_paths));
     folders.extend(env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
     folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file())

@@ -4,6 +4,7 @@ use haul_testkit::{
     lab::{Lab, Ran},
     minio::{ACCESS_KEY, Minio, SECRET_KEY},
     peers,
+    servers::Server,
 };
 use std::{
     collections::BTreeSet,
@@ -118,7 +119,7 @@ impl Site {
     }
 
     /// The repository's remote is a new bucket on MinIO; `None` when there is no MinIO.
-    pub fn on_s3(&self) -> Option<(&'static Minio, String)> {
+    pub fn on_s3(&self) -> Option<(&'static Server, String)> {
         let minio = Minio::shared()?;
         let bucket = minio.bucket("dvc");
         self.remote_at(&minio.endpoint(), &format!("{bucket}/deep/er"));

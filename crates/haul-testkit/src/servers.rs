@@ -1,0 +1,228 @@
+//! Real S3 servers of several makes: one of each for each test program, a bucket for each test. They listen on loopback, end
+//! with the program, and keep nothing. What haul does with one make it must do with all: see `haul-cli/tests/servers`.
+
+use crate::peers;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+/// The access key that the servers accept.
+pub const ACCESS_KEY: &str = "haul-test";
+/// The secret key that the servers accept.
+pub const SECRET_KEY: &str = "haul-test-secret";
+
+/// Runs the server until its input ends (this process is gone, however it went), then removes its folder.
+/// `timeout` bounds it in any case.
+const KEEPER: &str = r#"
+root="$1"; shift
+timeout 1800 "$@" >"$root/log" 2>&1 &
+read -r _
+kill $!
+wait $!
+rm -rf "$root"
+"#;
+
+/// Who made a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Make {
+    /// MinIO on a single drive.
+    Minio,
+    /// versitygw over a folder, which is as strict as AWS about checksums.
+    Versity,
+    /// `rclone serve s3` over a folder.
+    Rclone,
+    /// moto's server, in memory.
+    Moto,
+    /// S3Proxy over a folder.
+    S3Proxy,
+}
+
+impl Make {
+    /// All of them.
+    pub const ALL: [Make; 5] = [Make::Minio, Make::Versity, Make::Rclone, Make::Moto, Make::S3Proxy];
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Make::Minio => "MinIO",
+            Make::Versity => "versitygw",
+            Make::Rclone => "rclone serve s3",
+            Make::Moto => "moto",
+            Make::S3Proxy => "S3Proxy",
+        }
+    }
+
+    /// The program that must be installed.
+    fn program(self) -> &'static str {
+        match self {
+            Make::Minio => "minio",
+            Make::Versity => "versitygw",
+            Make::Rclone => "rclone",
+            Make::Moto => "moto_server",
+            Make::S3Proxy => "s3proxy",
+        }
+    }
+
+    /// The command that serves `root/data` at this address.
+    fn command(self, program: &Path, address: SocketAddr, root: &Path) -> io::Result<Command> {
+        let (at, data) = (address.to_string(), root.join("data"));
+        let mut command = Command::new("sh");
+        command.args(["-c", KEEPER, "keeper"]).arg(root).arg(program);
+        match self {
+            Make::Minio => {
+                command.args(["server", "--quiet", "--address", &at]).arg(data);
+                command.env("MINIO_ROOT_USER", ACCESS_KEY).env("MINIO_ROOT_PASSWORD", SECRET_KEY);
+                command.env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off");
+            }
+            Make::Versity => {
+                // Metadata goes into a folder of its own: not every file system has extended attributes for users.
+                let beside = root.join("meta");
+                fs::create_dir(&beside)?;
+                command.args(["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--port", &at]);
+                command.args(["--quiet", "posix", "--sidecar"]).args([beside, data]);
+            }
+            Make::Rclone => {
+                let key = format!("{ACCESS_KEY},{SECRET_KEY}");
+                command.args(["serve", "s3", "--addr", &at, "--auth-key", &key]).arg(data);
+                command.env("RCLONE_CONFIG", "/dev/null");
+            }
+            Make::Moto => {
+                let port = address.port().to_string();
+                command.args(["-H", "127.0.0.1", "-p", &port]);
+            }
+            Make::S3Proxy => {
+                let properties = root.join("properties");
+                let text = format!(
+                    "s3proxy.endpoint=http://{at}\ns3proxy.authorization=aws-v2-or-v4\n\
+                     s3proxy.identity={ACCESS_KEY}\ns3proxy.credential={SECRET_KEY}\n\
+                     jclouds.provider=filesystem-nio2\njclouds.filesystem.basedir={}\n\
+                     jclouds.identity=local\njclouds.credential=local\n",
+                    data.display()
+                );
+                fs::write(&properties, text)?;
+                command.arg("--properties").arg(properties);
+            }
+        }
+        Ok(command)
+    }
+
+    /// Whether an answer to a stranger's request for `/` means that it serves S3 now.
+    fn is_ready(self, status: &[u8]) -> bool {
+        match self {
+            // Its health page says "ready" before it serves S3: then a stranger is refused, until then everybody is.
+            Make::Minio => status == b"403",
+            _ => matches!(status.first(), Some(b'2' | b'4')),
+        }
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    /// Who made it.
+    pub make: Make,
+    /// Where it listens: 127.0.0.1 and its port.
+    pub address: SocketAddr,
+    root: PathBuf,
+    keeper: Child,
+    life: Option<ChildStdin>,
+    buckets: AtomicU32,
+}
+
+impl Server {
+    /// The server of this make and this test program, started at the first call. `None` after saying that the test is
+    /// skipped.
+    pub fn shared(make: Make) -> Option<&'static Server> {
+        type Started = OnceLock<Result<Server, String>>;
+        static SERVERS: Mutex<BTreeMap<Make, &'static Started>> = Mutex::new(BTreeMap::new());
+        // Only the place is taken under the lock, so that several makes start at once.
+        let place = *SERVERS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(make)
+            .or_insert_with(|| Box::leak(Box::default()));
+        let server = place.get_or_init(|| {
+            let program = peers::find(make.program()).ok_or_else(|| format!("{} is not installed", make.program()))?;
+            // Another process may take the free port first.
+            let started = (0..3).find_map(|_| Server::start(make, &program).ok());
+            started.ok_or_else(|| format!("{} does not start", make.name()))
+        });
+        server.as_ref().map_err(|why| peers::skip(why)).ok()
+    }
+
+    /// Starts one on a free port and waits until it answers.
+    ///
+    /// Errors: it can't be started, or isn't ready within a minute.
+    fn start(make: Make, program: &Path) -> io::Result<Server> {
+        let root = tempfile::Builder::new().prefix("haul-server-").tempdir()?.keep();
+        fs::create_dir(root.join("data"))?;
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let mut command = make.command(program, address, &root)?;
+        let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let life = keeper.stdin.take();
+        let server = Server { make, address, root, keeper, life, buckets: AtomicU32::new(0) };
+        for _ in 0..600 {
+            let answered = server.ask("GET / HTTP/1.0\r\n");
+            if answered.is_ok_and(|status| make.is_ready(&status)) {
+                return Ok(server);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Err(io::Error::other(format!("{} on {address} is not ready", make.name())))
+    }
+
+    /// Sends a request of these lines without a body and gives the answer's status.
+    fn ask(&self, lines: &str) -> io::Result<[u8; 3]> {
+        let mut socket = TcpStream::connect(self.address)?;
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(socket, "{lines}Host: {}\r\n\r\n", self.address)?;
+        let mut head = [0; 12];
+        socket.read_exact(&mut head)?;
+        Ok([head[9], head[10], head[11]])
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A new, empty bucket; its name starts with the hint.
+    ///
+    /// Panics if it can't be made.
+    pub fn bucket(&self, hint: &str) -> String {
+        let name = format!("{hint}-{}", self.buckets.fetch_add(1, Relaxed));
+        if self.make == Make::Moto {
+            // It asks nobody who he is.
+            let made = self.ask(&format!("PUT /{name} HTTP/1.0\r\nContent-Length: 0\r\n")).expect("bucket");
+            assert_eq!(&made, b"200", "bucket {name}");
+        } else {
+            // A folder in the root of what it serves is a bucket.
+            fs::create_dir(self.root.join("data").join(&name)).expect("bucket");
+        }
+        name
+    }
+
+    /// What it wrote to its log: for messages of tests that fail.
+    pub fn log(&self) -> String {
+        fs::read(self.root.join("log")).map_or_else(|e| e.to_string(), |log| String::from_utf8_lossy(&log).into_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.life.take());
+        // It has removed its folder when it is gone; a failure to wait leaves only a zombie until we end.
+        let _ = self.keeper.wait();
+    }
+}
