@@ -36,7 +36,7 @@ tools:
 	else echo "Python is not installed: the tests against DVC, moto and boto3 will be skipped"; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
 	  [ -x $(TOOLS)/s3proxy ] || { mvn -B -q -f tests/s3proxy/pom.xml $(MVN_COPY) -DoutputDirectory=$(TOOLS)/../s3proxy \
-	    && install -m 755 tests/s3proxy/run $(TOOLS)/s3proxy; } \
+	    && install -m 644 tests/s3proxy/logback.xml $(TOOLS)/../s3proxy && install -m 755 tests/s3proxy/run $(TOOLS)/s3proxy; } \
 	    || echo "S3Proxy could not be installed: the tests against it will be skipped"; \
 	else echo "Java or Maven is not installed: the tests against S3Proxy will be skipped"; fi
 

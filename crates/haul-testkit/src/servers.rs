@@ -94,7 +94,8 @@ impl Make {
             }
             Make::Rclone => {
                 let key = format!("{ACCESS_KEY},{SECRET_KEY}");
-                command.args(["serve", "s3", "--addr", &at, "--auth-key", &key]).arg(data);
+                // Without its cache of directories a bucket is there as soon as its folder is.
+                command.args(["serve", "s3", "--dir-cache-time", "0s", "--addr", &at, "--auth-key", &key]).arg(data);
                 command.env("RCLONE_CONFIG", "/dev/null");
             }
             Make::Moto => {
