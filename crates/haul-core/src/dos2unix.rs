@@ -1,21 +1,18 @@
 //! The MD5 of DVC 2 and before (`md5-dos2unix`): of text, `\r\n` is made `\n` first. Pure.
 
+use crate::md5::Md5;
+
 /// DVC reads so many bytes at a time, and treats each piece by itself: a line end across two pieces stays as it is.
 const PIECE: usize = 1 << 20;
 /// Bytes at the beginning of a piece that tell text from other data.
 const HEAD: usize = 512;
 
 /// Hashes bytes as they pass.
+#[derive(Default)]
 pub(crate) struct Dos2Unix {
-    md5: fast_md5::Md5,
+    md5: Md5,
     /// The beginning of the next piece.
     waiting: Vec<u8>,
-}
-
-impl Default for Dos2Unix {
-    fn default() -> Self {
-        Dos2Unix { md5: fast_md5::Md5::new(), waiting: Vec::new() }
-    }
 }
 
 impl Dos2Unix {
@@ -38,11 +35,11 @@ impl Dos2Unix {
     /// The hash of all bytes.
     pub fn finish(mut self) -> [u8; 16] {
         piece(&mut self.md5, &self.waiting);
-        self.md5.finalize()
+        self.md5.finish()
     }
 }
 
-fn piece(md5: &mut fast_md5::Md5, piece: &[u8]) {
+fn piece(md5: &mut Md5, piece: &[u8]) {
     if !is_text(piece) {
         return md5.update(piece);
     }

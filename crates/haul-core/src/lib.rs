@@ -17,6 +17,7 @@ pub mod join;
 pub mod key;
 pub mod links;
 pub mod listing;
+mod md5;
 pub mod plan;
 pub mod policy;
 pub mod presence;
