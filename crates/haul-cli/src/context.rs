@@ -280,9 +280,10 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if matches!(leaf, b"" | b"." | b"..") {
         return None;
     }
-    // The root keeps its slash.
-    let parent = if parent.len() > 1 { &parent[..parent.len() - 1] } else { parent };
-    Some((parent, leaf))
+    // The slash between the two belongs to neither, but the root keeps its own; and where two come together the folder's name
+    // is empty, which a folder that ends in one slash alone would not say.
+    let keeps = parent.len() < 2 || parent.ends_with(b"//");
+    Some((if keeps { parent } else { &parent[..parent.len() - 1] }, leaf))
 }
 
 async fn is_file(parent: &dyn Store, key: &Key) -> Result<bool> {
@@ -324,7 +325,9 @@ mod tests {
             ("a/b/c", Some(("a/b", "c"))),
             ("a", Some(("", "a"))),
             ("/a", Some(("/", "a"))),
-            ("a//b", Some(("a/", "b"))),
+            ("a//b", Some(("a//", "b"))),
+            ("a///b", Some(("a///", "b"))),
+            ("//b", Some(("//", "b"))),
             ("a/", None),
             ("", None),
             ("/", None),

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Key, Listed, error::Retry, hash};
-use haul_store::{Body, Late, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec, s3::S3};
+use haul_store::{
+    Body, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec, s3::S3,
+};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -66,6 +68,10 @@ fn fault(status: &str, code: &str) -> Option<String> {
 }
 
 fn open(script: &Script, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
+    open_at(script, "b", more)
+}
+
+fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
     let mut options: std::collections::BTreeMap<String, String> = [
         ("endpoint", script.endpoint.as_str()),
         ("access_key_id", "a"),
@@ -79,7 +85,7 @@ fn open(script: &Script, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
     let net = Net { idle_timeout: Duration::from_millis(300), ..Net::default() };
     let request = OpenRequest {
         remote: "r".into(),
-        path: "b".into(),
+        path: path.into(),
         options,
         net,
         meters: meters.clone(),
@@ -111,8 +117,8 @@ async fn silence_ends_in_a_timeout() {
 
 #[tokio::test]
 async fn a_cut_body_is_an_error_not_an_end() {
-    let cut = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 10\r\n\r\nabc".to_owned();
-    let hang = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc".to_owned();
+    let cut = "HTTP/1.1 200 OK\r\nconnection: close\r\netag: e\r\ncontent-length: 10\r\n\r\nabc".to_owned();
+    let hang = "HTTP/1.1 200 OK\r\netag: e\r\ncontent-length: 10\r\n\r\nabc".to_owned();
     for answer in [cut, hang] {
         let script = script(vec![Some(answer)]).await;
         let (store, _) = open(&script, &[]);
@@ -148,8 +154,9 @@ async fn the_right_region_is_learnt_once() {
 
 #[tokio::test]
 async fn what_the_server_stored_must_be_what_was_sent() {
-    for header in [("etag", "\"00000000000000000000000000000000\""), ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")] {
-        let script = script(vec![answer("200 OK", &[header], "")]).await;
+    let crc = [("etag", "e"), ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")];
+    for headers in [&[("etag", "\"00000000000000000000000000000000\"")][..], &crc] {
+        let script = script(vec![answer("200 OK", headers, "")]).await;
         let (store, _) = open(&script, &[]);
         let hashes = hash::hash_bytes(&[Algo::Md5], b"1");
         let error = put(&store, WriteSpec { hashes, ..known(1) }, b"1").await.unwrap_err();
@@ -159,12 +166,202 @@ async fn what_the_server_stored_must_be_what_was_sent() {
 
 #[tokio::test]
 async fn uploads_carry_a_checksum_outside_the_signature() {
-    let script = script(vec![answer("200 OK", &[], "")]).await;
+    let receipt = [("etag", "e"), ("x-amz-checksum-crc64nvme", "rosUhgp5mIg=")];
+    let script = script(vec![answer("200 OK", &receipt, "")]).await;
     let (store, _) = open(&script, &[]);
     put(&store, known(9), b"123456789").await.unwrap();
     let heads = script.heads.lock().unwrap();
     assert!(heads[0].contains("x-amz-checksum-crc64nvme: rosuhgp5mig="), "{}", heads[0]);
     assert!(heads[0].contains("x-amz-content-sha256: unsigned-payload"), "{}", heads[0]);
+}
+
+/// What stands in for a store: a page where one logs in, a proxy that means well.
+const PAGE: &str = "<html><body>Log in</body></html>";
+
+#[tokio::test]
+async fn a_write_without_a_receipt_is_not_done() {
+    for provider in ["Minio", "AWS", "Other"] {
+        let page = answer("200 OK", &[("content-type", "text/html")], PAGE);
+        let script = script(vec![page]).await;
+        let (store, _) = open(&script, &[("provider", provider), ("force_path_style", "true")]);
+        let error = put(&store, known(1), b"1").await.unwrap_err().to_string();
+        let why = "k: write: the server gave no receipt (an ETag) for what was sent: is the endpoint an S3 server?";
+        assert_eq!(error, why, "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn a_crc_that_no_answer_confirms_proves_nothing() {
+    let taken = answer("200 OK", &[("etag", "\"an-etag\"")], "");
+    let head = |crc: &str| {
+        Some(format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\netag: \"an-etag\"\r\n{crc}\r\n"))
+    };
+    for (crc, result) in [
+        ("x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n", Ok(())),
+        ("", Err("k: write: the server does not confirm the checksum of what was sent: set provider = Other")),
+        (
+            "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n",
+            Err("k: write: the server stored something else than the 9 bytes sent: its crc64nvme differs"),
+        ),
+    ] {
+        let script = script(vec![taken.clone(), head(crc)]).await;
+        let (store, _) = open(&script, &[]);
+        let put = put(&store, known(9), b"123456789").await.map(drop).map_err(|e| e.to_string());
+        assert_eq!(put, result.map_err(str::to_owned), "{crc}");
+    }
+}
+
+#[tokio::test]
+async fn an_etag_that_is_the_md5_confirms_what_a_server_without_crcs_holds() {
+    let md5 = hash::hash_bytes(&[Algo::Md5], b"1").hex(Algo::Md5).unwrap();
+    let script = script(vec![answer("200 OK", &[("etag", &md5)], "")]).await;
+    let (store, meters) = open(&script, &[]);
+    put(&store, known(1), b"1").await.unwrap();
+    assert_eq!(meters.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_answer() {
+    let page = || answer("200 OK", &[("content-type", "text/html")], PAGE);
+    let script = script(vec![page(), page(), page(), page(), page(), page()]).await;
+    let (store, _) = open(&script, &[]);
+    let key = Key::new("k");
+    let not_s3 = "the answer is not one of S3: is the endpoint an S3 server?";
+    assert_eq!(store.delete(vec![(key.clone(), None)]).await.remove(0).unwrap_err().message(), not_s3);
+    let many = store.delete(vec![(key.clone(), None), (Key::new("l"), None)]).await;
+    assert!(many.iter().all(|one| one.as_ref().is_err_and(|e| e.message() == "the server's answer can't be read")));
+    let no_version = "the answer names no version (an ETag): is the endpoint an S3 server?";
+    assert_eq!(store.read(&key, None, None).await.map(drop).unwrap_err().message(), no_version);
+    assert_eq!(steps(&store).await, ["lost from : the listing can't be read"]);
+    assert_eq!(store.make_dir(&Key::new(""), &WriteSpec::default()).await.unwrap_err().message(), not_s3);
+    let copy = copy_one(&store).await.unwrap_err();
+    assert_eq!(copy.message(), "the server's answer is cut, or is not one of S3");
+}
+
+async fn copy_one(store: &S3) -> haul_core::Result<haul_store::Stored> {
+    let from = store.caps().domain.as_ref().unwrap().place.clone();
+    let item = CopyItem {
+        from: Key::new("a"),
+        to: Key::new("b"),
+        size: 1,
+        want: None,
+        spec: WriteSpec::default(),
+        how: CopyHow::Copy,
+        log: None,
+    };
+    store.copy(CopyBatch { from, items: vec![item], progress: None, links: Default::default() }).await.remove(0)
+}
+
+#[tokio::test]
+async fn a_copy_whose_answer_names_no_version_is_done_and_its_version_asked_for() {
+    let head = Some("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\netag: \"e\"\r\n\r\n".to_owned());
+    let done = "<CopyObjectResult><LastModified>2026-01-01T00:00:00Z</LastModified></CopyObjectResult>";
+    let script = script(vec![answer("200 OK", &[], done), head]).await;
+    let (store, meters) = open(&script, &[]);
+    assert_eq!(copy_one(&store).await.unwrap().version.unwrap().0[..], *b"e");
+    assert_eq!((meters.requests()["CopyObject"], meters.requests()["HeadObject"]), (1, 1));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_the_question_for_checksums_is_asked_once() {
+    let head = |status: &str| {
+        Some(format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 1\r\netag: \"e\"\r\n\r\n"))
+    };
+    let read = answer("200 OK", &[("etag", "\"e\"")], "x");
+    let script = script(vec![head("501 Not Implemented"), head("200 OK"), head("200 OK"), read]).await;
+    let (store, _) = open(&script, &[]);
+    let key = Key::new("k");
+    store.stat(&key).await.unwrap();
+    store.stat(&key).await.unwrap();
+    store.read(&key, None, None).await.unwrap();
+    let asked: Vec<bool> = script.heads.lock().unwrap().iter().map(|h| h.contains("x-amz-checksum-mode")).collect();
+    assert_eq!(asked, [true, false, false, false]);
+}
+
+#[tokio::test]
+async fn a_range_counts_by_what_the_answer_says_it_is() {
+    let part = |status: &str, range: &str| answer(status, &[("etag", "e"), ("content-range", range)], "xyz");
+    let ignored = answer("200 OK", &[("etag", "e")], "xyz");
+    let another = "the server sent another range than we asked for";
+    for (answer, result) in [
+        (part("206 Partial", "bytes 5-7/10"), Ok(10)),
+        (part("200 OK", "bytes 5-7/10"), Ok(10)),
+        (part("200 OK", "bytes 0-2/10"), Err(another)),
+        (part("206 Partial", "bytes 0-2/10"), Err(another)),
+        (ignored.clone(), Err("the server ignored the range")),
+    ] {
+        let script = script(vec![answer]).await;
+        let read = open(&script, &[]).0.read(&Key::new("k"), None, Some(5..8)).await;
+        assert_eq!(read.map(|read| read.entry.size).map_err(|e| e.message().to_owned()), result.map_err(str::to_owned));
+    }
+    let script = script(vec![part("206 Partial", "bytes 0-2/3"), ignored]).await;
+    let (store, _) = open(&script, &[]);
+    let error = store.read(&Key::new("k"), None, None).await.map(drop).unwrap_err();
+    assert_eq!(error.message(), "the server answered 206 to a read");
+    assert_eq!(store.read(&Key::new("k"), None, Some(0..3)).await.unwrap().entry.size, 3);
+}
+
+/// What is known of parts beyond what the provider takes stays here: an upload that announced no checksum is completed without.
+#[tokio::test]
+async fn only_announced_checksums_are_sent() {
+    for (provider, sends) in [("Other", false), ("Minio", true)] {
+        let hashes = hash::hash_bytes(&[Algo::Crc64Nvme, Algo::Md5], b"x");
+        let etag = hashes.hex(Algo::Md5).unwrap();
+        let begun = answer("200 OK", &[], "<R><UploadId>u</UploadId></R>");
+        let part = answer("200 OK", &[("etag", &etag)], "");
+        let whole =
+            format!("<CompleteMultipartUploadResult><ETag>{}</ETag></CompleteMultipartUploadResult>", whole_etag());
+        let script = script(vec![begun, part.clone(), part, answer("200 OK", &[], &whole)]).await;
+        let (store, _) = open(&script, &[("upload_cutoff", "0"), ("provider", provider)]);
+        let upload = store.write(&Key::new("k"), known(2)).await.unwrap();
+        let mut parts = Vec::new();
+        for index in 0..2 {
+            let payload = Payload::from(Bytes::from_static(b"x")).with_hashes(hashes.clone());
+            parts.push(upload.part(index, index, payload).await.unwrap());
+        }
+        let stored = upload.publish(parts, Late::default()).await.map_err(|u| u.error).unwrap();
+        assert!(stored.hashes.get(Algo::Crc64Nvme).is_some(), "{provider}: the ETag proves all parts");
+        let heads = script.heads.lock().unwrap();
+        for head in heads.iter() {
+            let crc = head.contains("x-amz-checksum-crc64nvme:") || head.contains("x-amz-checksum-algorithm:");
+            assert_eq!(crc, sends, "{provider}: {head}");
+        }
+    }
+}
+
+/// The parts are what they are: what refuses their checksum will do so again.
+#[tokio::test]
+async fn a_completion_whose_checksum_is_refused_is_not_sent_again() {
+    let (result, script) = two_parts(fault("400 Bad", "XAmzContentChecksumMismatch"), vec![]).await;
+    assert_eq!(result, Err("k: write: said (XAmzContentChecksumMismatch)".to_owned()));
+    assert_eq!(script.heads.lock().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_page_that_holds_everything_may_be_in_any_order() {
+    let bad = script(vec![page(&["b", "a"], Some("t"))]).await;
+    let (store, _) = open(&bad, &[]);
+    let lost = "lost from : the server's listing goes backwards: it can't be trusted to be whole";
+    assert_eq!(steps(&store).await, [lost]);
+    let good = script(vec![page(&["b", "a"], None), page(&["a", "a"], None)]).await;
+    let (store, _) = open(&good, &[]);
+    assert_eq!(steps(&store).await, ["a b", "end"]);
+    assert_eq!(steps(&store).await, [lost]);
+}
+
+#[tokio::test]
+async fn a_directory_bucket_lists_in_no_order() {
+    let script = script(vec![page(&["c", "a"], Some("t")), page(&["b"], None)]).await;
+    let (store, _) = open_at(&script, "b--use1-az4--x-s3", &[]);
+    assert_eq!(steps(&store).await, ["a b c", "end"]);
+}
+
+#[tokio::test]
+async fn a_prefix_with_nothing_below_it_is_not_there() {
+    let script = script(vec![page(&[], None), page(&[], None)]).await;
+    let (store, _) = open_at(&script, "b/d", &[]);
+    assert_eq!(steps(&store).await, ["lost from : directory r:b/d not found"]);
+    assert_eq!(store.stat(&Key::new("")).await.unwrap_err().message(), "directory r:b/d not found");
 }
 
 /// Two parts of the smallest size, by whose MD5 the server's receipts are made.
@@ -214,7 +411,7 @@ async fn parts_put_together_wrongly_are_found_out() {
 
 fn page(keys: &[&str], token: Option<&str>) -> Option<String> {
     let keys: String = keys.iter().map(|k| format!("<Contents><Key>{k}</Key><Size>1</Size></Contents>")).collect();
-    let next = token.map_or(String::new(), |t| {
+    let next = token.map_or("<IsTruncated>false</IsTruncated>".to_owned(), |t| {
         format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{t}</NextContinuationToken>")
     });
     answer("200 OK", &[], &format!("<ListBucketResult>{next}{keys}</ListBucketResult>"))

@@ -48,6 +48,8 @@ pub enum Fault {
     ErrorIn200,
     /// The server does it, and the connection is reset before its answer.
     LostAnswer,
+    /// Status 200 with a web page, as one that asks a traveller to log in; the server never sees the request.
+    Page,
 }
 
 /// Which of the requests that a rule is about.
@@ -196,6 +198,13 @@ async fn answer(
         Fault::Hang => {
             tokio::time::sleep(HANG).await;
             Err(cut())
+        }
+        Fault::Page => {
+            let mut response = refuse(request, StatusCode::OK, "").await;
+            let page = Full::new(Bytes::from_static(b"<!doctype html><title>Log in</title>"));
+            *response.body_mut() = page.map_err(|e| match e {}).boxed_unsync();
+            response.headers_mut().insert("content-type", HeaderValue::from_static("text/html"));
+            Ok(response)
         }
         Fault::LostAnswer => {
             let response = pass(request, upstream).await?;

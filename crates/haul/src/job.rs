@@ -354,11 +354,28 @@ impl Run {
             self.full.all_is_known();
         }
         self.doomed.source_seen(src_files > 0, pairs.src_complete());
+        if whole && pass == Pass::Transfers && pairs.src_complete() {
+            self.say_unknown_names(src_files);
+        }
         self.settle_renames(&orders).await;
         drop((pairs, orders));
         self.finish_working(working).await;
         if pass == Pass::Transfers {
             self.settle_links().await;
+        }
+    }
+
+    /// Says how many names of a list name none of the `found` files of the source: they may be misspelt, or folders.
+    fn say_unknown_names(&self, found: u64) {
+        let (Some(keys), Some(given)) = (self.cx.filter.files_from(), &self.cx.filter.spec().files_from) else {
+            return;
+        };
+        let nameless = given.iter().filter(|name| name.iter().all(|b| *b == b'/')).count();
+        let names = (keys.len() + nameless) as u64;
+        // rsync's habits name each of them.
+        if names > found && self.policy.rsync.is_none() {
+            let (unknown, src) = (names - found, self.cx.src.locator());
+            self.notice(None, format!("{unknown} of {names} names of --files-from are no files of {src}"));
         }
     }
 
@@ -759,7 +776,7 @@ impl Checks {
     }
 }
 
-/// A destination that doesn't exist holds nothing: that is proof, not a failure.
+/// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty.
 pub fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
     listing
         .map(|step| match step {

@@ -6,7 +6,7 @@ use futures::{
     StreamExt,
     stream::{BoxStream, FuturesUnordered},
 };
-use haul_core::{Entry, Key, Result};
+use haul_core::{Entry, Error, ErrorKind, Hasher, Hashes, Key, Result, hash};
 use haul_store::{Body, Buffers, Direction, Late, Part, PartLimits, Payload, Store, Stored, Upload, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
@@ -15,14 +15,17 @@ const BLOCK: u64 = 1 << 20;
 
 /// The bytes `range` of a key (all, when `None`) in order.
 ///
-/// Errors: those of the read; a stream that breaks ends in one.
+/// Errors: those of the read; a stream that breaks ends in one, and so does one of all bytes that don't have the hash that the
+/// store says they have.
 pub async fn read(
     store: &Arc<dyn Store>,
     entry: &Entry,
     range: Option<Range<u64>>,
 ) -> Result<BoxStream<'static, Result<Bytes>>> {
+    let whole = range.is_none();
     let read = store.read(&entry.key, entry.version.as_ref(), range).await?;
-    Ok(match read.body {
+    let hashes = read.entry.hashes;
+    let bytes = match read.body {
         Body::Stream(stream) => stream,
         Body::File(file, range) => {
             let buffers = Buffers::default();
@@ -31,7 +34,32 @@ pub async fn read(
                 .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end), buffers.clone()));
             blocks.boxed()
         }
-    })
+    };
+    Ok(if whole { proved(bytes, &hashes, entry.key.clone()) } else { bytes })
+}
+
+/// The same bytes, then an error if they have another hash than is known of them. Only at their end can that be told.
+fn proved(bytes: BoxStream<'static, Result<Bytes>>, known: &Hashes, key: Key) -> BoxStream<'static, Result<Bytes>> {
+    // One proves it; CRCs cost least.
+    let cheap = known.iter().find(|(algo, _)| hash::combines(*algo)).or(known.iter().next());
+    let Some((algo, value)) = cheap.map(|(algo, value)| (algo, value.to_vec())) else { return bytes };
+    let begun = Some((bytes, Hasher::new(&[algo]), value, key));
+    let checked = futures::stream::unfold(begun, move |state| async move {
+        let (mut bytes, mut hasher, value, key) = state?;
+        match bytes.next().await {
+            Some(Ok(piece)) => {
+                hasher.update(&piece);
+                Some((Ok(piece), Some((bytes, hasher, value, key))))
+            }
+            Some(Err(error)) => Some((Err(error), None)),
+            None if hasher.finish().get(algo) == Some(&value[..]) => None,
+            None => {
+                let message = format!("what was read does not have the {algo} that the source says it has");
+                Some((Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&key)), None))
+            }
+        }
+    });
+    checked.boxed()
 }
 
 /// Bytes of a pipe that are held while they are sent, unless a single part is larger: enough for 25 MB/s on each of eight
@@ -144,6 +172,21 @@ mod tests {
         let sum = (0..limits.count).map(|index| block(&limits, index)).sum::<u64>();
         assert!(sum > 5 << 40 && block(&limits, 999) == 8 << 20 && block(&limits, 1000) == 16 << 20);
         assert_eq!(block(&PartLimits { equal: true, ..limits }, 9_999), 8 << 20);
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_not_what_the_store_says_end_in_an_error() {
+        let read = |known: Hashes| async move {
+            let pieces = ["ab", "c"].map(|piece| Ok(Bytes::from(piece)));
+            let all = proved(futures::stream::iter(pieces).boxed(), &known, Key::from("k")).collect::<Vec<_>>().await;
+            all.into_iter().map(|p| p.map_or_else(|e| e.to_string(), |p| format!("{p:?}"))).collect::<Vec<_>>()
+        };
+        let right = hash::hash_bytes(&[haul_core::Algo::Md5], b"abc");
+        let bytes = ["b\"ab\"", "b\"c\""];
+        assert_eq!(read(Hashes::default()).await, bytes);
+        assert_eq!(read(right).await, bytes);
+        let wrong = "k: read: what was read does not have the md5 that the source says it has";
+        assert_eq!(read(Hashes::default().with(haul_core::Algo::Md5, [0; 16])).await, [bytes[0], bytes[1], wrong]);
     }
 
     #[test]

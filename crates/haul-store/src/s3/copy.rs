@@ -2,7 +2,10 @@
 
 use super::{
     address::{Place, Root},
-    meta, read,
+    error::Fault,
+    meta,
+    proof::{self, COPIED},
+    read,
     resume::{self, Token},
     service::{Call, Service, at},
     upload::{self, Receipt},
@@ -57,7 +60,7 @@ async fn copy_item(
     let stored = job.run(&item.spec, &moved).await?;
     if item.how == CopyHow::Rename && from != to {
         let call = Call::object("DeleteObject", Method::DELETE, &from);
-        service.ask(call).await.map_err(at("move", &item.from))?;
+        service.ask_for_nothing(call).await.map_err(at("move", &item.from))?;
     }
     Ok(stored)
 }
@@ -81,8 +84,7 @@ impl Job<'_> {
         }
         let head = read::head(self.service, self.key, self.from, self.want).await?;
         let now = meta::entry(&self.service.config, self.key, &head, self.size);
-        let length = head.get("content-length").and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok());
-        if length.is_some_and(|l: u64| l != self.size) {
+        if read::size(&head, self.key)? != self.size {
             return Err(Error::new(ErrorKind::Changed, "copy", "the source has another size now").with_key(self.key));
         }
         let same_mtime = spec.mtime.is_none() || spec.mtime == now.mtime;
@@ -126,7 +128,14 @@ impl Job<'_> {
         };
         let answer = self.service.ask_in_bucket(&self.to.bucket, call).await;
         let (_, body) = answer.map_err(at("copy", self.key))?;
-        let etag = upload::completed(&body).map_err(at("copy", self.key))?;
+        let etag = match proof::done(&body, &COPIED).map_err(at("copy", self.key))?.etag {
+            Some(etag) => etag,
+            // The copy was made; some servers don't tell its version in their answer.
+            None => {
+                let head = read::head(self.service, self.key, self.to, None).await?;
+                meta::etag(&head).unwrap_or_default().to_owned()
+            }
+        };
         moved(self.size);
         let mut hashes = Hashes::default();
         if config.etag_is_md5()
@@ -166,7 +175,7 @@ impl Job<'_> {
         let parts = self.parts(&copy, pinned, moved).await;
         let spec = WriteSpec::default();
         let result = match parts {
-            Ok(receipts) => upload::complete(service, key, self.to, &copy.id, &receipts, &spec).await,
+            Ok(receipts) => upload::complete(service, key, self.to, &copy.id, &receipts, &spec, false).await,
             Err(error) => Err(error),
         };
         match &result {
@@ -257,7 +266,9 @@ impl Job<'_> {
         meta::customer_key(&self.service.config, "x-amz-server-side-encryption-customer-", &mut headers);
         let call = self.source(call, pinned).headers(headers);
         let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
-        let etag = upload::completed(&body).map_err(at("copy", self.key))?;
+        let done = proof::done(&body, &COPIED).map_err(at("copy", self.key))?;
+        let etag =
+            done.etag.ok_or_else(|| Fault::broken("the server gave no receipt for a part").at("copy", self.key))?;
         let tag = upload::receipt(&etag, None);
         if let Some(log) = self.log {
             log.copied(Part { index, size: range.end - range.start, tag: tag.clone() });
@@ -295,8 +306,7 @@ pub async fn touch(
 ) -> Result<Stored> {
     let place = service.place(key)?;
     let head = read::head(service, key, &place, stored.as_ref().and_then(|s| s.version.as_ref())).await?;
-    let length = head.get("content-length").and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok());
-    let now = meta::entry(&service.config, key, &head, length.unwrap_or(0));
+    let now = meta::entry(&service.config, key, &head, read::size(&head, key)?);
     let spec =
         WriteSpec { mtime, meta: meta.cloned().map(Box::new), replace: Replace::Anything, ..WriteSpec::default() };
     let job = Job { service, key, from: &place, to: &place, want: now.version.as_ref(), size: now.size, log: None };

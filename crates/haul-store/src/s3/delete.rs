@@ -71,20 +71,20 @@ fn batchable(service: &Service, place: &Place) -> Option<String> {
 async fn one(service: &Service, key: &Key, place: &Place) -> Result<()> {
     if !place.object.is_empty() {
         let call = Call::object("DeleteObject", Method::DELETE, place);
-        return match service.ask(call).await {
+        return match service.ask_for_nothing(call).await {
             Err(fault) if fault.kind == ErrorKind::NotFound => Ok(()),
-            other => other.map(|_| ()).map_err(at("delete", key)),
+            other => other.map_err(at("delete", key)),
         };
     }
     // A bucket: of a root that is exactly one, or by its name in the root of all.
     let call = Call::bucket("DeleteBucket", Method::DELETE, &place.bucket);
-    match service.ask(call).await {
+    match service.ask_for_nothing(call).await {
         Err(fault) if fault.kind == ErrorKind::DirNotFound => Ok(()),
         Err(fault) if fault.code == "BucketNotEmpty" => {
             let message = format!("bucket {} is not empty", place.bucket);
             Err(Error::new(ErrorKind::Exists, "delete", message).with_key(key))
         }
-        other => other.map(|_| ()).map_err(at("delete", key)),
+        other => other.map_err(at("delete", key)),
     }
 }
 
@@ -124,8 +124,10 @@ type Answers = HashMap<String, std::result::Result<(), Box<Fault>>>;
 /// Answers by key. What wasn't there counts as deleted.
 fn parse(body: &[u8], bucket: &str) -> Option<Answers> {
     let mut answers = Answers::new();
+    let mut is_answer = false;
     let (mut key, mut code, mut message) = (String::new(), String::new(), String::new());
     xml::walk(body, |step| match step {
+        Step::Open("DeleteResult") => is_answer = true,
         Step::Open("Deleted" | "Error") => (key, code, message) = Default::default(),
         Step::Close("Key", text) => key = text.to_owned(),
         Step::Close("Code", text) => code = text.to_owned(),
@@ -142,7 +144,7 @@ fn parse(body: &[u8], bucket: &str) -> Option<Answers> {
         }
         _ => {}
     })?;
-    Some(answers)
+    is_answer.then_some(answers)
 }
 
 #[cfg(test)]

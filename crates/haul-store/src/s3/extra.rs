@@ -93,10 +93,14 @@ async fn unfinished(service: &Service, bucket: &str) -> Result<Vec<Begun>> {
             call = call.raw_query("key-marker", key).query("upload-id-marker", id);
         }
         let (_, body) = service.ask(call).await.map_err(|f| f.error("cleanup"))?;
-        let page = parse(&body).ok_or_else(|| Fault::broken("the list of uploads can't be read").error("cleanup"))?;
+        let broken = |message: &str| Fault::broken(message).error("cleanup");
+        let page = parse(&body).ok_or_else(|| broken("the list of uploads can't be read"))?;
         all.extend(page.0);
-        if page.1.is_none() || page.1 == next {
+        if page.1.is_none() {
             return Ok(all);
+        }
+        if page.1 == next {
+            return Err(broken("the list of uploads does not advance"));
         }
         next = page.1;
     }
@@ -106,12 +110,13 @@ type Marker = (Vec<u8>, String);
 
 fn parse(body: &[u8]) -> Option<(Vec<Begun>, Option<Marker>)> {
     let (mut all, mut current): (Vec<Begun>, Option<Begun>) = (Vec::new(), None);
-    let (mut encoded, mut more, mut marker) = (false, false, Marker::default());
+    let (mut encoded, mut more, mut marker, mut is_list) = (false, None, Marker::default(), false);
     xml::walk(body, |step| match step {
+        Step::Open("ListMultipartUploadsResult") => is_list = true,
         Step::Open("Upload") => current = Some(Begun::default()),
         Step::Close("Upload", _) => all.extend(current.take()),
         Step::Close("EncodingType", text) => encoded = text == "url",
-        Step::Close("IsTruncated", text) => more = text.trim() == "true",
+        Step::Close("IsTruncated", text) => more = Some(text.trim() == "true"),
         Step::Close("NextKeyMarker", text) => marker.0 = text.as_bytes().to_vec(),
         Step::Close("NextUploadIdMarker", text) => marker.1 = text.to_owned(),
         Step::Close(name, text) => {
@@ -130,7 +135,14 @@ fn parse(body: &[u8]) -> Option<(Vec<Begun>, Option<Marker>)> {
         all.iter_mut().for_each(|b| b.object = list::form_decode(&b.object));
         marker.0 = list::form_decode(&marker.0);
     }
-    Some((all, more.then_some(marker)))
+    let told = all.iter().all(|begun| !begun.object.is_empty() && !begun.id.is_empty());
+    // Some servers say only of a list that goes on whether it does; those that do say where.
+    let next = match (more, marker.0.is_empty()) {
+        (Some(true), false) => Some(marker),
+        (Some(false), _) | (None, true) => None,
+        (Some(true), true) | (None, false) => return None,
+    };
+    (is_list && told).then_some((all, next))
 }
 
 #[cfg(test)]
@@ -146,5 +158,15 @@ mod tests {
         let (all, next) = parse(xml).unwrap();
         assert_eq!(all, [Begun { object: b"a b".to_vec(), id: "u".into(), at: Some(Mtime::new(1, 0)) }]);
         assert_eq!(next, Some((b"a b".to_vec(), "u".into())));
+        for bad in [
+            "<html></html>",
+            "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated></ListMultipartUploadsResult>",
+            "<ListMultipartUploadsResult><NextKeyMarker>a</NextKeyMarker></ListMultipartUploadsResult>",
+            "<ListMultipartUploadsResult><Upload><Key>a</Key></Upload></ListMultipartUploadsResult>",
+        ] {
+            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+        }
+        // rclone's server says no more of it than this.
+        assert_eq!(parse(b"<ListMultipartUploadsResult/>"), Some((vec![], None)));
     }
 }

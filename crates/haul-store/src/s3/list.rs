@@ -2,7 +2,7 @@
 
 use super::{
     error::{Fault, Tried},
-    meta,
+    meta, read,
     service::{Call, Service},
     xml::{self, Step},
 };
@@ -154,7 +154,8 @@ impl Lister {
     }
 
     async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
-        let mut next = scope.after.clone().filter(|a| *a > scope.prefix).map(Next::After);
+        let ordered = in_order(scope.bucket);
+        let mut next = scope.after.clone().filter(|a| ordered && *a > scope.prefix).map(Next::After);
         let mut last: Option<Vec<u8>> = None;
         let key_of = |object: &[u8]| Key::new([&scope.front, object.get(scope.cut..).unwrap_or_default()].concat());
         loop {
@@ -163,10 +164,21 @@ impl Lister {
                 Some(last) => key_of(last).with_suffix([0]),
                 None => key_of(scope.after.as_deref().unwrap_or(&scope.prefix)),
             };
-            let page = match self.page(&scope, next.as_ref()).await {
+            let page = match ordered {
+                true => self.page(&scope, next.as_ref()).await,
+                false => self.all_pages(&scope).await,
+            };
+            let mut page = match page {
                 Ok(page) => page,
                 Err(fault) => return Err((lost(), fault.error("list"))),
             };
+            if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
+                return Err((lost(), read::no_root(&self.service, "list")));
+            }
+            if next.is_none() && page.next.is_none() {
+                // All there is: in which order a server tells it is no matter.
+                page.entries.sort_by(|a, b| a.key.cmp(&b.key));
+            }
             if let Some(fault) = out_of_order(&page, last.as_deref(), &scope) {
                 return Err((lost(), fault.error("list")));
             }
@@ -217,22 +229,54 @@ impl Lister {
         self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
     }
 
-    async fn page(&self, scope: &Scope<'_>, next: Option<&Next>) -> Tried<Page> {
-        let config = &self.service.config;
-        let wanted = self.request.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.given).saturating_add(1));
-        let delimiter = if self.request.recursive { "" } else { "/" };
-        let mut call = page_call(&self.service, scope.bucket, &scope.prefix, config.list_chunk.min(wanted));
-        if !delimiter.is_empty() {
-            call = call.query("delimiter", delimiter);
-        }
-        call = match next {
-            Some(Next::Token(token)) => call.query("continuation-token", token),
-            Some(Next::After(key)) => call.raw_query(if config.list_v1 { "marker" } else { "start-after" }, key),
-            None => call,
-        };
-        let (_, body) = self.service.ask(call).await?;
-        parse(&body, config.etag_is_md5(), config.list_v1).ok_or_else(|| Fault::broken("the listing can't be read"))
+    /// True when all that is below the root is asked for, and the root is a directory.
+    fn is_of_the_root(&self) -> bool {
+        self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
     }
+
+    async fn page(&self, scope: &Scope<'_>, next: Option<&Next>) -> Tried<Page> {
+        let wanted = self.request.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.given).saturating_add(1));
+        let most = self.service.config.list_chunk;
+        let most = if in_order(scope.bucket) { most.min(wanted) } else { most };
+        let mut call = page_call(&self.service, scope.bucket, &scope.prefix, most);
+        if !self.request.recursive {
+            call = call.query("delimiter", "/");
+        }
+        page(&self.service, call, next).await
+    }
+
+    /// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
+    async fn all_pages(&self, scope: &Scope<'_>) -> Tried<Page> {
+        let mut all = Page::default();
+        loop {
+            let page = self.page(scope, all.next.as_ref()).await?;
+            all.entries.extend(page.entries);
+            if page.next.is_some() && page.next == all.next {
+                return Err(Fault::broken("the listing does not advance"));
+            }
+            all.next = page.next;
+            if all.next.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// False for directory buckets, whose listings come in no order and can't begin after a key.
+pub fn in_order(bucket: &str) -> bool {
+    !bucket.ends_with("--x-s3")
+}
+
+/// One page: that which begins at `next`.
+pub async fn page(service: &Service, call: Call<'_>, next: Option<&Next>) -> Tried<Page> {
+    let config = &service.config;
+    let call = match next {
+        Some(Next::Token(token)) => call.query("continuation-token", token),
+        Some(Next::After(key)) => call.raw_query(if config.list_v1 { "marker" } else { "start-after" }, key),
+        None => call,
+    };
+    let (_, body) = service.ask(call).await?;
+    parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)
 }
 
 /// A request for the first `max` keys with `prefix`.
@@ -265,10 +309,16 @@ fn out_of_order(page: &Page, last: Option<&[u8]>, scope: &Scope<'_>) -> Option<B
     Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
 }
 
-/// Reads a page of a listing, version 1 or 2.
-pub fn parse(body: &[u8], etag_is_md5: bool, v1: bool) -> Option<Page> {
+/// What a listing is refused with that isn't one.
+const UNREADABLE: &str = "the listing can't be read";
+
+/// Reads a page of a listing, version 1 or 2. A page that doesn't say whether it is the last proves nothing, nor does one that
+/// contradicts itself.
+///
+/// Errors: what is wrong with it.
+fn parse(body: &[u8], etag_is_md5: bool, v1: bool) -> Result<Page, String> {
     let mut found = Parsed::default();
-    xml::walk(body, |step| found.step(step, etag_is_md5))?;
+    xml::walk(body, |step| found.step(step, etag_is_md5)).ok_or(UNREADABLE)?;
     found.page(v1)
 }
 
@@ -276,40 +326,63 @@ pub fn parse(body: &[u8], etag_is_md5: bool, v1: bool) -> Option<Page> {
 struct Parsed {
     is_listing: bool,
     keys: Vec<Entry>,
-    prefixes: Vec<Entry>,
-    current: Option<Entry>,
+    /// As they came: they end in `/` once they are decoded.
+    prefixes: Vec<String>,
+    current: Option<Told>,
     in_prefixes: bool,
     encoded: bool,
-    truncated: bool,
+    truncated: Option<bool>,
     token: Option<String>,
     marker: Option<String>,
+    count: Option<u64>,
     bad: bool,
+}
+
+/// One key, as far as it was told.
+struct Told {
+    entry: Entry,
+    key: bool,
+    size: bool,
 }
 
 impl Parsed {
     fn step(&mut self, step: Step<'_>, etag_is_md5: bool) {
         match step {
             Step::Open("ListBucketResult") => self.is_listing = true,
-            Step::Open("Contents") => self.current = Some(Entry::file(Key::new(""), 0)),
+            Step::Open("Contents") => {
+                self.current = Some(Told { entry: Entry::file(Key::new(""), 0), key: false, size: false });
+            }
             Step::Open("CommonPrefixes") => self.in_prefixes = true,
             Step::Close("CommonPrefixes", _) => self.in_prefixes = false,
-            Step::Close("Contents", _) => self.keys.extend(self.current.take()),
-            Step::Close("Prefix", text) if self.in_prefixes => self.prefixes.push(Entry::dir(Key::new(text))),
+            Step::Close("Contents", _) => match self.current.take() {
+                Some(Told { entry, key: true, size: true }) => self.keys.push(entry),
+                _ => self.bad = true,
+            },
+            Step::Close("Prefix", "") if self.in_prefixes => self.bad = true,
+            Step::Close("Prefix", text) if self.in_prefixes => self.prefixes.push(text.to_owned()),
             Step::Close("EncodingType", text) => self.encoded = text.eq_ignore_ascii_case("url"),
-            Step::Close("IsTruncated", text) => self.truncated = text.trim() == "true",
-            Step::Close("NextContinuationToken", text) => self.token = Some(text.to_owned()),
-            Step::Close("NextMarker", text) => self.marker = Some(text.to_owned()),
+            Step::Close("IsTruncated", text) => match text.trim() {
+                "true" => self.truncated = Some(true),
+                "false" => self.truncated = Some(false),
+                _ => self.bad = true,
+            },
+            Step::Close("NextContinuationToken", text) => self.token = Some(text.to_owned()).filter(|t| !t.is_empty()),
+            Step::Close("NextMarker", text) => self.marker = Some(text.to_owned()).filter(|t| !t.is_empty()),
+            Step::Close("KeyCount", text) => match text.trim().parse() {
+                Ok(count) => self.count = Some(count),
+                Err(_) => self.bad = true,
+            },
             Step::Close(name, text) => self.fact(name, text, etag_is_md5),
             Step::Open(_) => {}
         }
     }
 
     fn fact(&mut self, name: &str, text: &str, etag_is_md5: bool) {
-        let Some(entry) = &mut self.current else { return };
+        let Some(Told { entry, key, size }) = &mut self.current else { return };
         match name {
-            "Key" => entry.key = Key::new(text),
+            "Key" => (entry.key, *key) = (Key::new(text), true),
             "Size" => match text.trim().parse() {
-                Ok(size) => entry.size = size,
+                Ok(told) => (entry.size, *size) = (told, true),
                 Err(_) => self.bad = true,
             },
             "LastModified" => entry.changed = meta::iso_date(text),
@@ -323,14 +396,24 @@ impl Parsed {
         }
     }
 
-    fn page(mut self, v1: bool) -> Option<Page> {
+    /// Some servers count the keys alone, without the prefixes.
+    fn is_counted(&self) -> bool {
+        let (keys, prefixes) = (self.keys.len() as u64, self.prefixes.len() as u64);
+        self.count.is_none_or(|count| count == keys + prefixes || count == keys)
+    }
+
+    fn page(mut self, v1: bool) -> Result<Page, String> {
         if !self.is_listing || self.bad {
-            return None;
+            return Err(UNREADABLE.into());
+        }
+        if !self.is_counted() {
+            let (count, held) = (self.count.unwrap_or(0), self.keys.len() + self.prefixes.len());
+            return Err(format!("the listing counts {count} entries and holds {held}"));
         }
         let encoded = self.encoded;
         let decode = |text: &[u8]| if encoded { form_decode(text) } else { text.to_vec() };
         if encoded {
-            for entry in self.keys.iter_mut().chain(&mut self.prefixes) {
+            for entry in &mut self.keys {
                 if entry.key.as_bytes().iter().any(|b| matches!(b, b'%' | b'+')) {
                     entry.key = Key::new(decode(entry.key.as_bytes()));
                 }
@@ -344,19 +427,22 @@ impl Parsed {
         // With a delimiter a marker `d/` and what is below it are one common prefix, so the two never meet.
         let mut entries = self.keys;
         if !self.prefixes.is_empty() {
-            entries.append(&mut self.prefixes);
+            // The delimiter may be encoded too: what ends a prefix shows only when it is decoded.
+            entries.extend(self.prefixes.iter().map(|prefix| Entry::dir(Key::new(decode(prefix.as_bytes())))));
             entries.sort_by(|a, b| a.key.cmp(&b.key));
         }
-        let next = match (self.truncated, self.token, v1) {
-            (false, ..) => None,
-            (true, Some(token), false) => Some(Next::Token(token)),
-            (true, None, false) => return None,
-            (true, _, true) => match self.marker {
-                Some(marker) => Some(Next::After(decode(marker.as_bytes()))),
-                None => Some(Next::After(entries.last()?.key.as_bytes().to_vec())),
+        let next = match (self.truncated, self.token, self.marker) {
+            (None, ..) => return Err("the listing does not say whether it is whole (no IsTruncated)".into()),
+            (Some(false), None, None) => None,
+            (Some(false), ..) => return Err("the listing says that it is whole, and where it goes on".into()),
+            (Some(true), Some(token), _) if !v1 => Some(Next::Token(token)),
+            (Some(true), _, Some(marker)) if v1 => Some(Next::After(decode(marker.as_bytes()))),
+            (Some(true), ..) => match entries.last().filter(|_| v1) {
+                Some(last) => Some(Next::After(last.key.as_bytes().to_vec())),
+                None => return Err("the listing is cut off and does not say where it goes on".into()),
             },
         };
-        Some(Page { entries, next })
+        Ok(Page { entries, next })
     }
 }
 
@@ -368,10 +454,32 @@ pub fn form_decode(text: &[u8]) -> Vec<u8> {
 
 /// Every bucket as a directory.
 pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
-    let (_, body) = service.ask(Call::service("ListBuckets", Method::GET)).await.map_err(|f| f.error("list"))?;
+    let (mut found, mut next): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut call = Call::service("ListBuckets", Method::GET);
+        if let Some(token) = &next {
+            call = call.query("continuation-token", token);
+        }
+        let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
+        let broken = |message: &str| Fault::broken(message).error("list");
+        let page = parse_buckets(&body).ok_or_else(|| broken("the list of buckets can't be read"))?;
+        found.extend(page.0);
+        if page.1.is_none() {
+            found.sort_by(|a, b| a.key.cmp(&b.key));
+            return Ok(found);
+        }
+        if page.1 == next {
+            return Err(broken("the list of buckets does not advance"));
+        }
+        next = page.1;
+    }
+}
+
+fn parse_buckets(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
+    let (mut is_list, mut in_bucket, mut next) = (false, false, None);
     let mut found: Vec<Entry> = Vec::new();
-    let mut in_bucket = false;
-    let read = xml::walk(&body, |step| match step {
+    xml::walk(body, |step| match step {
+        Step::Open("ListAllMyBucketsResult") => is_list = true,
         Step::Open("Bucket") => {
             in_bucket = true;
             found.push(Entry::dir(Key::new("")));
@@ -387,11 +495,11 @@ pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
                 last.mtime = meta::iso_date(text);
             }
         }
+        Step::Close("ContinuationToken", text) => next = Some(text.to_owned()).filter(|t| !t.is_empty()),
         _ => {}
-    });
-    read.ok_or_else(|| Fault::broken("the list of buckets can't be read").error("list"))?;
-    found.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(found)
+    })?;
+    let named = found.iter().all(|bucket| bucket.key.name() != b"");
+    (is_list && named).then_some((found, next))
 }
 
 #[cfg(test)]
@@ -410,20 +518,24 @@ mod tests {
 <Contents><Key>a+b%2B%FF%0A</Key><LastModified>2024-01-02T03:04:05.678Z</LastModified>
 <ETag>&quot;764efa883dda1e11db47671c4a3bbd9e&quot;</ETag><Size>3</Size><Owner><ID>x</ID></Owner></Contents>
 <Contents><Key>m/</Key><ETag>"d41d8cd98f00b204e9800998ecf8427e"</ETag><Size>0</Size></Contents>
-<CommonPrefixes><Prefix>c%2F/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></ListBucketResult>"#;
+<CommonPrefixes><Prefix>c%2F/</Prefix></CommonPrefixes><CommonPrefixes><Prefix>my_data%2F</Prefix></CommonPrefixes>
+<KeyCount>4</KeyCount><EncodingType>url</EncodingType></ListBucketResult>"#;
         let page = parse(xml, true, false).unwrap();
-        assert_eq!(keys(&page), ["a b+\\xff\\n", "c//", "m/"]);
+        assert_eq!(keys(&page), ["a b+\\xff\\n", "c//", "m/", "my_data/"]);
         assert_eq!(page.entries[0].hashes.hex(Algo::Md5).as_deref(), Some("764efa883dda1e11db47671c4a3bbd9e"));
         assert_eq!(page.entries[0].changed, Some(haul_core::Mtime::new(1_704_164_645, 678_000_000)));
-        assert_eq!(page.entries.iter().map(|e| e.kind).collect::<Vec<_>>(), [Kind::File, Kind::Dir, Kind::Dir]);
+        assert_eq!(
+            page.entries.iter().map(|e| e.kind).collect::<Vec<_>>(),
+            [Kind::File, Kind::Dir, Kind::Dir, Kind::Dir]
+        );
         assert_eq!(page.next, Some(Next::Token("t/=".into())));
         assert!(parse(xml, false, false).unwrap().entries[0].hashes.is_empty());
     }
 
     #[test]
     fn keys_stay_as_they_are_unless_the_server_says_that_it_encoded_them() {
-        let xml = b"<ListBucketResult><Contents><Key>a+b%2B</Key><Size>1</Size></Contents></ListBucketResult>";
-        assert_eq!(keys(&parse(xml, true, false).unwrap()), ["a+b%2B"]);
+        let xml = whole("<Contents><Key>a+b%2B</Key><Size>1</Size></Contents>");
+        assert_eq!(keys(&parse(&xml, true, false).unwrap()), ["a+b%2B"]);
     }
 
     #[test]
@@ -431,19 +543,69 @@ mod tests {
         let with = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextMarker>m</NextMarker></ListBucketResult>";
         assert_eq!(parse(with, true, true).unwrap().next, Some(Next::After(b"m".to_vec())));
         let without =
-            b"<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>k</Key></Contents></ListBucketResult>";
+            b"<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>k</Key><Size>1</Size></Contents></ListBucketResult>";
         assert_eq!(parse(without, true, true).unwrap().next, Some(Next::After(b"k".to_vec())));
+    }
+
+    fn whole(text: &str) -> Vec<u8> {
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{text}</ListBucketResult>").into_bytes()
     }
 
     #[test]
     fn what_is_no_whole_listing_is_refused() {
-        for bad in [
-            &b"<html></html>"[..],
-            b"<ListBucketResult><Contents><Key>a</Key>",
-            b"<ListBucketResult><Contents><Key>a</Key><Size>x</Size></Contents></ListBucketResult>",
-            b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        let (key, prefix) =
+            ("<Contents><Key>a</Key><Size>1</Size></Contents>", "<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>");
+        let token = "<NextContinuationToken>t</NextContinuationToken>";
+        let cut = "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>";
+        let cut_with_a_key = text(&whole(key)).replace("false", "true");
+        for (bad, why) in [
+            ("<html></html>".to_owned(), UNREADABLE),
+            ("<ListBucketResult><Contents><Key>a</Key>".to_owned(), UNREADABLE),
+            (text(&whole("<Contents><Key>a</Key><Size>x</Size></Contents>")), UNREADABLE),
+            (text(&whole("<Contents><Key>a</Key></Contents>")), UNREADABLE),
+            (text(&whole("<Contents><Size>1</Size></Contents>")), UNREADABLE),
+            (text(&whole("<CommonPrefixes><Prefix/></CommonPrefixes>")), UNREADABLE),
+            (text(&whole(key)).replace("false", "maybe"), UNREADABLE),
+            (
+                text(&whole(key)).replace("<IsTruncated>false</IsTruncated>", ""),
+                "the listing does not say whether it is whole (no IsTruncated)",
+            ),
+            (text(&whole(&format!("{key}{token}"))), "the listing says that it is whole, and where it goes on"),
+            (cut.to_owned(), "the listing is cut off and does not say where it goes on"),
+            (cut_with_a_key, "the listing is cut off and does not say where it goes on"),
+            (text(&whole(&format!("{key}{prefix}<KeyCount>3</KeyCount>"))), "the listing counts 3 entries and holds 2"),
+            (text(&whole(&format!("{key}<KeyCount>0</KeyCount>"))), "the listing counts 0 entries and holds 1"),
         ] {
-            assert_eq!(parse(bad, true, false), None, "{}", bad.escape_ascii());
+            assert_eq!(parse(bad.as_bytes(), true, false), Err(why.to_owned()), "{bad}");
+        }
+    }
+
+    fn text(xml: &[u8]) -> String {
+        String::from_utf8_lossy(xml).into_owned()
+    }
+
+    #[test]
+    fn servers_may_leave_out_the_count_or_count_the_keys_alone() {
+        let both =
+            "<Contents><Key>a</Key><Size>1</Size></Contents><CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>";
+        for count in ["", "<KeyCount>2</KeyCount>", "<KeyCount>1</KeyCount>"] {
+            assert_eq!(keys(&parse(&whole(&format!("{both}{count}")), true, false).unwrap()), ["a", "d/"], "{count}");
+        }
+        assert!(parse(&whole("<NextContinuationToken/><NextMarker></NextMarker>"), true, false).is_ok());
+    }
+
+    #[test]
+    fn a_list_of_buckets() {
+        let page = |next: &str| {
+            let bucket = "<Bucket><Name>b</Name></Bucket>";
+            format!("<ListAllMyBucketsResult><Buckets>{bucket}</Buckets>{next}</ListAllMyBucketsResult>")
+        };
+        let (found, next) = parse_buckets(page("").as_bytes()).unwrap();
+        assert_eq!((found[0].key.as_bytes(), found.len(), next), (&b"b/"[..], 1, None));
+        let token = "<ContinuationToken>t</ContinuationToken>";
+        assert_eq!(parse_buckets(page(token).as_bytes()).unwrap().1.as_deref(), Some("t"));
+        for bad in [&b"<html></html>"[..], b"", b"<ListAllMyBucketsResult><Bucket/></ListAllMyBucketsResult>"] {
+            assert_eq!(parse_buckets(bad), None);
         }
     }
 }

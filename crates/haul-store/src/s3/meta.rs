@@ -126,7 +126,7 @@ pub fn entry(config: &Config, key: &Key, headers: &HeaderMap, size: u64) -> Entr
     }
     entry.changed = changed;
     entry.mtime = text(MTIME).and_then(parse_mtime).or(changed);
-    entry.version = text("etag").map(version);
+    entry.version = etag(headers).map(version);
     entry.hashes = hashes(config, headers);
     entry.meta = Some(Box::new(from_headers(headers, &entry)));
     entry
@@ -168,7 +168,7 @@ pub fn hashes(config: &Config, headers: &HeaderMap) -> Hashes {
     if config.etag_is_md5()
         && !encryption.starts_with("aws:kms")
         && !customer
-        && let Some(md5) = text("etag").and_then(etag_md5)
+        && let Some(md5) = etag(headers).and_then(etag_md5)
     {
         hashes.set(Algo::Md5, md5);
     }
@@ -191,6 +191,12 @@ pub fn hashes(config: &Config, headers: &HeaderMap) -> Hashes {
         }
     }
     hashes
+}
+
+/// The ETag of an answer; `None` when there is none, or an empty one.
+pub fn etag(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get("etag")?.to_str().ok()?;
+    (!text.trim().trim_matches('"').is_empty()).then_some(text)
 }
 
 /// The version that an ETag pins, without its quotes.

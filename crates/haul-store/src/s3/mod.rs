@@ -14,6 +14,7 @@ mod http;
 mod list;
 mod meta;
 mod options;
+mod proof;
 pub mod provider;
 mod read;
 mod resume;
@@ -76,7 +77,7 @@ impl S3 {
         let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
         let lanes = request.net.roads.to(&name, &endpoint.authority(&region));
         // Directory buckets list in no order; of buckets themselves there is no listing in pages.
-        let ordered = root.bucket.as_ref().is_some_and(|bucket| !bucket.ends_with("--x-s3"));
+        let ordered = root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
         let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
         let caps = caps(&config, ordered, domain, lanes.clone());
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
@@ -95,6 +96,7 @@ impl S3 {
             region: RwLock::new(region),
             buckets_made: Default::default(),
             buckets_missed: Default::default(),
+            asks_no_checksums: Default::default(),
         })))
     }
 

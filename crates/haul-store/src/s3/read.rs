@@ -2,7 +2,8 @@
 
 use super::{
     address::Place,
-    error::Fault,
+    error::{Fault, Tried},
+    http::Reply,
     list, meta,
     service::{Call, Service, at},
 };
@@ -10,7 +11,7 @@ use crate::{Body, Read};
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use http::{HeaderMap, Method};
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering};
 
 /// Facts of one key.
 pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
@@ -30,36 +31,55 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
 
 /// The headers of a key.
 pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<HeaderMap> {
-    let mut call = Call::object("HeadObject", Method::HEAD, place).headers(reading(service));
-    if let Some(want) = want {
-        call = call.header("if-match", meta::quoted(want));
-    }
-    let (headers, _) = service.ask(call).await.map_err(at("stat", key))?;
+    let call = || Call::object("HeadObject", Method::HEAD, place);
+    let reply = ask(service, call, want).await.map_err(at("stat", key))?;
+    let headers = reply.headers.clone();
+    reply.bytes().await.map_err(at("stat", key))?;
     same_version(&headers, want, "stat", key)?;
     Ok(headers)
 }
 
-/// Some servers don't know `If-Match`.
+/// Some servers don't know `If-Match`; one that names no version at all is no server of keys.
 fn same_version(headers: &HeaderMap, want: Option<&Version>, op: &'static str, key: &Key) -> Result<()> {
-    let now = headers.get("etag").and_then(|v| v.to_str().ok()).map(meta::version);
-    match (want, now) {
-        (Some(want), Some(now)) if *want != now => {
+    let Some(now) = meta::etag(headers).map(meta::version) else {
+        let message = "the answer names no version (an ETag): is the endpoint an S3 server?";
+        return Err(Fault::broken(message).at(op, key));
+    };
+    match want {
+        Some(want) if *want != now => {
             Err(Error::new(ErrorKind::Changed, op, "the content has changed since it was listed").with_key(key))
         }
         _ => Ok(()),
     }
 }
 
-fn reading(service: &Service) -> HeaderMap {
+/// Sends a GET or HEAD for version `want`, and asks for checksums where the provider gives them. A server that doesn't know
+/// the question is not asked it again.
+async fn ask<'a>(service: &Service, call: impl Fn() -> Call<'a>, want: Option<&Version>) -> Tried<Reply> {
     let mut headers = HeaderMap::new();
     meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
-    if service.config.provider.gives_checksums {
-        headers.insert("x-amz-checksum-mode", http::HeaderValue::from_static("ENABLED"));
+    let call = || match want {
+        Some(want) => call().headers(headers.clone()).header("if-match", meta::quoted(want)),
+        None => call().headers(headers.clone()),
+    };
+    if !service.config.provider.gives_checksums || service.asks_no_checksums.load(Ordering::Relaxed) {
+        return service.call(call()).await;
     }
-    headers
+    match service.call(call().header("x-amz-checksum-mode", "ENABLED")).await {
+        Err(fault) if fault.kind == ErrorKind::Unsupported => {
+            let reply = service.call(call()).await?;
+            service.asks_no_checksums.store(true, Ordering::Relaxed);
+            tracing::debug!("the server can't be asked for checksums");
+            Ok(reply)
+        }
+        other => other,
+    }
 }
 
-fn size(headers: &HeaderMap, key: &Key) -> Result<u64> {
+/// The size that headers tell.
+///
+/// Errors: `Io` when they tell none.
+pub fn size(headers: &HeaderMap, key: &Key) -> Result<u64> {
     let length = headers.get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     length.and_then(|t| t.parse().ok()).ok_or_else(|| Fault::broken("the server did not tell the size").at("stat", key))
 }
@@ -69,9 +89,14 @@ async fn stat_root(service: &Service) -> Result<Entry> {
     let prefix = &service.root.prefix;
     let found = first_below(service, bucket, prefix).await.map_err(|f| f.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {
-        return Err(Error::new(ErrorKind::DirNotFound, "stat", format!("directory {} not found", service.locator)));
+        return Err(no_root(service, "stat"));
     }
     Ok(Entry::dir(Key::new("")))
+}
+
+/// The error of a root below which there is nothing: S3 has no empty directories.
+pub fn no_root(service: &Service, op: &'static str) -> Error {
+    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found", service.locator))
 }
 
 /// A directory is there when anything is below it, its own marker included.
@@ -97,10 +122,17 @@ async fn stat_by_list(service: &Service, key: &Key, place: &Place) -> Result<Ent
     Ok(Entry { key: key.clone(), mtime: entry.changed, ..entry })
 }
 
-async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> super::error::Tried<Option<Entry>> {
-    let (_, body) = service.ask(list::page_call(service, bucket, prefix, 1)).await?;
-    let page = list::parse(&body, service.config.etag_is_md5(), service.config.list_v1);
-    Ok(page.ok_or_else(|| Fault::broken("the listing can't be read"))?.entries.into_iter().next())
+async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
+    let mut next = None;
+    loop {
+        let page = list::page(service, list::page_call(service, bucket, prefix, 1), next.as_ref()).await?;
+        match (page.entries.into_iter().next(), page.next) {
+            // A page that isn't the last may be empty.
+            (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),
+            (None, Some(_)) => return Err(Fault::broken("the listing does not advance")),
+            (first, _) => return Ok(first),
+        }
+    }
 }
 
 /// The bytes of a key, as [`crate::Store::read`] says.
@@ -109,14 +141,14 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     if range.as_ref().is_some_and(|r| r.start >= r.end) {
         return empty(service, key, &place, want).await;
     }
-    let mut call = Call::object("GetObject", Method::GET, &place).headers(reading(service));
-    if let Some(want) = want {
-        call = call.header("if-match", meta::quoted(want));
-    }
-    if let Some(range) = &range {
-        call = call.header("range", format!("bytes={}-{}", range.start, range.end - 1));
-    }
-    let reply = match service.call(call).await {
+    let call = || {
+        let call = Call::object("GetObject", Method::GET, &place);
+        match &range {
+            Some(range) => call.header("range", format!("bytes={}-{}", range.start, range.end - 1)),
+            None => call,
+        }
+    };
+    let reply = match ask(service, call, want).await {
         Ok(reply) => reply,
         Err(fault) if fault.status == 416 => return empty(service, key, &place, want).await,
         Err(fault) => return Err(fault.at("read", key)),
@@ -124,10 +156,14 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     same_version(&reply.headers, want, "read", key)?;
     let length = size(&reply.headers, key)?;
     let whole = match (&range, reply.status.as_u16()) {
-        (None, _) => length,
-        (Some(range), 206) => part_of(reply.header("content-range"), range, length).map_err(at("read", key))?,
+        (None, 200) => length,
+        (None, status) => return Err(Fault::broken(format!("the server answered {status} to a read")).at("read", key)),
+        // rclone's server answers so with status 200: what counts is the range that it says it sends.
+        (Some(range), 206 | 200) if reply.header("content-range").is_some() => {
+            part_of(reply.header("content-range"), range, length).map_err(at("read", key))?
+        }
         // A server may ignore a range that covers everything.
-        (Some(range), _) if range.start == 0 && length <= range.end => length,
+        (Some(range), 200) if range.start == 0 && length <= range.end => length,
         (Some(_), _) => return Err(Fault::broken("the server ignored the range").at("read", key)),
     };
     let mut entry = meta::entry(&service.config, key, &reply.headers, whole);
@@ -141,7 +177,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
 }
 
 /// The size of the whole from `bytes 0-9/100`, which must start where we asked.
-fn part_of(header: Option<&str>, range: &Range<u64>, length: u64) -> super::error::Tried<u64> {
+fn part_of(header: Option<&str>, range: &Range<u64>, length: u64) -> Tried<u64> {
     let parsed = header.and_then(|h| {
         let (span, whole) = h.trim().strip_prefix("bytes ")?.split_once('/')?;
         let (first, last) = span.split_once('-')?;

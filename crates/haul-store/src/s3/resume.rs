@@ -102,28 +102,33 @@ fn of_key(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
 /// The parts that an unfinished upload has, in order.
 pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
     let Some(Token { place, id, .. }) = Token::read(token) else { return Ok(Vec::new()) };
-    let (mut parts, mut marker) = (Vec::new(), String::new());
+    let (mut parts, mut marker) = (Vec::new(), 0);
     loop {
         let mut call = Call::object("ListParts", Method::GET, &place).query("uploadId", &id);
-        if !marker.is_empty() {
-            call = call.query("part-number-marker", &marker);
+        if marker > 0 {
+            call = call.query("part-number-marker", marker.to_string());
         }
         let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
-        let page = parse_parts(&body).ok_or_else(|| Fault::broken("the list of parts can't be read").error("list"))?;
+        let broken = |message: &str| Fault::broken(message).error("list");
+        let page = parse_parts(&body).ok_or_else(|| broken("the list of parts can't be read"))?;
         parts.extend(page.0);
         match page.1 {
-            Some(next) if next != marker => marker = next,
-            _ => break,
+            Some(next) if next > marker => marker = next,
+            Some(_) => return Err(broken("the list of parts does not advance")),
+            None => break,
         }
     }
     parts.sort_by_key(|p: &Part| p.index);
     Ok(parts)
 }
 
-fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<String>)> {
-    let (mut parts, mut next, mut more) = (Vec::new(), None, false);
+/// The parts, and where the next page begins. A server that doesn't say whether there are more has told all that it will: what
+/// isn't in the list is sent again. So is a part whose receipt is not told: see [`same`].
+fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<u64>)> {
+    let (mut parts, mut next, mut more, mut is_list) = (Vec::new(), None, false, false);
     let (mut number, mut size, mut etag, mut crc) = (0u64, None, String::new(), None);
     xml::walk(body, |step| match step {
+        Step::Open("ListPartsResult") => is_list = true,
         Step::Open("Part") => (number, size, etag, crc) = (0, None, String::new(), None),
         Step::Close("PartNumber", text) => number = text.trim().parse().unwrap_or(0),
         Step::Close("Size", text) => size = text.trim().parse().ok(),
@@ -134,11 +139,15 @@ fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<String>)> {
                 parts.push(Part { index, size, tag: receipt(&etag, crc.as_deref()) });
             }
         }
-        Step::Close("NextPartNumberMarker", text) => next = Some(text.to_owned()),
+        Step::Close("NextPartNumberMarker", text) => next = text.trim().parse().ok(),
         Step::Close("IsTruncated", text) => more = text.trim() == "true",
         _ => {}
     })?;
-    Some((parts, next.filter(|_| more)))
+    match (is_list, more) {
+        (true, false) => Some((parts, None)),
+        (true, true) => Some((parts, Some(next?))),
+        (false, _) => None,
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +182,11 @@ mod tests {
             <ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part></ListPartsResult>";
         let (parts, next) = parse_parts(xml).unwrap();
         assert_eq!(parts, [Part { index: 1, size: 5, tag: b"e2 rosUhgp5mIg=".to_vec() }]);
-        assert_eq!(next.as_deref(), Some("2"));
+        assert_eq!(next, Some(2));
+        for bad in [&b"<html></html>"[..], b"<ListPartsResult><IsTruncated>true</IsTruncated></ListPartsResult>"] {
+            assert_eq!(parse_parts(bad), None, "{}", bad.escape_ascii());
+        }
+        // rclone's server says no more of it than this.
+        assert_eq!(parse_parts(b"<ListPartsResult></ListPartsResult>"), Some((vec![], None)));
     }
 }

@@ -7,6 +7,7 @@ use super::{
     error::{Fault, Tried},
     http::{Http, Reply},
     options::Config,
+    proof,
     sign::{self, Credentials, Signed, Signer},
 };
 use crate::{Caps, Direction, Lanes, Meters, Net, Payload};
@@ -15,7 +16,7 @@ use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, RwLock},
+    sync::{Arc, Mutex, RwLock, atomic::AtomicBool},
 };
 
 /// Everything that requests need, shared by the store and its uploads and listings.
@@ -37,6 +38,8 @@ pub struct Service {
     pub buckets_made: tokio::sync::Mutex<BTreeSet<String>>,
     /// Buckets that an answer said are missing.
     pub buckets_missed: Mutex<BTreeSet<String>>,
+    /// The server can't be asked for checksums with a read: it said so once.
+    pub asks_no_checksums: AtomicBool,
 }
 
 impl std::fmt::Debug for Config {
@@ -169,6 +172,11 @@ impl Service {
         let reply = self.call(call).await?;
         let headers = reply.headers.clone();
         Ok((headers, reply.bytes().await?))
+    }
+
+    /// Sends a request that is answered with nothing, or with a few words of XML.
+    pub async fn ask_for_nothing(&self, call: Call<'_>) -> Tried<()> {
+        proof::nothing(&self.ask(call).await?.1)
     }
 
     async fn call_once(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {
@@ -344,11 +352,11 @@ impl Service {
                  <LocationConstraint>{place}</LocationConstraint></CreateBucketConfiguration>"
             ));
         }
-        match self.ask(call).await {
+        match self.ask_for_nothing(call).await {
             Err(fault) if fault.code == "BucketAlreadyOwnedByYou" => Ok(()),
             // Some servers don't tell ours from others'.
             Err(fault) if fault.kind == ErrorKind::Exists && self.bucket_answers(bucket).await => Ok(()),
-            other => other.map(|_| ()),
+            other => other,
         }
     }
 

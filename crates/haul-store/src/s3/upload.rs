@@ -5,14 +5,14 @@ use super::{
     body,
     error::{Fault, Tried},
     meta,
+    proof::{self, COMPLETED},
     provider::Checksum,
     read,
     resume::{Token, begun_with},
     service::{Call, Service, at},
-    xml::{self, Step},
+    xml,
 };
 use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
-use bytes::Bytes;
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -109,8 +109,13 @@ impl S3Upload {
         }
         let held = self.held();
         let Some(id) = self.id.get() else {
+            let payload = held.unwrap_or_default();
+            if payload.len() != sent {
+                let message = format!("{sent} bytes came, of which {} are at hand", payload.len());
+                return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key));
+            }
             let spec = late_spec(self.spec.clone(), late);
-            return put(&self.service, &self.key, &self.place, &spec, held.unwrap_or_default()).await;
+            return put(&self.service, &self.key, &self.place, &spec, payload).await;
         };
         parts.sort_by_key(|p| p.index);
         if let Some(payload) = held
@@ -126,7 +131,7 @@ impl S3Upload {
         let id = self.id().await?;
         let receipts =
             receipts(parts).map_err(|message| Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key))?;
-        let stored = complete(&self.service, &self.key, &self.place, id, &receipts, &spec).await?;
+        let stored = complete(&self.service, &self.key, &self.place, id, &receipts, &spec, true).await?;
         // Metadata goes with the request that begins an upload; what was learnt since needs a copy onto itself.
         if spec.mtime != self.spec.mtime || spec.meta != self.spec.meta {
             return super::copy::touch(&self.service, &self.key, spec.mtime, spec.meta.as_deref(), Some(stored)).await;
@@ -198,30 +203,25 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
     let answer = service.ask_in_bucket(&place.bucket, call).await;
     let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
-    let hashes = proved(service, &answer, &ours, size).map_err(|fault| fault.at("write", key))?;
-    Ok(Stored {
-        version: answer.get("etag").and_then(|v| v.to_str().ok()).map(meta::version),
-        size,
-        hashes,
-        ..Stored::default()
-    })
+    let proved =
+        proof::of_body(service, &answer, ours, &payload, Some((key, place))).await.map_err(at("write", key))?;
+    Ok(Stored { version: Some(meta::version(&proved.etag)), size, hashes: proved.hashes, ..Stored::default() })
 }
 
-/// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway.
+/// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway. Of what else is known of the
+/// payload nothing goes along: a server refuses a checksum that wasn't announced.
 async fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Result<Hashes> {
     let algo = match service.config.provider.checksum {
         Checksum::Crc64Nvme => Algo::Crc64Nvme,
         Checksum::Md5 => Algo::Md5,
     };
-    let mut ours = Hashes::default();
-    if let Some(md5) = known.get(Algo::Md5) {
-        ours.set(Algo::Md5, md5);
+    let mut all = known.clone();
+    all.merge(payload.hashes());
+    if all.get(algo).is_none() {
+        all.merge(&payload.hash(&[algo]).await?);
     }
-    match known.get(algo) {
-        Some(value) => ours.set(algo, value),
-        None => ours.merge(&payload.hash(&[algo]).await?),
-    }
-    Ok(ours)
+    let sent = all.iter().filter(|(known, _)| [algo, Algo::Md5].contains(known));
+    Ok(sent.fold(Hashes::default(), |sent, (algo, value)| sent.with(algo, value)))
 }
 
 fn checksum_headers(hashes: &Hashes, headers: &mut HeaderMap) {
@@ -230,20 +230,6 @@ fn checksum_headers(hashes: &Hashes, headers: &mut HeaderMap) {
             headers.insert(name, value);
         }
     }
-}
-
-/// What the answer proves of the stored bytes.
-///
-/// Errors: `Corrupt` when it says something else than what we sent.
-fn proved(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> Tried<Hashes> {
-    let theirs = meta::hashes(&service.config, answer);
-    if let Some((algo, false)) = theirs.agree(ours) {
-        let message = format!("the server stored something else than the {size} bytes sent: its {algo} differs");
-        return Err(Fault::new(ErrorKind::Corrupt, Retry::Backoff, message));
-    }
-    // Success means that the server checked the headers that carried ours. What else it says of the content was compared
-    // with nothing, and proves nothing.
-    Ok(ours.clone())
 }
 
 /// Headers that hold a write to its condition; where the provider has none, a look beforehand.
@@ -277,7 +263,7 @@ pub async fn look_first(service: &Service, key: &Key, place: &Place, replace: &R
         (Err(e), _) => Err(e),
         (Ok(_), Replace::Absent) => Err(exists(key)),
         (Ok(headers), Replace::Exactly(version)) => {
-            let now = headers.get("etag").and_then(|v| v.to_str().ok()).map(meta::version);
+            let now = meta::etag(&headers).map(meta::version);
             if now.as_ref() == Some(version) { Ok(()) } else { Err(gone(key)) }
         }
         (Ok(_), Replace::Anything) => Ok(()),
@@ -301,6 +287,12 @@ fn refused(fault: Fault, replace: &Replace, op: &'static str, key: &Key) -> Erro
     }
 }
 
+/// True when parts carry a CRC that the request that begins the upload announces, and the one that completes it repeats.
+/// What wasn't announced is refused by strict servers, after all parts were sent.
+fn announces(service: &Service, checksums: bool) -> bool {
+    checksums && service.config.provider.checksum == Checksum::Crc64Nvme
+}
+
 /// Begins an upload in parts and gives its id. `checksums`: the parts will come with the provider's checksum (those
 /// that the service copies by itself don't).
 pub async fn begin(
@@ -311,19 +303,23 @@ pub async fn begin(
     checksums: bool,
 ) -> Result<String> {
     let mut headers = meta::to_headers(&service.config, &place.object, kept)?;
-    if checksums && service.config.provider.checksum == Checksum::Crc64Nvme {
+    if announces(service, checksums) {
         headers.insert("x-amz-checksum-algorithm", http::HeaderValue::from_static("CRC64NVME"));
         headers.insert("x-amz-checksum-type", http::HeaderValue::from_static("FULL_OBJECT"));
     }
     let call =
         || Call::object("CreateMultipartUpload", Method::POST, place).query("uploads", "").headers(headers.clone());
-    let (_, body) = service.ask_in_bucket(&place.bucket, call).await.map_err(at("write", key))?;
-    let id = xml::text_of(&body, "UploadId").filter(|id| !id.is_empty());
+    let (_, body) = service.ask_in_bucket(&place.bucket, call).await.map_err(|mut fault| {
+        if fault.kind == ErrorKind::Unsupported && announces(service, checksums) {
+            fault.message.push_str(": set provider = Other");
+        }
+        fault.at("write", key)
+    })?;
+    let id = xml::text_of(&body, "UploadId").map(|id| id.trim().to_owned()).filter(|id| !id.is_empty());
     id.ok_or_else(|| Fault::broken("the server gave no upload id").at("write", key))
 }
 
 async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payload: Payload) -> Tried<Vec<u8>> {
-    let size = payload.len();
     let ours = checksums(service, &payload, &Hashes::default()).await;
     let ours = ours.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
     let mut headers = HeaderMap::new();
@@ -333,12 +329,12 @@ async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payloa
         .query("partNumber", (index + 1).to_string())
         .query("uploadId", id)
         .headers(headers)
-        .content(payload, true);
+        .content(payload.clone(), true);
     let (answer, _) = service.ask(call).await?;
-    let hashes = proved(service, &answer, &ours, size)?;
-    let etag = answer.get("etag").and_then(|v| v.to_str().ok());
-    let etag = etag.ok_or_else(|| Fault::broken("the server gave no receipt for a part"))?;
-    Ok(receipt(etag, hashes.get(Algo::Crc64Nvme)))
+    let proved = proof::of_body(service, &answer, ours, &payload, None).await?;
+    // A CRC that is known anyway tells at the end whether the parts are the source's content.
+    let crc = proved.hashes.get(Algo::Crc64Nvme).or(payload.hashes().get(Algo::Crc64Nvme));
+    Ok(receipt(&proved.etag, crc))
 }
 
 /// One part as the request that completes an upload names it.
@@ -397,7 +393,7 @@ fn whole_etag(service: &Service, receipts: &[Receipt]) -> Option<String> {
     Some(format!("{md5}-{}", receipts.len()))
 }
 
-/// Makes an upload in parts visible.
+/// Makes an upload in parts visible. `checksums` as in [`begin`].
 pub async fn complete(
     service: &Service,
     key: &Key,
@@ -405,6 +401,7 @@ pub async fn complete(
     id: &str,
     receipts: &[Receipt],
     spec: &WriteSpec,
+    checksums: bool,
 ) -> Result<Stored> {
     let size = receipts.iter().map(|r| r.size).sum();
     let crc = whole_crc(receipts).map(u64::to_be_bytes);
@@ -414,41 +411,89 @@ pub async fn complete(
         let message = "the parts sent are not the source's content: their crc64nvme differs";
         return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(key));
     }
+    let sent = crc.filter(|_| announces(service, checksums));
     let mut headers = HeaderMap::new();
     condition(service, key, place, &spec.replace, &mut headers).await?;
     meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
     let mut call = Call::object("CompleteMultipartUpload", Method::POST, place)
         .query("uploadId", id)
         .headers(headers)
-        .document(complete_xml(receipts));
-    if let Some(crc) = &crc {
+        .document(complete_xml(receipts, sent.is_some()));
+    if let Some(crc) = &sent {
         call =
             call.header("x-amz-checksum-crc64nvme", body::to_base64(crc)).header("x-amz-checksum-type", "FULL_OBJECT");
     }
     let expected = whole_etag(service, receipts);
-    let answer = service.ask(call).await.and_then(|(_, body)| completed(&body));
-    let etag = match answer {
-        Ok(etag) => etag,
-        Err(fault) if fault.is_ambiguous() => landed(service, key, place, expected.as_deref(), size)
-            .await
-            .ok_or_else(|| refused(*fault, &spec.replace, "write", key))?,
-        Err(fault) => return Err(refused(*fault, &spec.replace, "write", key)),
+    let refused = |fault: Box<Fault>| refused(*fault, &spec.replace, "write", key);
+    let answer = service.ask(call).await.and_then(|(_, document)| Whole::read(&document));
+    let whole = match answer {
+        Ok(whole) => whole,
+        Err(fault) if fault.is_ambiguous() => match landed(service, key, place, expected.as_deref(), size).await {
+            Some(etag) => Whole { etag, crc: None },
+            None => return Err(refused(fault)),
+        },
+        // The parts are what they are: the same question gets the same answer.
+        Err(fault) if fault.kind == ErrorKind::Corrupt => return Err(refused(fault).with_retry(Retry::Never)),
+        Err(fault) => return Err(refused(fault)),
     };
-    if let Some(expected) = expected
-        && meta::version(&etag).0[..] != *expected.as_bytes()
-        && etag.contains('-')
+    if let Some(expected) = &expected
+        && meta::version(&whole.etag).0[..] != *expected.as_bytes()
+        && whole.etag.contains('-')
     {
-        let message = format!("the server put the parts together wrongly: ETag {etag}, not {expected}");
+        let message = format!("the server put the parts together wrongly: ETag {}, not {expected}", whole.etag);
         return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(key).with_retry(Retry::Backoff));
     }
-    let mut hashes = Hashes::default();
-    if let Some(crc) = crc {
-        hashes.set(Algo::Crc64Nvme, crc);
-    }
-    Ok(Stored { version: Some(meta::version(&etag)), size, hashes, ..Stored::default() })
+    let proved = whole.is_proved(service, key, place, expected.as_deref(), sent.as_ref()).await?;
+    let hashes =
+        crc.filter(|_| proved).map_or_else(Hashes::default, |crc| Hashes::default().with(Algo::Crc64Nvme, crc));
+    Ok(Stored { version: Some(meta::version(&whole.etag)), size, hashes, ..Stored::default() })
 }
 
-fn complete_xml(receipts: &[Receipt]) -> String {
+/// What the server says of the parts put together.
+struct Whole {
+    etag: String,
+    crc: Option<Vec<u8>>,
+}
+
+impl Whole {
+    fn read(document: &[u8]) -> Tried<Whole> {
+        let done = proof::done(document, &COMPLETED)?;
+        let etag = done.etag.ok_or_else(|| Fault::broken("the server's answer holds no ETag"))?;
+        Ok(Whole { etag, crc: done.crc })
+    }
+
+    /// True when it is proved that the parts were put together as they are: by the ETag made of theirs, or by the CRC that was
+    /// `sent`, in the answer or asked for.
+    ///
+    /// Errors: `Corrupt` when the CRC differs; `Unsupported` when one was sent and nothing confirms it.
+    async fn is_proved(
+        &self,
+        service: &Service,
+        key: &Key,
+        place: &Place,
+        expected: Option<&str>,
+        sent: Option<&[u8; 8]>,
+    ) -> Result<bool> {
+        let version = meta::version(&self.etag);
+        let by_etag = expected.is_some_and(|expected| *expected.as_bytes() == version.0[..]);
+        let theirs = match (sent, &self.crc) {
+            (Some(_), Some(theirs)) => Some(theirs.clone()),
+            (Some(_), None) if !by_etag => {
+                let head = read::head(service, key, place, Some(&version)).await?;
+                meta::hashes(&service.config, &head).get(Algo::Crc64Nvme).map(<[u8]>::to_vec)
+            }
+            _ => return Ok(by_etag),
+        };
+        let theirs = theirs.ok_or_else(|| proof::unconfirmed().at("write", key))?;
+        if sent.is_some_and(|sent| sent[..] != theirs[..]) {
+            let message = "the server put the parts together wrongly: its crc64nvme differs";
+            return Err(Error::new(ErrorKind::Corrupt, "write", message).with_key(key).with_retry(Retry::Backoff));
+        }
+        Ok(true)
+    }
+}
+
+fn complete_xml(receipts: &[Receipt], checksums: bool) -> String {
     let mut xml = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     for part in receipts {
         let _ = write!(
@@ -457,7 +502,7 @@ fn complete_xml(receipts: &[Receipt]) -> String {
             part.number,
             xml::escape(&part.etag)
         );
-        if let Some(crc) = part.crc {
+        if let Some(crc) = part.crc.filter(|_| checksums) {
             let _ = write!(xml, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", body::to_base64(&crc.to_be_bytes()));
         }
         xml.push_str("</Part>");
@@ -466,40 +511,21 @@ fn complete_xml(receipts: &[Receipt]) -> String {
     xml
 }
 
-/// The ETag from an answer of status 200, which may hold an error all the same.
-pub fn completed(body: &Bytes) -> Tried<String> {
-    let mut root = String::new();
-    let (mut etag, mut code, mut message) = (None, String::new(), String::new());
-    let read = xml::walk(body, |step| match step {
-        Step::Open(name) if root.is_empty() => root = name.to_owned(),
-        Step::Close("ETag", text) => etag = Some(text.to_owned()),
-        Step::Close("Code", text) => code = text.to_owned(),
-        Step::Close("Message", text) => message = text.to_owned(),
-        _ => {}
-    });
-    match (read, etag) {
-        _ if root == "Error" => Err(Fault::coded(500, &code, &message, None)),
-        (Some(()), Some(etag)) => Ok(etag),
-        _ => Err(Fault::broken("the server's answer is cut or holds no ETag")),
-    }
-}
-
 /// After an answer that leaves it open: the ETag when the whole is there after all.
 async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&str>, size: u64) -> Option<String> {
     let expected = expected?;
     let headers = read::head(service, key, place, None).await.ok()?;
-    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-    let same = text("content-length") == Some(&size.to_string())
-        && text("etag").is_some_and(|e| meta::version(e).0[..] == *expected.as_bytes());
+    let same = read::size(&headers, key).ok() == Some(size)
+        && meta::etag(&headers).is_some_and(|etag| meta::version(etag).0[..] == *expected.as_bytes());
     same.then(|| expected.to_owned())
 }
 
 /// Gives up an upload in parts; false when it is gone already, perhaps with its bucket.
 pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<bool> {
     let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
-    match service.ask(call).await {
+    match service.ask_for_nothing(call).await {
         Err(fault) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(false),
-        other => other.map(|_| true),
+        other => other.map(|()| true),
     }
 }
 
@@ -529,15 +555,5 @@ mod tests {
         let part = |index, tag: &[u8]| Part { index, size: 1, tag: tag.to_vec() };
         assert_eq!(receipts(&[part(0, b"a"), part(2, b"b")]).unwrap_err(), "part 1 of the upload is missing");
         assert_eq!(receipts(&[part(0, b"")]).unwrap_err(), "part 0 of the upload was never sent");
-    }
-
-    #[test]
-    fn an_answer_of_success_may_hold_an_error() {
-        let ok = Bytes::from_static(b"\n\n<?xml version=\"1.0\"?><CompleteMultipartUploadResult><ETag>\"x-1\"</ETag></CompleteMultipartUploadResult>");
-        assert_eq!(completed(&ok).unwrap(), "\"x-1\"");
-        let error = Bytes::from_static(b"<Error><Code>InternalError</Code><Message>Try again.</Message></Error>");
-        let fault = completed(&error).unwrap_err();
-        assert_eq!((fault.kind, fault.retry, fault.is_ambiguous()), (ErrorKind::Io, Retry::Backoff, true));
-        assert!(completed(&Bytes::from_static(b"<CompleteMultipartUploadResult>")).is_err());
     }
 }

@@ -64,7 +64,12 @@ impl Run {
             ..ListOptions::default()
         };
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
-        Arc::new(move || list(&src, &filter, options.clone()))
+        // Without directories one that holds nothing can't be told from one that isn't there.
+        let may_be_absent = self.policy.allow_empty_source && !src.caps().dirs;
+        Arc::new(move || {
+            let listing = list(&src, &filter, options.clone());
+            if may_be_absent { absent_is_empty(listing) } else { listing }
+        })
     }
 
     /// What of the destination the job is about.
