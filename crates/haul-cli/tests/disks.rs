@@ -4,13 +4,16 @@
 #![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
 
 use haul_testkit::{
+    cloudsim::Cloudsim,
     folder::{self, assert_same, noise, write},
-    lab::{Lab, peak},
+    lab::{Lab, peak, until},
     peers,
 };
 use std::{
+    collections::BTreeSet,
+    ffi::OsString,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     sync::{
         Arc,
@@ -29,6 +32,52 @@ const OLD: u64 = 1_500_000_000_000_000_000;
 fn is_hidden(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_string_lossy();
     name.starts_with(".haul-") && name.ends_with(".partial")
+}
+
+/// Hidden files in a folder and below.
+fn hidden_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(hidden_in(&path));
+        } else if is_hidden(&path) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_killed_run_left_is_gone_after_the_next_and_nobody_elses() {
+    let (sim, lab) = (Cloudsim::with(&[("rate-out", "2M")]), Lab::new(HAUL));
+    sim.bucket("b", None);
+    lab.remote("c", &sim.endpoint());
+    for n in 0..200u64 {
+        write(&lab.path("src").join(format!("{}/f{n}", n % 3)), &noise(n, 100_000), TIME);
+    }
+    lab.haul(&["copy", "@src", "c:b"]).ok();
+    let dst = lab.path("dst");
+    let mut child = lab.start(&["copy", "c:b", "@dst"]);
+    assert!(until(|| hidden_in(&dst).len() >= 3));
+    // While it lives, though it sleeps, others over the same folder leave its own alone.
+    Command::new("kill").args(["-STOP", &child.id().to_string()]).status().unwrap();
+    let alive = hidden_in(&dst);
+    lab.haul(&["copy", "@src", "@dst", "--include=none"]).ok();
+    assert_eq!(hidden_in(&dst), alive);
+    child.kill().unwrap();
+    lab.end(child).code(137);
+    let dead = hidden_in(&dst);
+    assert!(!dead.is_empty());
+    // As another machine's, and one that a later run may go on with, are called.
+    let (head, rest) = dead[0].file_name().unwrap().to_str().unwrap().split_at(".haul-".len() + 16);
+    let others = [format!("{head}-0123456789abcdef{}", &rest[17..]), format!("{head}{}", &rest[25..])];
+    others.iter().for_each(|name| fs::write(dead[0].with_file_name(name), b"").unwrap());
+    lab.haul(&["copy", "@src", "@dst", "--dry-run"]).ok();
+    assert_eq!(hidden_in(&dst).len(), dead.len() + 2);
+    lab.haul(&["copy", "@src", "@dst"]).ok();
+    let left: BTreeSet<_> = hidden_in(&dst).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    assert_eq!(left, others.map(OsString::from).into());
 }
 
 #[test]

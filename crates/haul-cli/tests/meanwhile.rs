@@ -11,7 +11,13 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    path::PathBuf,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -118,4 +124,77 @@ fn a_partial_file_that_somebody_removes_or_replaces_begins_again() {
     fs::remove_file(lab.path("dst/big")).unwrap();
     lab.end(child).ok();
     assert!(fs::read(lab.path("dst/big")).unwrap() == bytes);
+}
+
+/// A file in `folder` whose every byte is the number of the last write, which a thread writes over and over again until this is dropped.
+struct Rewritten {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    writer: Option<thread::JoinHandle<()>>,
+}
+
+impl Rewritten {
+    const SIZE: usize = 1_000_000;
+
+    fn in_folder(folder: &Path) -> Rewritten {
+        fs::create_dir_all(folder).unwrap();
+        let path = folder.join("f");
+        fs::write(&path, vec![1; Self::SIZE]).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (file, ended) = (fs::File::options().write(true).open(&path).unwrap(), stop.clone());
+        let writer = thread::spawn(move || {
+            for number in (1..=250).cycle() {
+                if ended.load(Relaxed) {
+                    return;
+                }
+                file.write_all_at(&vec![number; Self::SIZE], 0).unwrap();
+            }
+        });
+        Rewritten { path, stop, writer: Some(writer) }
+    }
+
+    fn is_torn(bytes: &[u8]) -> bool {
+        bytes.len() != Self::SIZE || bytes.iter().any(|byte| *byte != bytes[0])
+    }
+}
+
+impl Drop for Rewritten {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.writer.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_written_all_the_time_is_copied_whole_or_reported() {
+    let (lab, sim) = cloud("1G");
+    let in_memory = Path::new("/dev/shm").is_dir().then(|| tempfile::tempdir_in("/dev/shm").unwrap());
+    for folder in [Some(lab.path("src")), in_memory.as_ref().map(|dir| dir.path().join("src"))].into_iter().flatten() {
+        let src = format!("{}/", folder.display());
+        let small = ["--multi-thread-cutoff", "100k", "--s3-upload-cutoff", "100k"];
+        let runs: [(&[&str], &str); 4] = [
+            (&["copy", &src, "@dst"], "the disk"),
+            // rsync goes by whole seconds, in which there are many generations.
+            (&["rsync", "-aI", &src, "@dst"], "the disk"),
+            (&["copy", &src, "c:b/x"], "the cloud"),
+            (&["copy", &src, "c:b/x", small[0], small[1], small[2], small[3]], "the cloud"),
+        ];
+        for (args, place) in runs {
+            let arrived = || match place {
+                "the disk" => fs::read(lab.path("dst/f")).ok(),
+                _ => sim.get("b", b"x/f").map(|stored| stored.bytes.to_vec()),
+            };
+            let rewritten = Rewritten::in_folder(&folder);
+            for _ in 0..4 {
+                let ran = lab.haul(args);
+                let arrived = arrived();
+                assert!(!arrived.as_deref().is_some_and(Rewritten::is_torn), "{}: {}", ran.line, ran.err);
+                assert!(ran.code == 0 && arrived.is_some() || ran.err.contains("changed"), "{}: {}", ran.line, ran.err);
+            }
+            let path = rewritten.path.clone();
+            drop(rewritten);
+            lab.haul(args).ok();
+            assert!(arrived() == Some(fs::read(path).unwrap()), "{args:?}");
+        }
+    }
 }

@@ -29,6 +29,23 @@ fn assert_says(lab: &Lab, args: &[&str], code: i32, lines: &[&str]) {
 }
 
 #[test]
+fn a_sync_sees_what_it_is_to_delete() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/f"), b"x", 1);
+    write(&lab.path("dst/g"), b"y", 1);
+    let refused = "haul: --no-check-dest finds nothing to delete: use copy, or leave it out";
+    for args in [&["sync"][..], &["status", "--sync"]] {
+        assert_says(&lab, &[args, &["@src", "@dst", "--no-check-dest"]].concat(), 2, &[refused]);
+    }
+    let status = lab.haul(&["status", "--sync", "@src", "@dst", "--no-traverse", "--combined=-"]).code(1);
+    assert!(status.out.contains("- g"), "{}", status.out);
+    let ran = lab.haul(&["sync", "@src", "@dst", "--no-traverse"]).ok();
+    let notice = "NOTICE: Ignoring --no-traverse: what is to be deleted is found by listing the destination\n";
+    assert!(ran.err.contains(notice), "{}", ran.err);
+    assert!(lab.path("dst/f").exists() && !lab.path("dst/g").exists());
+}
+
+#[test]
 fn mistakes_on_the_command_line() {
     let lab = Lab::new(HAUL);
     write(&lab.path("src/f"), b"x", 1);

@@ -189,7 +189,7 @@ async fn take(
     let mut md5s = Vec::with_capacity(taken.len());
     for one in taken {
         let (file, hashed) = one?;
-        if hashed.steady && hashed.facts.same(&file.facts) {
+        if hashed.facts.same(&file.facts) {
             state.put(&hashed.facts, Layout::V3, hashed.md5, looked);
         }
         md5s.push(hashed.md5);
@@ -205,6 +205,9 @@ fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Li
     }
     // A link of the workspace stays what it is, unless links are how files come from the cache.
     let hashed = cache.take(path, file.facts, links)?;
+    if !hashed.steady {
+        return Err(changed(path));
+    }
     let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && !file.facts.is_exec();
     if !by_link {
         return Ok(hashed);

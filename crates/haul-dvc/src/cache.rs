@@ -11,8 +11,8 @@ use crate::{
     manifest::{self, Child},
     workspace::went,
 };
-use haul_core::{Algo, Error, ErrorKind, Result, hash::Hasher};
-use haul_store::{late, nameless};
+use haul_core::{Algo, Error, ErrorKind, Mtime, Result, hash::Hasher};
+use haul_store::{late, nameless, still};
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags},
     io::Errno,
@@ -210,6 +210,8 @@ impl Cache {
             std::io::ErrorKind::NotFound => went(path),
             _ => io_error("read", path, e),
         })?;
+        // The facts stand for what is read only if they tell of every change from now on.
+        still::wait(&file, Mtime(facts.ctime.into()));
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
             return self.take_large(path, file, facts, links);
@@ -481,7 +483,7 @@ fn unchanged(file: impl AsFd, before: &Facts) -> bool {
 /// Copies all of `from` to `out` and gives the MD5 of what `out` holds.
 fn copy_and_hash(path: &Path, from: &File, out: &File, reflink: bool) -> Result<Md5> {
     if reflink && rustix::fs::ioctl_ficlone(out, from).is_ok() {
-        return Ok(hash_open(path, out, Algo::Md5)?.md5);
+        return Ok(hash_bytes(path, out, Algo::Md5, PIECE as u64)?.0);
     }
     let mut hasher = Hasher::new(&[Algo::Md5]);
     let (mut source, mut sink) = (from, out);
@@ -511,20 +513,28 @@ pub fn hash_file(path: &Path, algo: Algo) -> Result<Hashed> {
     hash_open(path, &file, algo)
 }
 
-fn hash_open(path: &Path, mut file: &File, algo: Algo) -> Result<Hashed> {
-    let facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
+fn hash_open(path: &Path, file: &File, algo: Algo) -> Result<Hashed> {
+    let mut facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
+    if still::wait(file, Mtime(facts.ctime.into())) {
+        facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
+    }
+    let (md5, read) = hash_bytes(path, file, algo, facts.size)?;
+    Ok(Hashed { md5, facts, steady: read == facts.size && unchanged(file, &facts) })
+}
+
+/// Hashes what is still to be read of a file, about `size` bytes; how many these were.
+fn hash_bytes(path: &Path, mut file: &File, algo: Algo, size: u64) -> Result<(Md5, u64)> {
     let mut hasher = Hasher::new(&[algo]);
-    let mut buffer = vec![0; PIECE.min(facts.size as usize + 1)];
+    let mut buffer = vec![0; PIECE.min(size as usize + 1)];
     let mut read = 0;
     loop {
         let got = file.read(&mut buffer).map_err(|e| io_error("read", path, e))?;
         if got == 0 {
-            break;
+            return Ok((md5_of(hasher), read));
         }
         hasher.update(&buffer[..got]);
         read += got as u64;
     }
-    Ok(Hashed { md5: md5_of(hasher), facts, steady: read == facts.size && unchanged(file, &facts) })
 }
 
 #[cfg(test)]

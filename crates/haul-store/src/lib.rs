@@ -18,6 +18,7 @@ pub mod pack;
 mod payload;
 pub mod registry;
 pub mod s3;
+pub mod still;
 mod store;
 pub mod task;
 

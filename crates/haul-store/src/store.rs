@@ -294,6 +294,9 @@ pub struct ListRequest {
     pub one_device: bool,
     /// With `one_device`: neither is that directory, which is lost too.
     pub omit_mounts: bool,
+    /// For who is about to write there: what writes left half done is removed where it is met, if the process that began them is
+    /// known to be dead and nobody can go on with them.
+    pub sweep: bool,
 }
 
 impl CopyHow {
@@ -386,6 +389,8 @@ pub struct WriteSpec {
     pub fsync: bool,
     /// What passed is taken out of the page cache again, where the store has one.
     pub drop_cache: bool,
+    /// The token will be noted, so that a later run can go on with the write: nobody sweeps it away (see [`ListRequest::sweep`]).
+    pub resumable: bool,
 }
 
 impl WriteSpec {
@@ -416,6 +421,7 @@ impl Default for WriteSpec {
             sparse: false,
             fsync: false,
             drop_cache: false,
+            resumable: false,
         }
     }
 }

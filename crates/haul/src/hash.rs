@@ -3,7 +3,7 @@
 use crate::index::{self, FileHashes};
 use futures::{StreamExt, TryStreamExt};
 use haul_core::{
-    Algo, Entry, ErrorKind, Hasher, Hashes, Inode, Result,
+    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Inode, Result,
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
@@ -51,7 +51,11 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
                     .await
                 }
             };
-            hashed.map_err(|e| e.with_key(&entry.key))
+            let hashes = hashed.map_err(|e| e.with_key(&entry.key))?;
+            if read.entry.version.is_some() && store.stat(&entry.key).await?.version != read.entry.version {
+                return Err(Error::new(ErrorKind::Changed, "hash", "changed while it was read").with_key(&entry.key));
+            }
+            Ok(hashes)
         }
         Body::Stream(mut pieces) => {
             let mut got = 0;

@@ -3,6 +3,7 @@
 
 use super::rsync::{self, Options, Stats};
 use crate::{
+    app,
     context::Context,
     error::{Outcome, code, one_line},
     print,
@@ -88,6 +89,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         print::text(&help())?;
         return Ok(Outcome::Done);
     }
+    if let Some(line) = one_of_many(app::env) {
+        return refuse(&line);
+    }
     let began = Zoned::now();
     let options = match options(&given) {
         Ok(options) => options,
@@ -105,6 +109,27 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     refuse(&format!("error: {why}"))
+}
+
+/// Variables by which launchers of parallel programs tell each process how many they started, and how to start one. Slurm's is of
+/// the step: a batch script, which is one process, has none, however many tasks the job may have.
+const LAUNCHERS: [(&str, &str); 5] = [
+    ("SLURM_STEP_NUM_TASKS", "srun -n 1 -c CORES"),
+    ("OMPI_COMM_WORLD_SIZE", "mpirun -n 1"),
+    ("PMI_SIZE", "mpirun -n 1"),
+    ("MV2_COMM_WORLD_SIZE", "mpirun -n 1"),
+    ("JSM_NAMESPACE_SIZE", "jsrun -n 1"),
+];
+
+/// Why this process copies nothing, if it was started as one of several: each would copy everything.
+fn one_of_many(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    LAUNCHERS.iter().find_map(|(name, one)| {
+        let count: u64 = env(name)?.to_str()?.parse().ok().filter(|count| *count > 1)?;
+        Some(format!(
+            "Refused to copy everything {count} times over: {name}={count} says that {count} processes were started, and each would. \
+             One uses all cores of its node: {one} haul dcp ..."
+        ))
+    })
 }
 
 fn parse(words: Vec<OsString>) -> Result<Given, String> {
@@ -415,6 +440,17 @@ mod tests {
         for size in ["0", "-1", "4X", "", "M", "inf"] {
             assert_eq!(parse(&["-k", size]).unwrap_err(), format!("--chunksize={size}: not a size, such as 4MB"));
         }
+    }
+
+    #[test]
+    fn only_a_launcher_that_started_several_is_in_the_way() {
+        let with = |vars: &'static [(&str, &str)]| {
+            one_of_many(move |name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]), None, "a batch script");
+        assert_eq!(with(&[("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "1"), ("PMI_SIZE", "1")]), None);
+        assert!(with(&[("PMI_SIZE", "2")]).unwrap().ends_with(": mpirun -n 1 haul dcp ..."));
     }
 
     #[test]

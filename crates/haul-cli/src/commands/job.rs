@@ -90,10 +90,11 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = if args.copy.pack { ctx.open_packed(&ends.dest)? } else { ctx.open(&ends.dest)? };
-    let policy = policy(ctx, &args)?;
+    let mut policy = policy(ctx, &args)?;
     let mut cx = cx(ctx, src, dst, &ends.dest)?;
     let report = match file {
         None => {
+            see_destination(mode, &mut policy)?;
             cx.journal = journal(ctx, mode, &cx, None, false)?;
             haul::run(mode, policy, cx).await
         }
@@ -131,6 +132,22 @@ fn policy(ctx: &Context, args: &MoveArgs) -> Result<Policy> {
     policy.create_empty_dirs = args.copy.create_empty_src_dirs || args.copy.keep.archive;
     policy.delete_empty_src_dirs = args.delete_empty_src_dirs;
     Ok(policy)
+}
+
+/// A job that deletes must list the destination: only so does it see what is to be deleted.
+///
+/// Errors: the user says that it may not look.
+pub fn see_destination(mode: Mode, policy: &mut Policy) -> Result<()> {
+    if mode != Mode::Sync {
+        return Ok(());
+    }
+    if policy.no_check_dest {
+        return Err(crate::error::usage("--no-check-dest finds nothing to delete: use copy, or leave it out"));
+    }
+    if std::mem::take(&mut policy.no_traverse) {
+        tracing::warn!("Ignoring --no-traverse: what is to be deleted is found by listing the destination");
+    }
+    Ok(())
 }
 
 /// The surroundings of a job between two opened ends.

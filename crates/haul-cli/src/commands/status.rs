@@ -60,7 +60,11 @@ async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
     let tally = Arc::new(Tally::new(&args, cx.sink.clone())?);
     cx.sink = tally.clone();
     let report = match file {
-        None => haul::run(if args.sync { Mode::Sync } else { Mode::Copy }, policy, cx).await,
+        None => {
+            let mode = if args.sync { Mode::Sync } else { Mode::Copy };
+            job::see_destination(mode, &mut policy)?;
+            haul::run(mode, policy, cx).await
+        }
         Some(key) => haul::run_one(Mode::Copy, policy, cx, &key, &Key::new(key.name())).await,
     };
     let mut state = tally.state();

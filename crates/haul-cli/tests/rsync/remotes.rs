@@ -173,3 +173,22 @@ fn dcp_copies_as_cp_would() {
     let line = "haul dcp: --open-noatime: haul dcp doesn't support this option";
     assert_eq!((refused.code, refused.err.trim_end()), (1, line));
 }
+
+#[test]
+fn dcp_that_was_started_several_times_copies_nothing() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/a"), 10, 1);
+    let run = |vars: &[(&str, &str)]| {
+        let mut command = lab.haul_command(&["dcp", "-q", "@src", "@new"]);
+        let output = command.envs(vars.iter().copied()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let step = [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
+    let refused = "haul dcp: Refused to copy everything 4 times over: SLURM_STEP_NUM_TASKS=4 says that 4 processes were started, \
+                   and each would. One uses all cores of its node: srun -n 1 -c CORES haul dcp ...\n";
+    assert_eq!(run(&step), (Some(1), refused.into()));
+    assert!(!lab.path("new").exists());
+    // A batch script is one process.
+    assert_eq!(run(&step[..2]), (Some(0), String::new()));
+    assert!(lab.path("new/a").exists());
+}

@@ -37,7 +37,7 @@ pub(super) fn append(
     let Ok(target) = rustix::fs::openat(&dir, name_of(&item.to), flags, Mode::empty()) else { return Ok(None) };
     let there = meta::facts(&target, meta::FACTS.union(StatxFlags::NLINK)).map_err(target_error(item))?;
     let source = open_file(from.dir, name_of(&item.from), from.root.follow()).map_err(source_error(item))?;
-    let before = meta::facts(&source, meta::FACTS).map_err(source_error(item))?;
+    let (before, _) = meta::still_facts(&source, meta::FACTS).map_err(source_error(item))?;
     check_want(item, &before)?;
     let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);
     let same = (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)

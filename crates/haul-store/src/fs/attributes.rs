@@ -8,6 +8,7 @@ use super::{
     Local,
     dir::{Dir, Root},
     error::{changed, check_key, fail, fail_link, fail_write},
+    hidden::{Owner, temp_name},
     meta, place,
     read::{link_name, name_of},
     xattrs::{At, Attrs, Goes},
@@ -296,7 +297,7 @@ pub(super) fn link(
     mtime: Mtime,
 ) -> Result<(Dir, Unkept)> {
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
-        let temp = place::temp_name(name_of(key), &item.spec.partial_suffix);
+        let temp = temp_name(Owner::Process, name_of(key), &item.spec.partial_suffix);
         rustix::fs::symlinkat(text, dir, &temp[..])?;
         Ok(temp)
     })?;
@@ -336,7 +337,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     let mode = place::first_mode(keeper.keep.private());
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
-        let temp = place::temp_name(name_of(&item.to), &item.spec.partial_suffix);
+        let temp = temp_name(Owner::Process, name_of(&item.to), &item.spec.partial_suffix);
         // Some file systems in user space make a plain file of that name, and then an error.
         rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| place::discard(dir, &temp))?;
         Ok(temp)

@@ -66,6 +66,11 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
+    /// Drops what was read ahead: it may be half of a change.
+    pub(super) fn forget_ahead(&mut self) {
+        self.ahead = None;
+    }
+
     /// True for a file that is brought over at once: read already, or small and to be shared.
     pub(super) fn is_quick(&self, st: &Statx) -> bool {
         self.is_ahead(st) || (st.stx_size <= SMALL && self.may_share(st.stx_size))

@@ -6,6 +6,7 @@ use super::{
     content::Bytes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_close, fail_write},
+    hidden::{Owner, temp_name},
     meta, place,
     place::Hidden,
     read::{link_name, name_of, no_link, open_file, regular, target},
@@ -163,7 +164,10 @@ impl Batch<'_> {
         let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;
         let mask = if keeper.is_some() { attributes::FACTS } else { meta::FACTS };
-        let mut before = meta::facts(&file, mask).map_err(source_error(item))?;
+        let (mut before, waited) = meta::still_facts(&file, mask).map_err(source_error(item))?;
+        if waited {
+            self.bytes.forget_ahead();
+        }
         before.stx_atime = accessed.unwrap_or(before.stx_atime);
         regular(OP, &item.from, &before)?;
         check_want(item, &before)?;
@@ -205,7 +209,8 @@ impl Batch<'_> {
                 None => self.nameless = false,
             }
         }
-        let hidden = place::create(&self.local.root, OP, &item.to, &item.spec.partial_suffix, private)?;
+        let hidden =
+            place::create(&self.local.root, OP, &item.to, (Owner::Process, &item.spec.partial_suffix), private)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
     }
 
@@ -334,7 +339,7 @@ impl Batch<'_> {
             None => item.to.clone(),
         };
         let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
-            let temp = place::temp_name(name_of(&key), &item.spec.partial_suffix);
+            let temp = temp_name(Owner::Process, name_of(&key), &item.spec.partial_suffix);
             rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
             Ok(temp)
         })?;

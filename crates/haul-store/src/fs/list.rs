@@ -6,9 +6,8 @@ use super::{
     Local,
     dir::{Dir, Root},
     error::fail,
-    meta,
-    place::is_temp,
-    read,
+    hidden::{is_temp, sweep},
+    meta, read,
 };
 use crate::{Gone, LinkRules, Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -211,7 +210,13 @@ impl Lister {
         while let Some(item) = dir.next() {
             let item = item?;
             let name = item.file_name().to_bytes();
-            if name == b"." || name == b".." || is_temp(name) {
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if is_temp(name) {
+                if self.request.sweep {
+                    sweep(&fd, name);
+                }
                 continue;
             }
             let tail = self.tail(&fd, (key, name), item.file_type());

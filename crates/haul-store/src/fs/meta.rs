@@ -1,6 +1,7 @@
 //! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
 
 use super::error::fail;
+use crate::still;
 use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version};
 use jiff::Timestamp;
 use rustix::{
@@ -38,6 +39,14 @@ pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)
 }
 
+/// Asks about an open file that is about to be read, once its facts tell of every change from then on, see [`still`]. The second
+/// answer is true where that took something.
+pub(super) fn still_facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<(Statx, bool)> {
+    let st = facts(&fd, mask)?;
+    let waited = file_type(&st) == FileType::RegularFile && still::wait(&fd, changed(&st));
+    Ok((if waited { facts(fd, mask)? } else { st }, waited))
+}
+
 /// Asks about a name, following a link when `follow`.
 pub(super) fn facts_at(dir: impl AsFd, name: &[u8], follow: bool, mask: StatxFlags) -> rustix::io::Result<Statx> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
@@ -56,6 +65,11 @@ pub(super) fn mtime(st: &Statx) -> Mtime {
     time(st.stx_mtime)
 }
 
+/// When the file system last saw it change.
+pub(super) fn changed(st: &Statx) -> Mtime {
+    time(st.stx_ctime)
+}
+
 pub(super) fn atime(st: &Statx) -> Mtime {
     time(st.stx_atime)
 }
@@ -72,7 +86,7 @@ fn inode(st: &Statx) -> Inode {
     Inode {
         dev: u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor),
         ino: st.stx_ino,
-        ctime: time(st.stx_ctime),
+        ctime: changed(st),
         mtime: mtime(st),
         size: st.stx_size,
     }
@@ -88,7 +102,7 @@ pub(super) fn entry(key: Key, kind: Kind, st: &Statx) -> Entry {
         kind,
         size: if kind == Kind::File { st.stx_size } else { 0 },
         mtime: Some(mtime(st)),
-        changed: Some(time(st.stx_ctime)),
+        changed: Some(changed(st)),
         version: (kind == Kind::File).then(|| version(st)),
         ..Entry::file(key, 0)
     }

@@ -7,6 +7,7 @@ mod content;
 mod copy;
 mod dir;
 mod error;
+mod hidden;
 mod list;
 mod meta;
 mod mounts;

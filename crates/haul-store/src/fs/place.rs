@@ -4,6 +4,7 @@
 use super::{
     dir::{Dir, Root},
     error::{changed, fail, fail_link, fail_make, fail_write},
+    hidden::{Owner, temp_name},
     meta,
     read::name_of,
 };
@@ -13,56 +14,7 @@ use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Statx},
     io::Errno,
 };
-use std::{
-    collections::hash_map::RandomState,
-    hash::BuildHasher,
-    os::fd::{AsFd, OwnedFd},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
-};
-
-/// How hidden names begin; then 16 hexadecimal digits (8 random, 8 computed from them), a dot, the final name as far
-/// as it fits, and the partial suffix. The computed half makes sure that no name of a user's is taken for one, since
-/// listings leave hidden names out. What a killed run leaves behind stays until `cleanup`, or until it is deleted by hand.
-const MARK: &[u8] = b".haul-";
-const NAME_MAX: usize = 255;
-
-/// A new hidden name for `name`.
-pub(super) fn temp_name(name: &[u8], suffix: &str) -> Vec<u8> {
-    static SEED: OnceLock<RandomState> = OnceLock::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let random = SEED.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed)) as u32;
-    let mut temp = MARK.to_vec();
-    temp.extend_from_slice(format!("{random:08x}{:08x}.", check(random)).as_bytes());
-    let room = NAME_MAX.saturating_sub(temp.len() + suffix.len());
-    let mut cut = name.len().min(room);
-    // Not through the middle of a character: some file systems take only valid text.
-    while cut < name.len() && cut > 0 && name[cut] & 0xC0 == 0x80 {
-        cut -= 1;
-    }
-    temp.extend_from_slice(&name[..cut]);
-    temp.extend_from_slice(suffix.as_bytes());
-    temp
-}
-
-/// True for names that [`temp_name`] makes.
-pub(super) fn is_temp(name: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(MARK) else { return false };
-    if rest.len() < 17 || rest[16] != b'.' {
-        return false;
-    }
-    let number = |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|d| u32::from_str_radix(d, 16).ok());
-    match (number(&rest[..8]), number(&rest[8..16])) {
-        (Some(random), Some(sum)) => check(random) == sum,
-        _ => false,
-    }
-}
-
-fn check(random: u32) -> u32 {
-    random.wrapping_mul(0x9E37_79B1) ^ 0x6861_756C
-}
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A file under its hidden name, in the directory where it will be.
 pub(super) struct Hidden {
@@ -104,11 +56,17 @@ pub(super) fn in_dir_or_errno<T>(
 }
 
 /// Creates the hidden file for `key`. `private` keeps all but its owner from it until it gets permissions of its own.
-pub(super) fn create(root: &Root, op: &'static str, key: &Key, suffix: &str, private: bool) -> Result<Hidden> {
+pub(super) fn create(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    (owner, suffix): (Owner, &str),
+    private: bool,
+) -> Result<Hidden> {
     let mode = first_mode(private);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
-        let temp = temp_name(name_of(key), suffix);
+        let temp = temp_name(owner, name_of(key), suffix);
         let file = rustix::fs::openat(dir, &temp[..], flags, mode)?;
         Ok((temp, file))
     })?;
@@ -153,7 +111,7 @@ pub(super) fn first_mode(private: bool) -> Mode {
 
 /// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`nameless`]).
 pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<Hidden>> {
-    let probe = || temp_name(b"probe", ".partial");
+    let probe = || temp_name(Owner::Process, b"probe", ".partial");
     let (dir, file) = in_dir(root, op, key, |dir| nameless::create(dir, b".", first_mode(private), probe))?;
     Ok(file.map(|file| Hidden { dir, temp: Vec::new(), file }))
 }
@@ -181,7 +139,7 @@ pub(super) fn settle_hidden(
         }
     }
     // Only a rename replaces.
-    let temp = temp_name(name, &spec.partial_suffix);
+    let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
     nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_make(op, key, e))?;
     settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
 }
@@ -282,7 +240,7 @@ pub(super) fn link(
 ) -> Result<Dir> {
     let name = name_of(key);
     let (dir, made) = in_dir_or_errno(root, op, key, |dir| {
-        let temp = temp_name(name, &spec.partial_suffix);
+        let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
         rustix::fs::symlinkat(target, dir, &temp[..])?;
         Ok(temp)
     })?;
@@ -305,29 +263,5 @@ pub(super) fn sync_dir(dir: &Dir) -> rustix::io::Result<()> {
         // This file system has nothing to force for a directory.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
         answer => answer,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hidden_names_fit_and_are_known() {
-        for name in [&b"a"[..], &[b'x'; 255], "ü".repeat(127).as_bytes(), b"\xff\xfe"] {
-            let temp = temp_name(name, ".partial");
-            assert!(temp.len() <= NAME_MAX && is_temp(&temp), "{}", temp.escape_ascii());
-            assert!(temp.ends_with(b".partial"));
-            assert_ne!(temp, temp_name(name, ".partial"));
-        }
-        let long = temp_name("ü".repeat(127).as_bytes(), ".p");
-        assert!(std::str::from_utf8(&long).is_ok());
-    }
-
-    #[test]
-    fn a_users_name_is_not_taken_for_a_hidden_one() {
-        for name in [".haul-", ".haul-0123456789abcdef.x.partial", ".haul-xyz.partial", "a.partial"] {
-            assert!(!is_temp(name.as_bytes()), "{name}");
-        }
     }
 }

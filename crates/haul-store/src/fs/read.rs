@@ -116,6 +116,11 @@ pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Al
         Content::File(file) => {
             let read = blocks::read(&file, 0..entry.size, |block| hasher.update(block));
             read.map_err(|e| e.with_key(key))?;
+            let now = meta::facts(&file, meta::FACTS).map_err(|e| fail("hash", key, e))?;
+            if entry.version != Some(meta::version(&now)) {
+                let message = "changed while it was read";
+                return Err(Error::new(ErrorKind::Changed, "hash", message).with_key(key));
+            }
         }
     }
     Ok(Answer::Hashes(hasher.finish()))
@@ -143,7 +148,7 @@ fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Cont
     }
     no_link(local, OP, key)?;
     let file = open_file(&dir, name_of(key), local.root.follow()).map_err(|e| fail(OP, key, e))?;
-    let st = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
+    let (st, _) = meta::still_facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     regular(OP, key, &st)?;
     let entry = meta::entry(key.clone(), Kind::File, &st);
     check_version(OP, key, want, &entry)?;

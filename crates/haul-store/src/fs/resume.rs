@@ -4,6 +4,7 @@ use super::{
     Local,
     dir::Dir,
     error::{check_file, fail},
+    hidden::is_temp,
     meta, place, upload,
 };
 use crate::{Part, Resumed, Sent, WriteSpec};
@@ -62,7 +63,7 @@ pub(super) fn discard(local: &Arc<Local>, key: &Key, token: &[u8]) -> Result<boo
 /// The name in a token, which must be one that hidden files beside `key` have: a token can't make us touch another file.
 fn hidden_name<'t>(key: &Key, token: &'t [u8]) -> Result<&'t [u8]> {
     check_file(OP, key)?;
-    let name = token.strip_prefix(key.parent().as_bytes()).filter(|name| !name.contains(&b'/') && place::is_temp(name));
+    let name = token.strip_prefix(key.parent().as_bytes()).filter(|name| !name.contains(&b'/') && is_temp(name));
     name.ok_or_else(|| Error::new(ErrorKind::Invalid, OP, "this isn't the token of a write to it").with_key(key))
 }
 

@@ -4,9 +4,9 @@ use super::{
     Local, attributes,
     dir::{Dir, Root},
     error::{changed, check_key, fail, fail_make},
+    hidden::is_temp,
     list::root_error,
     meta,
-    place::is_temp,
     read::{link_name, name_of, no_link},
     upload::unlink,
 };

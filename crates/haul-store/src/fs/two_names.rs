@@ -1,7 +1,11 @@
 //! File systems that take two names for one, by case: a regular file that came under one name in this run is not replaced under
 //! another. What was there before is none of its business, nor are symlinks, devices, FIFOs and further hard links.
 
-use super::{dir::Dir, meta, place};
+use super::{
+    dir::Dir,
+    hidden::{Owner, temp_name},
+    meta, place,
+};
 use haul_core::{Error, ErrorKind, Key, Result, key::parent};
 use rustix::{
     fs::{Mode, OFlags, RawDir, StatxFlags},
@@ -165,7 +169,7 @@ fn folds(dir: &Dir, name: &[u8], other: &[u8]) -> u8 {
 
 /// The same of a hidden name that is made to find out. Where that can't be, it may be folded.
 fn ask(dir: &Dir) -> u8 {
-    let name = place::temp_name(b"case", ".partial");
+    let name = temp_name(Owner::Process, b"case", ".partial");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(dir, &name[..], flags, place::first_mode(true));
     let there = other_case(&name).map(|other| meta::facts_at(dir, &other, false, StatxFlags::INO));

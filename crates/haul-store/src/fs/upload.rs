@@ -5,6 +5,7 @@ use super::{
     content::data_runs,
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
+    hidden::Owner,
     meta, place,
     read::{link_name, name_of},
 };
@@ -77,7 +78,8 @@ fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     // What others may not read at the end, they don't read while it comes.
     let mode = meta::meta_mode(spec.meta.as_deref(), spec.keep_setid).map_or(0o777, |mode| mode.as_raw_mode());
     let private = mode & 0o044 != 0o044 || spec.hides();
-    let hidden = place::create(&local.root, OP, key, &spec.partial_suffix, private)?;
+    let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
+    let hidden = place::create(&local.root, OP, key, (owner, &spec.partial_suffix), private)?;
     Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
 }
 

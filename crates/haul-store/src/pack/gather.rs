@@ -135,7 +135,7 @@ impl Shared {
         let now = Instant::now();
         let mut waiting = self.gather.waiting();
         if let What::Pack { payload, .. } = &member.what {
-            waiting.bytes += payload.len().next_multiple_of(tar::BLOCK) + 3 * tar::BLOCK;
+            waiting.bytes += payload.len().next_multiple_of(tar::BLOCK) + tar::BLOCK;
         }
         waiting.members.push(member);
         let first = waiting.joined.map_or(now, |(first, _)| first);

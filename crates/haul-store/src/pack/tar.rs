@@ -1,7 +1,9 @@
 //! Packs as tar archives in POSIX pax format, so that any tar reads them. Bytes in and out; no I/O.
 //!
-//! Each file has a pax header (the time to the nanosecond; the name where an old tar can't hold it; metadata as
-//! extended attributes) and the usual header before its bytes. Nothing but files is in a pack.
+//! Each file has the usual header before its bytes, of one block, and before that a pax header of two or more where that one
+//! can't say all: another name, time or size than it has room for, metadata (as extended attributes). The part of a second in its
+//! time stands in bytes of the usual header that have no meaning to others: tar extracts whole seconds, and for one number a file
+//! of 1 kB would take 2.5. Nothing but files is in a pack.
 
 use haul_core::{Meta, Mtime};
 
@@ -11,21 +13,23 @@ pub const BLOCK: u64 = 512;
 pub const END: [u8; 2 * BLOCK as usize] = [0; 2 * BLOCK as usize];
 /// Metadata that isn't in the usual header stands under this prefix, as tar keeps extended attributes.
 const ATTRIBUTE: &str = "SCHILY.xattr.user.";
+/// The last bytes of a header, which POSIX leaves unused: nine digits of nanoseconds, or zeros.
+const NANOS: std::ops::Range<usize> = 500..509;
 /// Largest number of an octal field of eleven digits.
 const OCTAL_11: u64 = (1 << 33) - 1;
 
 /// What stands before the bytes of a file.
 pub fn header(key: &[u8], size: u64, mtime: Mtime, meta: Option<&Meta>) -> Vec<u8> {
     let mut records = Vec::new();
-    let plain = key.len() <= 100 && key.iter().all(|b| (0x20..0x7f).contains(b)) && !key.ends_with(b"/");
-    if !plain {
+    let split = split(key);
+    if split.is_none() {
         if std::str::from_utf8(key).is_err() {
             record(&mut records, b"hdrcharset", b"BINARY");
         }
         record(&mut records, b"path", key);
     }
     let secs = u64::try_from(mtime.secs()).ok().filter(|s| *s <= OCTAL_11);
-    if secs.is_none() || mtime.nanos() != 0 {
+    if secs.is_none() {
         record(&mut records, b"mtime", decimal(mtime).as_bytes());
     }
     if size > OCTAL_11 {
@@ -38,15 +42,30 @@ pub fn header(key: &[u8], size: u64, mtime: Mtime, meta: Option<&Meta>) -> Vec<u
     }
     let owner = (number("uid", 10).unwrap_or(0), number("gid", 10).unwrap_or(0));
     let mode = number("mode", 8).unwrap_or(0o644) & 0o7777;
-    let name = if plain { key } else { b"in-the-pax-header" };
+    let name = split.unwrap_or((b"", b"in-the-pax-header"));
+    let nanos = if secs.is_some() { mtime.nanos() } else { 0 };
     let mut out = Vec::new();
     if !records.is_empty() {
-        out.extend(block(b"PaxHeaders/file", records.len() as u64, secs.unwrap_or(0), mode, owner, b'x'));
+        let name = (&b""[..], &b"PaxHeaders/file"[..]);
+        out.extend(block(name, records.len() as u64, (secs.unwrap_or(0), 0), mode, owner, b'x'));
         out.extend(&records);
         out.resize(out.len().next_multiple_of(BLOCK as usize), 0);
     }
-    out.extend(block(name, size.min(OCTAL_11), secs.unwrap_or(0), mode, owner, b'0'));
+    out.extend(block(name, size.min(OCTAL_11), (secs.unwrap_or(0), nanos), mode, owner, b'0'));
     out
+}
+
+/// The parts before and after a slash in which the usual header holds this key; `None` where it can't.
+fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    if key.ends_with(b"/") || !key.iter().all(|b| (0x20..0x7f).contains(b)) {
+        return None;
+    }
+    if key.len() <= 100 {
+        return Some((b"", key));
+    }
+    // The first slash that leaves no more than a name may have.
+    let at = (key.len() - 101..key.len()).find(|at| key[*at] == b'/').filter(|at| (1..=155).contains(at))?;
+    Some((&key[..at], &key[at + 1..]))
 }
 
 /// Empty bytes up to the next block.
@@ -75,7 +94,14 @@ fn decimal(time: Mtime) -> String {
     if nanos == 0 { secs } else { format!("{secs}.{nanos:09}") }
 }
 
-fn block(name: &[u8], size: u64, secs: u64, mode: u64, (uid, gid): (u64, u64), kind: u8) -> [u8; BLOCK as usize] {
+fn block(
+    (folder, name): (&[u8], &[u8]),
+    size: u64,
+    (secs, nanos): (u64, u32),
+    mode: u64,
+    (uid, gid): (u64, u64),
+    kind: u8,
+) -> [u8; BLOCK as usize] {
     let mut block = [0; BLOCK as usize];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name);
@@ -88,6 +114,10 @@ fn block(name: &[u8], size: u64, secs: u64, mode: u64, (uid, gid): (u64, u64), k
     put(148, b"        ");
     put(156, &[kind]);
     put(257, b"ustar\x0000");
+    put(345, folder);
+    if nanos != 0 {
+        put(NANOS.start, format!("{nanos:09}").as_bytes());
+    }
     let sum: u32 = block.iter().map(|b| u32::from(*b)).sum();
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     block
@@ -129,13 +159,17 @@ pub fn members(tar: &[u8]) -> Result<Vec<Member>, &'static str> {
         match block[156] {
             b'x' => pax = records(&tar[at..end]).ok_or("an extended header can't be read")?,
             b'0' => {
-                let name = block[..100].split(|b| *b == 0).next().unwrap_or_default();
+                let text = |range: std::ops::Range<usize>| block[range].split(|b| *b == 0).next().unwrap_or_default();
+                let name = match (text(345..500), text(0..100)) {
+                    (b"", name) => name.to_vec(),
+                    (folder, name) => [folder, b"/", name].concat(),
+                };
                 let secs = octal(&block[136..147]).ok_or("a time can't be read")?;
                 let mtime = match as_text(get(b"mtime", &pax)) {
                     Some(text) => time(&text).ok_or("a time can't be read")?,
-                    None => Mtime::new(secs as i64, 0),
+                    None => Mtime::new(secs as i64, nanos(&block[NANOS])),
                 };
-                let key = get(b"path", &pax).unwrap_or_else(|| name.to_vec());
+                let key = get(b"path", &pax).unwrap_or(name);
                 let attributes = pax.iter().filter_map(|(n, v)| {
                     let name = std::str::from_utf8(n).ok()?.strip_prefix(ATTRIBUTE)?;
                     Some((name.to_owned(), String::from_utf8(v.clone()).ok()?))
@@ -149,6 +183,11 @@ pub fn members(tar: &[u8]) -> Result<Vec<Member>, &'static str> {
         }
         at = end.next_multiple_of(BLOCK as usize);
     }
+}
+
+fn nanos(field: &[u8]) -> u32 {
+    let digits = std::str::from_utf8(field).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 fn octal(field: &[u8]) -> Option<u64> {
@@ -182,13 +221,16 @@ mod tests {
     #[test]
     fn what_is_packed_is_found() {
         let long = [b"d/".repeat(80), b"f".to_vec()].concat();
-        let keys: [&[u8]; 5] = [b"a", b"with space", &long, b"raw\xff\n", "\u{e9}".as_bytes()];
+        let longer = [b"d".repeat(101), b"/f".to_vec(), b"g".repeat(99)].concat();
+        let keys: [&[u8]; 7] = [b"a", b"with space", &long, b"raw\xff\n", "\u{e9}".as_bytes(), &longer, &longer[1..]];
         let times = [
             Mtime::new(1_600_000_000, 0),
             Mtime::new(1_600_000_000, 5),
             Mtime(-1),
             Mtime::new(-7, 0),
             Mtime::new(1 << 35, 1),
+            Mtime::new(1_600_000_000, 123_456_789),
+            Mtime::new(0, 1_000_000),
         ];
         let meta: Meta = [("colour".to_string(), "red = 1".to_string())].into();
         let (mut tar, mut expected) = (Vec::new(), Vec::new());
@@ -206,6 +248,28 @@ mod tests {
         assert_eq!(members(&tar), Ok(expected));
         tar[3] ^= 1;
         assert_eq!(members(&tar), Err("a header's checksum is wrong"));
+    }
+
+    #[test]
+    fn a_usual_file_costs_one_block() {
+        let mtime = Mtime::new(1_600_000_000, 123_456_789);
+        let len = |key: &[u8]| header(key, 1000, mtime, None).len();
+        let deep = [b"folder/".repeat(20), b"f".repeat(100)].concat();
+        assert_eq!((len(b"a/b"), len(&deep), len(&b"x".repeat(101))), (512, 512, 1536));
+        assert_eq!(split(&deep), Some((&deep[..139], &deep[140..])));
+        assert_eq!(split(&[b"d/".repeat(100), b"f".to_vec()].concat()), None, "the folder is too long");
+    }
+
+    #[test]
+    fn packs_with_a_time_in_the_pax_header_are_read() {
+        let mut records = Vec::new();
+        record(&mut records, b"mtime", b"1600000000.000000005");
+        let mut tar = block((b"", b"PaxHeaders/file"), records.len() as u64, (0, 0), 0o644, (0, 0), b'x').to_vec();
+        tar.extend(&records);
+        tar.resize(2 * BLOCK as usize, 0);
+        tar.extend(block((b"", b"a"), 0, (1_600_000_000, 0), 0o644, (0, 0), b'0'));
+        tar.extend(END);
+        assert_eq!(members(&tar).unwrap()[0].mtime, Mtime::new(1_600_000_000, 5));
     }
 
     #[test]

@@ -92,6 +92,7 @@ impl Run {
             checkers: self.mover.budget.checkers,
             pages: self.policy.checkers.unwrap_or(0),
             one_device: self.one_device(),
+            sweep: !self.policy.dry_run,
             ..ListOptions::default()
         };
         self.noted(absent_is_empty(list(&self.cx.dst, &Arc::new(self.dst_filter()), options)))

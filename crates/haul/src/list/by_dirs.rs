@@ -61,8 +61,8 @@ fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions)
 }
 
 fn one_dir(dir: &[u8], options: &ListOptions) -> ListRequest {
-    let (meta, posix, gone) = (options.meta, options.posix, options.gone.clone());
-    ListRequest { meta, posix, gone, ..ListRequest::dir(dir) }
+    let (meta, posix, gone, sweep) = (options.meta, options.posix, options.gone.clone(), options.sweep);
+    ListRequest { meta, posix, gone, sweep, ..ListRequest::dir(dir) }
 }
 
 impl Walk {

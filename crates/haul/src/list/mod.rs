@@ -43,6 +43,8 @@ pub struct ListOptions {
     pub one_device: bool,
     /// With `one_device`: the mount point too.
     pub omit_mounts: bool,
+    /// See [`ListRequest::sweep`].
+    pub sweep: bool,
     /// Is told of what went while it was listed, whether the filter wants it or not.
     pub gone: Option<Gone>,
 }
@@ -75,8 +77,8 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
     let (meta, posix) = (options.meta, options.posix);
     let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
-    let gone = options.gone.clone();
-    let mut request = ListRequest { meta, posix, one_device, omit_mounts, gone, ..ListRequest::all() };
+    let (gone, sweep) = (options.gone.clone(), options.sweep);
+    let mut request = ListRequest { meta, posix, one_device, omit_mounts, gone, sweep, ..ListRequest::all() };
     if !filter.is_all() {
         let filter = filter.clone();
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));

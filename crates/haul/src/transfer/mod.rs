@@ -397,6 +397,7 @@ impl Mover {
             sparse: self.policy.sparse,
             fsync: self.policy.fsync == Fsync::File,
             drop_cache: self.policy.drop_cache,
+            resumable: false,
         }
     }
 

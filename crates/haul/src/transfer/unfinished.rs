@@ -64,11 +64,13 @@ impl Mover {
         if let Some(target) = self.left(order, facts, parts, &spec).await? {
             return Ok(target);
         }
-        let upload = self.cx.dst.write(&order.to, spec).await?;
         let block = pump::block(self, route, facts.size);
-        let track = match (&self.cx.journal, &facts.version) {
-            // A single chunk may go as one request, and there is nothing in it to go on with.
-            (Some(journal), Some(version)) if parts && facts.size > block => {
+        // A single chunk may go as one request, and there is nothing in it to go on with.
+        let noted = self.cx.journal.as_ref().zip(facts.version.as_ref()).filter(|_| parts && facts.size > block);
+        spec.resumable = noted.is_some();
+        let upload = self.cx.dst.write(&order.to, spec).await?;
+        let track = match noted {
+            Some((journal, version)) => {
                 let from = facts.key.clone();
                 let opened = |token| Opened {
                     from,
@@ -87,7 +89,7 @@ impl Mover {
                     Err(error) => return Err(abort(upload, error).await),
                 }
             }
-            _ => None,
+            None => None,
         };
         Ok(Target { upload, block, known: BTreeMap::new(), track })
     }

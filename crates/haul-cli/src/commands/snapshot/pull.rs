@@ -47,8 +47,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
     }
     tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
-    let policy = flags::policy(&ctx.flags)?;
+    let mut policy = flags::policy(&ctx.flags)?;
     let mode = if args.delete { Mode::Sync } else { Mode::Copy };
+    job::see_destination(mode, &mut policy)?;
     let cx = job::cx(ctx, src, dst, &args.folder)?;
     let mut cx = surroundings(cx, &version, policy.keep_setid)?;
     cx.journal = job::journal(ctx, mode, &cx, None, false)?;

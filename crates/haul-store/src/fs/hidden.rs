@@ -1,0 +1,164 @@
+//! The hidden names that files have until they are whole: how they are made and known, and which of them a dead process left.
+
+use haul_core::{Algo, hash::hash_bytes};
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags},
+    io::Errno,
+    process::Pid,
+};
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    os::fd::AsFd,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// How hidden names begin; then 16 hexadecimal digits (8 random, 8 computed from them), the owner if there is one, a dot, the
+/// final name as far as it fits, and the partial suffix. The computed half makes sure that no name of a user's is taken for one,
+/// since listings leave hidden names out. The owner is a dash, 16 digits for where its number counts, and 8 of that number.
+const MARK: &[u8] = b".haul-";
+const DIGITS: usize = 16;
+const OWNER: usize = 1 + 16 + 8;
+const NAME_MAX: usize = 255;
+
+/// Who will give a hidden file its name, or remove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// This process: when it is dead nobody has use for the file.
+    Process,
+    /// Whoever knows its name: a later run may go on with it.
+    Anybody,
+}
+
+/// A new hidden name for `name`.
+pub(super) fn temp_name(owner: Owner, name: &[u8], suffix: &str) -> Vec<u8> {
+    static SEED: OnceLock<RandomState> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let random = SEED.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed)) as u32;
+    let mut temp = MARK.to_vec();
+    temp.extend_from_slice(format!("{random:08x}{:08x}", check(random)).as_bytes());
+    if let Some(place) = place().filter(|_| owner == Owner::Process) {
+        temp.extend_from_slice(format!("-{place:016x}{:08x}", std::process::id()).as_bytes());
+    }
+    temp.push(b'.');
+    let room = NAME_MAX.saturating_sub(temp.len() + suffix.len());
+    let mut cut = name.len().min(room);
+    // Not through the middle of a character: some file systems take only valid text.
+    while cut < name.len() && cut > 0 && name[cut] & 0xC0 == 0x80 {
+        cut -= 1;
+    }
+    temp.extend_from_slice(&name[..cut]);
+    temp.extend_from_slice(suffix.as_bytes());
+    temp
+}
+
+/// True for names that [`temp_name`] makes.
+pub(super) fn is_temp(name: &[u8]) -> bool {
+    owner(name).is_some()
+}
+
+/// True for a hidden name whose owner counted on this machine, since it was started, and has ended: nobody will come for it. A
+/// process of another machine, another container or before a restart is never called dead, nor one whose number is in use again.
+fn is_dead(name: &[u8]) -> bool {
+    let Some(Some((at, process))) = owner(name) else { return false };
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    place() == Some(at) && pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// Removes what a dead process left under a hidden name. It is in nobody's way if that fails.
+pub(super) fn sweep(dir: impl AsFd, name: &[u8]) {
+    if is_dead(name)
+        && let Err(error) = rustix::fs::unlinkat(dir, name, AtFlags::empty())
+    {
+        tracing::debug!(%error, name = %name.escape_ascii(), "can't remove what a killed run left");
+    }
+}
+
+/// The owner in a hidden name, if one is in it; `None` for all other names.
+fn owner(name: &[u8]) -> Option<Option<(u64, u32)>> {
+    let rest = name.strip_prefix(MARK)?;
+    let digits = |range: std::ops::Range<usize>| {
+        let digits = rest.get(range).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (random, sum) = (digits(0..8)?, digits(8..DIGITS)?);
+    if u64::from(check(random as u32)) != sum {
+        return None;
+    }
+    match rest.get(DIGITS)? {
+        b'.' => Some(None),
+        b'-' if rest.get(DIGITS + OWNER) == Some(&b'.') => {
+            Some(Some((digits(DIGITS + 1..DIGITS + 17)?, digits(DIGITS + 17..DIGITS + OWNER)? as u32)))
+        }
+        _ => None,
+    }
+}
+
+fn check(random: u32) -> u32 {
+    random.wrapping_mul(0x9E37_79B1) ^ 0x6861_756C
+}
+
+/// Where numbers of processes count: this machine until it is started again, and in it this container. `None` where the system
+/// doesn't tell.
+fn place() -> Option<u64> {
+    static PLACE: OnceLock<Option<u64>> = OnceLock::new();
+    *PLACE.get_or_init(|| {
+        let boot = rustix::fs::open("/proc/sys/kernel/random/boot_id", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let mut bytes = [0; 64];
+        let read = rustix::io::read(boot.ok()?, &mut bytes).ok().filter(|read| *read >= 32)?;
+        let numbers = rustix::fs::readlinkat(CWD, "/proc/self/ns/pid", Vec::new()).ok()?;
+        // Virtual machines that were copied as they ran have one of the former.
+        let host = rustix::system::uname();
+        let all = [&bytes[..read], numbers.as_bytes(), host.nodename().to_bytes()].join(&0);
+        let hashes = hash_bytes(&[Algo::Blake3], &all);
+        hashes.get(Algo::Blake3)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_fit_and_are_known() {
+        for name in [&b"a"[..], &[b'x'; 255], "ü".repeat(127).as_bytes(), b"\xff\xfe"] {
+            for owner in [Owner::Process, Owner::Anybody] {
+                let temp = temp_name(owner, name, ".partial");
+                assert!(temp.len() <= NAME_MAX && is_temp(&temp), "{}", temp.escape_ascii());
+                assert!(temp.ends_with(b".partial"));
+                assert_ne!(temp, temp_name(owner, name, ".partial"));
+                assert!(!is_dead(&temp), "this process lives");
+            }
+        }
+        let long = temp_name(Owner::Process, "ü".repeat(127).as_bytes(), ".p");
+        assert!(std::str::from_utf8(&long).is_ok());
+    }
+
+    #[test]
+    fn a_users_name_is_not_taken_for_a_hidden_one() {
+        for name in [".haul-", ".haul-0123456789abcdef.x.partial", ".haul-xyz.partial", "a.partial"] {
+            assert!(!is_temp(name.as_bytes()), "{name}");
+        }
+        let temp = temp_name(Owner::Process, b"a", "");
+        assert!(!is_temp(&temp[..temp.len() - 2]), "cut off within its owner");
+    }
+
+    #[test]
+    fn only_a_process_that_counted_here_and_ended_is_dead() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let random = 7;
+        let name = |place: u64, pid: u32| {
+            format!(".haul-{random:08x}{:08x}-{place:016x}{pid:08x}.a.partial", check(random)).into_bytes()
+        };
+        let here = place().unwrap();
+        assert!(is_dead(&name(here, pid)));
+        assert!(is_temp(&name(here ^ 1, pid)) && !is_dead(&name(here ^ 1, pid)), "another machine's");
+        assert!(!is_dead(&name(here, 1)) && !is_dead(&name(here, 0)) && !is_dead(&name(here, u32::MAX)));
+        assert!(!is_dead(&temp_name(Owner::Anybody, b"a", ".partial")));
+    }
+}

@@ -1,0 +1,59 @@
+//! Files that were changed just before they are read. A change shows only in a file's times, and these hide two things: a write
+//! takes its time as it begins, and may be under way for long after; and a second write within one tick of the clock may leave the
+//! times as they are. So whoever will trust a file's times to tell that it didn't change under its reading asks here first.
+//!
+//! What no time tells stays unseen: changes through a mapping whose pages are dirty already, and on network file systems those that
+//! another machine makes.
+
+use haul_core::Mtime;
+use rustix::fs::SeekFrom;
+use std::{os::fd::AsFd, thread, time::Duration};
+
+/// Kernels tick every 1 to 10 ms. A file that is changed more often than this is never still.
+const TICK: Duration = Duration::from_millis(12);
+/// File systems that keep whole seconds, or two of them (FAT).
+const COARSE_TICK: Duration = Duration::from_millis(2100);
+/// How long ago a write may have begun that is still under way: longer than a disk takes for as much as one call writes.
+const UNDER_WAY: Duration = Duration::from_secs(10);
+
+/// Waits until every write that began before shows in what is read from `file`, and every later one in its times; `changed` is
+/// its ctime. True when that took anything: then its facts are to be asked again. It takes nothing for a file that wasn't changed
+/// in the last seconds. Blocks.
+pub fn wait(file: impl AsFd, changed: Mtime) -> bool {
+    let Some(pause) = due(changed, Mtime(jiff::Timestamp::now().as_nanosecond())) else { return false };
+    if !pause.is_zero() {
+        thread::sleep(pause);
+    }
+    // File systems that let a read see half of a write lock the file for writing and for this; the answer is of no use.
+    let _ = rustix::fs::seek(file, SeekFrom::Data(0));
+    true
+}
+
+/// How long the tick lasts in which a file was changed; `None` for one that was changed long ago.
+fn due(changed: Mtime, now: Mtime) -> Option<Duration> {
+    let nanos = |time: Duration| time.as_nanos() as i128;
+    let tick = nanos(if changed.nanos() == 0 { COARSE_TICK } else { TICK });
+    let age = now.0 - changed.0;
+    // A clock that is far ahead of ours doesn't tell when its tick ends.
+    let pause = if (-tick..tick).contains(&age) { tick - age.max(0) } else { 0 };
+    (age < nanos(UNDER_WAY)).then(|| Duration::from_nanos(pause as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_changed_within_a_tick_is_waited_for() {
+        const MS: i128 = 1_000_000;
+        let at =
+            |now_ms: i128, changed_ms: i128| due(Mtime(changed_ms * MS), Mtime(now_ms * MS)).map(|d| d.as_millis());
+        let hour = 3_600_000;
+        assert_eq!(at(hour + 5, hour - 1), Some(6), "the rest of the tick");
+        assert_eq!(at(hour + 10, hour - 10), Some(0), "a write may still be under way");
+        assert_eq!(at(hour + 9_990, hour - 10), None);
+        assert_eq!(at(hour, hour + 10), Some(12), "a clock that is slightly ahead");
+        assert_eq!(at(hour, 2 * hour + 1), Some(0), "one that is far ahead");
+        assert_eq!((at(hour + 100, hour), at(hour + 3000, hour)), (Some(2000), Some(0)), "whole seconds");
+    }
+}
