@@ -177,7 +177,7 @@ fn dcp_copies_as_cp_would() {
 #[test]
 fn dcp_that_was_started_several_times_copies_nothing() {
     let lab = Lab::new(HAUL);
-    write(&lab.path("src/a"), 10, 1);
+    write(&lab.path("src/a"), b"a", 1);
     let run = |vars: &[(&str, &str)]| {
         let mut command = lab.haul_command(&["dcp", "-q", "@src", "@new"]);
         let output = command.envs(vars.iter().copied()).output().unwrap();
