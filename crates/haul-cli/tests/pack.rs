@@ -7,7 +7,7 @@ use haul_testkit::{
     folder::{assert_same, files, noise, read, write},
     lab::{Lab, until},
 };
-use std::fs;
+use std::{fs, path::Path, time::UNIX_EPOCH};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 /// As the issue has it.
@@ -85,6 +85,38 @@ fn what_goes_in_comes_out() {
     // Written as a connection string, of a folder in the packs.
     let listed = lab.haul(&["ls", ":pack,remote=\"r:b/dir\":odd"]).ok().out;
     assert!(listed.starts_with("        3 \u{e9} \u{1F69A}"), "{listed}");
+}
+
+#[test]
+fn tar_reads_a_pack_of_1_kb_files_and_it_costs_half_a_file_more() {
+    let (server, lab) = lab(&[]);
+    let deep = format!("{}/{}", "folder".repeat(16), "f".repeat(99));
+    let keys: Vec<String> = (0..1000).map(|n| format!("{n:04}")).chain([deep, "\u{e9}/x".into()]).collect();
+    for (n, key) in (0..).zip(&keys) {
+        write(&lab.path("src").join(key), &noise(n, 1000), TIME);
+    }
+    lab.haul(&["copy", "--pack", "@src", "r:b/dir"]).ok();
+    let tars: Vec<_> = server.keys("b").into_iter().filter(|key| key.ends_with(b".tar")).collect();
+    let archive = server.get("b", &tars[0]).unwrap().bytes;
+    assert_eq!(tars.len(), 1);
+    assert!(archive.len() < keys.len() * 1_550, "{} bytes", archive.len());
+    fs::write(lab.path("pack.tar"), &archive).unwrap();
+    fs::create_dir(lab.path("by-tar")).unwrap();
+    lab.run(Path::new("tar"), &["-xf", "@pack.tar", "-C", "@by-tar"]).ok();
+    for (n, key) in (0..).zip(&keys) {
+        let path = lab.path("by-tar").join(key);
+        assert!(fs::read(&path).unwrap() == noise(n, 1000), "{key}");
+        let time = fs::metadata(&path).unwrap().modified().unwrap().duration_since(UNIX_EPOCH).unwrap();
+        assert_eq!(time.as_secs(), TIME / 1_000_000_000, "{key}");
+    }
+    assert_eq!(files(&read(&lab.path("by-tar"))).len(), keys.len());
+    // The time is whole for haul, from the index and without it.
+    for remote in ["p:", ":pack,rebuild,remote=\"r:b/dir\":"] {
+        let to = format!("@back{}", remote.len());
+        lab.haul(&["copy", remote, &to]).ok();
+        assert_same(&files(&read(&lab.path("src"))), &files(&read(&lab.path(&to[1..]))), remote);
+        lab.haul(&["delete", "r:b/dir", "--include=*.idx"]).ok();
+    }
 }
 
 #[test]

@@ -509,3 +509,26 @@ fn an_upload_to_a_real_server_goes_on() {
     assert!(fs::read(lab.path("back/big")).unwrap() == bytes);
     assert_clean(&lab, None);
 }
+
+#[test]
+fn a_kill_costs_at_most_15_percent_of_a_gigabyte() {
+    const GB: u64 = 1_000_000_000;
+    let sim = Cloudsim::with(&[("connection-rate", "40M"), ("latency", "20ms"), ("keep", "sizes")]);
+    sim.bucket("b", None);
+    sim.make("b", b"down/f", &Wanted { size: GB, seed: 1, mtime: Some("1600000000".into()), md5: false });
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
+    fs::create_dir(lab.path("src")).unwrap();
+    fs::File::create(lab.path("src/f")).unwrap().set_len(GB).unwrap();
+    for (from, to, is_up) in [("@src", "c:b/up", true), ("c:b/down", "@dst", false)] {
+        let moved = || if is_up { sim.report().bytes_in } else { sim.report().bytes_out };
+        for at in [200, 600] {
+            let args = ["copy", from, &format!("{to}{at}"), "--stats=0"];
+            sim.reset();
+            assert!(kill_when(lab.start(&args), || moved() >= at * 1_000_000), "{args:?}: it ended too soon");
+            lab.haul(&args).ok();
+            let again = moved() - GB;
+            assert!(again <= GB * 15 / 100, "{args:?}: {again} bytes went again");
+        }
+    }
+}

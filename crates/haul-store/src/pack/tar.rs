@@ -257,7 +257,7 @@ mod tests {
         let deep = [b"folder/".repeat(20), b"f".repeat(100)].concat();
         assert_eq!((len(b"a/b"), len(&deep), len(&b"x".repeat(101))), (512, 512, 1536));
         assert_eq!(split(&deep), Some((&deep[..139], &deep[140..])));
-        assert_eq!(split(&[b"d/".repeat(100), b"f".to_vec()].concat()), None, "the folder is too long");
+        assert_eq!(split(&[b"d/".repeat(130), b"f".to_vec()].concat()), None, "the folder is too long");
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Mover {
         if let Some(target) = self.left(order, facts, parts, &spec).await? {
             return Ok(target);
         }
-        let block = pump::block(self, route, facts.size);
+        let block = pump::noted(self, facts, route);
         // A single chunk may go as one request, and there is nothing in it to go on with.
         let noted = self.cx.journal.as_ref().zip(facts.version.as_ref()).filter(|_| parts && facts.size > block);
         spec.resumable = noted.is_some();

@@ -14,7 +14,7 @@ use super::{
 use crate::budget::Claim;
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
-use haul_core::{Algo, Entry, Hashes, Result, policy::Policy};
+use haul_core::{Algo, Entry, Hashes, Result, plan::Route, policy::Policy};
 use haul_store::{Body, Part, PartLimits};
 use reader::{Again, Piece, Reader};
 use std::sync::Arc;
@@ -39,6 +39,16 @@ pub struct Pumped {
 /// Largest part, or run of chunks in one request, that is chosen without being asked for, in bytes: what is lost when it
 /// must be sent again.
 const MOST: u64 = 64 << 20;
+
+/// What of one file may be under way at once in parts that are lost if the process is killed: one part in so many of it …
+const AT_RISK: u64 = 8;
+/// … and this many bytes in any case, 16 parts, so that a smaller file isn't slowed down for it.
+const RISKED: u64 = 128 << 20;
+
+/// Chunks of a file that goes straight to a disk are noted one by one, and may be this small, in bytes …
+const NOTED: u64 = 1 << 20;
+/// … as long as there are not more than so many of them.
+const NOTES: u64 = 1024;
 
 /// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
 const TURNS: u64 = 4;
@@ -112,13 +122,15 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         parts.sort_by_key(|p: &Part| p.index);
         return Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory: None });
     }
+    let most = at_once(mover, target, size);
     let mut reader = Reader::new(mover, source, target, again, algos, digest.is_apart());
     let mut writes = FuturesUnordered::new();
     let mut memory = None;
     // Of what may still be moved a range takes its bytes before it is read, a stream before they are sent.
     let goes = |index: u64, len: u64| target.known.contains_key(&index) || count.allows(len);
     loop {
-        let more = reader.start(mover.budget.reads(), mover.budget.writes(), writes.len(), &goes);
+        let reads = mover.budget.reads().min(most);
+        let more = reader.start(reads, mover.budget.writes().min((most - reads).max(1)), writes.len(), &goes);
         if !more && writes.is_empty() && digest.is_idle() {
             break;
         }
@@ -149,6 +161,30 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     }
     parts.sort_by_key(|p: &Part| p.index);
     Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory })
+}
+
+/// Chunks of a file of `size` bytes that may be under way at once, so that a kill doesn't cost much of it; where nothing is noted,
+/// or the user says how many, as many as the roads take.
+fn at_once(mover: &Mover, target: &Target, size: u64) -> usize {
+    let pinned = mover.policy.streams.is_some() || mover.policy.transfers.is_some();
+    if target.track.is_none() || pinned {
+        return usize::MAX;
+    }
+    usize::try_from((size / AT_RISK).max(RISKED) / target.block).unwrap_or(usize::MAX).max(1)
+}
+
+/// Bytes of the chunks in which a file of `size` bytes arrives that goes by `route`, whose parts are those of requests; less
+/// where the bytes go through to a disk, which takes any.
+pub fn noted(mover: &Mover, facts: &Entry, route: Route) -> u64 {
+    let block = block(mover, route, facts.size);
+    let through = !mover.cx.src.caps().files && mover.cx.dst.caps().files;
+    let apart = || algos(mover, facts).iter().all(|algo| *algo == Algo::Crc64Nvme);
+    match route {
+        Route::Parts { .. } if through && mover.policy.part_size.is_none() && apart() => {
+            facts.size.div_ceil(NOTES).next_multiple_of(NOTED).min(block)
+        }
+        _ => block,
+    }
 }
 
 async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Memory of one run under way: a piece that comes, one that is written, and what the connection holds, with room to spare.
 const IN_HAND: u64 = 1 << 20;
 
+/// Bytes of a request at least, where there are as many: chunks are smaller, for what is noted, not for what is asked for.
+const REQUEST: u64 = 8 << 20;
+
 /// A run takes this part of what each stream has still to bring: half of it is enough for streams of unequal speed.
 const SHARE: u64 = 2;
 
@@ -55,8 +58,11 @@ pub async fn through(
         // A run waits for its memory before it asks for its bytes: one that waited the other way round would keep a
         // connection from those that have memory.
         while moving.len() < budget.reads().max(1) && !waiting.is_empty() {
-            let road = budget.road().filter(|_| mover.policy.part_size.is_none());
-            let (run, rest) = waiting.split_at(run(waiting, target.block, road));
+            let (least, road) = match mover.policy.part_size {
+                Some(_) => (target.block, None),
+                None => (REQUEST, budget.road()),
+            };
+            let (run, rest) = waiting.split_at(run(waiting, target.block, least, road));
             let len = |index: &u64| target.block.min(from.entry.size - index * target.block);
             let (run, rest) = match run.iter().position(|index| !count.allows(len(index))) {
                 Some(allowed) => {
@@ -80,7 +86,8 @@ pub async fn through(
             return if cut { Err(cancelled()) } else { Ok(arrived) };
         };
         arrived.extend(chunks?);
-        claim.left((waiting.len() + moving.len()).max(1) as u64);
+        let requests = (waiting.len() as u64 * target.block).div_ceil(REQUEST.max(target.block));
+        claim.left((requests + moving.len() as u64).max(1));
     }
 }
 
@@ -88,12 +95,13 @@ pub async fn through(
 const ROUND_TRIPS: u64 = 16;
 
 /// How many of the first of these chunks one request asks for: neighbours, as many bytes as the road suggests, and no
-/// more than a share of what there is for each stream.
-fn run(waiting: &[u64], block: u64, road: Option<Road>) -> usize {
-    let Some(road) = road else { return 1 };
-    let reach = (ROUND_TRIPS * road.delay).min(MOST).div_ceil(block);
-    let share = waiting.len() as u64 / (SHARE * road.width.max(1));
-    let most = reach.min(share).max(1) as usize;
+/// more than a share of what there is for each stream, but at least about `least` bytes.
+fn run(waiting: &[u64], block: u64, least: u64, road: Option<Road>) -> usize {
+    let suits = road.map_or(0, |road| {
+        let reach = (ROUND_TRIPS * road.delay).min(MOST).div_ceil(block);
+        reach.min(waiting.len() as u64 / (SHARE * road.width.max(1)))
+    });
+    let most = suits.max(least / block).max(1) as usize;
     waiting.windows(2).take(most - 1).take_while(|two| two[1] == two[0] + 1).count() + 1
 }
 
@@ -172,7 +180,13 @@ mod tests {
     fn runs_are_long_at_first_and_short_at_the_end() {
         let road = |reach, width| Some(Road { delay: reach * MI / ROUND_TRIPS, width });
         let all: Vec<u64> = (0..640).collect();
+        let run = |chunks: &[u64], block, road| run(chunks, block, REQUEST, road);
         assert_eq!(run(&all, 8 * MI, None), 1);
+        assert_eq!(run(&all, 16 * MI, None), 1);
+        assert_eq!(run(&all, MI, None), 8, "never many small requests");
+        assert_eq!(run(&all, MI, road(20, 10)), 20);
+        assert_eq!(run(&all[..39], MI, road(20, 10)), 8);
+        assert_eq!(run(&all[..3], MI, road(20, 10)), 3);
         assert_eq!(run(&all, 8 * MI, road(20, 10)), 3);
         assert_eq!(run(&all, 8 * MI, road(1000, 10)), 8, "64 MiB at most");
         assert_eq!(run(&all[..100], 8 * MI, road(1000, 10)), 5);
