@@ -249,7 +249,7 @@ pub struct Wanted {
 /// A set-id bit says "with the rights of this owner": where the owner isn't kept and none is given, it goes.
 pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights) -> Wanted {
     let mut unkept = Unkept::default();
-    let uid = keep.uid.or(keep.owner.then_some(src.uid));
+    let uid = keep.users.of(src.uid).or(keep.owner.then_some(src.uid));
     let uid = match uid {
         Some(uid) if uid != there.uid && !rights.any_owner => {
             unkept.add(What::Owner, Why::Denied);
@@ -257,7 +257,7 @@ pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights)
         }
         uid => uid,
     };
-    let gid = keep.gid.or(keep.group.then_some(src.gid));
+    let gid = keep.groups.of(src.gid).or(keep.group.then_some(src.gid));
     let gid = match gid {
         Some(gid) if gid != there.gid && !rights.any_owner && !rights.groups.contains(&gid) => {
             unkept.add(What::Group, Why::Denied);
@@ -276,11 +276,11 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
     }
     if keep.whole_mode() {
         let mut bits = src.mode & MODE_BITS;
-        if owner.0 != src.uid && keep.uid.is_none() {
+        if owner.0 != src.uid && keep.users.of(src.uid).is_none() {
             bits &= !SET_UID;
         }
         // A directory's says which group new files in it get, and gives nobody's rights away.
-        if owner.1 != src.gid && keep.gid.is_none() && !is_dir(src.mode) {
+        if owner.1 != src.gid && keep.groups.of(src.gid).is_none() && !is_dir(src.mode) {
             bits &= !SET_GID;
         }
         return Some(changed(&keep.chmod, bits, is_dir(src.mode)));
@@ -293,7 +293,8 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
         return made;
     }
     let bits = made.unwrap_or(there & MODE_BITS);
-    Some(match (src.mode & EXEC != 0, bits & EXEC != 0) {
+    let runs = changed(&keep.chmod, src.mode & 0o777, false) & EXEC != 0;
+    Some(match (runs, bits & EXEC != 0) {
         (true, false) => bits | ((bits & 0o444) >> 2),
         (false, true) => bits & !EXEC,
         _ => bits,
@@ -302,11 +303,8 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
 
 /// `bits` after `--chmod`.
 fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
-    let executable = is_dir || bits & EXEC != 0;
-    chmod.iter().filter(|c| if is_dir { c.dirs } else { c.files }).fold(bits, |bits, c| {
-        let more = if executable { c.exec_if_any } else { 0 };
-        ((bits & !c.clear) | c.set | more) & MODE_BITS
-    })
+    let of_kind = chmod.iter().filter(|change| if is_dir { change.dirs } else { change.files });
+    of_kind.fold(bits, |bits, change| change.apply(bits, is_dir)) & MODE_BITS
 }
 
 /// What a file at the destination differs in from what it is to have, by facts of inodes alone, and what can't be kept.
@@ -343,7 +341,7 @@ mod tests {
     use super::*;
     use crate::{
         Key, Mtime,
-        policy::{Chmod, Policy},
+        policy::{Chmod, IdMap, Policy},
     };
 
     const ROOT: fn() -> Rights = || Rights { any_owner: true, devices: true, umask: 0o022, ..Rights::default() };
@@ -389,7 +387,7 @@ mod tests {
         assert_eq!(mode_of(src, there, true, &keep, &USER()), Some(0o755));
         let perms = Keep { perms: true, ..Keep::default() };
         assert_eq!(mode_of(src, there, true, &perms, &ROOT()), Some(0o755));
-        let given = Keep { uid: Some(5), gid: Some(5), ..keep.clone() };
+        let given = Keep { users: IdMap::all(5), groups: IdMap::all(5), ..keep.clone() };
         assert_eq!(mode_of(src, there, true, &given, &ROOT()), Some(0o6755));
         // A directory's set-group-id bit is about what is made in it.
         assert_eq!(mode_of(posix(0o042755, 7, 8), there, true, &perms, &USER()), Some(0o2755));
@@ -415,7 +413,7 @@ mod tests {
 
     #[test]
     fn chmod_alone_is_for_new_files() {
-        let all = Chmod { dirs: true, files: true, clear: 0, set: 0o022, exec_if_any: 0 };
+        let all = Chmod { dirs: true, files: true, clear: 0, set: 0o022, exec_if_any: 0, copied: None };
         let keep = Keep { chmod: vec![all], ..Keep::default() };
         let (src, there) = (posix(0o104700, 0, 0), posix(0o100600, 0, 0));
         assert_eq!(mode_of(src, there, true, &keep, &ROOT()), Some(0o700));
@@ -428,7 +426,7 @@ mod tests {
     fn conditional_execute_bits_go_to_directories_and_what_has_one() {
         let keep = Keep {
             perms: true,
-            chmod: vec![Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: EXEC }],
+            chmod: vec![Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: EXEC, copied: None }],
             ..Keep::default()
         };
         let say = |mode| mode_of(posix(mode, 0, 0), posix(0o100600, 0, 0), true, &keep, &ROOT());

@@ -1,7 +1,11 @@
 //! Reading `--chmod`: rsync's grammar. Pieces between commas, each with an optional `D` (directories) or `F` (all else),
-//! then an octal number, or who (`ugoa`), `+`, `-` or `=`, and which (`rwxXst`).
+//! then an octal number, or who (`ugoa`), `+`, `-` or `=`, and which
+//! (`rwxXst`, or one of `ugo`: as that class has them).
 
-use crate::{attributes::MODE_BITS, policy::Chmod};
+use crate::{
+    attributes::MODE_BITS,
+    policy::{Chmod, Copied},
+};
 
 /// Reads a list of changes. Where nobody is named (`+w`), `umask` takes its bits away, as chmod(1) does.
 ///
@@ -22,7 +26,7 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
         b'F' => (false, true, &piece[1..]),
         _ => (true, true, piece),
     };
-    let of = |clear, set, exec_if_any| Some(Chmod { dirs, files, clear, set, exec_if_any });
+    let of = |clear, set, exec_if_any| Some(Chmod { dirs, files, clear, set, exec_if_any, copied: None });
     if rest.starts_with(|c: char| c.is_ascii_digit()) {
         let bits = u32::from_str_radix(rest, 8).ok().filter(|bits| *bits <= MODE_BITS)?;
         return of(MODE_BITS, bits, 0);
@@ -30,6 +34,12 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     let at = rest.find(['+', '-', '='])?;
     let (who, op, which) = (&rest[..at], rest.as_bytes()[at], &rest[at + 1..]);
     let who = Who::read(who)?;
+    if let Some(from) = class(which) {
+        let to = who.each * 7 & if who.named { MODE_BITS } else { !umask };
+        let copied = Some(Copied { from, to, taken: op == b'-' });
+        let clear = if op == b'=' { who.each * 7 } else { 0 };
+        return Some(Chmod { dirs, files, clear, set: 0, exec_if_any: 0, copied });
+    }
     let bits = which.chars().try_fold(Bits::default(), |bits, c| bits.with(c, &who))?;
     let mask = if who.named { MODE_BITS } else { !umask };
     let plain = (who.each * bits.each) & mask;
@@ -43,6 +53,11 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
             of((who.each * 7) | top, plain | bits.top, if_any)
         }
     }
+}
+
+/// Where the bits of a class stand that permissions are copied from.
+fn class(which: &str) -> Option<u32> {
+    ["o", "g", "u"].iter().position(|class| *class == which).map(|at| at as u32 * 3)
 }
 
 struct Who {
@@ -61,7 +76,7 @@ impl Who {
                 'u' => (0o100, 0o4000),
                 'g' => (0o010, 0o2000),
                 'o' => (0o001, 0),
-                'a' => (0o111, 0),
+                'a' => (0o111, 0o6000),
                 _ => return None,
             };
             who.each |= each;
@@ -136,8 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_class_has_is_given_to_others_or_taken() {
+        let after = |text: &str, mode: u32| parse(text, 0o022).unwrap().iter().fold(mode, |m, c| c.apply(m, false));
+        for (text, mode, want) in [
+            ("g=u", 0o640, 0o660),
+            ("go=u", 0o4751, 0o4777),
+            ("u-o", 0o755, 0o255),
+            ("o+g", 0o651, 0o655),
+            ("u=u", 0o640, 0o640),
+            ("a=g", 0o753, 0o555),
+            ("=u", 0o700, 0o755),
+            ("g-g,o=g", 0o777, 0o700),
+        ] {
+            assert_eq!(after(text, mode), want, "{text} of {mode:o}");
+        }
+        assert_eq!(after("a+s", 0o755), 0o6755);
+        assert_eq!(after("a-s", 0o6755), 0o755);
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
-        for bad in ["", "u", "8", "77777", "u+q", "Z644", "u+w,", "D", "DF644", "u+w-x", "644x"] {
+        for bad in ["", "u", "8", "77777", "u+q", "Z644", "u+w,", "D", "DF644", "u+w-x", "644x", "g=uo", "g=ur"] {
             assert!(parse(bad, 0).is_err(), "{bad:?}");
         }
         assert_eq!(

@@ -2,7 +2,7 @@
 //! and the limits to stop at.
 
 use crate::{Mtime, links::SourceLinks};
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// What a job does with the pairs it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,10 +113,37 @@ pub struct Keep {
     pub hard_links: bool,
     /// Changes to the permission bits of all that is transferred (`--chmod`), in order.
     pub chmod: Vec<Chmod>,
-    /// Everything belongs to this user id (`--chown`).
-    pub uid: Option<u32>,
-    /// Everything belongs to this group id (`--chown`).
-    pub gid: Option<u32>,
+    /// Who owns what others own at the source (`--chown`, `--usermap`).
+    pub users: IdMap,
+    /// The same of groups (`--chown`, `--groupmap`).
+    pub groups: IdMap,
+}
+
+/// Which ids of the source become which others at the destination. The first rule that holds an id counts; an id that none
+/// holds is kept or not, as the other rules say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdMap(Vec<(RangeInclusive<u32>, u32)>);
+
+impl IdMap {
+    /// Every id becomes this one.
+    pub fn all(id: u32) -> IdMap {
+        IdMap(vec![(0..=u32::MAX, id)])
+    }
+
+    /// Ids in `from` become `to`, where no rule before says otherwise.
+    pub fn add(&mut self, from: RangeInclusive<u32>, to: u32) {
+        self.0.push((from, to));
+    }
+
+    /// What an id becomes, if that is said.
+    pub fn of(&self, id: u32) -> Option<u32> {
+        self.0.iter().find(|(from, _)| from.contains(&id)).map(|(_, to)| *to)
+    }
+
+    /// True when nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// One change of permission bits.
@@ -132,6 +159,36 @@ pub struct Chmod {
     pub set: u32,
     /// Execute bits (of `0o111`) that are set where the file is a directory or has one of them already (`X`).
     pub exec_if_any: u32,
+    /// What one class has is given to others, or taken from them (`g=u`, `go-u`).
+    pub copied: Option<Copied>,
+}
+
+/// Permissions that go by those of one class: user, group or others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// How far the three bits of that class are shifted: 6, 3 or 0.
+    pub from: u32,
+    /// The bits of those who get or lose them.
+    pub to: u32,
+    /// They lose what that class has.
+    pub taken: bool,
+}
+
+impl Chmod {
+    /// `bits` after this change.
+    pub fn apply(&self, bits: u32, is_dir: bool) -> u32 {
+        let executable = is_dir || bits & 0o111 != 0;
+        let more = if executable { self.exec_if_any } else { 0 };
+        // What a class has is asked before any of it goes.
+        let (given, taken) = match self.copied {
+            Some(copied) => match (bits >> copied.from & 7) * 0o111 & copied.to {
+                had if copied.taken => (0, had),
+                had => (had, 0),
+            },
+            None => (0, 0),
+        };
+        (bits & !self.clear & !taken) | self.set | more | given
+    }
 }
 
 /// When what was written is forced to the device (`--fsync`).

@@ -16,9 +16,8 @@ use std::{collections::BTreeMap, sync::Arc};
 struct Files(BTreeMap<&'static str, &'static str>);
 
 impl RuleFiles for Files {
-    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-        let path = String::from_utf8([dir, name].concat()).ok()?;
-        self.0.get(path.as_str()).map(|text| text.as_bytes().to_vec())
+    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.named(&[dir, name].concat()).ok())
     }
 
     fn named(&self, path: &[u8]) -> Result<Vec<u8>, String> {
@@ -133,11 +132,47 @@ fn directories_bring_rules_of_their_own() {
         set.broken(),
         ["/top/src/bad/.rules: bad filter rule \"? x\": it begins with none of - + . : H S P R !"]
     );
+    assert!(hides("bad/k.c") && set.is_broken(), "nobody knows what its rules leave out");
+    assert!(set.leaves_out(b"bad/k.c", false, Side::Protect, true));
     let set = compiled(&[":n .rules"], false, &files).unwrap();
     assert!(!set.leaves_out(b"d/k.o", false, Side::Hide, false), "n: not below");
     assert!(set.leaves_out(b"k.o", false, Side::Hide, false));
     let set = compiled(&[":e .rules"], false, &files).unwrap();
     assert!(set.leaves_out(b"d/.rules", false, Side::Hide, false), "e: the file itself");
+}
+
+#[test]
+fn files_of_directories_name_further_files() {
+    let files = [
+        ("/top/src/.rules", ": .more\n- *.bak\n"),
+        ("/top/src/.more", "- x\n"),
+        ("/top/src/d/.more", "+ x.bak\n- /only\n"),
+        ("/top/src/d/e/.more", "!\n- z\n"),
+        ("/top/src/f/.rules", "- q\n. list\n"),
+        ("/top/src/f/list", "- r\n: .own\n"),
+        ("/top/src/f/.own", "- s\n: .rules\n: .own\n"),
+        ("/top/src/g/.rules", ":C\n"),
+        ("/top/src/g/.cvsignore", "one two\n"),
+        ("/top/src/bad/.rules", ". missing\n"),
+        ("/top/src/loop/.rules", ". .rules\n"),
+    ];
+    let set = compiled(&[": .rules"], false, &files).unwrap();
+    let hides = |name: &str| set.leaves_out(name.as_bytes(), false, Side::Hide, false);
+    for name in ["x", "d/x", "k.bak", "d/k.bak", "d/only", "d/e/z", "f/q", "f/r", "f/s", "f/h/s", "g/one", "g/two"] {
+        assert!(hides(name), "{name}");
+    }
+    for name in ["d/x.bak", "only", "d/f/only", "d/e/x", "s", "r", "g/h/one", "h/q"] {
+        assert!(!hides(name), "{name}");
+    }
+    assert!(!set.is_broken());
+    assert!(hides("bad/any") && hides("loop/any"));
+    assert_eq!(
+        set.broken(),
+        [
+            "/top/src/bad/.rules: bad filter rule \". missing\": /top/src/bad/missing: not there",
+            "/top/src/loop/.rules: bad filter rule \". .rules\": rule files in rule files, 16 deep",
+        ]
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use haul_core::{
     compare::{Difference, Reason, Verdict},
     event::Event,
     plan::Action,
-    policy::{Chmod, Keep, Policy},
+    policy::{Chmod, IdMap, Keep, Policy},
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Stored, WriteSpec};
 use std::sync::Arc;
@@ -109,11 +109,12 @@ fn lacking(policy: &Policy) -> Option<&'static str> {
 /// Takes a pair of `--metadata-set` as a rule for attributes; false when it is none.
 fn give(keep: &mut Keep, name: &str, value: &str) -> bool {
     match (name, value.parse().ok(), u32::from_str_radix(value, 8).ok()) {
-        ("uid", Some(uid), _) => keep.uid = Some(uid),
-        ("gid", Some(gid), _) => keep.gid = Some(gid),
+        ("uid", Some(uid), _) => keep.users = IdMap::all(uid),
+        ("gid", Some(gid), _) => keep.groups = IdMap::all(gid),
         ("mode", _, Some(mode)) => {
             let set = mode & attributes::MODE_BITS;
-            let rule = Chmod { dirs: false, files: true, clear: attributes::MODE_BITS, set, exec_if_any: 0 };
+            let rule =
+                Chmod { dirs: false, files: true, clear: attributes::MODE_BITS, set, exec_if_any: 0, copied: None };
             keep.chmod.push(rule);
         }
         _ => return false,
@@ -350,6 +351,6 @@ mod tests {
         let mut keep = Keep::default();
         assert!(give(&mut keep, "mode", "100640") && give(&mut keep, "uid", "7"));
         assert!(!give(&mut keep, "colour", "7") && !give(&mut keep, "gid", "staff"));
-        assert_eq!((keep.uid, keep.gid, keep.chmod[0].set), (Some(7), None, 0o640));
+        assert_eq!((keep.users, keep.groups, keep.chmod[0].set), (IdMap::all(7), IdMap::default(), 0o640));
     }
 }

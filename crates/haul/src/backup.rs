@@ -6,7 +6,7 @@ use haul_core::{
     key::name,
     links::SourceLinks,
     plain_key,
-    policy::{Keep, Policy},
+    policy::{IdMap, Keep, Policy},
     unmarked,
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
@@ -28,7 +28,9 @@ impl Backup {
         let suffix = policy.backup_suffix.clone().filter(|s| !s.is_empty());
         let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
         // What is kept is what was there, unchanged.
-        let keep = keep.map(|keep| Arc::new(Keep { chmod: Vec::new(), uid: None, gid: None, ..keep.clone() }));
+        let keep = keep.map(|keep| {
+            Arc::new(Keep { chmod: Vec::new(), users: IdMap::default(), groups: IdMap::default(), ..keep.clone() })
+        });
         Backup { to, suffix, before_extension: policy.suffix_keep_extension, keep }
     }
 

@@ -208,7 +208,8 @@ impl Run {
 
     /// True when nothing new may be started.
     pub fn stopping(&self) -> bool {
-        self.wind_down.load(Ordering::Relaxed) || self.cx.cancel.is_cancelled()
+        let rules_unknown = self.cx.filter.has_broken_rules();
+        self.wind_down.load(Ordering::Relaxed) || self.cx.cancel.is_cancelled() || rules_unknown
     }
 
     /// True when not all that was to be transferred could be: what takes the place of a file to be deleted may not be

@@ -2,7 +2,10 @@
 
 use crate::error::usage;
 use anyhow::Result;
-use haul_core::{chmod, policy::Keep};
+use haul_core::{
+    chmod,
+    policy::{IdMap, Keep},
+};
 
 /// What of a file is kept between local file systems, beside its bytes and modification time.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -64,7 +67,7 @@ pub fn keep(flags: &KeepFlags) -> Result<Keep> {
     for text in &flags.chmod {
         changes.extend(chmod::parse(text, umask).map_err(|why| usage(format!("--chmod: {why}")))?);
     }
-    let (uid, gid) = flags.chown.as_deref().map_or(Ok((None, None)), chown)?;
+    let (users, groups) = flags.chown.as_deref().map_or(Ok(Default::default()), chown)?;
     Ok(Keep {
         perms: all.perms || flags.perms,
         executability: flags.executability,
@@ -77,22 +80,31 @@ pub fn keep(flags: &KeepFlags) -> Result<Keep> {
         specials: all.specials || flags.specials,
         hard_links: flags.hard_links,
         chmod: changes,
-        uid,
-        gid,
+        users,
+        groups,
     })
 }
 
 /// Reads `--chown`.
 ///
 /// Errors: whom nobody knows here.
-pub fn chown(text: &str) -> Result<(Option<u32>, Option<u32>)> {
+pub fn chown(text: &str) -> Result<(IdMap, IdMap)> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
     if user.is_empty() && group.is_empty() {
         return Err(usage(format!("--chown {text:?} names nobody: write USER:GROUP, USER or :GROUP")));
     }
-    let uid = |name: &str| nix::unistd::User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
-    let gid = |name: &str| nix::unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
-    Ok((id("user", user, uid)?, id("group", group, gid)?))
+    let map = |id: Option<u32>| id.map_or_else(IdMap::default, IdMap::all);
+    Ok((map(id("user", user, uid_of)?), map(id("group", group, gid_of)?)))
+}
+
+/// The number of a user of this machine, if there is one of this name.
+pub fn uid_of(name: &str) -> nix::Result<Option<u32>> {
+    Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
+}
+
+/// The same of a group.
+pub fn gid_of(name: &str) -> nix::Result<Option<u32>> {
+    Ok(nix::unistd::Group::from_name(name)?.map(|group| group.gid.as_raw()))
 }
 
 /// A number, or what a name stands for on this machine; `None` for no name.
@@ -130,7 +142,8 @@ mod tests {
             ("root:", (Some(0), None)),
             (":root", (None, Some(0))),
         ] {
-            assert_eq!(chown(text).unwrap(), ids, "{text}");
+            let (users, groups) = chown(text).unwrap();
+            assert_eq!((users.of(1), groups.of(1)), ids, "{text}");
         }
         for (text, message) in [
             (":", "--chown \":\" names nobody: write USER:GROUP, USER or :GROUP"),

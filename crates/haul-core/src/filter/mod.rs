@@ -105,6 +105,11 @@ impl Filter {
         self.rsync.as_ref().map(|selection| selection.rules().broken()).unwrap_or_default()
     }
 
+    /// True when there are such.
+    pub fn has_broken_rules(&self) -> bool {
+        self.rsync.as_ref().is_some_and(|selection| selection.rules().is_broken())
+    }
+
     /// May the destination lose `key`, which the source doesn't show? `dying`: its directory goes too.
     pub fn may_delete(&self, key: &Key, dying: bool) -> bool {
         self.rsync.as_ref().is_none_or(|selection| selection.may_delete(key, dying))

@@ -33,6 +33,9 @@ use std::{
 
 const OP: &str = "set attributes";
 
+/// The bit of a mode that gives whoever runs the file its group.
+const SET_GROUP_ID: u32 = 0o2000;
+
 /// What must be known of a file whose attributes go along.
 pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS;
 
@@ -146,6 +149,11 @@ impl Keeper<'_> {
         times: Times,
     ) -> Result<Unkept> {
         let error = |errno| fail_write(OP, &item.to, errno);
+        let mut there = there;
+        if u32::from(st.stx_mode) & SET_GROUP_ID != 0 && !self.keep.group {
+            // Which group the copy got tells whether the bit may stay.
+            there.gid = target.facts(FACTS).map_err(error)?.stx_gid;
+        }
         let want = wanted(owned(st), there, new, self.keep, self.rights);
         let mut unkept = want.unkept;
         let chowned = self.chown(target, want.uid, want.gid, &mut unkept).map_err(error)?;
@@ -432,14 +440,15 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
 /// renamed.
 pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<Unkept> {
     let error = |errno| fail(OP, &item.to, errno);
-    let Keep { chmod, uid, gid, .. } = keeper.keep;
+    let Keep { chmod, users, groups, .. } = keeper.keep;
     let mut unkept = Unkept::default();
-    if chmod.is_empty() && uid.is_none() && gid.is_none() && item.spec.meta.is_none() {
+    if chmod.is_empty() && users.is_empty() && groups.is_empty() && item.spec.meta.is_none() {
         return Ok(unkept);
     }
     let there = meta::facts_at(dir, name_of(&item.to), false, FACTS).map_err(error)?;
     let target = At::to_change(dir, name_of(&item.to), meta::file_type(&there)).map_err(error)?;
-    let given = Keep { perms: !chmod.is_empty(), chmod: chmod.clone(), uid: *uid, gid: *gid, ..Keep::default() };
+    let (users, groups) = (users.clone(), groups.clone());
+    let given = Keep { perms: !chmod.is_empty(), chmod: chmod.clone(), users, groups, ..Keep::default() };
     let keeper = Keeper { keep: &given, ..keeper };
     let want = wanted(owned(&there), owned(&there), false, keeper.keep, keeper.rights);
     unkept.merge(want.unkept);

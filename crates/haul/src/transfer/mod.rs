@@ -421,7 +421,7 @@ impl Mover {
             Some(_) if there & 0o111 == 0 => there & 0o666 | (there & 0o444) >> 2,
             _ => there & 0o777,
         };
-        let chmod = vec![Chmod { dirs: false, files: true, clear: MODE_BITS, set, exec_if_any: 0 }];
+        let chmod = vec![Chmod { dirs: false, files: true, clear: MODE_BITS, set, exec_if_any: 0, copied: None }];
         Some(Arc::new(Keep { perms: true, chmod, ..(**keep).clone() }))
     }
 

@@ -37,6 +37,8 @@ pub struct Trouble {
     pub max_delete: bool,
     /// Stopped by a signal.
     pub signal: bool,
+    /// A directory holds rules that can't be read.
+    pub rules: bool,
 }
 
 impl Trouble {
@@ -66,6 +68,7 @@ impl Trouble {
     pub fn code(&self) -> (u8, &'static str) {
         match self {
             Trouble { signal: true, .. } => (SIGNAL, "stopped by a signal"),
+            Trouble { rules: true, .. } => (USAGE, "syntax or usage error"),
             Trouble { io: true, .. } => (FILE_IO, "error in file IO"),
             Trouble { timeout: true, .. } => (TIMEOUT, "timeout in data send/receive"),
             Trouble { max_delete: true, .. } => (MAX_DELETE, "the --max-delete limit stopped deletions"),

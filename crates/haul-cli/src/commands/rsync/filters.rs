@@ -12,8 +12,13 @@ use std::{ffi::OsStr, fs::File, io::Read as _, os::unix::ffi::OsStrExt as _, pat
 struct Disks;
 
 impl RuleFiles for Disks {
-    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-        read(&[dir, name].concat()).ok()
+    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+        match read(&[dir, name].concat()) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn named(&self, path: &[u8]) -> Result<Vec<u8>, String> {
@@ -21,7 +26,8 @@ impl RuleFiles for Disks {
     }
 }
 
-fn read(path: &[u8]) -> std::io::Result<Vec<u8>> {
+/// A file of this machine.
+pub fn read(path: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(Path::new(OsStr::from_bytes(path)))?.read_to_end(&mut text)?;
     Ok(text)

@@ -11,6 +11,7 @@ mod listing;
 mod log;
 mod merge;
 mod options;
+mod owners;
 mod sink;
 mod sources;
 mod stats;
@@ -31,7 +32,7 @@ use exit::Trouble;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Entry, Key, Mtime,
-    policy::{Chmod, Cutoff, DeleteWhen, Fsync, Keep, Mode, Policy, RsyncHabits},
+    policy::{Chmod, Cutoff, DeleteWhen, Fsync, IdMap, Keep, Mode, Policy, RsyncHabits},
 };
 use haul_store::{LinkRules, WriteSpec};
 use info::Info;
@@ -182,7 +183,8 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         incomplete |= !report.is_ok() && !options.ignore_errors;
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
-        stopped = trouble.signal || trouble.io || report.time_limit;
+        lines.trouble(|noted| trouble.rules |= noted.rules);
+        stopped = trouble.signal || trouble.io || trouble.rules || report.time_limit;
     }
     if !options.dry_run && !stopped {
         sources::make_named_dir(dest);
@@ -388,7 +390,7 @@ async fn job(
     }
     for line in filter.broken_rules() {
         lines.complain(&line);
-        lines.trouble(|trouble| trouble.partial += 1);
+        lines.trouble(|trouble| trouble.rules = true);
     }
     Ok(report)
 }
@@ -457,7 +459,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
 /// What goes along with files.
 fn keep(options: &Options) -> Keep {
     // Without --perms a new file has the source's permissions less the umask: so it is where there is any --chmod.
-    let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0 };
+    let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0, copied: None };
     let chmod = if options.chmod.is_empty() && !options.perms { vec![unchanged] } else { options.chmod.clone() };
     Keep {
         perms: options.perms,
@@ -471,7 +473,7 @@ fn keep(options: &Options) -> Keep {
         specials: options.specials,
         hard_links: options.hard_links,
         chmod,
-        uid: options.chown.0,
-        gid: options.chown.1,
+        users: if options.owner { options.users.clone() } else { IdMap::default() },
+        groups: if options.group { options.groups.clone() } else { IdMap::default() },
     }
 }

@@ -1,13 +1,13 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
 use super::{
-    info,
+    info, owners,
     table::{Entry, Here, OPTIONS},
 };
 use crate::{flags::keep::chown, text::nearest};
 use haul_core::{
     links::{Munge, SourceLinks},
-    policy::{Chmod, Compare, DeleteWhen},
+    policy::{Chmod, Compare, DeleteWhen, IdMap},
 };
 use haul_store::LinkRules;
 use std::{
@@ -63,7 +63,10 @@ pub struct Options {
     /// What passed is taken out of the page cache.
     pub drop_cache: bool,
     pub chmod: Vec<Chmod>,
-    pub chown: (Option<u32>, Option<u32>),
+    /// Who owns what others own at the source, and by which option.
+    pub users: IdMap,
+    pub groups: IdMap,
+    pub mapped_by: Vec<&'static str>,
     pub dry_run: bool,
     pub verbose: u8,
     pub quiet: bool,
@@ -242,7 +245,25 @@ impl Options {
             ("fsync", _) => self.fsync = true,
             ("copy-links", _) => self.copy_links = true,
             ("chmod", _) => self.chmod.extend(chmod(&text())?),
-            ("chown", _) => self.chown = chown(&text()).map_err(|e| e.to_string())?,
+            ("chown", _) => {
+                let (users, groups) = chown(&text()).map_err(|e| e.to_string())?;
+                if !users.is_empty() {
+                    self.mapped("usermap", "chown")?;
+                    (self.owner, self.users) = (true, users);
+                }
+                if !groups.is_empty() {
+                    self.mapped("groupmap", "chown")?;
+                    (self.group, self.groups) = (true, groups);
+                }
+            }
+            ("usermap", _) => {
+                self.mapped("usermap", "usermap")?;
+                (self.owner, self.users) = (true, owners::users(&text())?);
+            }
+            ("groupmap", _) => {
+                self.mapped("groupmap", "groupmap")?;
+                (self.group, self.groups) = (true, owners::groups(&text())?);
+            }
             ("dry-run", _) => self.dry_run = true,
             ("verbose", _) => self.verbose = self.verbose.saturating_add(1),
             ("quiet", _) => self.quiet = true,
@@ -327,6 +348,19 @@ impl Options {
             // The rest changes nothing.
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Notes which option says whose files become whose: one alone may.
+    fn mapped(&mut self, map: &'static str, by: &'static str) -> Result<(), String> {
+        let other = if by == "chown" { map } else { "chown" };
+        if self.mapped_by.contains(&other) {
+            return Err(format!("--{by} conflicts with prior --{other}."));
+        }
+        if self.mapped_by.contains(&by) && by != "chown" {
+            return Err(format!("You can only specify --{by} once."));
+        }
+        self.mapped_by.push(by);
         Ok(())
     }
 

@@ -8,20 +8,25 @@ mod pattern;
 mod selection;
 
 pub use parse::Builder;
+pub use pattern::Pattern;
 pub use selection::{Only, OtherSources, Selection};
 
-use pattern::Pattern;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 /// Reads files of rules for whoever compiles rules.
 pub trait RuleFiles: fmt::Debug + Send + Sync {
     /// The rules that the source's directory `dir` (an absolute path ending in `/`) holds in a file of this name; `None`
     /// when it has none.
-    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Option<Vec<u8>>;
+    ///
+    /// Errors: one line that says why it can't be read.
+    fn of_dir(&self, dir: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, String>;
 
     /// A file that a rule or option names.
     ///
@@ -57,12 +62,20 @@ enum Item {
     Rule(Rule),
     /// Rules that each directory may hold, in a file of this name.
     PerDir(Arc<PerDir>),
+    /// Rules that can't be read: nobody knows what they leave out, so everything is left alone on both sides.
+    Unknown,
 }
 
 /// A `dir-merge` rule.
 #[derive(Clone, Debug)]
 struct PerDir {
+    /// Tells it from others whose rules are remembered.
+    id: usize,
     name: Vec<u8>,
+    /// The directory whose file names it: rules of directories above that one don't count.
+    since: Vec<u8>,
+    /// Names of the files that it is named in, by one another: naming one of them again adds nothing.
+    within: Vec<Vec<u8>>,
     /// Directories above the transfer's root are looked at too.
     from_above: bool,
     /// Rules don't reach into directories below.
@@ -70,8 +83,8 @@ struct PerDir {
     defaults: parse::Defaults,
 }
 
-/// Rules that directories brought: by the number of the `dir-merge` rule and the directory.
-type OfDirs = HashMap<(usize, Vec<u8>), Arc<Vec<Rule>>>;
+/// Rules that directories brought: by the `dir-merge` rule and the directory.
+type OfDirs = HashMap<(usize, Vec<u8>), Arc<Vec<Item>>>;
 
 /// Compiled rules.
 #[derive(Debug)]
@@ -82,7 +95,11 @@ pub struct RuleSet {
     files: Arc<dyn RuleFiles>,
     /// As given, for what must know whether two jobs have the same rules.
     texts: Vec<String>,
+    /// The next [`PerDir::id`].
+    next_id: AtomicUsize,
     of_dirs: Mutex<OfDirs>,
+    /// Something is in `broken`.
+    is_broken: AtomicBool,
     broken: Mutex<Vec<String>>,
 }
 
@@ -105,6 +122,11 @@ impl RuleSet {
         &self.texts
     }
 
+    /// True when a directory brought rules that can't be read.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
     /// What is wrong with rules that directories brought, in one line each.
     pub fn broken(&self) -> Vec<String> {
         self.broken.lock().unwrap_or_else(|e| e.into_inner()).clone()
@@ -114,20 +136,17 @@ impl RuleSet {
     /// holds it is to be deleted.
     pub fn leaves_out(&self, name: &[u8], is_dir: bool, side: Side, dying: bool) -> bool {
         let name = name.strip_suffix(b"/").unwrap_or(name);
-        let dir = crate::key::parent(name);
-        for (at, item) in self.items.iter().enumerate() {
-            let said = match item {
-                Item::Rule(rule) => self.says(rule, name, is_dir, side, dying),
-                Item::PerDir(per_dir) => {
-                    let rules = self.of_dir(at, per_dir, dir);
-                    rules.iter().find_map(|rule| self.says(rule, name, is_dir, side, dying))
-                }
-            };
-            if let Some(include) = said {
-                return !include;
-            }
-        }
-        false
+        self.first(&self.items, &|rule| self.says(rule, name, is_dir, side, dying), crate::key::parent(name))
+            == Some(false)
+    }
+
+    /// What the first of these that has something to say says for what is in `dir`.
+    fn first(&self, items: &[Item], says: &dyn Fn(&Rule) -> Option<bool>, dir: &[u8]) -> Option<bool> {
+        items.iter().find_map(|item| match item {
+            Item::Rule(rule) => says(rule),
+            Item::PerDir(per_dir) => self.first(&self.of_dir(per_dir, dir), says, dir),
+            Item::Unknown => Some(false),
+        })
     }
 
     fn says(&self, rule: &Rule, name: &[u8], is_dir: bool, side: Side, dying: bool) -> Option<bool> {
@@ -151,15 +170,15 @@ impl RuleSet {
 
     /// The rules that a `dir-merge` rule finds for what is in `dir`: the directory's own first, then those of the
     /// directories above.
-    fn of_dir(&self, at: usize, per_dir: &PerDir, dir: &[u8]) -> Arc<Vec<Rule>> {
-        if let Some(rules) = self.remembered().get(&(at, dir.to_vec())) {
+    fn of_dir(&self, per_dir: &PerDir, dir: &[u8]) -> Arc<Vec<Item>> {
+        if let Some(rules) = self.remembered().get(&(per_dir.id, dir.to_vec())) {
             return rules.clone();
         }
-        let inherited = match (dir.is_empty(), per_dir.no_inherit) {
+        let inherited = match (dir == per_dir.since, per_dir.no_inherit) {
             (_, true) => Arc::default(),
             (true, false) if per_dir.from_above => self.above(per_dir),
             (true, false) => Arc::default(),
-            (false, false) => self.of_dir(at, per_dir, crate::key::parent(dir)),
+            (false, false) => self.of_dir(per_dir, crate::key::parent(dir)),
         };
         let path = [&self.root, dir].concat();
         let rules = self.add(per_dir, &path, dir, false, inherited);
@@ -167,12 +186,12 @@ impl RuleSet {
         if remembered.len() >= REMEMBERED {
             remembered.clear();
         }
-        remembered.insert((at, dir.to_vec()), rules.clone());
+        remembered.insert((per_dir.id, dir.to_vec()), rules.clone());
         rules
     }
 
     /// Rules of the directories above the transfer's root, the topmost last.
-    fn above(&self, per_dir: &PerDir) -> Arc<Vec<Rule>> {
+    fn above(&self, per_dir: &PerDir) -> Arc<Vec<Item>> {
         let above = &self.root[..self.root.len() - 1];
         let ends = (0..above.len()).filter(|at| above[*at] == b'/');
         ends.fold(Arc::default(), |rules, end| self.add(per_dir, &above[..=end], &above[1..=end], true, rules))
@@ -185,12 +204,16 @@ impl RuleSet {
         path: &[u8],
         dir: &[u8],
         absolute: bool,
-        inherited: Arc<Vec<Rule>>,
-    ) -> Arc<Vec<Rule>> {
-        let Some(text) = self.files.of_dir(path, &per_dir.name) else { return inherited };
-        match parse::of_dir(&text, per_dir, dir, absolute) {
-            Ok((rules, true)) => Arc::new(rules),
-            Ok((mut rules, false)) => {
+        inherited: Arc<Vec<Item>>,
+    ) -> Arc<Vec<Item>> {
+        let place = parse::Place { path, dir, absolute, files: &*self.files, next_id: &self.next_id };
+        match self.files.of_dir(path, &per_dir.name).and_then(|text| match text {
+            Some(text) => parse::of_dir(&text, per_dir, &place).map(Some),
+            None => Ok(None),
+        }) {
+            Ok(None) => inherited,
+            Ok(Some((rules, true))) => Arc::new(rules),
+            Ok(Some((mut rules, false))) => {
                 rules.extend(inherited.iter().cloned());
                 Arc::new(rules)
             }
@@ -201,7 +224,8 @@ impl RuleSet {
                 if !broken.contains(&line) {
                     broken.push(line);
                 }
-                inherited
+                self.is_broken.store(true, Ordering::Relaxed);
+                Arc::new(vec![Item::Unknown])
             }
         }
     }

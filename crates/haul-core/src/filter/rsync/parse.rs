@@ -3,7 +3,10 @@
 use super::{Item, Pattern, PerDir, Rule, RuleFiles, RuleSet};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 /// What CVS leaves alone, from rsync(1), `--cvs-exclude`.
@@ -36,7 +39,7 @@ pub(super) struct Defaults {
 /// One rule as read.
 enum Read {
     Rule(Box<Rule>),
-    PerDir(PerDir, bool),
+    PerDir(Box<PerDir>, bool),
     File(Vec<u8>, Defaults),
     Cvs(Defaults),
     Clear,
@@ -50,6 +53,8 @@ pub struct Builder {
     root: Vec<u8>,
     files: Arc<dyn RuleFiles>,
     defaults: Defaults,
+    /// How many `dir-merge` rules there were.
+    per_dirs: usize,
 }
 
 impl Builder {
@@ -57,7 +62,7 @@ impl Builder {
     /// left out may be deleted. `from0`: entries of files end in NUL.
     pub fn new(root: Vec<u8>, files: Arc<dyn RuleFiles>, delete_excluded: bool, from0: bool) -> Builder {
         let defaults = Defaults { delete_excluded, from0, ..Defaults::default() };
-        Builder { items: Vec::new(), texts: Vec::new(), root, files, defaults }
+        Builder { items: Vec::new(), texts: Vec::new(), root, files, defaults, per_dirs: 0 }
     }
 
     /// `--filter`.
@@ -104,8 +109,17 @@ impl Builder {
 
     /// The rules.
     pub fn build(self) -> RuleSet {
-        let Builder { items, texts, root, files, .. } = self;
-        RuleSet { items, root, files, texts, of_dirs: Mutex::new(HashMap::new()), broken: Mutex::default() }
+        let Builder { items, texts, root, files, per_dirs, .. } = self;
+        RuleSet {
+            next_id: AtomicUsize::new(per_dirs),
+            items,
+            root,
+            files,
+            texts,
+            of_dirs: Mutex::new(HashMap::new()),
+            is_broken: AtomicBool::new(false),
+            broken: Mutex::default(),
+        }
     }
 
     /// `--include` and `--exclude` take a sign of their own, as they did before there was `--filter`.
@@ -131,15 +145,17 @@ impl Builder {
     fn line(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), String> {
         match read(text, defaults).map_err(|why| bad(text, &why))? {
             Read::Rule(rule) => self.items.push(Item::Rule(*rule)),
-            Read::PerDir(per_dir, leave_out) => {
+            Read::PerDir(mut per_dir, leave_out) => {
+                per_dir.id = self.per_dirs;
+                self.per_dirs += 1;
                 if leave_out {
                     let name = crate::key::name(&per_dir.name).to_vec();
                     self.items.push(Item::Rule(rule(false, &name, &self.defaults)?));
                 }
-                self.items.push(Item::PerDir(Arc::new(per_dir)));
+                self.items.push(Item::PerDir(per_dir.into()));
             }
             Read::File(..) if depth >= MAX_DEPTH => {
-                return Err(bad(text, &format!("rule files in rule files, {MAX_DEPTH} deep")));
+                return Err(bad(text, &too_deep()));
             }
             Read::File(path, inner) => {
                 let content = self.files.named(&path)?;
@@ -153,30 +169,75 @@ impl Builder {
     }
 }
 
-/// The rules that a directory's file holds, and whether it puts away those that the directory would inherit. Patterns
-/// that begin with a slash are of `dir`.
-pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, dir: &[u8], absolute: bool) -> Result<(Vec<Rule>, bool), String> {
-    let (mut rules, mut cleared) = (Vec::new(), false);
+/// The directory whose file is read.
+pub(super) struct Place<'a> {
+    /// Its absolute path, ending in `/`.
+    pub path: &'a [u8],
+    /// What patterns that begin with a slash are of.
+    pub dir: &'a [u8],
+    /// It is above the transfer's root, so that such patterns are absolute.
+    pub absolute: bool,
+    pub files: &'a dyn RuleFiles,
+    pub next_id: &'a AtomicUsize,
+}
+
+/// The rules that a directory's file holds, and whether it puts away those that the directory would inherit.
+///
+/// Errors: what is wrong with a rule, which is named; a file that one names and that can't be read.
+pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, place: &Place<'_>) -> Result<(Vec<Item>, bool), String> {
+    let mut found = (Vec::new(), false);
     let mut defaults = per_dir.defaults.clone();
-    defaults.absolute |= absolute;
-    for line in entries(text, &defaults) {
-        match read_in(line, &defaults, Some(dir)).map_err(|why| bad(line, &why))? {
-            Read::Rule(rule) => rules.push(*rule),
-            Read::Clear => {
-                rules.clear();
-                cleared = true;
-            }
+    defaults.absolute |= place.absolute;
+    let mut named = [&per_dir.within[..], std::slice::from_ref(&per_dir.name)].concat();
+    lines_of_dir(text, &defaults, place, &mut named, 0, &mut found)?;
+    Ok(found)
+}
+
+fn lines_of_dir(
+    text: &[u8],
+    defaults: &Defaults,
+    place: &Place<'_>,
+    named: &mut Vec<Vec<u8>>,
+    depth: usize,
+    found: &mut (Vec<Item>, bool),
+) -> Result<(), String> {
+    for line in entries(text, defaults) {
+        match read_in(line, defaults, Some(place.dir)).map_err(|why| bad(line, &why))? {
+            Read::Rule(rule) => found.0.push(Item::Rule(*rule)),
+            Read::Clear => *found = (Vec::new(), true),
             Read::Cvs(inner) => {
                 for word in entries(CVS.as_bytes(), &inner) {
-                    rules.push(rule(false, word, &inner)?);
+                    found.0.push(Item::Rule(rule(false, word, &inner)?));
                 }
             }
-            Read::PerDir(..) | Read::File(..) => {
-                return Err(bad(line, "a file of a directory can't name further files: haul doesn't support that"));
+            Read::PerDir(..) if place.absolute => {
+                return Err(bad(line, "above the source a file can't name further files of directories"));
+            }
+            Read::PerDir(per_dir, leave_out) => {
+                if leave_out {
+                    found.0.push(Item::Rule(rule(false, &per_dir.name, &Defaults::default())?));
+                }
+                if !named.contains(&per_dir.name) {
+                    let within = named.clone();
+                    named.push(per_dir.name.clone());
+                    let id = place.next_id.fetch_add(1, Ordering::Relaxed);
+                    let since = if per_dir.from_above { Vec::new() } else { place.dir.to_vec() };
+                    found.0.push(Item::PerDir(Arc::new(PerDir { id, since, within, ..*per_dir })));
+                }
+            }
+            Read::File(..) if depth >= MAX_DEPTH => return Err(bad(line, &too_deep())),
+            Read::File(path, inner) => {
+                let path = if path.starts_with(b"/") { path } else { [place.path, &path[..]].concat() };
+                let content = place.files.named(&path).map_err(|why| bad(line, &why))?;
+                lines_of_dir(&content, &inner, place, named, depth + 1, found)?;
             }
         }
     }
-    Ok((rules, cleared))
+    Ok(())
+}
+
+fn too_deep() -> String {
+    format!("rule files in rule files, {MAX_DEPTH} deep")
 }
 
 fn bad(text: &[u8], why: &str) -> String {
@@ -263,7 +324,9 @@ fn read_in(text: &[u8], defaults: &Defaults, dir: Option<&[u8]>) -> Result<Read,
             if name.contains(&b'/') {
                 return Err("a file of each directory is named without its path".into());
             }
-            Ok(Read::PerDir(PerDir { name: name.to_vec(), from_above, no_inherit, defaults: inner }, leave_out))
+            let (name, since, within) = (name.to_vec(), Vec::new(), Vec::new());
+            let per_dir = PerDir { id: 0, name, since, within, from_above, no_inherit, defaults: inner };
+            Ok(Read::PerDir(Box::new(per_dir), leave_out))
         }
     }
 }

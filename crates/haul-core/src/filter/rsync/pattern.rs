@@ -6,7 +6,7 @@ use regex::bytes::Regex;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub struct Pattern {
     expression: Regex,
     /// Ends in `/`: matches directories only.
     dirs_only: bool,
