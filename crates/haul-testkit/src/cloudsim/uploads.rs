@@ -209,7 +209,7 @@ pub fn complete(asked: &Asked<'_>, received: &Received) -> Done {
     if asked.has(Quirk::EqualParts) && !equal(&parts) {
         return Err(UNEQUAL);
     }
-    let size = parts.iter().map(|part| part.size).sum();
+    let size: u64 = parts.iter().map(|part| part.size).sum();
     let said = asked.header("x-amz-mp-object-size");
     if !said.is_empty() && said.parse() != Ok(size) {
         return Err(Refusal::bad(

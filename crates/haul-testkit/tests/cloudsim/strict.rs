@@ -3,6 +3,10 @@
 use super::{ask, base64, refused, with_bucket};
 use haul_core::{Algo, hash::hash_bytes};
 use haul_testkit::cloudsim::{Cloudsim, pattern};
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
 
 const XML: &str = "CompleteMultipartUpload";
 
@@ -160,11 +164,11 @@ fn limits_of_names_metadata_and_copies() {
     says(&refused(&server, "PUT", &format!("{path}&partNumber=1"), &beyond, b""), (400, "InvalidArgument"), "a range");
     let tagged = [("if-none-match", "\"x\"")];
     says(&refused(&server, "PUT", "/b/m", &tagged, b"x"), (501, "NotImplemented"), "only * is known");
-    says(
-        &refused(&server, "PUT", "/b/m", &[("transfer-encoding", "chunked")], b""),
-        (411, "MissingContentLength"),
-        "a body without a length",
-    );
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket.write_all(b"PUT /b/m HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n").unwrap();
+    let mut status = [0; 12];
+    socket.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 411", "a body without a length");
 }
 
 #[test]
@@ -209,11 +213,6 @@ fn a_bucket_is_where_it_was_made() {
         "the oldest",
     );
     assert_eq!(ask(&server, "PUT", "/b", &[], body("eu-west-1").as_bytes()).status, 200);
-    assert_eq!(
-        ask(&server, "GET", "/b?location", &[], b"")
-            .element("LocationConstraint xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""),
-        ""
-    );
     assert!(ask(&server, "GET", "/b?location", &[], b"").text().contains(">eu-west-1<"));
     assert_eq!(ask(&server, "HEAD", "/b", &[], b"").header("x-amz-bucket-region"), "eu-west-1");
     let server = Cloudsim::with(&[("region", "eu-west-1")]);
