@@ -9,7 +9,7 @@ from cloud import Cloud
 
 class Servers(unittest.TestCase):
     def test_a_cloudsim_that_does_not_start(self):
-        with self.assertRaisesRegex(RuntimeError, "cloudsim did not start: .*true --until-stdin-closes --keep sizes says ''"):
+        with self.assertRaisesRegex(RuntimeError, "cloudsim did not start: .*true --until-stdin-closes --trusting --keep sizes says ''"):
             with Cloud(shutil.which("true"), "--keep", "sizes"):
                 self.fail("it did not start")
 

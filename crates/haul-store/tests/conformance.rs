@@ -6,7 +6,11 @@ use haul_store::{
     mem::MemStore,
     registry,
 };
-use haul_testkit::{cloudsim::Cloudsim, conformance, minio};
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    conformance,
+    servers::{ACCESS_KEY, Make, SECRET_KEY, Server},
+};
 use std::{
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -109,8 +113,8 @@ fn s3(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn
     let options = [
         ("provider", provider.to_owned()),
         ("endpoint", endpoint),
-        ("access_key_id", minio::ACCESS_KEY.to_owned()),
-        ("secret_access_key", minio::SECRET_KEY.to_owned()),
+        ("access_key_id", ACCESS_KEY.to_owned()),
+        ("secret_access_key", SECRET_KEY.to_owned()),
         ("force_path_style", "true".to_owned()),
     ];
     let request = OpenRequest {
@@ -136,17 +140,44 @@ const FLAT: [&str; 5] = [
     "it_hashes_what_it_holds",
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_on_a_real_server() {
-    let Some(server) = minio::Minio::shared() else { return };
+/// What else is skipped on a make, as `provider`, with and without the layers.
+async fn on_a_server(make: Make, provider: &str, more: &[&str]) {
+    let Some(server) = Server::shared(make) else { return };
     for layers in [false, true] {
-        let make = || async { s3(server.endpoint(), server.bucket("conformance"), "Minio", layers) };
-        let summary = conformance::run(make).await;
+        let open = || async { s3(server.endpoint(), server.bucket("conformance"), provider, layers) };
+        let summary = conformance::run(open).await;
         let skips = skipped(&summary);
-        // MinIO keeps keys as the names of files, so it hides what is below a key and drops a leading slash.
-        assert_eq!(skips[..2], ["a_file_and_a_folder_of_one_name", "a_leading_slash_comes_back"]);
-        assert_eq!(skips[2..], FLAT);
+        assert_eq!(skips[..more.len()], *more, "{}", make.name());
+        assert_eq!(skips[more.len()..], FLAT, "{}", make.name());
     }
+}
+
+/// They keep keys as the names of files, so they hide what is below a key and drop a leading slash.
+const AS_FILES: [&str; 2] = ["a_file_and_a_folder_of_one_name", "a_leading_slash_comes_back"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_on_minio() {
+    on_a_server(Make::Minio, "Minio", &AS_FILES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_on_versitygw() {
+    on_a_server(Make::Versity, "AWS", &AS_FILES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_on_moto() {
+    on_a_server(Make::Moto, "AWS", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_on_rclones_server() {
+    on_a_server(Make::Rclone, "Other", &AS_FILES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_on_s3proxy() {
+    on_a_server(Make::S3Proxy, "Other", &AS_FILES).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,6 @@
 //! A place to run programs in: its own folder, home, configuration; none of the machine's.
 
-use crate::{minio, peers};
+use crate::{peers, servers};
 use std::{
     env, fs,
     io::Write as _,
@@ -194,16 +194,24 @@ impl Lab {
         self.run(self.rclone.as_deref().expect("rclone"), args)
     }
 
-    /// Adds an S3 remote to the configuration: by rclone itself where it is there.
+    /// Adds an S3 remote of MinIO's kind to the configuration.
     ///
     /// Panics if it can't be written.
     pub fn remote(&self, name: &str, endpoint: &str) {
-        let pairs = [
-            ("provider", "Minio"),
+        self.remote_of(name, "Minio", endpoint, &[]);
+    }
+
+    /// Adds an S3 remote of a provider to the configuration, with further options: by rclone itself where it is there.
+    ///
+    /// Panics if it can't be written.
+    pub fn remote_of(&self, name: &str, provider: &str, endpoint: &str, more: &[(&str, &str)]) {
+        let mut pairs = vec![
+            ("provider", provider),
             ("endpoint", endpoint),
-            ("access_key_id", minio::ACCESS_KEY),
-            ("secret_access_key", minio::SECRET_KEY),
+            ("access_key_id", servers::ACCESS_KEY),
+            ("secret_access_key", servers::SECRET_KEY),
         ];
+        pairs.extend(more);
         if self.rclone.is_some() {
             let options: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
             let mut args = vec!["config", "create", name, "s3"];

@@ -20,7 +20,8 @@ const ABOUT: &str = "An S3 endpoint on this machine that behaves like a cloud";
 
 const MORE: &str = "\
 When it accepts connections it prints one line: cloudsim http://127.0.0.1:PORT
-Buckets are in the path; any access key and signature will do. It ends on SIGINT, SIGTERM, or as
+Buckets are in the path. The access key is haul-test, the secret key haul-test-secret; requests
+without a signature are let through, and with --trusting any signature will do. It ends on SIGINT, SIGTERM, or as
 --until-stdin-closes says; everything is gone then.
 
 While it runs (curl; neither signed nor counted):

@@ -7,12 +7,11 @@ use super::{
     pattern,
     serve::Exchange,
     settings::Keep,
-    space::{Kept, Piece},
+    space::Piece,
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
-use haul_core::{Algo, Hasher};
+use haul_core::{Algo, Hasher, Hashes};
 use http_body_util::BodyExt as _;
 use hyper::{
     HeaderMap,
@@ -199,8 +198,8 @@ pub struct Received {
     pub size: u64,
     /// CRC-64/NVME of them.
     pub crc: u64,
-    /// MD5 of them, if it was computed.
-    pub md5: Option<[u8; 16]>,
+    /// Other hashes of them, as far as they were wanted.
+    pub hashes: Hashes,
     /// The content.
     pub pieces: Vec<Piece>,
     /// Checksums as they were sent, in headers or after the body, that of CRC-64/NVME included.
@@ -219,16 +218,9 @@ impl Received {
         all
     }
 
-    /// The CRC-64/NVME that was sent, if one was; 0 stands for what can't be read.
-    pub fn crc_sent(&self) -> Option<u64> {
-        let sent = self.sums.iter().find(|(name, _)| name == CRC)?;
-        let bytes = B64.decode(sent.1.as_bytes()).unwrap_or_default();
-        Some(bytes.try_into().map_or(0, u64::from_be_bytes))
-    }
-
-    /// The other checksums.
-    pub fn others(&self) -> Kept {
-        self.sums.iter().filter(|(name, _)| name != CRC).cloned().collect()
+    /// MD5 of the content, if it was computed.
+    pub fn md5(&self) -> Option<[u8; 16]> {
+        self.hashes.get(Algo::Md5)?.try_into().ok()
     }
 }
 
@@ -236,12 +228,12 @@ impl Received {
 pub const CRC: &str = "x-amz-checksum-crc64nvme";
 
 /// How to receive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct How {
     /// What is kept.
     pub keep: Keep,
-    /// Compute the MD5.
-    pub md5: bool,
+    /// What to compute besides the CRC-64/NVME.
+    pub algos: Vec<Algo>,
 }
 
 /// Receives a request's body at its pace.
@@ -256,11 +248,10 @@ pub async fn receive(
 ) -> io::Result<Received> {
     let mut received = Received { sums: sums(headers), ..Received::default() };
     if body.is_end_stream() {
-        received.md5 = how.md5.then(|| pattern::md5(0, 0, 0));
+        received.hashes = Hasher::new(&how.algos).finish();
         return Ok(received);
     }
-    let algos: &[Algo] = if how.md5 { &[Algo::Crc64Nvme, Algo::Md5] } else { &[Algo::Crc64Nvme] };
-    let mut hasher = Hasher::new(algos);
+    let mut hasher = Hasher::new(&[&[Algo::Crc64Nvme], &how.algos[..]].concat());
     let mut chunks = is_chunked(headers).then(Chunks::default);
     let mut kept = BytesMut::new();
     let expected = body.size_hint().exact().unwrap_or(u64::from(u16::MAX));
@@ -300,9 +291,9 @@ pub async fn receive(
     if let Some(chunks) = chunks {
         received.sums.extend(chunks.trailers()?);
     }
-    let hashes = hasher.finish();
-    received.md5 = hashes.get(Algo::Md5).and_then(|md5| md5.try_into().ok());
-    received.crc = hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map_or(0, u64::from_be_bytes);
+    received.hashes = hasher.finish();
+    received.crc =
+        received.hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map_or(0, u64::from_be_bytes);
     if !kept.is_empty() {
         received.pieces.push(Piece::Bytes(kept.freeze()));
     }

@@ -2,6 +2,8 @@
 
 use super::{
     operation::{Op, Target},
+    quirks::Quirk,
+    settings::Settings,
     space::{Bucket, Facts, Space},
     xml,
 };
@@ -110,16 +112,21 @@ fn from_token(token: &str) -> Option<Vec<u8>> {
     B64.decode(token.strip_prefix('t')?).ok()
 }
 
-/// The document that answers ListObjects and ListObjectsV2; `None` when the continuation token isn't ours.
-pub fn answer(op: Op, bucket: &Bucket, target: &Target, most: usize, now: u64) -> Option<String> {
+/// The document that answers ListObjects and ListObjectsV2; `None` when the continuation token isn't ours or `max-keys` is no
+/// number.
+pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now: u64) -> Option<String> {
+    let (most, quirks) = (settings.page, settings.quirks);
     let second = op == Op::ListObjectsV2;
-    let encoded = target.text("encoding-type") == "url";
+    let encoded = target.text("encoding-type") == "url" && !quirks.has(Quirk::PlainListings);
     let token_given = target.bytes("continuation-token").filter(|_| second);
     let resumed = match token_given {
         Some(given) => Some(from_token(std::str::from_utf8(given).ok()?)?),
         None => target.bytes(if second { "start-after" } else { "marker" }).map(<[u8]>::to_vec),
     };
-    let asked = target.text("max-keys").parse::<usize>().unwrap_or(1000);
+    let asked = match target.bytes("max-keys") {
+        None => 1000,
+        Some(_) => target.text("max-keys").parse::<usize>().ok()?,
+    };
     let wanted = Wanted {
         prefix: target.bytes("prefix").unwrap_or_default(),
         delimiter: target.bytes("delimiter").unwrap_or_default(),
@@ -129,13 +136,20 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, most: usize, now: u64) -
     };
     let owner = !second || target.text("fetch-owner") == "true";
     let (mut rows, mut folded, mut count) = (String::with_capacity(wanted.most.min(1000) * 256), String::new(), 0);
+    // Where the first two keys' elements end.
+    let mut ends = Vec::new();
     let mut date = (u64::MAX, String::new());
     let next = page(&bucket.space(), &wanted, |row| {
         count += 1;
         match row {
             Row::Folded(name) => {
                 folded.push_str("<CommonPrefixes><Prefix>");
+                let from = folded.len();
                 xml::key(name, encoded, &mut folded);
+                if encoded && quirks.has(Quirk::EncodedDelimiter) {
+                    let whole = folded[from..].replace('/', "%2F");
+                    folded.replace_range(from.., &whole);
+                }
                 folded.push_str("</Prefix></CommonPrefixes>");
             }
             Row::Key(name, facts) => {
@@ -154,6 +168,9 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, most: usize, now: u64) -
                     facts.size,
                     if owner { OWNER } else { "" },
                 );
+                if ends.len() < 2 {
+                    ends.push(rows.len());
+                }
             }
         }
     });
@@ -164,12 +181,23 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, most: usize, now: u64) -
     if !wanted.delimiter.is_empty() {
         element("Delimiter", wanted.delimiter, encoded, &mut text);
     }
-    let _ = write!(text, "<MaxKeys>{}</MaxKeys><IsTruncated>{}</IsTruncated>", asked.min(most), next.is_some());
+    if let [first, second] = ends[..]
+        && quirks.has(Quirk::SwappedKeys)
+    {
+        let swapped = [&rows[first..second], &rows[..first]].concat();
+        rows.replace_range(..second, &swapped);
+    }
+    let _ = write!(text, "<MaxKeys>{}</MaxKeys>", asked.min(most));
+    if !quirks.has(Quirk::NoIsTruncated) {
+        let _ = write!(text, "<IsTruncated>{}</IsTruncated>", next.is_some());
+    }
     if encoded {
         text.push_str("<EncodingType>url</EncodingType>");
     }
     if second {
-        let _ = write!(text, "<KeyCount>{count}</KeyCount>");
+        if !quirks.has(Quirk::NoKeyCount) {
+            let _ = write!(text, "<KeyCount>{}</KeyCount>", count + usize::from(quirks.has(Quirk::WrongKeyCount)));
+        }
         if let Some(given) = token_given {
             element("ContinuationToken", given, false, &mut text);
         } else if let Some(after) = &resumed {

@@ -3,7 +3,7 @@
 use super::{
     pattern,
     report::now_ms,
-    space::{Kept, Piece, Stored, Tag},
+    space::{Piece, Stored, Tag},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use hyper::header::{HeaderName, HeaderValue};
@@ -37,7 +37,7 @@ pub fn stored(wanted: &Wanted) -> Stored {
         modified: now_ms(),
         listed: 0,
         meta: meta.collect(),
-        sums: Kept::default(),
+        sum: None,
         pieces: vec![Piece::Pattern { seed, start: 0, len: size }],
     }
 }

@@ -10,7 +10,9 @@
 //! and goes.
 
 mod admin;
+mod auth;
 mod body;
+mod checksum;
 mod clock;
 mod cloud;
 pub mod delay;
@@ -23,7 +25,9 @@ pub mod operation;
 pub mod pattern;
 mod presets;
 pub mod price;
+pub mod quirks;
 pub mod report;
+mod rules;
 mod serve;
 pub mod settings;
 pub mod space;
@@ -185,7 +189,7 @@ impl Cloudsim {
             modified: report::now_ms(),
             listed: 0,
             meta: pairs.collect(),
-            sums: space::Kept::default(),
+            sum: None,
             pieces: vec![piece],
         };
         if let Some(bucket) = self.cloud.bucket(bucket) {

@@ -1,17 +1,23 @@
 //! S3's operations on buckets and keys. Uploads in parts are in `uploads`.
 
 use super::{
+    auth,
     body::{CRC, How, Received},
+    checksum::{self, Sum},
     cloud::Cloud,
     listing,
     operation::{Op, Target, decoded},
+    pattern,
+    quirks::Quirk,
     report::now_ms,
+    rules,
     serve::{Answer, Refusal},
     settings::{Keep, Settings},
     space::{self, Bucket, Kept, MADE, Piece, Stored, Tag, listed_from},
     uploads, xml,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
+use haul_core::{Algo, Hasher};
 use hyper::{
     HeaderMap, StatusCode,
     header::{
@@ -35,10 +41,24 @@ const UNCHANGED: Refusal = Refusal::new(StatusCode::NOT_MODIFIED, "NotModified",
 const RANGE_BEYOND: Refusal =
     Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "The range is beyond the end of the content.");
 const DIGEST: Refusal =
-    Refusal::new(StatusCode::BAD_REQUEST, "BadDigest", "The checksum sent is not that of the content received.");
+    Refusal::new(StatusCode::BAD_REQUEST, "BadDigest", "The Content-MD5 you specified did not match what we received.");
 const NO_DIGEST: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "InvalidDigest", "Content-MD5 is none.");
-const NOT_IMPLEMENTED: Refusal =
-    Refusal::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", "This operation is not imitated.");
+/// What isn't known here.
+pub const NOT_IMPLEMENTED: Refusal = Refusal::new(
+    StatusCode::NOT_IMPLEMENTED,
+    "NotImplemented",
+    "A header you provided implies functionality that is not implemented.",
+);
+const SELF_COPY: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "InvalidRequest",
+    "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
+);
+const LARGE_COPY: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "InvalidRequest",
+    "The specified copy source is larger than the maximum allowable size for a copy source: 5368709120",
+);
 /// A request that can't be read.
 pub const MALFORMED: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "MalformedXML", "The document can't be read.");
 /// A parameter or header that makes no sense.
@@ -46,11 +66,8 @@ pub const ARGUMENT: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "InvalidArgu
 
 /// How the body of a request is received.
 pub fn how(op: Op, headers: &HeaderMap, settings: &Settings) -> How {
-    if !matches!(op, Op::PutObject | Op::UploadPart) {
-        return How { keep: Keep::Bytes, md5: false };
-    }
-    let sent = headers.contains_key("content-md5");
-    How { keep: settings.keep, md5: if sent { settings.verify_md5 } else { settings.etag_md5 } }
+    let content = matches!(op, Op::PutObject | Op::UploadPart);
+    How { keep: if content { settings.keep } else { Keep::Bytes }, algos: rules::hashes(op, headers, settings) }
 }
 
 /// A request that is let through.
@@ -66,6 +83,8 @@ pub struct Asked<'a> {
     pub target: &'a Target,
     /// With what.
     pub headers: &'a HeaderMap,
+    /// As it came.
+    pub request: auth::Request<'a>,
 }
 
 impl Asked<'_> {
@@ -73,19 +92,22 @@ impl Asked<'_> {
     ///
     /// Errors: what S3 would answer.
     pub fn perform(&self, received: Received) -> Done {
+        rules::check(self, &received)?;
         match self.op {
             Op::ListBuckets => Ok(self.list_buckets()),
             Op::HeadBucket => {
-                self.bucket().map(|_| Answer::new(StatusCode::OK).with("x-amz-bucket-region", "us-east-1"))
+                let region = &self.settings.region;
+                self.bucket().map(|_| Answer::new(StatusCode::OK).with("x-amz-bucket-region", region))
             }
-            Op::CreateBucket if self.target.bucket.is_empty() => Err(ARGUMENT),
-            Op::CreateBucket if !self.cloud.create(&self.target.bucket) => Err(OWNED),
-            Op::CreateBucket => Ok(Answer::new(StatusCode::OK).with("location", format!("/{}", self.target.bucket))),
+            Op::CreateBucket => self.create_bucket(&received),
             Op::DeleteBucket => self.delete_bucket(),
-            Op::GetBucketLocation => self.bucket().map(|_| document(format!("<LocationConstraint {}/>", xml::SPACE))),
+            Op::GetBucketLocation => self.bucket().map(|_| {
+                // The oldest region has no name here.
+                let region = if self.settings.region == OLDEST { "" } else { &self.settings.region };
+                document(format!("<LocationConstraint {}>{region}</LocationConstraint>", xml::SPACE))
+            }),
             Op::ListObjects | Op::ListObjectsV2 => {
-                let page = self.settings.page;
-                let text = listing::answer(self.op, &*self.bucket()?, self.target, page, now_ms());
+                let text = listing::answer(self.op, &*self.bucket()?, self.target, self.settings, now_ms());
                 text.map(|text| Answer::xml(StatusCode::OK, text)).ok_or(ARGUMENT)
             }
             Op::HeadObject | Op::GetObject => self.read(),
@@ -130,6 +152,45 @@ impl Asked<'_> {
         document(text)
     }
 
+    /// Makes a bucket in the region that the request names, or in this endpoint's.
+    fn create_bucket(&self, received: &Received) -> Done {
+        let (name, endpoint) = (&self.target.bucket, &self.settings.region);
+        if name.is_empty() {
+            return Err(ARGUMENT);
+        }
+        let body = received.bytes();
+        let place = if body.is_empty() { None } else { xml::location(&body).ok_or(MALFORMED)? };
+        let wrong = |code, message: String| Err(Refusal::bad(code, message));
+        match place.as_deref() {
+            Some(_) if self.has(Quirk::NoLocation) => {
+                return wrong("InvalidLocationConstraint", "The specified location-constraint is not valid".into());
+            }
+            Some(OLDEST) => {
+                return wrong("InvalidLocationConstraint", "The specified location-constraint is not valid".into());
+            }
+            Some(place) if endpoint != OLDEST && endpoint != "auto" && place != endpoint => {
+                let message = format!(
+                    "The {place} location constraint is incompatible for the region specific endpoint this request was sent to."
+                );
+                return wrong("IllegalLocationConstraintException", message);
+            }
+            None if endpoint != OLDEST && endpoint != "auto" => {
+                let message = "The unspecified location constraint is incompatible for the region specific endpoint this request was sent to.";
+                return wrong("IllegalLocationConstraintException", message.into());
+            }
+            _ => {}
+        }
+        if !self.cloud.create(name) {
+            return Err(OWNED);
+        }
+        if let Some(place) = place.filter(|place| place != endpoint) {
+            self.cloud
+                .set(Some(name), &[("region".to_owned(), place)])
+                .map_err(|why| Refusal::bad("InvalidRequest", why))?;
+        }
+        Ok(Answer::new(StatusCode::OK).with("location", format!("/{name}")))
+    }
+
     fn delete_bucket(&self) -> Done {
         if !self.bucket()?.space().is_empty() {
             return Err(NOT_EMPTY);
@@ -166,7 +227,7 @@ impl Asked<'_> {
         let lost = stored.pieces.iter().any(|piece| matches!(piece, Piece::Lost { .. }));
         // Of a part of the content, or of content that isn't sent as it was, no checksum is told.
         let whole = range.is_none() && (self.op == Op::HeadObject || !lost);
-        if whole && self.header("x-amz-checksum-mode").eq_ignore_ascii_case("enabled") {
+        if whole && self.keeps_checksums() && self.header("x-amz-checksum-mode").eq_ignore_ascii_case("enabled") {
             sums(&stored, &mut answer.headers);
         }
         let (from, to) = range.as_ref().map_or((0, stored.size), |r| (r.start, r.end));
@@ -198,23 +259,34 @@ impl Asked<'_> {
         }
     }
 
-    /// Compares what came with the checksums that came with it; gives its ETag.
+    /// Whether it is otherwise here than on AWS.
+    pub fn has(&self, quirk: Quirk) -> bool {
+        self.settings.quirks.has(quirk)
+    }
+
+    /// Whether checksums other than MD5 are known here.
+    pub fn keeps_checksums(&self) -> bool {
+        !self.has(Quirk::RefusesChecksums) && !self.has(Quirk::IgnoresChecksums)
+    }
+
+    /// The MD5 that came with a body.
+    ///
+    /// Errors: it is none, or that of something else.
+    pub fn md5_sent(&self, received: &Received) -> Result<Option<[u8; 16]>, Refusal> {
+        let sent = match self.header("content-md5") {
+            "" => return Ok(None),
+            text => B64.decode(text).ok().and_then(|md5| <[u8; 16]>::try_from(md5).ok()).ok_or(NO_DIGEST)?,
+        };
+        if received.md5().is_some_and(|md5| md5 != sent) { Err(DIGEST) } else { Ok(Some(sent)) }
+    }
+
+    /// Compares what came with the checksums that came with it; gives its ETag and what was sent besides an MD5.
     ///
     /// Errors: they differ.
-    pub fn verified(&self, received: &Received) -> Result<Tag, Refusal> {
-        if received.crc_sent().is_some_and(|crc| crc != received.crc) {
-            return Err(DIGEST);
-        }
-        let sent = match self.header("content-md5") {
-            "" => None,
-            text => Some(B64.decode(text).ok().and_then(|md5| <[u8; 16]>::try_from(md5).ok()).ok_or(NO_DIGEST)?),
-        };
-        if let (Some(sent), Some(md5)) = (sent, received.md5)
-            && sent != md5
-        {
-            return Err(DIGEST);
-        }
-        Ok(sent.or(received.md5).map_or_else(|| Tag::cheap(received.crc, received.size, 1), Tag::md5))
+    pub fn verified(&self, received: &Received) -> Result<(Tag, Option<Sum>), Refusal> {
+        let sum = if self.keeps_checksums() { checksum::verified(self.headers, received)? } else { None };
+        let md5 = self.md5_sent(received)?.or(received.md5());
+        Ok((md5.map_or_else(|| Tag::cheap(received.crc, received.size, 1), Tag::md5), sum))
     }
 
     /// The metadata headers of a request.
@@ -235,7 +307,7 @@ impl Asked<'_> {
 
     fn put(&self, received: Received) -> Done {
         let bucket = self.bucket()?;
-        let tag = self.verified(&received)?;
+        let (tag, sum) = self.verified(&received)?;
         let now = now_ms();
         let stored = Stored {
             size: received.size,
@@ -244,11 +316,16 @@ impl Asked<'_> {
             modified: now,
             listed: listed_from(self.settings, now),
             meta: self.meta(),
-            sums: received.others(),
+            sum: sum.filter(|sum| sum.algo != Algo::Crc64Nvme),
             pieces: received.pieces,
         };
-        let mut answer = Answer::new(StatusCode::OK).with(ETAG.as_str(), quoted(&tag));
-        sums(&stored, &mut answer.headers);
+        let mut answer = Answer::new(StatusCode::OK);
+        if !self.has(Quirk::PutWithoutEtag) {
+            answer = answer.with(ETAG.as_str(), quoted(&tag));
+        }
+        if self.keeps_checksums() {
+            sums(&stored, &mut answer.headers);
+        }
         self.store(&bucket, stored)?;
         Ok(answer)
     }
@@ -266,18 +343,24 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// What a copy is of.
-    ///
-    /// Errors: it isn't there, or no longer what was expected.
-    pub fn source(&self) -> Result<Arc<Stored>, Refusal> {
+    /// Bucket and key of what a copy is of.
+    fn source_place(&self) -> Option<(String, Vec<u8>)> {
         let text = self.header("x-amz-copy-source").trim_start_matches('/');
         let text = text.split_once("?versionId=").map_or(text, |(path, _)| path);
         // A first slash may be encoded too.
         let path = decoded(text, false);
         let path = path.strip_prefix(b"/").unwrap_or(&path);
-        let at = path.iter().position(|b| *b == b'/').ok_or(ARGUMENT)?;
-        let bucket = self.cloud.bucket(&String::from_utf8_lossy(&path[..at])).ok_or(NO_BUCKET)?;
-        let stored = bucket.space().get(&path[at + 1..]).ok_or(NO_KEY)?;
+        let at = path.iter().position(|b| *b == b'/')?;
+        Some((String::from_utf8_lossy(&path[..at]).into_owned(), path[at + 1..].to_vec()))
+    }
+
+    /// What a copy is of.
+    ///
+    /// Errors: it isn't there, or no longer what was expected.
+    pub fn source(&self) -> Result<Arc<Stored>, Refusal> {
+        let (bucket, key) = self.source_place().ok_or(ARGUMENT)?;
+        let bucket = self.cloud.bucket(&bucket).ok_or(NO_BUCKET)?;
+        let stored = bucket.space().get(&key).ok_or(NO_KEY)?;
         let tag = stored.tag.text();
         let wanted = matches(self.header("x-amz-copy-source-if-match"), &tag).unwrap_or(true);
         let unwanted = matches(self.header("x-amz-copy-source-if-none-match"), &tag).unwrap_or(false);
@@ -289,16 +372,24 @@ impl Asked<'_> {
         let source = self.source()?;
         let now = now_ms();
         let replaces = self.header("x-amz-metadata-directive").eq_ignore_ascii_case("replace");
+        let here = (self.target.bucket.clone(), self.target.key.clone());
+        let same = self.source_place() == Some(here) && self.header("x-amz-storage-class").is_empty();
+        if !replaces && same {
+            return Err(SELF_COPY);
+        }
+        if source.size > rules::LARGEST {
+            return Err(LARGE_COPY);
+        }
         let meta = if replaces { self.meta() } else { source.meta.clone() };
         let listed = listed_from(self.settings, now);
         let stored = Stored { meta, modified: now, listed, ..(*source).clone() };
-        let mut text = format!(
-            "<CopyObjectResult {}><LastModified>{}</LastModified><ETag>&quot;{}&quot;</ETag>",
-            xml::SPACE,
-            xml::iso(now),
-            stored.tag.text()
-        );
-        if let Some(crc) = stored.crc {
+        let mut text = format!("<CopyObjectResult {}><LastModified>{}</LastModified>", xml::SPACE, xml::iso(now));
+        if !self.has(Quirk::CopyWithoutEtag) {
+            let _ = write!(text, "<ETag>&quot;{}&quot;</ETag>", stored.tag.text());
+        }
+        if let Some(sum) = stored.sum.as_ref().filter(|_| self.keeps_checksums()) {
+            let _ = write!(text, "<Checksum{0}>{1}</Checksum{0}>", checksum::name(sum.algo), sum.value);
+        } else if let Some(crc) = stored.crc.filter(|_| self.keeps_checksums()) {
             let _ = write!(text, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", base64(crc));
         }
         text.push_str("</CopyObjectResult>");
@@ -380,15 +471,40 @@ fn facts(stored: &Stored, headers: &mut HeaderMap) {
     headers.extend(HeaderValue::try_from(date).map(|v| (LAST_MODIFIED, v)));
 }
 
+/// The region that S3 had first: a bucket there is in none that has to be named.
+const OLDEST: &str = "us-east-1";
+
 /// [`MADE`] as headers have it.
 const MADE_DATE: &str = "Tue, 02 Jan 2024 03:04:05 GMT";
 
 fn sums(stored: &Stored, headers: &mut HeaderMap) {
-    headers.extend(stored.sums.iter().cloned());
-    if let Some(value) = stored.crc.and_then(|crc| HeaderValue::try_from(base64(crc)).ok()) {
+    if let Some(sum) = &stored.sum {
+        headers.extend(sum_header(sum));
+        let kind = if sum.composite { "COMPOSITE" } else { "FULL_OBJECT" };
+        headers.insert("x-amz-checksum-type", HeaderValue::from_static(kind));
+    } else if let Some(value) = stored.crc.and_then(|crc| HeaderValue::try_from(base64(crc)).ok()) {
         headers.insert(CRC, value);
         headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
     }
+}
+
+/// A checksum as headers have it.
+pub fn sum_header(sum: &Sum) -> Option<(HeaderName, HeaderValue)> {
+    let name = format!("x-amz-checksum-{}", checksum::name(sum.algo).to_lowercase());
+    Some((name.parse().ok()?, sum.value.parse().ok()?))
+}
+
+/// A checksum of some pieces; `None` when their bytes aren't known.
+pub fn sum_of(pieces: &[Piece], algo: Algo) -> Option<Sum> {
+    let mut hasher = Hasher::new(&[algo]);
+    for piece in pieces {
+        match piece {
+            Piece::Bytes(bytes) => hasher.update(bytes),
+            Piece::Pattern { seed, start, len } => hasher.update(&pattern::bytes(*seed, *start, *len)),
+            Piece::Lost { .. } => return None,
+        }
+    }
+    Some(Sum { algo, value: B64.encode(hasher.finish().get(algo)?), composite: false })
 }
 
 /// The range that a header asks for; `None` for all, also when the header makes no sense.

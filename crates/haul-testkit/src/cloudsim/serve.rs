@@ -1,7 +1,7 @@
 //! Connections and requests: what every request goes through, whatever it asks.
 
 use super::{
-    admin,
+    admin, auth,
     body::{self, How, Pace, Received, Sending},
     cloud::{Active, Cloud},
     faults::Fault,
@@ -23,6 +23,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use std::{
+    borrow::Cow,
     io,
     sync::{
         Arc,
@@ -182,33 +183,56 @@ impl Answer {
 }
 
 /// Why a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The status.
     pub status: StatusCode,
     /// S3's code.
     pub code: &'static str,
     /// For people.
-    pub message: &'static str,
+    pub message: Cow<'static, str>,
+    /// Further elements of the document.
+    pub more: Vec<(&'static str, String)>,
+    /// A header, of answers without a document too.
+    pub header: Option<(&'static str, String)>,
 }
 
 impl Refusal {
     /// With a status, S3's code and a message.
     pub const fn new(status: StatusCode, code: &'static str, message: &'static str) -> Refusal {
-        Refusal { status, code, message }
+        Refusal { status, code, message: Cow::Borrowed(message), more: Vec::new(), header: None }
+    }
+
+    /// Of status 400, with S3's code and a message.
+    pub fn bad(code: &'static str, message: String) -> Refusal {
+        Refusal { message: Cow::Owned(message), ..Refusal::new(StatusCode::BAD_REQUEST, code, "") }
+    }
+
+    /// With one element more.
+    pub fn with(mut self, element: &'static str, value: &str) -> Refusal {
+        self.more.push((element, value.to_owned()));
+        self
     }
 
     /// As an answer; `HEAD` gets no body.
     pub fn answer(self, has_body: bool) -> Answer {
-        if !has_body {
-            return Answer::new(self.status);
+        let mut answer = if has_body { self.document() } else { Answer::new(self.status) };
+        if let Some((name, value)) = self.header {
+            answer = answer.with(name, value);
         }
-        let text = format!(
-            "{}<Error><Code>{}</Code><Message>{}</Message><RequestId>cloudsim</RequestId></Error>",
-            xml::HEAD,
-            self.code,
-            self.message
-        );
+        answer
+    }
+
+    fn document(&self) -> Answer {
+        let mut text = format!("{}<Error><Code>{}</Code><Message>", xml::HEAD, self.code);
+        xml::escape(&self.message, &mut text);
+        text.push_str("</Message>");
+        for (name, value) in &self.more {
+            text += &format!("<{name}>");
+            xml::escape(value, &mut text);
+            text += &format!("</{name}>");
+        }
+        text.push_str("<RequestId>cloudsim</RequestId></Error>");
         Answer::xml(self.status, text)
     }
 }
@@ -243,7 +267,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
     let (head, body) = request.into_parts();
     if head.uri.path().starts_with(admin::PATH) {
         let free = Pace { start: cloud.start, clock: cloud.clock.clone(), own: None, all: None };
-        let how = How { keep: Keep::Bytes, md5: false };
+        let how = How { keep: Keep::Bytes, algos: Vec::new() };
         let received = body::receive(body, &HeaderMap::new(), how, &free, |_| ()).await?;
         let answer = admin::answer(&cloud, &head, &received.bytes()).await;
         return respond(answer, free, Exchange::silent(cloud), None);
@@ -269,7 +293,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         if head.headers.contains_key(EXPECT) {
             answer.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         } else {
-            let how = How { keep: Keep::Sizes, md5: false };
+            let how = How { keep: Keep::Sizes, algos: Vec::new() };
             receive(&cloud, &mut exchange, body, &head.headers, how, &into).await?;
         }
         cloud.clock.wait(settings.latency.draw(&cloud.random)).await;
@@ -297,7 +321,8 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         let answer = Refusal { status: StatusCode::OK, ..INTERNAL };
         return respond(answer.answer(true), out, exchange, None);
     }
-    let asked = objects::Asked { cloud: &cloud, settings, op, target: &target, headers: &head.headers };
+    let request = auth::Request { method: &head.method, uri: &head.uri, headers: &head.headers };
+    let asked = objects::Asked { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
     let mut answer = asked.perform(received).unwrap_or_else(|refusal| refusal.answer(has_body));
     if fault == Some(Fault::LostAnswer) {
         line.resets.store(true, Relaxed);

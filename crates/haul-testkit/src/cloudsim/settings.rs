@@ -6,6 +6,7 @@ use super::{
     limits::Rate,
     presets,
     price::Price,
+    quirks::Quirks,
     synthetic::Made,
 };
 use std::{net::SocketAddr, time::Duration};
@@ -71,8 +72,14 @@ pub struct Settings {
     pub log: bool,
     /// ETags are MD5s, computed when the client didn't send one. Else such an ETag is one that doesn't look like an MD5.
     pub etag_md5: bool,
-    /// Check `Content-MD5`.
-    pub verify_md5: bool,
+    /// Check neither `Content-MD5` nor signatures.
+    pub trusting: bool,
+    /// The region to sign for.
+    pub region: String,
+    /// Buckets are named by AWS's rules.
+    pub strict_names: bool,
+    /// What it does otherwise than AWS.
+    pub quirks: Quirks,
 }
 
 impl Default for Settings {
@@ -102,7 +109,10 @@ impl Default for Settings {
             price: Price::None,
             log: false,
             etag_md5: false,
-            verify_md5: false,
+            trusting: false,
+            region: "us-east-1".to_owned(),
+            strict_names: false,
+            quirks: Quirks::default(),
         }
     }
 }
@@ -227,9 +237,38 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
-    flag("verify-md5", "", "Check Content-MD5, which costs a second for 600 MB", |s, v| {
-        yes(v).map(|y| s.verify_md5 = y)
+    flag(
+        "trusting",
+        "",
+        "Check neither Content-MD5 (a second for 600 MB) nor signatures: where speed is measured",
+        |s, v| yes(v).map(|y| s.trusting = y),
+    ),
+    flag(
+        "region",
+        "NAME",
+        "The region that requests must be signed for; of a bucket of its own: where it is [default: us-east-1]",
+        |s, v| {
+            v.clone_into(&mut s.region);
+            Ok(())
+        },
+    ),
+    flag("strict-names", "", "Buckets are named by AWS's rules; else any name will do", |s, v| {
+        yes(v).map(|y| s.strict_names = y)
     }),
+    flag("quirk", "NAME[,…]", "What it does otherwise than AWS; docs/cloudsim.md has the list", |s, v| {
+        v.parse().map(|q| s.quirks = q)
+    }),
+    flag(
+        "provider",
+        "NAME",
+        "Sets region and quirks as a row of haul's table of providers has them: Cloudflare, GCS, …",
+        |s, v| {
+            let (quirks, region) = Quirks::of_provider(v).ok_or("want a name of haul's table of providers")?;
+            s.quirks = quirks;
+            region.clone_into(&mut s.region);
+            Ok(())
+        },
+    ),
     flag("price", "NAME", "Count what the requests would cost: aws, b2, gdrive or none [default: none]", |s, v| {
         v.parse().map(|p| s.price = p)
     }),

@@ -1,6 +1,11 @@
 //! What buckets hold: keys and content, unfinished uploads. Knows nothing of HTTP.
 
-use super::{pattern, settings::Settings, synthetic::Made};
+use super::{
+    checksum::{Announced, Sum},
+    pattern,
+    settings::Settings,
+    synthetic::Made,
+};
 use bytes::Bytes;
 use haul_core::{Algo, Hasher};
 use hyper::header::{HeaderName, HeaderValue};
@@ -171,8 +176,8 @@ pub struct Stored {
     pub listed: u64,
     /// Metadata headers: `content-type`, `x-amz-meta-…` and the like.
     pub meta: Kept,
-    /// Checksum headers as they were sent, but for CRC-64/NVME.
-    pub sums: Kept,
+    /// The checksum that is told; `None` for its CRC-64/NVME.
+    pub sum: Option<Sum>,
     /// The content.
     pub pieces: Vec<Piece>,
 }
@@ -240,7 +245,7 @@ impl Space {
             modified: MADE,
             listed: 0,
             meta: Kept::default(),
-            sums: Kept::default(),
+            sum: None,
             pieces: vec![piece],
         }))
     }
@@ -347,6 +352,8 @@ pub struct Part {
     pub size: u64,
     /// CRC-64/NVME; `None` when it can't be known.
     pub crc: Option<u64>,
+    /// The checksum of another kind that it came with.
+    pub sum: Option<Sum>,
     /// The ETag.
     pub tag: Tag,
     /// When: milliseconds since 1970.
@@ -364,8 +371,8 @@ pub struct Unfinished {
     pub begun: u64,
     /// Metadata headers.
     pub meta: Kept,
-    /// The checksum's algorithm that the client asked for, as it spelt it; empty for none.
-    pub algorithm: String,
+    /// The checksum that the client announced.
+    pub announced: Option<Announced>,
     /// The parts, by number.
     pub parts: BTreeMap<u32, Part>,
 }

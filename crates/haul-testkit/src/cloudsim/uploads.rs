@@ -2,11 +2,13 @@
 
 use super::{
     body::{CRC, Received},
-    objects::{ARGUMENT, Asked, Done, MALFORMED, base64, document, quoted, range},
+    checksum::{self, Announced},
+    objects::{self, ARGUMENT, Asked, Done, MALFORMED, base64, document, quoted, range},
     pattern,
+    quirks::Quirk,
     report::now_ms,
     serve::{Answer, Refusal},
-    space::{self, Kept, Part, Stored, Tag, Unfinished, listed_from},
+    space::{self, Part, Stored, Tag, Unfinished, listed_from},
     xml,
 };
 use haul_core::{Algo, hash::hash_bytes};
@@ -29,6 +31,9 @@ const SMALL: Refusal =
 const WHOLE: Refusal =
     Refusal::new(StatusCode::BAD_REQUEST, "BadDigest", "The checksum sent is not that of the parts put together.");
 
+const UNEQUAL: Refusal =
+    Refusal::new(StatusCode::BAD_REQUEST, "InvalidPart", "All non-trailing parts must have the same length.");
+
 /// Smallest part but the last, and highest number: S3's limits.
 const LEAST: u64 = 5 << 20;
 const MOST: u32 = 10_000;
@@ -38,7 +43,7 @@ pub fn create(asked: &Asked<'_>) -> Done {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let bucket = asked.bucket()?;
     let id = format!("{:016x}", pattern::splitmix(4, NUMBER.fetch_add(1, Relaxed)));
-    let algorithm = asked.header("x-amz-checksum-algorithm").to_owned();
+    let announced = Announced::read(asked.headers)?.filter(|_| asked.keeps_checksums());
     let mut text = format!("<InitiateMultipartUploadResult {}><Bucket>", xml::SPACE);
     xml::escape(&asked.target.bucket, &mut text);
     text.push_str("</Bucket><Key>");
@@ -46,13 +51,12 @@ pub fn create(asked: &Asked<'_>) -> Done {
     // Writing to a String can't fail.
     let _ = write!(text, "</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
     let mut answer = document(text);
-    if !algorithm.is_empty() {
-        answer = answer.with("x-amz-checksum-algorithm", &algorithm);
-        let kind = asked.header("x-amz-checksum-type");
-        answer = if kind.is_empty() { answer } else { answer.with("x-amz-checksum-type", kind) };
+    if let Some(announced) = announced {
+        answer = answer.with("x-amz-checksum-algorithm", checksum::name(announced.algo));
+        answer = answer.with("x-amz-checksum-type", announced.kind());
     }
     let key = asked.target.key.clone();
-    let upload = Unfinished { key, begun: now_ms(), meta: asked.meta(), algorithm, parts: Default::default() };
+    let upload = Unfinished { key, begun: now_ms(), meta: asked.meta(), announced, parts: Default::default() };
     bucket.uploads().insert(id, upload);
     Ok(answer)
 }
@@ -72,12 +76,22 @@ fn number(asked: &Asked<'_>) -> Result<u32, Refusal> {
 /// Takes a part.
 pub fn part(asked: &Asked<'_>, received: Received) -> Done {
     let number = number(asked)?;
-    let tag = asked.verified(&received)?;
-    let mut answer = Answer::new(StatusCode::OK).with(ETAG.as_str(), quoted(&tag)).with(CRC, base64(received.crc));
-    answer.headers.extend(received.others());
+    let (tag, sum) = asked.verified(&received)?;
     let Received { size, crc, pieces, .. } = received;
-    let part = Part { size, crc: Some(crc), tag, modified: now_ms(), pieces };
-    upload(asked, |upload| Ok(upload.parts.insert(number, part)))?;
+    let mut answer = Answer::new(StatusCode::OK).with(ETAG.as_str(), quoted(&tag));
+    if let Some(sum) = sum.as_ref().filter(|sum| sum.algo != Algo::Crc64Nvme) {
+        answer.headers.extend(objects::sum_header(sum));
+    } else if asked.keeps_checksums() {
+        answer = answer.with(CRC, base64(crc));
+    }
+    upload(asked, |upload| {
+        if asked.keeps_checksums() {
+            checksum::part_fits(upload.announced, sum.as_ref())?;
+        }
+        let sum = sum.filter(|sum| sum.algo != Algo::Crc64Nvme);
+        upload.parts.insert(number, Part { size, crc: Some(crc), sum, tag, modified: now_ms(), pieces });
+        Ok(())
+    })?;
     Ok(answer)
 }
 
@@ -85,20 +99,46 @@ pub fn part(asked: &Asked<'_>, received: Received) -> Done {
 pub fn part_copy(asked: &Asked<'_>) -> Done {
     let number = number(asked)?;
     let source = asked.source()?;
-    let range = range(asked.header("x-amz-copy-source-range"), source.size)?.unwrap_or(0..source.size);
+    if asked.has(Quirk::EmptyPartCopy) {
+        let part =
+            Part { size: 0, crc: Some(0), sum: None, tag: Tag::md5(md5(b"")), modified: now_ms(), pieces: Vec::new() };
+        upload(asked, |upload| Ok(upload.parts.insert(number, part)))?;
+        return Ok(Answer::new(StatusCode::OK));
+    }
+    let wanted = asked.header("x-amz-copy-source-range");
+    let within = wanted.is_empty()
+        || wanted.rsplit('-').next().and_then(|last| last.parse().ok()).is_some_and(|last: u64| last < source.size);
+    let range = range(wanted, source.size)?.unwrap_or(0..source.size);
+    if !within {
+        return Err(Refusal::bad(
+            "InvalidArgument",
+            format!("Range specified is not valid for source object of size: {}", source.size),
+        ));
+    }
     let size = range.end - range.start;
     let pieces = space::slice(&source.pieces, range);
     let crc = if size == source.size { source.crc } else { space::crc(&pieces) };
     let tag = Tag::cheap(crc.unwrap_or(u64::from(number)), size, 1);
     let now = now_ms();
-    let text = format!(
-        "<CopyPartResult {}><LastModified>{}</LastModified><ETag>&quot;{}&quot;</ETag></CopyPartResult>",
+    let mut text = format!(
+        "<CopyPartResult {}><LastModified>{}</LastModified><ETag>&quot;{}&quot;</ETag>",
         xml::SPACE,
         xml::iso(now),
         tag.text()
     );
-    let part = Part { size, crc, tag, modified: now, pieces };
-    upload(asked, |upload| Ok(upload.parts.insert(number, part)))?;
+    upload(asked, |upload| {
+        // What S3 copies it hashes itself, with what was announced.
+        let other = upload.announced.filter(|announced| announced.algo != Algo::Crc64Nvme);
+        let sum = other.and_then(|announced| objects::sum_of(&pieces, announced.algo));
+        if let Some(sum) = &sum {
+            let _ = write!(text, "<Checksum{0}>{1}</Checksum{0}>", checksum::name(sum.algo), sum.value);
+        } else if let Some(crc) = crc.filter(|_| upload.announced.is_some()) {
+            let _ = write!(text, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", base64(crc));
+        }
+        upload.parts.insert(number, Part { size, crc, sum, tag, modified: now, pieces });
+        Ok(())
+    })?;
+    text.push_str("</CopyPartResult>");
     Ok(document(text))
 }
 
@@ -121,8 +161,9 @@ pub fn list_parts(asked: &Asked<'_>) -> Done {
              <IsTruncated>{more}</IsTruncated>",
             asked.target.text("uploadId")
         );
-        if !upload.algorithm.is_empty() {
-            let _ = write!(text, "<ChecksumAlgorithm>{}</ChecksumAlgorithm>", upload.algorithm);
+        if let Some(announced) = upload.announced {
+            let (algo, kind) = (checksum::name(announced.algo), announced.kind());
+            let _ = write!(text, "<ChecksumAlgorithm>{algo}</ChecksumAlgorithm><ChecksumType>{kind}</ChecksumType>");
         }
         for (number, part) in rows {
             let _ = write!(
@@ -133,7 +174,9 @@ pub fn list_parts(asked: &Asked<'_>) -> Done {
                 part.tag.text(),
                 part.size
             );
-            if let Some(crc) = part.crc {
+            if let Some(sum) = &part.sum {
+                let _ = write!(text, "<Checksum{0}>{1}</Checksum{0}>", checksum::name(sum.algo), sum.value);
+            } else if let Some(crc) = part.crc.filter(|_| asked.keeps_checksums()) {
                 let _ = write!(text, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", base64(crc));
             }
             text.push_str("</Part>");
@@ -147,7 +190,7 @@ pub fn list_parts(asked: &Asked<'_>) -> Done {
 pub fn complete(asked: &Asked<'_>, received: &Received) -> Done {
     let bucket = asked.bucket()?;
     let named = xml::parts(&received.bytes()).filter(|parts| !parts.is_empty()).ok_or(MALFORMED)?;
-    if named.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+    if named.windows(2).any(|pair| pair[0].number >= pair[1].number) {
         return Err(ORDER);
     }
     let id = asked.target.text("uploadId");
@@ -155,19 +198,39 @@ pub fn complete(asked: &Asked<'_>, received: &Received) -> Done {
     let mut uploads = bucket.uploads();
     let upload = uploads.get(id).filter(|u| u.key == asked.target.key).ok_or(NO_UPLOAD)?;
     let mut parts = Vec::with_capacity(named.len());
-    for (at, (number, tag)) in named.iter().enumerate() {
-        let part = upload.parts.get(number).filter(|part| part.tag.text() == *tag).ok_or(NO_PART)?;
+    for (at, named_part) in named.iter().enumerate() {
+        let part =
+            upload.parts.get(&named_part.number).filter(|part| part.tag.text() == named_part.tag).ok_or(NO_PART)?;
         if part.size < LEAST && at + 1 < named.len() {
             return Err(SMALL);
         }
         parts.push(part);
     }
-    let size = parts.iter().map(|part| part.size).sum();
+    if asked.has(Quirk::EqualParts) && !equal(&parts) {
+        return Err(UNEQUAL);
+    }
+    let size: u64 = parts.iter().map(|part| part.size).sum();
+    let said = asked.header("x-amz-mp-object-size");
+    if !said.is_empty() && said.parse() != Ok(size) {
+        return Err(Refusal::bad(
+            "InvalidRequest",
+            format!("The parts have {size} bytes, x-amz-mp-object-size says {said}"),
+        ));
+    }
+    if asked.keeps_checksums() {
+        let sums: Vec<_> = named.iter().map(|part| part.sums.clone()).collect();
+        checksum::completion_fits(asked.headers, upload.announced, &parts, &sums)?;
+    }
     let pieces = space::join(parts.iter().flat_map(|part| part.pieces.iter().cloned()).collect());
     let crc = parts.iter().try_fold(0, |crc, part| Some(pattern::combine(crc, part.crc?, part.size)));
     let crc = crc.or_else(|| space::crc(&pieces));
     let sent = asked.header(CRC);
-    if !sent.is_empty() && crc.is_some_and(|crc| base64(crc) != sent) {
+    if !sent.is_empty() && asked.keeps_checksums() && crc.is_some_and(|crc| base64(crc) != sent) {
+        return Err(WHOLE);
+    }
+    let sum = checksum::whole(upload.announced, &parts);
+    let claimed = sum.as_ref().map_or("", |sum| checksum::claimed(asked.headers, sum));
+    if sum.as_ref().is_some_and(|sum| !claimed.is_empty() && claimed != sum.value) {
         return Err(WHOLE);
     }
     let count = parts.len() as u32;
@@ -183,18 +246,26 @@ pub fn complete(asked: &Asked<'_>, received: &Received) -> Done {
     text.push_str("</Bucket><Key>");
     xml::escape(&String::from_utf8_lossy(&asked.target.key), &mut text);
     let _ = write!(text, "</Key><ETag>&quot;{}&quot;</ETag>", tag.text());
-    if let Some(crc) = crc {
-        let crc = base64(crc);
-        let _ = write!(text, "<ChecksumCRC64NVME>{crc}</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>");
+    let other = sum.as_ref().map(|sum| (checksum::name(sum.algo), sum.value.clone(), sum.composite));
+    if let Some((name, value, composite)) = other.or_else(|| crc.map(|crc| ("CRC64NVME", base64(crc), false)))
+        && asked.keeps_checksums()
+    {
+        let kind = if composite { "COMPOSITE" } else { "FULL_OBJECT" };
+        let _ = write!(text, "<Checksum{name}>{value}</Checksum{name}><ChecksumType>{kind}</ChecksumType>");
     }
     text.push_str("</CompleteMultipartUploadResult>");
     let now = now_ms();
     let listed = listed_from(asked.settings, now);
-    let stored =
-        Stored { size, crc, tag, modified: now, listed, meta: upload.meta.clone(), sums: Kept::default(), pieces };
+    let stored = Stored { size, crc, tag, modified: now, listed, meta: upload.meta.clone(), sum, pieces };
     asked.store(&bucket, stored)?;
     uploads.remove(id);
     Ok(document(text))
+}
+
+/// All but the last of one size, and the last not larger.
+fn equal(parts: &[&Part]) -> bool {
+    let [rest @ .., last] = parts else { return true };
+    rest.iter().all(|part| part.size == rest[0].size) && rest.first().is_none_or(|first| last.size <= first.size)
 }
 
 fn md5(bytes: &[u8]) -> [u8; 16] {

@@ -53,14 +53,16 @@ pub fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// Writes a key into a document: percent-encoded but for slashes, or as text.
+/// Writes a key into a document: as AWS encodes it (a space is `+`), or as text.
 pub fn key(key: &[u8], encoded: bool, out: &mut String) {
     if !encoded {
         return escape(&String::from_utf8_lossy(key), out);
     }
     for byte in key {
-        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte) {
+        if byte.is_ascii_alphanumeric() || b"-_.*/".contains(byte) {
             out.push(char::from(*byte));
+        } else if *byte == b' ' {
+            out.push('+');
         } else {
             let _ = write!(out, "%{byte:02X}");
         }
@@ -81,25 +83,64 @@ pub fn http_date(ms: u64) -> String {
 
 /// The keys of a request that deletes many, and whether it wants to hear of failures only.
 pub fn deleted(xml: &[u8]) -> Option<(Vec<String>, bool)> {
-    let (mut keys, mut quiet) = (Vec::new(), false);
-    walk(xml, |name, text| match name {
-        "Key" => keys.push(text.to_owned()),
-        "Quiet" => quiet = text.trim() == "true",
-        _ => {}
+    let (mut keys, mut quiet, mut root) = (Vec::new(), false, String::new());
+    walk(xml, |name, text| {
+        match name {
+            "Key" => keys.push(text.to_owned()),
+            "Quiet" => quiet = text.trim() == "true",
+            _ => {}
+        }
+        name.clone_into(&mut root);
     })?;
-    Some((keys, quiet))
+    (root == "Delete" && !keys.is_empty()).then_some((keys, quiet))
 }
 
-/// The parts that a request that completes an upload names: numbers and ETags without quotes.
-pub fn parts(xml: &[u8]) -> Option<Vec<(u32, String)>> {
-    let (mut parts, mut number, mut tag) = (Vec::new(), 0, String::new());
-    walk(xml, |name, text| match name {
-        "PartNumber" => number = text.trim().parse().unwrap_or(0),
-        "ETag" => tag = text.trim().trim_matches('"').to_owned(),
-        "Part" => parts.push((std::mem::take(&mut number), std::mem::take(&mut tag))),
-        _ => {}
+/// The region that a request which makes a bucket names; `Some(None)` if it names none, `None` when it can't be read.
+pub fn location(xml: &[u8]) -> Option<Option<String>> {
+    let (mut place, mut root) = (None, String::new());
+    walk(xml, |name, text| {
+        if name == "LocationConstraint" {
+            place = Some(text.trim().to_owned()).filter(|place| !place.is_empty());
+        }
+        name.clone_into(&mut root);
     })?;
-    Some(parts)
+    (root == "CreateBucketConfiguration").then_some(place)
+}
+
+/// A part as a request that completes an upload names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Its number.
+    pub number: u32,
+    /// Its ETag without quotes.
+    pub tag: String,
+    /// Its checksums: the elements' names and values.
+    pub sums: Vec<(String, String)>,
+}
+
+/// The parts that a request that completes an upload names. `None` when it isn't such a document: each part has a number and
+/// an ETag, and there are 10,000 at most.
+pub fn parts(xml: &[u8]) -> Option<Vec<Named>> {
+    let (mut parts, mut part, mut root, mut wrong) = (Vec::new(), Named::default(), String::new(), false);
+    walk(xml, |name, text| {
+        match name {
+            "PartNumber" => {
+                part.number = text.trim().parse().ok().unwrap_or_else(|| {
+                    wrong = true;
+                    0
+                })
+            }
+            "ETag" => part.tag = text.trim().trim_matches('"').to_owned(),
+            sum if sum.starts_with("Checksum") => part.sums.push((sum.to_owned(), text.trim().to_owned())),
+            "Part" => {
+                wrong |= part.tag.is_empty();
+                parts.push(std::mem::take(&mut part));
+            }
+            _ => {}
+        }
+        name.clone_into(&mut root);
+    })?;
+    (!wrong && root == "CompleteMultipartUpload" && parts.len() <= 10_000).then_some(parts)
 }
 
 #[cfg(test)]
@@ -113,7 +154,8 @@ mod tests {
         assert_eq!(deleted(xml), Some((vec![" a&\nb".into(), "c".into()], true)));
         let xml = b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>&quot;x-1&quot;</ETag></Part>\
             <Part><ETag>y</ETag><PartNumber>2</PartNumber></Part></CompleteMultipartUpload>";
-        assert_eq!(parts(xml), Some(vec![(1, "x-1".into()), (2, "y".into())]));
+        let named = parts(xml).unwrap();
+        assert_eq!(named.iter().map(|part| (part.number, &part.tag[..])).collect::<Vec<_>>(), [(1, "x-1"), (2, "y")]);
         assert_eq!(parts(b"<a><b></a>"), None);
     }
 
@@ -121,7 +163,7 @@ mod tests {
     fn keys_and_times_are_written() {
         let mut out = String::new();
         key("a b/ü&\n".as_bytes(), true, &mut out);
-        assert_eq!(out, "a%20b/%C3%BC%26%0A");
+        assert_eq!(out, "a+b/%C3%BC%26%0A");
         out.clear();
         key("a b/ü&\n".as_bytes(), false, &mut out);
         assert_eq!(out, "a b/ü&amp;&#10;");

@@ -1,6 +1,9 @@
 //! The simulated cloud as a client sees it, byte by byte. That haul's own store gets along with it is the conformance
 //! suite's to show (haul-store/tests/conformance.rs).
 
+mod clients;
+mod strict;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use haul_core::{Algo, hash::hash_bytes};
 use haul_testkit::cloudsim::{Cloudsim, Wanted, pattern};
@@ -149,15 +152,28 @@ fn a_wrong_checksum_is_refused_and_an_etag_without_md5_is_no_md5() {
     let etag = ask(&server, "PUT", "/b/k", &[], b"x").header("etag").to_owned();
     assert!(etag.len() == 36 && etag.ends_with("-1\""), "{etag}");
     let md5 = base64(Algo::Md5, b"other");
-    assert_eq!(ask(&server, "PUT", "/b/k", &[("content-md5", &md5)], b"x").status, 200);
-    server.set(None, &[("verify-md5", "true"), ("etag", "md5")]).unwrap();
     assert_eq!(refused(&server, "PUT", "/b/k", &[("content-md5", &md5)], b"x"), (400, "BadDigest".into()));
+    assert_eq!(refused(&server, "PUT", "/b/k", &[("content-md5", "x")], b"x"), (400, "InvalidDigest".into()));
+    server.set(None, &[("trusting", "true"), ("etag", "md5")]).unwrap();
+    assert_eq!(ask(&server, "PUT", "/b/k", &[("content-md5", &md5)], b"x").status, 200);
     let put = ask(&server, "PUT", "/b/k", &[], b"");
     assert_eq!(put.header("etag"), "\"d41d8cd98f00b204e9800998ecf8427e\"");
-    // Other algorithms are kept and told.
-    ask(&server, "PUT", "/b/k", &[("x-amz-checksum-crc32", "AAAAAA==")], b"x");
-    let head = ask(&server, "HEAD", "/b/k", &[("x-amz-checksum-mode", "ENABLED")], b"");
-    assert_eq!(head.header("x-amz-checksum-crc32"), "AAAAAA==");
+    // Other algorithms are checked, kept and told, in place of the default one.
+    for algo in [Algo::Crc32, Algo::Crc32c, Algo::Sha1, Algo::Sha256] {
+        let (name, sum) = (format!("x-amz-checksum-{}", algo.name()), base64(algo, b"x"));
+        assert_eq!(ask(&server, "PUT", "/b/k", &[(&name, &sum)], b"x").header(&name), sum);
+        let head = ask(&server, "HEAD", "/b/k", &[("x-amz-checksum-mode", "ENABLED")], b"");
+        assert_eq!((head.header(&name), head.header("x-amz-checksum-crc64nvme")), (&sum[..], ""));
+        assert_eq!(ask(&server, "HEAD", "/b/k", &[], b"").header(&name), "", "only who asks is told");
+        let other = base64(algo, b"other");
+        assert_eq!(refused(&server, "PUT", "/b/k", &[(&name, &other)], b"x"), (400, "BadDigest".into()), "{name}");
+        assert_eq!(refused(&server, "PUT", "/b/k", &[(&name, "AA==")], b"x"), (400, "InvalidRequest".into()), "{name}");
+    }
+    let crc = base64(Algo::Crc64Nvme, b"x");
+    let two = [("x-amz-checksum-crc32", &base64(Algo::Crc32, b"x")[..]), ("x-amz-checksum-crc64nvme", &crc)];
+    assert_eq!(refused(&server, "PUT", "/b/k", &two, b"x"), (400, "InvalidRequest".into()));
+    let announced = [("x-amz-sdk-checksum-algorithm", "CRC32")];
+    assert_eq!(refused(&server, "PUT", "/b/k", &announced, b"x"), (400, "InvalidRequest".into()));
 }
 
 #[test]
@@ -219,13 +235,20 @@ fn many_keys_are_deleted_at_once() {
         let keys: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
         format!("<Delete>{keys}<Quiet>{quiet}</Quiet></Delete>")
     };
-    let delete = |body: String| ask(&server, "POST", "/b?delete", &[], body.as_bytes());
+    let delete = |body: String| {
+        let md5 = base64(Algo::Md5, body.as_bytes());
+        ask(&server, "POST", "/b?delete", &[("content-md5", &md5)], body.as_bytes())
+    };
+    let unchecked = document(&["a"], true);
+    assert_eq!(refused(&server, "POST", "/b?delete", &[], unchecked.as_bytes()), (400, "InvalidRequest".into()));
     assert_eq!(delete(document(&["a", "b&amp;c", "zz"], false)).elements("Key"), ["a", "b&amp;c", "zz"]);
     assert_eq!(server.keys("b"), [b"d"]);
     assert!(delete(document(&["d"], true)).elements("Key").is_empty());
     assert!(server.keys("b").is_empty());
     assert_eq!(delete(document(&["x"; 1001], true)).element("Code"), "MalformedXML");
-    assert_eq!(delete("<a></b>".into()).element("Code"), "MalformedXML");
+    for wrong in ["<a></b>", "<Delete></Delete>", "<Remove><Object><Key>d</Key></Object></Remove>"] {
+        assert_eq!(delete(wrong.into()).element("Code"), "MalformedXML", "{wrong}");
+    }
 }
 
 /// Begins an upload and sends parts; gives its path with the id, and the document that completes it.
@@ -255,8 +278,10 @@ fn uploads_in_parts_are_put_together() {
     assert_eq!((&page.element("IsTruncated")[..], &page.element("NextPartNumberMarker")[..]), ("true", "1"));
     assert_eq!(ask(&server, "GET", "/b?uploads", &[], b"").elements("Key"), ["k"]);
     assert_eq!((server.report().unfinished_uploads, server.keys("b").len()), (1, 0));
-    let wrong = [("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")];
-    assert_eq!(refused(&server, "POST", &path, &wrong, document.as_bytes()), (400, "BadDigest".into()));
+    let unannounced = [("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="), ("x-amz-checksum-type", "FULL_OBJECT")];
+    for headers in [&unannounced[..], &unannounced[..1], &unannounced[1..]] {
+        assert_eq!(refused(&server, "POST", &path, headers, document.as_bytes()), (400, "InvalidRequest".into()));
+    }
     let done = ask(&server, "POST", &path, &[], document.as_bytes());
     let whole = [&first[..], &last].concat();
     let md5s = [&first[..], &last].map(|part| hash_bytes(&[Algo::Md5], part).get(Algo::Md5).unwrap().to_vec());
@@ -276,6 +301,11 @@ fn uploads_in_parts_that_make_no_sense_are_refused() {
     let refuses = |document: &str| refused(&server, "POST", &path, &[], document.as_bytes());
     assert_eq!(refuses(&document), (400, "EntityTooSmall".into()));
     assert_eq!(refuses(&document.replace("ber>1<", "ber>0<")), (400, "InvalidPart".into()));
+    for wrong in
+        [document.replace("ber>1<", "ber>one<"), document.replace("ETag", "Tag"), document.replace("Complete", "End")]
+    {
+        assert_eq!(refuses(&wrong), (400, "MalformedXML".into()), "{wrong}");
+    }
     assert_eq!(refuses(&document.replace("ber>2<", "ber>1<")), (400, "InvalidPartOrder".into()));
     assert_eq!(refuses("<CompleteMultipartUpload></CompleteMultipartUpload>"), (400, "MalformedXML".into()));
     assert_eq!(refused(&server, "PUT", &format!("{path}&partNumber=0"), &[], b"x"), (400, "InvalidArgument".into()));
@@ -330,6 +360,10 @@ fn pages_follow_each_other_in_both_versions() {
     let page = ask(&server, "GET", "/b?list-type=2&start-after=file-00000023.bin&encoding-type=url", &[], b"");
     assert_eq!(page.elements("Key"), expected[24..]);
     assert_eq!(refused(&server, "GET", "/b?list-type=2&continuation-token=x", &[], b"").0, 400);
+    for wrong in ["x", "-1", ""] {
+        let path = format!("/b?list-type=2&max-keys={wrong}");
+        assert_eq!(refused(&server, "GET", &path, &[], b""), (400, "InvalidArgument".into()), "{wrong}");
+    }
 }
 
 #[test]
@@ -340,7 +374,7 @@ fn folders_are_folded_and_odd_names_encoded() {
     }
     let list = |query: &str| ask(&server, "GET", &format!("/b?list-type=2&delimiter=/{query}"), &[], b"");
     let page = list("&encoding-type=url");
-    assert_eq!(page.elements("Key"), ["a%20b", "e%2Bf", "z%0A"]);
+    assert_eq!(page.elements("Key"), ["a+b", "e%2Bf", "z%0A"]);
     assert_eq!(page.elements("Prefix"), ["", "d/"]);
     let page = list("&prefix=d/&fetch-owner=true");
     assert_eq!(page.elements("Key"), ["d/1", "d/2"]);
@@ -359,7 +393,9 @@ fn deletes_and_writes_in_a_computed_bucket_are_remembered() {
     let body = ask(&server, "GET", &format!("/b/{}", all[3]), &[], b"").body;
     assert_eq!(body, pattern::bytes(0, 300, 100));
     let deletes: String = all[..200].iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
-    ask(&server, "POST", "/b?delete", &[], format!("<Delete>{deletes}</Delete>").as_bytes());
+    let deletes = format!("<Delete>{deletes}</Delete>");
+    let md5 = base64(Algo::Md5, deletes.as_bytes());
+    ask(&server, "POST", "/b?delete", &[("content-md5", &md5)], deletes.as_bytes());
     ask(&server, "PUT", &format!("/b/{}", all[500]), &[], b"mine");
     ask(&server, "PUT", "/b/d00000/new", &[], b"new");
     ask(&server, "PUT", &format!("/b/{}", all[0]), &[], b"again");
