@@ -218,6 +218,10 @@ async fn an_etag_that_is_the_md5_confirms_what_a_server_without_crcs_holds() {
     let (store, meters) = open(&script, &[]);
     put(&store, known(1), b"1").await.unwrap();
     assert_eq!(meters.requests().len(), 1);
+    let script = self::script(vec![answer("200 OK", &[("etag", "00000000000000000000000000000000")], "")]).await;
+    let error = put(&open(&script, &[]).0, known(1), b"1").await.unwrap_err();
+    let why = "the server stored something else than the 1 bytes sent: its md5 differs";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Corrupt, why));
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if !args.yes && !consent(ctx).await? {
         return Ok(Outcome::Done);
     }
-    check_there(&root).await?;
+    check_there(&root, &folder).await?;
     // Before anything is spent: a report that can't be written is no reason to measure twice.
     let report = args.report.as_deref().map(open_report).transpose()?;
 
@@ -205,8 +205,10 @@ async fn consent(ctx: &Context) -> Result<bool> {
 }
 
 /// A mistyped path must not be made, measured and left behind.
-async fn check_there(root: &Arc<dyn Store>) -> Result<()> {
-    let mut steps = root.list(ListRequest { limit: Some(1), ..ListRequest::dir("") });
+async fn check_there(root: &Arc<dyn Store>, folder: &str) -> Result<()> {
+    // Where there are no directories, only the bucket must be there: an empty listing of what will be made proves that.
+    let below = if root.caps().dirs { String::new() } else { format!("{folder}/") };
+    let mut steps = root.list(ListRequest { limit: Some(1), ..ListRequest::dir(below) });
     match steps.next().await {
         Some(Listed::Failed { error, .. }) => Err(error.into()),
         _ => Ok(()),

@@ -133,6 +133,10 @@ impl Job<'_> {
             // The copy was made; some servers don't tell its version in their answer.
             None => {
                 let head = read::head(self.service, self.key, self.to, None).await?;
+                if read::size(&head, self.key)? != self.size {
+                    let message = "the copy has another size than its source";
+                    return Err(Error::new(ErrorKind::Corrupt, "copy", message).with_key(self.key));
+                }
                 meta::etag(&head).unwrap_or_default().to_owned()
             }
         };

@@ -311,6 +311,7 @@ fn out_of_order(page: &Page, last: Option<&[u8]>, scope: &Scope<'_>) -> Option<B
 
 /// What a listing is refused with that isn't one.
 const UNREADABLE: &str = "the listing can't be read";
+const CUT: &str = "the listing is cut off and does not say where it goes on";
 
 /// Reads a page of a listing, version 1 or 2. A page that doesn't say whether it is the last proves nothing, nor does one that
 /// contradicts itself.
@@ -439,7 +440,9 @@ impl Parsed {
             (Some(true), _, Some(marker)) if v1 => Some(Next::After(decode(marker.as_bytes()))),
             (Some(true), ..) => match entries.last().filter(|_| v1) {
                 Some(last) => Some(Next::After(last.key.as_bytes().to_vec())),
-                None => return Err("the listing is cut off and does not say where it goes on".into()),
+                None if v1 => return Err(CUT.into()),
+                // Servers that only know version 1 answer with it whatever they are asked.
+                None => return Err(format!("{CUT}: try --s3-list-version 1")),
             },
         };
         Ok(Page { entries, next })
@@ -571,8 +574,8 @@ mod tests {
                 "the listing does not say whether it is whole (no IsTruncated)",
             ),
             (text(&whole(&format!("{key}{token}"))), "the listing says that it is whole, and where it goes on"),
-            (cut.to_owned(), "the listing is cut off and does not say where it goes on"),
-            (cut_with_a_key, "the listing is cut off and does not say where it goes on"),
+            (cut.to_owned(), "the listing is cut off and does not say where it goes on: try --s3-list-version 1"),
+            (cut_with_a_key, "the listing is cut off and does not say where it goes on: try --s3-list-version 1"),
             (text(&whole(&format!("{key}{prefix}<KeyCount>3</KeyCount>"))), "the listing counts 3 entries and holds 2"),
             (text(&whole(&format!("{key}<KeyCount>0</KeyCount>"))), "the listing counts 0 entries and holds 1"),
         ] {
