@@ -2,6 +2,10 @@
 
 #![allow(clippy::disallowed_methods)] // A test makes the files that haul is to copy.
 
+use haul_core::{
+    Algo,
+    hash::{hash_bytes, to_hex},
+};
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     folder::{noise, write},
@@ -135,6 +139,7 @@ struct Rewritten {
 
 impl Rewritten {
     const SIZE: usize = 1_000_000;
+    const NUMBERS: u8 = 16;
 
     fn in_folder(folder: &Path) -> Rewritten {
         fs::create_dir_all(folder).unwrap();
@@ -143,7 +148,7 @@ impl Rewritten {
         let stop = Arc::new(AtomicBool::new(false));
         let (file, ended) = (fs::File::options().write(true).open(&path).unwrap(), stop.clone());
         let writer = thread::spawn(move || {
-            for number in (1..=250).cycle() {
+            for number in (1..=Self::NUMBERS).cycle() {
                 if ended.load(Relaxed) {
                     return;
                 }
@@ -151,6 +156,12 @@ impl Rewritten {
             }
         });
         Rewritten { path, stop, writer: Some(writer) }
+    }
+
+    /// The MD5 of each state that it is ever in.
+    fn md5s() -> Vec<String> {
+        let md5 = |number| hash_bytes(&[Algo::Md5], &vec![number; Self::SIZE]);
+        (1..=Self::NUMBERS).map(|number| to_hex(md5(number).get(Algo::Md5).unwrap())).collect()
     }
 
     fn is_torn(bytes: &[u8]) -> bool {
@@ -195,6 +206,34 @@ fn a_file_that_is_written_all_the_time_is_copied_whole_or_reported() {
             drop(rewritten);
             lab.haul(args).ok();
             assert!(arrived() == Some(fs::read(path).unwrap()), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_hashed_of_such_a_file_is_one_state_of_it() {
+    let (lab, md5s) = (Lab::new(HAUL), Rewritten::md5s());
+    let repo = lab.path("r");
+    fs::create_dir_all(repo.join(".dvc")).unwrap();
+    fs::write(repo.join(".dvc/config"), "[core]\n    no_scm = true\n").unwrap();
+    let _rewritten = Rewritten::in_folder(&repo.join("data"));
+    let run = |args: &[&str]| {
+        let output = lab.haul_command(args).current_dir(&repo).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let good = |out: &str| md5s.iter().any(|md5| out.contains(md5));
+    for _ in 0..5 {
+        let (code, out, err) = run(&["hashsum", "md5", "data"]);
+        assert!(code == Some(0) && good(&out) || err.contains("changed"), "{out}\n{err}");
+        let (code, _, err) = run(&["dvc", "add", "data/f"]);
+        let told = fs::read_to_string(repo.join("data/f.dvc")).unwrap_or_default();
+        assert!(code == Some(0) && good(&told) || err.contains("it changed while it was read"), "{told}\n{err}");
+        let (code, _, err) = run(&["snapshot", "push", "data", "../store"]);
+        assert!(code == Some(0) || err.contains("changed"), "{err}");
+        if code == Some(0) {
+            let (_, _, err) = run(&["snapshot", "pull", "../store", "data", "../back"]);
+            assert!(!Rewritten::is_torn(&fs::read(lab.path("back/f")).unwrap()), "{err}");
         }
     }
 }
