@@ -128,7 +128,8 @@ fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<u64>)> {
     let (mut parts, mut next, mut more, mut is_list) = (Vec::new(), None, false, false);
     let (mut number, mut size, mut etag, mut crc) = (0u64, None, String::new(), None);
     xml::walk(body, |step| match step {
-        Step::Open("ListPartsResult") => is_list = true,
+        // moto calls it a response.
+        Step::Open("ListPartsResult" | "ListPartsResponse") => is_list = true,
         Step::Open("Part") => (number, size, etag, crc) = (0, None, String::new(), None),
         Step::Close("PartNumber", text) => number = text.trim().parse().unwrap_or(0),
         Step::Close("Size", text) => size = text.trim().parse().ok(),
