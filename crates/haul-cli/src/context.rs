@@ -6,6 +6,7 @@ use crate::{
     config::{Config, Password, paths},
     error::{Outcome, code},
     flags::{self, Flags},
+    journal,
     progress::Progress,
     remote::{Place, Resolved, Resolver, Spec},
     screen::Screen,
@@ -19,7 +20,7 @@ use haul::{
 use haul_core::{Error, ErrorKind, Key, Kind, Listed};
 use haul_store::{
     ListRequest, Meters, Net, OpenRequest, OptionKind, Store,
-    layers::{LayerSettings, stack},
+    layers::{LayerSettings, Stop, stack},
 };
 use std::{
     collections::BTreeMap,
@@ -63,7 +64,17 @@ impl Context {
         let progress = Progress::start(&flags, screen.clone(), meters.clone(), net.roads.clone());
         let cancel = Cancel::default();
         let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, &cancel));
-        let layers = LayerSettings { tries: flags.pace.low_level_retries, rate, ..LayerSettings::default() };
+        let stop = {
+            let cancel = cancel.clone();
+            Stop::new(move || {
+                let cancel = cancel.clone();
+                Box::pin(async move { cancel.cancelled().await })
+            })
+        };
+        let mut layers = LayerSettings { rate, stop: Some(stop), ..LayerSettings::default() };
+        if let Some(tries) = flags.pace.low_level_retries {
+            (layers.tries, layers.tries_unanswered) = (tries, tries);
+        }
         let (config, hashes) = (OnceLock::new(), Arc::default());
         let resumes = false;
         Ok(Context { flags, meters, cancel, progress, screen, line, resumes, backends, net, layers, config, hashes })
@@ -198,7 +209,7 @@ impl Context {
         let spec = Spec::parse(typed.as_bytes())?;
         let resolved = self.resolve(&spec)?;
         let Some((parent, leaf)) = split(&spec.path).and_then(|_| split(&resolved.path)) else {
-            let message = format!("{} names a folder: give the file a name", typed.display());
+            let message = format!("{} names a folder: give the file a name", journal::told(typed));
             return Err(crate::error::usage(message));
         };
         let (parent, key) = (parent.to_vec(), Key::new(leaf));
@@ -263,12 +274,18 @@ impl Context {
         finishes_itself: bool,
         command: impl Future<Output = Result<Outcome>>,
     ) -> Result<Outcome> {
-        if finishes_itself {
-            return command.await;
-        }
-        tokio::select! {
-            outcome = command => outcome,
-            () = self.cancel.cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
+        let outcome = if finishes_itself {
+            command.await
+        } else {
+            tokio::select! {
+                outcome = command => outcome,
+                () = self.cancel.cancelled() => return Ok(Outcome::Exit(code::INTERRUPTED)),
+            }
+        };
+        match outcome {
+            // What it met on its way out is no news.
+            Err(_) if self.cancel.is_cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
+            outcome => outcome,
         }
     }
 }

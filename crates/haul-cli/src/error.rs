@@ -91,7 +91,6 @@ fn hint(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
         ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
-        ErrorKind::Unauthenticated => "check the remote's keys with haul config show, and the clock",
         ErrorKind::Busy => "the store asks to slow down: try --tpslimit or a smaller --transfers",
         ErrorKind::Timeout => "check the network and the endpoint, or raise --timeout and --contimeout",
         ErrorKind::NoSpace => "make room at the destination",

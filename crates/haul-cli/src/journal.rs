@@ -1,4 +1,5 @@
-//! A command line as a journal keeps it: without secrets, in the order that `args` gave it, so that it can be run again.
+//! A command line as a journal keeps it, and a remote as a message names it: without secrets; in the order that `args` gave
+//! it, so that it can be run again.
 
 use crate::remote::{Place, Spec};
 use haul_store::{OptionKind, registry};
@@ -34,6 +35,12 @@ pub fn keep(line: &[OsString]) -> Kept {
     };
     let words = line.iter().skip(1).map(word).collect();
     Kept { words, complete }
+}
+
+/// What the user typed, for a message.
+pub fn told(typed: &OsStr) -> String {
+    without_secrets(typed)
+        .map_or_else(|| typed.to_string_lossy().into_owned(), |rest| String::from_utf8_lossy(&rest).into_owned())
 }
 
 /// The line as a person would type it.
@@ -122,6 +129,12 @@ mod tests {
         ] {
             assert_eq!(kept(&["copy", word, "x:"]), (format!("haul copy {left} x:"), false), "{word}");
         }
+    }
+
+    #[test]
+    fn a_message_names_no_secret() {
+        assert_eq!(told(OsStr::new(":s3,secret_access_key=hunter2:b/x")), ":s3,…:b/x");
+        assert_eq!(told(OsStr::new("r:b/x")), "r:b/x");
     }
 
     #[test]

@@ -152,28 +152,26 @@ fn mistakes_about_remotes() {
     );
     assert_says(&lab, &["about", "r:"], 1, &["haul: about: S3 has no quota to report: add sizes up with `haul size`"]);
 
-    let hint = "(check the remote's keys with haul config show, and the clock)";
     let secret = "--s3-secret-access-key=not-the-secret";
-    let signature =
-        "the server does not accept our signature (SignatureDoesNotMatch): check secret_access_key and region";
-    assert_says(&lab, &["ls", &bucket, secret], 1, &[&format!("haul: list: {signature} {hint}")]);
+    let signature = "the server doesn't accept our signature (SignatureDoesNotMatch): correct secret_access_key with haul \
+                     config, and see that the clock is right";
+    assert_says(&lab, &["ls", &bucket, secret], 1, &[&format!("haul: list: {signature}")]);
     let ran = lab.haul(&["copy", "@src", &bucket, secret]).code(1);
     assert_eq!(said(&lab, &ran)[0], format!("error reading destination: {signature}"));
     assert_says(
         &lab,
         &["ls", &bucket, "--s3-access-key-id=nobody"],
         1,
-        &[&format!(
-            "haul: list: The Access Key Id you provided does not exist in our records (InvalidAccessKeyId): check access_key_id \
-         {hint}"
-        )],
+        &[
+            "haul: list: the server doesn't know our access key (InvalidAccessKeyId): correct access_key_id with haul config",
+        ],
     );
     // Nobody listens there.
     assert_says(
         &lab,
         &["ls", &bucket, "--s3-endpoint=http://127.0.0.1:1"],
         5,
-        &["haul: list: can't connect to 127.0.0.1:1: Connection refused (os error 111)"],
+        &["haul: list: nothing listens at 127.0.0.1:1: check the endpoint's host and port with haul config"],
     );
 }
 
@@ -229,14 +227,14 @@ fn mistakes_in_the_configuration() {
     }
 }
 
-/// Ten tries take a minute or more: whoever typed the wrong port is told why they wait.
+/// Who asks for many tries gets them, and is told meanwhile what they wait for.
 #[test]
 fn a_server_that_is_not_there_is_told_before_the_last_try() {
     let lab = Lab::new(HAUL);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let remote = format!(":s3,endpoint='http://127.0.0.1:{port}',access_key_id=a,secret_access_key=b:b");
     let ran = lab.haul(&["ls", &remote, "--low-level-retries=5"]).code(5);
-    let why = format!("can't connect to 127.0.0.1:{port}: Connection refused (os error 111)");
+    let why = format!("nothing listens at 127.0.0.1:{port}: check the endpoint's host and port with haul config");
     let told = format!("list: {why}; it has failed 4 times in a row, trying again up to 5 times");
     assert_eq!(ran.err.matches(&told).count(), 1, "{}", ran.err);
     assert!(ran.err.contains(&format!("haul: list: {why}\n")), "{}", ran.err);

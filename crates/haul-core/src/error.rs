@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Busy,
     /// No answer within the time allowed.
     Timeout,
+    /// Nothing has ever answered at the store's address, or what answers there isn't such a store or can't be trusted.
+    Unreachable,
     /// No space, quota or inode left.
     NoSpace,
     /// What was stored or read isn't what was sent or promised.

@@ -5,10 +5,10 @@
 
 use haul_core::concurrency::{Controller, Outcome, Settings, Shown, Ticket, Wait};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -53,6 +53,8 @@ pub struct Pinned {
 pub struct Roads {
     pinned: Pinned,
     endpoints: Mutex<BTreeMap<String, Arc<Lanes>>>,
+    /// Hosts, with their ports, that have answered a request.
+    answered: RwLock<BTreeSet<String>>,
 }
 
 /// The lanes of one endpoint.
@@ -84,7 +86,7 @@ pub struct Pass {
 impl Roads {
     /// No endpoint yet.
     pub fn new(pinned: Pinned) -> Self {
-        Roads { pinned, endpoints: Mutex::default() }
+        Roads { pinned, ..Roads::default() }
     }
 
     /// The lanes of the endpoint and account of this name, shown to people as `label`; all stores that give the same name
@@ -92,6 +94,18 @@ impl Roads {
     pub fn to(&self, endpoint: &str, label: &str) -> Arc<Lanes> {
         let mut endpoints = self.endpoints.lock().unwrap_or_else(|e| e.into_inner());
         endpoints.entry(endpoint.to_owned()).or_insert_with(|| Arc::new(Lanes::new(label, self.pinned))).clone()
+    }
+
+    /// Notes that this host has answered: what fails from now on may pass.
+    pub fn answered(&self, host: &str) {
+        if !self.has_answered(host) {
+            self.answered.write().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned());
+        }
+    }
+
+    /// True when this host has answered in this run.
+    pub fn has_answered(&self, host: &str) -> bool {
+        self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(host)
     }
 
     /// The lanes of every endpoint.

@@ -76,6 +76,16 @@ async fn ten_tries_are_enough() {
 }
 
 #[tokio::test]
+async fn a_store_that_never_answered_gets_three_tries() {
+    let gone = Fault::Fail(ErrorKind::Unreachable, Retry::Backoff);
+    let faults: Vec<_> = (1..=20).map(|nth| (Op::Stat, nth, gone.clone())).collect();
+    let s = over(filled(&["a"]).await, &faults);
+    assert_eq!(s.store.stat(&Key::new("a")).await.unwrap_err().kind(), ErrorKind::Unreachable);
+    assert_eq!(s.faulty.calls(Op::Stat), 3);
+    assert!(s.clock.waits().iter().sum::<Duration>() < Duration::from_secs(1));
+}
+
+#[tokio::test]
 async fn a_wait_that_the_server_names_is_kept() {
     let after = Retry::After(Duration::from_secs(7));
     let s = over(filled(&["a"]).await, &[(Op::Stat, 1, Fault::Fail(ErrorKind::Busy, after))]);

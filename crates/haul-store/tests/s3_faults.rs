@@ -4,7 +4,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Key, Listed, error::Retry, hash};
 use haul_store::{
-    Body, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec, s3::S3,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Payload, Store,
+    WriteSpec, s3::S3,
 };
 use std::{
     sync::{Arc, Mutex},
@@ -150,6 +151,93 @@ async fn the_right_region_is_learnt_once() {
     let heads = script.heads.lock().unwrap();
     let regions: Vec<bool> = heads.iter().map(|h| h.contains("/eu-west-9/s3/aws4_request")).collect();
     assert_eq!(regions, [false, true, true]);
+}
+
+#[tokio::test]
+async fn the_right_region_is_learnt_where_an_answer_has_no_body() {
+    let wrong = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>";
+    let found = || answer("200 OK", &[("etag", "\"e\"")], "");
+    let question = || vec![answer("400 Bad", &[], ""), answer("400 Bad", &[], wrong), found()];
+    let asked = |script: &Script| {
+        let heads = script.heads.lock().unwrap();
+        let line = |h: &String| (h.split(' ').next().unwrap().to_owned(), h.contains("/eu-west-9/s3/aws4_request"));
+        heads.iter().map(line).collect::<Vec<_>>()
+    };
+    let learnt = [("head", false), ("get", false), ("head", true)].map(|(m, right)| (m.to_owned(), right));
+    let script = self::script(question()).await;
+    let (store, _) = open(&script, &[]);
+    store.stat(&Key::new("k")).await.unwrap();
+    assert_eq!(asked(&script), learnt);
+
+    let script = self::script(question()).await;
+    let (store, _) = open(&script, &[]);
+    let Ok(Answer::Link(link)) = store.extra(Extra::Link(Key::new("k"), Duration::from_secs(60))).await else {
+        panic!()
+    };
+    assert_eq!(asked(&script), learnt);
+    assert!(link.contains("%2Feu-west-9%2Fs3%2Faws4_request"), "{link}");
+
+    // AWS names it in a header.
+    let moved = answer("301 Moved", &[("x-amz-bucket-region", "eu-west-9")], "");
+    let script = self::script(vec![moved, found()]).await;
+    let (store, _) = open(&script, &[]);
+    store.stat(&Key::new("k")).await.unwrap();
+    assert_eq!(asked(&script), [("head".to_owned(), false), ("head".to_owned(), true)]);
+}
+
+#[tokio::test]
+async fn wrong_keys_are_named_where_the_region_is_wrong_too() {
+    let wrong = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>";
+    let no = || answer("403 Forbidden", &[], "");
+    let answers = vec![no(), answer("400 Bad", &[], wrong), no(), fault("403 Forbidden", "SignatureDoesNotMatch")];
+    let script = script(answers).await;
+    let (store, _) = open(&script, &[]);
+    let error = store.stat(&Key::new("k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_is_refused() {
+    let script = script(vec![answer("404 Not Found", &[], "")]).await;
+    let (store, _) = open(&script, &[]);
+    let error = store.extra(Extra::Link(Key::new("k"), Duration::from_secs(60))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_body_is_looked_into_once() {
+    let no = || answer("403 Forbidden", &[], "");
+    let script = script(vec![no(), fault("403 Forbidden", "AccessDenied"), no(), no()]).await;
+    let (store, _) = open(&script, &[]);
+    for _ in 0..3 {
+        let error = store.stat(&Key::new("k")).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Denied, "k: stat: the server answered 403"));
+    }
+    assert_eq!(script.heads.lock().unwrap().len(), 4);
+    let script = self::script(vec![no(), fault("403 Forbidden", "InvalidAccessKeyId")]).await;
+    let (store, _) = open(&script, &[]);
+    assert_eq!(store.stat(&Key::new("k")).await.unwrap_err().kind(), ErrorKind::Unauthenticated);
+}
+
+/// A server that restarts is waited for; a host that never answered isn't.
+#[tokio::test]
+async fn what_has_answered_once_keeps_its_patience() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let script = Script { endpoint, heads: Arc::default() };
+    let serve = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let _ = socket.read(&mut vec![0; 1 << 16]).await.unwrap();
+        socket.write_all(answer("404 Not Found", &[], "").unwrap().as_bytes()).await.unwrap();
+    });
+    let (store, _) = open(&script, &[]);
+    assert_eq!(store.stat(&Key::new("k")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    serve.await.unwrap();
+    let error = store.stat(&Key::new("k")).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Io, Retry::Backoff), "{error}");
+    let (stranger, _) = open(&script, &[]);
+    let error = stranger.stat(&Key::new("k")).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Unreachable, Retry::Backoff), "{error}");
 }
 
 #[tokio::test]

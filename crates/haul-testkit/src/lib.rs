@@ -17,4 +17,5 @@ pub mod proxy;
 pub mod s3_server;
 pub mod serve;
 pub mod servers;
+pub mod tls;
 pub mod tree;

@@ -85,6 +85,8 @@ pub(crate) struct Run {
     pub steps: AtomicU64,
     /// Start nothing new; what runs may finish.
     wind_down: AtomicBool,
+    /// A store can't be reached or doesn't know us, and that was told.
+    hopeless: AtomicBool,
     started_bytes: AtomicU64,
     pub doomed: Doomed,
     /// What the destination has although `--compare-dest` has it.
@@ -138,6 +140,7 @@ impl Run {
                 report: Mutex::default(),
                 steps: AtomicU64::new(1),
                 wind_down: AtomicBool::new(false),
+                hopeless: AtomicBool::new(false),
                 started_bytes: AtomicU64::new(0),
                 doomed: Doomed::new(&policy),
                 spare: Spare::default(),
@@ -196,9 +199,22 @@ impl Run {
 
     /// Counts an error and tells the sink.
     pub fn error(&self, error: Error) {
+        if self.was_hopeless(error.kind()) {
+            return;
+        }
         let error = Arc::new(error);
         self.report().error(error.clone());
         self.cx.sink.emit(&Event::Error(error));
+    }
+
+    /// Ends the job on an error that every further request would meet too: a store that can't be reached, or doesn't know us.
+    /// True when that was told before.
+    fn was_hopeless(&self, kind: ErrorKind) -> bool {
+        let hopeless = matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated);
+        if hopeless {
+            self.wind_down.store(true, Ordering::Relaxed);
+        }
+        hopeless && self.hopeless.swap(true, Ordering::Relaxed)
     }
 
     /// Tells the sink something that is no error.
@@ -434,14 +450,17 @@ impl Run {
         }
     }
 
-    /// Counts what could not be listed. A store that doesn't know us, that can't make sense of the root that we ask for, or whose
-    /// own record of what it holds is damaged would say so again for every file, so that is the end of the job.
+    /// Counts what could not be listed. A store that can't be reached, doesn't know us, can't make sense of the root that we ask
+    /// for, or whose own record of what it holds is damaged would say so again for every file, so that is the end of the job.
     fn listing_errors(&self, pairs: &mut Pairs) {
         for (_, error) in pairs.errors.drain(..) {
             let hopeless = match error.kind() {
-                ErrorKind::Unauthenticated | ErrorKind::Corrupt => true,
+                ErrorKind::Corrupt => true,
                 ErrorKind::Invalid => error.key().is_none(),
-                _ => false,
+                kind => {
+                    self.was_hopeless(kind);
+                    false
+                }
             };
             if hopeless {
                 self.wind_down.store(true, Ordering::Relaxed);

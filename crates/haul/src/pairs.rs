@@ -213,7 +213,12 @@ impl Search {
         for (candidate, answer) in batch {
             match answer {
                 // Once is enough: the job ends with it.
-                Answer::Unknown(error) if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Corrupt) => {
+                Answer::Unknown(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::Corrupt
+                    ) =>
+                {
                     self.answers = futures::stream::empty().boxed();
                     return Some(error);
                 }

@@ -21,7 +21,7 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
-    let shown = args.path.to_string_lossy();
+    let shown = crate::journal::told(&args.path);
     let missing = || Error::new(ErrorKind::NotFound, "delete", format!("{shown} is a directory or doesn't exist"));
     let (store, Some(key)) = open_file(ctx, &args.path)? else { return Err(missing().into()) };
     let entry = match store.stat(&key).await {

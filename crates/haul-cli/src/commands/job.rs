@@ -221,6 +221,6 @@ fn check_backup(backup: &Arc<dyn Store>, dst: &Arc<dyn Store>, dest: &OsStr) -> 
     if same {
         return Ok(());
     }
-    let (backup, dest) = (backup.locator(), dest.display());
+    let (backup, dest) = (backup.locator(), journal::told(dest));
     Err(crate::error::usage(format!("--backup-dir {backup} must be on the same remote as the destination {dest}")))
 }

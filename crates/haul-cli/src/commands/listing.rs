@@ -47,7 +47,7 @@ impl Source {
         let filter = Filter::new(spec.clone()).map_err(usage)?;
         if let Some(key) = &file {
             if !filter.is_all() {
-                let path = path.to_string_lossy();
+                let path = crate::journal::told(path);
                 return Err(usage(format!("{path} is a file: a filter can't be used with a single file")));
             }
             spec.files_from = Some(vec![key.as_bytes().to_vec()]);

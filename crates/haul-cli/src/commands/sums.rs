@@ -54,7 +54,7 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ct
 
 async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {
     let (store, Some(key)) = open_file(ctx, file)? else {
-        return Err(usage(format!("{}: it is a folder, not a file of hashes", file.to_string_lossy())));
+        return Err(usage(format!("{}: it is a folder, not a file of hashes", crate::journal::told(file))));
     };
     let entry = store.stat(&key).await?;
     if entry.size > LARGEST {

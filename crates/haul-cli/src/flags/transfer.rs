@@ -200,9 +200,9 @@ pub struct PaceFlags {
     /// Wait between such tries
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "0s")]
     pub retries_sleep: Span,
-    /// Tries of one request
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub low_level_retries: u32,
+    /// Tries of one request [default: 10, or 3 where nothing has ever answered]
+    #[arg(long, value_name = "N")]
+    pub low_level_retries: Option<u32>,
 }
 
 /// `--cutoff-mode`.

@@ -6,14 +6,28 @@ pub mod retry;
 
 use crate::{Meters, Store};
 use clock::Clock;
+use futures::future::BoxFuture;
 use rate::Rate;
 use std::{sync::Arc, time::Duration};
+
+/// Resolves once the user wants the run to end.
+#[derive(Clone)]
+pub struct Stop(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl Stop {
+    /// From what gives such a future, as often as it is asked.
+    pub fn new(stopped: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+        Stop(Arc::new(stopped))
+    }
+}
 
 /// Settings of all layers.
 #[derive(Clone)]
 pub struct LayerSettings {
     /// How often a request is tried in all (`--low-level-retries`); 0 and 1 mean once.
     pub tries: u32,
+    /// The same for a store that has never answered.
+    pub tries_unanswered: u32,
     /// Longest wait after the first failure; it doubles with each further one.
     pub backoff: Duration,
     /// Longest wait of all.
@@ -22,17 +36,22 @@ pub struct LayerSettings {
     pub rate: Option<Arc<Rate>>,
     /// Waits, and draws the lots that spread the waits.
     pub clock: Arc<dyn Clock>,
+    /// Ends all waiting of network stores; what is under way is given up a little later. `None` for a run that nobody stops.
+    pub stop: Option<Stop>,
 }
 
 impl Default for LayerSettings {
-    /// Ten tries as rclone; 100 ms and 20 s are the usual values of the AWS SDKs for "full jitter".
+    /// Ten tries as rclone; 100 ms and 20 s are the usual values of the AWS SDKs for "full jitter". A mistyped endpoint is told
+    /// within a second; a server that is being started is worth a second and third look.
     fn default() -> Self {
         LayerSettings {
             tries: 10,
+            tries_unanswered: 3,
             backoff: Duration::from_millis(100),
             backoff_max: Duration::from_secs(20),
             rate: None,
             clock: Arc::new(clock::System),
+            stop: None,
         }
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! What was done already isn't done twice: bodies go on at the byte that was reached, listings after the last key,
 //! batches with the items that failed. Publishing is tried again only for writes so small that their bytes are still
-//! at hand; a store whose publish is one more request after many parts must itself see that it gets through.
+//! at hand; a store whose publish is one more request after many parts must itself see that it gets through. A run that the
+//! user stops waits for nothing more here.
 
-use super::{LayerSettings, clock::Clock};
+use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
     Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Resumed,
     Sent, Store, Stored, Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
-use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, key::after_prefix, plan::Replace,
 };
@@ -27,6 +28,10 @@ use std::{
 /// From so many failures of one request in a row on a person is told, once a store; until then less than a second was waited.
 const TOLD: u32 = 4;
 
+/// A request that is under way when the user stops the run gets its answer within this time, or is given up: whoever presses
+/// Ctrl-C waits for a healthy server, not for one that hangs.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The layer.
 #[derive(Clone)]
 pub struct Retrying(Arc<Shared>);
@@ -34,9 +39,11 @@ pub struct Retrying(Arc<Shared>);
 struct Shared {
     inner: Arc<dyn Store>,
     tries: u32,
+    tries_unanswered: u32,
     backoff: Duration,
     backoff_max: Duration,
     clock: Arc<dyn Clock>,
+    stop: Option<Stop>,
     meters: Arc<Meters>,
     told: AtomicBool,
 }
@@ -50,9 +57,13 @@ impl std::fmt::Debug for Retrying {
 impl Retrying {
     /// `inner`, tried again as `settings` say; counts in `meters`.
     pub fn new(inner: Arc<dyn Store>, settings: &LayerSettings, meters: Arc<Meters>) -> Self {
+        // A disk's work ends by itself, and leaves nothing behind only when it may.
+        let stop = settings.stop.clone().filter(|_| !inner.caps().files);
         Retrying(Arc::new(Shared {
             inner,
+            stop,
             tries: settings.tries.max(1),
+            tries_unanswered: settings.tries_unanswered.max(1),
             backoff: settings.backoff,
             backoff_max: settings.backoff_max,
             clock: settings.clock.clone(),
@@ -70,17 +81,43 @@ impl Shared {
     /// Waits and says true when a request that failed with `error` should be sent again.
     async fn again(&self, error: &Error, failures: &mut Failures) -> bool {
         failures.0 += 1;
-        if error.retry() == Retry::Never || failures.0 >= self.tries {
+        let tries = if error.kind() == ErrorKind::Unreachable { self.tries_unanswered } else { self.tries };
+        if error.retry() == Retry::Never || failures.0 >= tries {
             return false;
         }
         let wait = self.wait(error.retry(), failures.0);
+        if self.stopped().now_or_never().is_some() {
+            return false;
+        }
         self.meters.retry();
         tracing::debug!(%error, failures = failures.0, ?wait, "trying again");
         if failures.0 == TOLD && !self.told.swap(true, Ordering::Relaxed) {
-            tracing::warn!("{error}; it has failed {TOLD} times in a row, trying again up to {} times", self.tries);
+            tracing::warn!("{error}; it has failed {TOLD} times in a row, trying again up to {tries} times");
         }
-        self.clock.sleep(wait).await;
-        true
+        tokio::select! {
+            () = self.clock.sleep(wait) => true,
+            () = self.stopped() => false,
+        }
+    }
+
+    async fn stopped(&self) {
+        match &self.stop {
+            Some(stop) => (stop.0)().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What `request` comes to, unless the run is stopped and it still has no answer [`GRACE`] later.
+    async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T> {
+        let late = async {
+            self.stopped().await;
+            self.clock.sleep(GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            answer = request => Ok(answer),
+            () = late => Err(stopped()),
+        }
     }
 
     /// "Full jitter" (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015): any time from 0 up to
@@ -97,7 +134,7 @@ impl Shared {
     async fn attempt<T, F: Future<Output = Result<T>>>(&self, mut request: impl FnMut() -> F) -> Result<T> {
         let mut failures = Failures::default();
         loop {
-            match request().await {
+            match self.answer(request()).await.flatten() {
                 Err(error) if self.again(&error, &mut failures).await => {}
                 answer => return answer,
             }
@@ -115,7 +152,11 @@ impl Shared {
         let mut rest: Vec<usize> = (0..count).collect();
         let mut failures = Failures::default();
         while !rest.is_empty() {
-            for (number, answer) in rest.iter().zip(send(&rest).await) {
+            let Ok(given) = self.answer(send(&rest)).await else {
+                rest.iter().for_each(|number| answers[*number] = Some(Err(stopped())));
+                break;
+            };
+            for (number, answer) in rest.iter().zip(given) {
                 answers[*number] = Some(answer);
             }
             let retry = |answer: &Option<Result<T>>| match answer {
@@ -136,6 +177,11 @@ impl Shared {
         let missing = || Error::new(ErrorKind::Io, "batch", "the store gave no answer for this");
         answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing()))).collect()
     }
+}
+
+/// The error of a request that was given up because the run was stopped.
+fn stopped() -> Error {
+    Error::new(ErrorKind::Cancelled, "wait", "stopped")
 }
 
 impl Store for Retrying {
@@ -294,7 +340,11 @@ struct Resuming {
 impl Resuming {
     async fn next(mut self) -> Option<(Result<Bytes>, Option<Self>)> {
         loop {
-            let error = match self.pieces.next().await {
+            let next = match self.shared.answer(self.pieces.next()).await {
+                Ok(next) => next,
+                Err(error) => return Some((Err(error.with_key(&self.key)), None)),
+            };
+            let error = match next {
                 Some(Ok(piece)) => {
                     self.at += piece.len() as u64;
                     if !piece.is_empty() {
@@ -321,8 +371,8 @@ impl Resuming {
     /// Asks for the rest of the same version.
     async fn resume(&mut self, mut error: Error) -> Result<()> {
         while self.shared.again(&error, &mut self.failures).await {
-            let read = self.shared.inner.read(&self.key, self.want.as_ref(), Some(self.at..self.end)).await;
-            match read {
+            let read = self.shared.inner.read(&self.key, self.want.as_ref(), Some(self.at..self.end));
+            match self.shared.answer(read).await.flatten() {
                 Ok(Read { body: Body::Stream(pieces), .. }) => {
                     self.pieces = pieces;
                     return Ok(());
@@ -352,7 +402,12 @@ struct Listing {
 impl Listing {
     async fn next(&mut self) -> Option<Listed> {
         loop {
-            match self.inner.as_mut()?.next().await {
+            let Ok(next) = self.shared.answer(self.inner.as_mut()?.next()).await else {
+                // Without its end, nobody takes it for a whole listing.
+                self.inner = None;
+                return None;
+            };
+            match next {
                 Some(Listed::Batch(batch)) => {
                     let batch = self.fresh(batch);
                     if !batch.is_empty() {
@@ -468,6 +523,6 @@ impl Upload for RetryingUpload {
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        self.inner.abort()
+        Box::pin(async move { self.shared.answer(self.inner.abort()).await.flatten() })
     }
 }

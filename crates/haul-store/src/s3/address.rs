@@ -111,6 +111,12 @@ impl Endpoint {
     /// Errors: `Invalid` for an endpoint that is no address.
     pub fn read(config: &Config) -> Result<Endpoint> {
         let own = config.endpoint.trim();
+        if config.endpoint.contains('@') {
+            // What stands before it may be a password, which is never shown.
+            let message = "endpoint holds a user name or a password before @: take it out, and set access_key_id and \
+                           secret_access_key";
+            return Err(Error::new(ErrorKind::Invalid, "open", message));
+        }
         let (tls, rest) = match own {
             "" => (true, aws_host(config)),
             url if url.starts_with("http://") => (false, url["http://".len()..].to_owned()),
@@ -123,15 +129,16 @@ impl Endpoint {
             None => (rest, ""),
         };
         let shown = authority.replace("{region}", "region");
-        if authority.contains('@') || shown.parse::<http::uri::Authority>().is_err() {
+        if shown.parse::<http::uri::Authority>().is_err() {
             let message = format!("endpoint = {own:?}: use http://HOST:PORT or https://HOST");
             return Err(Error::new(ErrorKind::Invalid, "open", message));
         }
+        let virtual_host = !config.path_style.unwrap_or(!config.provider.virtual_host || is_one_word(&shown));
         Ok(Endpoint {
             tls,
             authority: authority.to_owned(),
             base: base.to_owned(),
-            virtual_host: config.accelerate || !config.path_style.unwrap_or(!config.provider.virtual_host),
+            virtual_host: config.accelerate || virtual_host && !is_ip(&shown),
             accelerate: config.accelerate,
         })
     }
@@ -174,6 +181,21 @@ impl Endpoint {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (b == b'.' && !self.tls);
         bucket.bytes().all(plain)
     }
+}
+
+/// An address that is a number has no names below it, whatever the options say (as in AWS's own tools).
+fn is_ip(authority: &str) -> bool {
+    let host = host_of(authority);
+    authority.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// `localhost` and `minio` are names of a machine, below which there are none unless the user says so.
+fn is_one_word(authority: &str) -> bool {
+    !host_of(authority).contains('.')
+}
+
+fn host_of(authority: &str) -> &str {
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
 }
 
 /// An address in the pieces that signing needs.
@@ -264,5 +286,36 @@ mod tests {
         );
         assert_eq!(url(&[("endpoint", "http://h:1/base/")], Some("b")), "http://h:1/base/b/k");
         assert_eq!(url(&[("endpoint", "h"), ("force_path_style", "false")], Some("b")), "https://b.h/k");
+    }
+
+    #[test]
+    fn numbers_and_names_of_machines_have_no_names_below_them() {
+        let url = |endpoint: &str, style: &[(&str, &str)]| {
+            let options = [&[("provider", "AWS"), ("endpoint", endpoint)], style].concat();
+            self::endpoint(&options).url("r", Some("b"), b"k").authority
+        };
+        let names = [("force_path_style", "false")];
+        for number in ["127.0.0.1:9000", "10.0.0.1", "[::1]:9000", "[fe80::1]"] {
+            assert_eq!(url(&format!("http://{number}"), &[]), number);
+            assert_eq!(url(&format!("http://{number}"), &names), number);
+        }
+        assert_eq!(url("http://localhost:9000", &[]), "localhost:9000");
+        assert_eq!(url("http://localhost:9000", &names), "b.localhost:9000");
+        assert_eq!(url("https://s3.example.com", &[]), "b.s3.example.com");
+    }
+
+    #[test]
+    fn a_password_in_an_endpoint_is_refused_and_not_shown() {
+        for endpoint in
+            ["http://user:SECRET@127.0.0.1:9000", "user:SECRET@h", "http://user:SECRET @h", "http://a/SECRET@b"]
+        {
+            let options = [("endpoint".to_owned(), endpoint.to_owned())].into();
+            let config = Config::read(&super::super::tests::request("", options)).unwrap();
+            assert_eq!(
+                Endpoint::read(&config).unwrap_err().to_string(),
+                "open: endpoint holds a user name or a password before @: take it out, and set access_key_id and \
+                 secret_access_key"
+            );
+        }
     }
 }

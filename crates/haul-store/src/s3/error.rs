@@ -80,12 +80,29 @@ impl Fault {
                 "this machine's clock differs too much from the server's (RequestTimeTooSkewed): set the clock"
                     .to_owned()
             }
-            "InvalidAccessKeyId" => format!("{}: check access_key_id", told(status, code, &said)),
-            "SignatureDoesNotMatch" => {
-                format!("the server does not accept our signature ({code}): check secret_access_key and region")
+            "InvalidAccessKeyId" => {
+                format!("the server doesn't know our access key ({code}): correct access_key_id with haul config")
             }
+            "SignatureDoesNotMatch" => format!(
+                "the server doesn't accept our signature ({code}): correct secret_access_key with haul config, and see \
+                 that the clock is right"
+            ),
             "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
-                format!("{}: renew the session token", told(status, code, &said))
+                format!("{}: renew session_token", told(status, code, &said))
+            }
+            "AuthorizationHeaderMalformed"
+            | "IllegalLocationConstraintException"
+            | "InvalidLocationConstraint"
+            | "InvalidRegion" => {
+                format!("{}: correct region with haul config", told(status, code, &said))
+            }
+            "PermanentRedirect" | "TemporaryRedirect" | "Redirect" => {
+                format!(
+                    "bucket {bucket} is served by another endpoint ({code}): set region and endpoint with haul config"
+                )
+            }
+            _ if kind == ErrorKind::Unauthenticated => {
+                format!("{}: set access_key_id and secret_access_key with haul config", told(status, code, &said))
             }
             _ => told(status, code, &said),
         };
@@ -107,7 +124,8 @@ impl Fault {
         match (self.kind, self.retry) {
             (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
             (ErrorKind::Busy, _) => Outcome::Throttled(None),
-            _ if self.refused => Outcome::Throttled(None),
+            // A host that never answered isn't busy.
+            _ if self.refused && self.kind != ErrorKind::Unreachable => Outcome::Throttled(None),
             _ if self.dropped => Outcome::Dropped,
             _ if (400..500).contains(&self.status) => Outcome::Done,
             _ => Outcome::Failed,
@@ -144,7 +162,6 @@ fn code_of_status(status: StatusCode, bucket: Option<&str>) -> &'static str {
     match status.as_u16() {
         404 if bucket.is_some() => "NoSuchKey",
         412 => "PreconditionFailed",
-        403 => "AccessDenied",
         _ => "",
     }
 }
@@ -164,6 +181,8 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
         | "InvalidToken"
         | "TokenRefreshRequired"
         | "CredentialsNotSupported"
+        // With such a clock nobody is known.
+        | "RequestTimeTooSkewed"
         | "Unauthorized" => (K::Unauthenticated, Never),
         "SlowDown"
         | "SlowDownRead"
@@ -227,7 +246,7 @@ mod tests {
             (403, "AccessDenied", K::Denied, false),
             (403, "InvalidAccessKeyId", K::Unauthenticated, false),
             (403, "SignatureDoesNotMatch", K::Unauthenticated, false),
-            (403, "RequestTimeTooSkewed", K::Denied, false),
+            (403, "RequestTimeTooSkewed", K::Unauthenticated, false),
             (503, "SlowDown", K::Busy, true),
             (400, "RequestTimeout", K::Timeout, true),
             (500, "InternalError", K::Io, true),
@@ -260,14 +279,40 @@ mod tests {
                 403,
                 "SignatureDoesNotMatch",
                 "The request signature we calculated does not match …",
-                "read: the server does not accept our signature (SignatureDoesNotMatch): check secret_access_key and region",
+                "read: the server doesn't accept our signature (SignatureDoesNotMatch): correct secret_access_key with haul \
+                 config, and see that the clock is right",
             ),
-            (403, "InvalidAccessKeyId", "No such key.", "read: No such key (InvalidAccessKeyId): check access_key_id"),
+            (
+                403,
+                "InvalidAccessKeyId",
+                "No such key.",
+                "read: the server doesn't know our access key (InvalidAccessKeyId): correct access_key_id with haul config",
+            ),
+            (
+                403,
+                "RequestTimeTooSkewed",
+                "x",
+                "read: this machine's clock differs too much from the server's (RequestTimeTooSkewed): set the clock",
+            ),
+            (
+                400,
+                "AuthorizationHeaderMalformed",
+                "The region is wrong.",
+                "read: The region is wrong (AuthorizationHeaderMalformed): correct region with haul config",
+            ),
+            (
+                301,
+                "PermanentRedirect",
+                "x",
+                "read: bucket b is served by another endpoint (PermanentRedirect): set region and endpoint with haul config",
+            ),
+            (401, "", "", "read: the server answered 401: set access_key_id and secret_access_key with haul config"),
             (500, "InternalError", "We\nfailed", "read: We failed (InternalError)"),
         ] {
             assert_eq!(coded(status, code, said).to_string(), message);
         }
         assert_eq!(answer(500, &[], "").to_string(), "read: the server answered 500");
+        assert_eq!(answer(403, &[], "").to_string(), "read: the server answered 403");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     error::Fault,
-    list, meta,
+    list, meta, read,
     service::{Call, Service},
     upload,
     xml::{self, Step},
@@ -42,6 +42,8 @@ async fn link(service: &Service, key: &Key, life: Duration) -> Result<Answer> {
         let message = "a link of S3 lasts 7 days at most: use --expire 7d or less";
         return Err(Error::new(ErrorKind::Invalid, "link", message).with_key(key));
     }
+    // A link can't be corrected later: the question proves keys and region, and that there is something to link to.
+    read::stat(service, key).await?;
     Ok(Answer::Link(service.presign(&service.place(key)?, life.as_secs().max(1)).await?))
 }
 

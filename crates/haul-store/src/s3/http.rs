@@ -3,24 +3,22 @@
 use super::{
     body::Pieces,
     error::{Fault, Tried},
+    reach, tls,
 };
-use crate::{Buffers, Net, lanes::Pass};
+use crate::{Buffers, Net, Roads, lanes::Pass};
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Error, ErrorKind, Result, Retry, concurrency::Outcome};
-use http::{HeaderMap, Request, StatusCode, uri::Authority};
+use haul_core::{ErrorKind, Result, Retry, concurrency::Outcome};
+use http::{
+    HeaderMap, Request, StatusCode,
+    uri::{Authority, Scheme},
+};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
-};
-use rustls::{
-    ClientConfig, RootCertStore,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -45,6 +43,8 @@ pub struct Http {
     permits: Arc<Semaphore>,
     idle: Duration,
     buffers: Buffers,
+    /// Knows which hosts have answered in this run.
+    roads: Arc<Roads>,
 }
 
 /// An answer whose body is still to come.
@@ -68,42 +68,47 @@ impl Http {
     ///
     /// Errors: `Invalid` when a CA file can't be used.
     pub fn new(net: &Net, tls: bool) -> Result<Http> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(Duration::from_secs(30)));
-        tcp.set_connect_timeout(Some(net.connect_timeout));
-        let https = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config(net, tls)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
+        let connector = reach::connector(tls::config(net, tls)?, net.connect_timeout);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .pool_max_idle_per_host(net.connections.max(1))
             .http1_read_buf_exact_size(BUFFER)
-            .build(https);
+            .build(connector);
         let permits = Arc::new(Semaphore::new(net.connections.max(1)));
-        Ok(Http { client, permits, idle: net.idle_timeout, buffers: net.buffers.clone() })
+        let (buffers, roads) = (net.buffers.clone(), net.roads.clone());
+        Ok(Http { client, permits, idle: net.idle_timeout, buffers, roads })
     }
 
     /// Sends a request and waits for the answer's head, as long as bytes keep moving.
     pub async fn send(&self, request: Request<Pieces>) -> Tried<Reply> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| Fault::broken("the client is closed"))?;
         let taken = request.body().progress();
-        let host = request.uri().authority().cloned();
+        let uri = request.uri().clone();
+        let host = uri.authority().map_or("", Authority::as_str);
+        let answered = self.roads.has_answered(host);
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = 0;
+        // A host that waits for the end of a line would take a handshake for its beginning, and keep silent.
+        let mut doubt = !answered && uri.scheme() == Some(&Scheme::HTTPS);
         let response = loop {
-            match tokio::time::timeout(self.idle, &mut answer).await {
-                Ok(done) => break done.map_err(|e| broken(e, host.as_ref()))?,
+            let patience = if doubt { reach::SILENCE.min(self.idle) } else { self.idle };
+            match tokio::time::timeout(patience, &mut answer).await {
+                Ok(Ok(response)) => break response,
+                Ok(Err(e)) => return Err(reach::fault(e, &uri, answered).await),
+                Err(_) if doubt => {
+                    doubt = false;
+                    if reach::speaks_other(&uri).await {
+                        return Err(reach::no_tls(host));
+                    }
+                }
                 // The body still moves: that is no silence.
                 Err(_) if taken.load(Ordering::Relaxed) != seen => seen = taken.load(Ordering::Relaxed),
                 Err(_) => return Err(Fault::timeout(format!("no answer within {:?}", self.idle))),
             }
         };
+        self.roads.answered(host);
         let (head, incoming) = response.into_parts();
         let body = Frames { incoming, idle: self.idle, pass: None, buffers: self.buffers.clone(), _permit: permit };
         Ok(Reply { status: head.status, headers: head.headers, body })
@@ -216,7 +221,7 @@ impl Frames {
                     }
                     return Ok(None);
                 }
-                Some(Err(e)) => return Err(Fault::broken(format!("the connection broke: {}", causes(&e)))),
+                Some(Err(e)) => return Err(Fault::broken(format!("the connection broke: {}", reach::innermost(&e)))),
                 Some(Ok(frame)) => {
                     // Trailers carry nothing that we asked for.
                     if let Ok(data) = frame.into_data()
@@ -230,121 +235,5 @@ impl Frames {
                 }
             }
         }
-    }
-}
-
-fn broken(error: hyper_util::client::legacy::Error, host: Option<&Authority>) -> Box<Fault> {
-    let (text, host) = (causes(&error), host.map_or("the server", Authority::as_str));
-    if let Some(tls) = certificate_error(&error) {
-        let hint = "check the endpoint, or add the authority with --ca-cert";
-        return Fault::new(ErrorKind::Io, Retry::Never, format!("no trusted connection: {tls}: {hint}"));
-    }
-    if error.is_connect() && text.contains("timed out") {
-        return Fault::timeout(format!("can't connect to {host}: {text}"));
-    }
-    if error.is_connect() {
-        let mut fault = Fault::broken(format!("can't connect to {host}: {text}"));
-        fault.refused = text.contains("refused");
-        return fault;
-    }
-    let mut fault = Fault::broken(format!("the connection broke: {text}"));
-    fault.dropped = true;
-    fault
-}
-
-fn certificate_error(error: &dyn std::error::Error) -> Option<String> {
-    let mut next = error.source();
-    while let Some(e) = next {
-        // An io::Error shows its inner error's source, not the inner error itself.
-        let inner = e.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref());
-        let tls = inner.and_then(|i| i.downcast_ref()).or_else(|| e.downcast_ref::<rustls::Error>());
-        if let Some(found @ rustls::Error::InvalidCertificate(_)) = tls {
-            return Some(found.to_string());
-        }
-        next = e.source();
-    }
-    None
-}
-
-/// The innermost cause says most: `connection refused`.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
-}
-
-fn tls_config(net: &Net, needed: bool) -> Result<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|e| Error::new(ErrorKind::Invalid, "open", format!("TLS can't be set up: {e}")))?;
-    if net.insecure_tls {
-        let blind = Arc::new(AnyCertificate(provider));
-        return Ok(builder.dangerous().with_custom_certificate_verifier(blind).with_no_client_auth());
-    }
-    let mut roots = if needed { known_authorities() } else { RootCertStore::empty() };
-    for path in &net.ca_certs {
-        let bad = |e: &dyn std::fmt::Display| {
-            Error::new(ErrorKind::Invalid, "open", format!("CA file {}: {e}", path.display()))
-        };
-        for cert in CertificateDer::pem_file_iter(path).map_err(|e| bad(&e))? {
-            roots.add(cert.map_err(|e| bad(&e))?).map_err(|e| bad(&e))?;
-        }
-    }
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// The system's authorities, or Mozilla's where the system has none. Read once a process: it takes milliseconds.
-fn known_authorities() -> RootCertStore {
-    static ROOTS: std::sync::OnceLock<RootCertStore> = std::sync::OnceLock::new();
-    let read = || {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-        roots
-    };
-    ROOTS.get_or_init(read).clone()
-}
-
-/// Takes any certificate (`--no-check-certificate`), but still checks that the peer holds its key.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

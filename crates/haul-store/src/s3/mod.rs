@@ -16,10 +16,12 @@ mod meta;
 mod options;
 mod proof;
 pub mod provider;
+mod reach;
 mod read;
 mod resume;
 mod service;
 mod sign;
+mod tls;
 mod upload;
 mod xml;
 
@@ -94,6 +96,7 @@ impl S3 {
             lanes,
             signer: sign::Signer::new("s3"),
             region: RwLock::new(region),
+            keys_known: Default::default(),
             buckets_made: Default::default(),
             buckets_missed: Default::default(),
             asks_no_checksums: Default::default(),

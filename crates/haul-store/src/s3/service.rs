@@ -6,8 +6,9 @@ use super::{
     credentials::Source,
     error::{Fault, Tried},
     http::{Http, Reply},
+    list,
     options::Config,
-    proof,
+    proof, reach,
     sign::{self, Credentials, Signed, Signer},
 };
 use crate::{Caps, Direction, Lanes, Meters, Net, Payload};
@@ -34,6 +35,8 @@ pub struct Service {
     pub lanes: Arc<Lanes>,
     pub signer: Signer,
     pub region: RwLock<Arc<str>>,
+    /// Buckets that were asked whether they take our keys and region, after a refusal that left it open; they do.
+    pub keys_known: tokio::sync::Mutex<BTreeSet<String>>,
     /// Buckets that were missing and have been made, by the first write into each.
     pub buckets_made: tokio::sync::Mutex<BTreeSet<String>>,
     /// Buckets that an answer said are missing.
@@ -152,7 +155,7 @@ impl Service {
     /// sent once more.
     pub async fn call(&self, call: Call<'_>) -> Tried<Reply> {
         let region = self.region();
-        let fault = match self.call_once(&call, &region).await {
+        let fault = match self.call_in(&call, &region).await {
             Ok(reply) => return Ok(reply),
             Err(fault) => fault,
         };
@@ -161,9 +164,47 @@ impl Service {
                 tracing::debug!(region = %right, "the bucket is in another region");
                 let right: Arc<str> = right.as_str().into();
                 *self.region.write().unwrap_or_else(|e| e.into_inner()) = right.clone();
-                self.call_once(&call, &right).await
+                self.call_in(&call, &right).await
             }
             _ => Err(fault),
+        }
+    }
+
+    /// Sends a request once; a refusal says why.
+    async fn call_in(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {
+        let fault = match self.call_once(call, region).await {
+            Ok(reply) => return Ok(reply),
+            Err(fault) => fault,
+        };
+        let silent = call.method == Method::HEAD && fault.region.is_none();
+        if silent && matches!(fault.status, 301 | 307 | 400 | 401 | 403) {
+            return Err(self.reason(call, region).await.unwrap_or(fault));
+        }
+        Err(fault)
+    }
+
+    /// Why a question without a body was refused. An answer to HEAD has none, so that a wrong region and wrong keys look like
+    /// a missing permission; one small listing of the bucket tells them apart. `None` when it isn't one of those: that is
+    /// asked once a bucket.
+    async fn reason(&self, call: &Call<'_>, region: &str) -> Option<Box<Fault>> {
+        let bucket = call.bucket?;
+        let mut known = self.keys_known.lock().await;
+        if known.contains(bucket) {
+            return None;
+        }
+        match self.call_once(&list::page_call(self, bucket, b"", 1), region).await {
+            Err(fault)
+                if fault.region.is_some()
+                    || matches!(fault.kind, ErrorKind::Unauthenticated | ErrorKind::Unreachable) =>
+            {
+                Some(fault)
+            }
+            // Nobody answered.
+            Err(fault) if fault.status == 0 => None,
+            _ => {
+                known.insert(bucket.to_owned());
+                None
+            }
         }
     }
 
@@ -213,6 +254,9 @@ impl Service {
         }
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.bytes().await.unwrap_or_default();
+        if !self.endpoint.tls() && reach::wants_tls(status, &body) {
+            return Err(reach::needs_tls(&self.endpoint.authority(region)));
+        }
         let fault = Fault::answer(status, &headers, &body, call.bucket);
         if let Some(bucket) = call.bucket.filter(|_| fault.code == "NoSuchBucket") {
             // The writes to come need not find out one by one.

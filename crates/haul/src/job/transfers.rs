@@ -167,6 +167,7 @@ impl Run {
                 }
                 // Every further file would fail the same way, after filling what little is left: said once, at the end.
                 let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
+                let error = if self.was_hopeless(error.kind()) { crate::transfer::cancelled() } else { error };
                 let kind = error.kind();
                 let error = Arc::new(error);
                 self.cx.sink.emit(&Event::Failed { step: order.step, error: error.clone() });

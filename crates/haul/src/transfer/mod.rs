@@ -39,9 +39,9 @@ use unfinished::{Target, Track};
 /// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
 const ABORT_WITHIN: Duration = Duration::from_secs(10);
 
-/// So long after the job was stopped a file whose bytes are all sent may still be published: enough for a request and some retries,
-/// but not for a store that asks to come back in an hour.
-const PUBLISH_WITHIN: Duration = Duration::from_secs(10);
+/// So long after the job was stopped a file whose bytes are all sent may still be published: enough for a request to a healthy
+/// store, but not for one that asks to come back later, or hangs.
+const PUBLISH_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;
@@ -269,6 +269,7 @@ impl Mover {
                     changed += 1;
                     changed < CHANGED_RETRIES
                 }
+                ErrorKind::Unreachable => false,
                 ErrorKind::Corrupt => attempt < self.policy.file_retries,
                 // Somebody took away what was half written: the folder, or the upload in parts.
                 ErrorKind::NotFound if error.op() == "write" => attempt < self.policy.file_retries,

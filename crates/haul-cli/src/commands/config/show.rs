@@ -43,7 +43,9 @@ pub fn section(config: &Config, name: &str, secrets: Secrets) -> String {
     let kind = config.get(name, "type").unwrap_or_default();
     let mut text = format!("[{name}]\n");
     for (key, value) in config.options(name) {
-        let hidden = secrets == Secrets::Redacted && !value.is_empty() && is_secret(&kind, &key);
+        // Before the @ of an address may stand a password.
+        let secret = is_secret(&kind, &key) || value.contains('@');
+        let hidden = secrets == Secrets::Redacted && !value.is_empty() && secret;
         text.push_str(&format!("{key} = {}\n", if hidden { "XXX" } else { &value }));
     }
     text

@@ -6,7 +6,7 @@ use super::{
     options::Options,
     sources::{Job, Refusal},
 };
-use crate::context::Context;
+use crate::{context::Context, journal::told};
 use futures::StreamExt as _;
 use haul_core::{Key, LINK, Listed, shown_name};
 use haul_store::{ListRequest, Store};
@@ -31,7 +31,7 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
         named.iter().flat_map(|job| names(job).into_iter().map(|name| (*job, name))).collect();
     for (at, (job, name)) in names.iter().enumerate() {
         if let Some((other, _)) = names[..at].iter().find(|(_, other)| meet(other, name)) {
-            let (a, b, name) = (other.src.display(), job.src.display(), String::from_utf8_lossy(name));
+            let (a, b, name) = (told(&other.src), told(&job.src), String::from_utf8_lossy(name));
             return refuse(format!("two sources bring {name:?}, from {a} and {b}"));
         }
     }
@@ -39,7 +39,7 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
         let store = ctx.open(&job.src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
         for (_, name) in &names {
             if shows(&store, name).await? {
-                let (src, name) = (job.src.display(), String::from_utf8_lossy(name));
+                let (src, name) = (told(&job.src), String::from_utf8_lossy(name));
                 return refuse(format!("{src} holds {name:?}, which another source brings too"));
             }
         }
