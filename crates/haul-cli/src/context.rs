@@ -261,6 +261,7 @@ impl Context {
             meters: self.meters.clone(),
             links: flags::links(&self.flags),
             marks: self.flags.meta.marks,
+            own_links: self.flags.meta.own_links,
             wrapped,
         })?;
         // The layers are around what it is made on.

@@ -17,6 +17,8 @@ mod kinds;
 mod named;
 #[path = "rsync/oracle.rs"]
 mod oracle;
+#[path = "rsync/own_links.rs"]
+mod own_links;
 #[path = "rsync/remotes.rs"]
 mod remotes;
 #[path = "rsync/together.rs"]

@@ -207,7 +207,8 @@ pub fn compare_special(src: &Entry, dst: &Entry, rules: &Rules) -> Verdict {
         return Verdict::Differ(Reason::Kind);
     }
     match (src.mtime, dst.mtime) {
-        (Some(a), Some(b)) if rules.update && b > a => Verdict::Same(Reason::Newer),
+        // rsync's --update is of regular files.
+        (Some(a), Some(b)) if rules.update && rules.rsync.is_none() && b > a => Verdict::Same(Reason::Newer),
         (Some(a), Some(b)) if !rules.no_touch && !within(a, b, rules.window.unwrap_or(1)) => Verdict::Touch,
         _ => Verdict::Same(Reason::Mtime),
     }
@@ -301,8 +302,8 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
     })
 }
 
-/// `bits` after `--chmod`.
-fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
+/// Permission bits after `--chmod`.
+pub fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
     let of_kind = chmod.iter().filter(|change| if is_dir { change.dirs } else { change.files });
     of_kind.fold(bits, |bits, change| change.apply(bits, is_dir)) & MODE_BITS
 }

@@ -5,7 +5,7 @@ use haul_core::{
     Entry, Key,
     filter::{
         Filter,
-        rsync::{Builder, Only, RuleFiles, RuleSet, Selection, Side},
+        rsync::{Builder, Only, RuleFiles, RuleSet, Selection, Side, Wrong},
     },
 };
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn compiled(rules: &[&str], delete_excluded: bool, files: &[(&'static str, &'sta
     let files = Files(files.iter().copied().collect());
     let mut builder = Builder::new(b"/top/src/".to_vec(), Arc::new(files), delete_excluded, false);
     for rule in rules {
-        builder.filter(rule.as_bytes())?;
+        builder.filter(rule.as_bytes()).map_err(|(Wrong::Rule(line) | Wrong::File(line))| line)?;
     }
     Ok(builder.build())
 }

@@ -74,6 +74,8 @@ pub struct OpenRequest {
     /// a directory go by one key. For callers that show such keys to nobody and bring them to no store but one that is asked for
     /// the same.
     pub marks: bool,
+    /// Symbolic links on the way to a folder on disk are followed only where they belong to root or this user.
+    pub own_links: bool,
     /// The stores that options of the kind [`OptionKind::Remote`] name, opened and with the layers around them, by option.
     pub wrapped: BTreeMap<String, Arc<dyn Store>>,
 }

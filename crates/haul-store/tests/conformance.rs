@@ -29,6 +29,7 @@ fn open(kind: &str, path: &[u8], links: Links) -> Arc<dyn Store> {
         meters: Arc::new(Meters::default()),
         links,
         marks: false,
+        own_links: false,
         wrapped: Default::default(),
     };
     (registry::kind(kind).expect("known").open)(request).expect("opened")
@@ -125,6 +126,7 @@ fn s3(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn
         meters: Arc::new(Meters::default()),
         links: Links::Skip,
         marks: false,
+        own_links: false,
         wrapped: Default::default(),
     };
     let store = (registry::kind("s3").expect("known").open)(request).expect("opened");

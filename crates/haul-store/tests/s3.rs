@@ -60,6 +60,7 @@ impl Service {
             meters: meters.clone(),
             links: Default::default(),
             marks: false,
+            own_links: false,
             wrapped: Default::default(),
         };
         (S3::open(request).unwrap(), meters)

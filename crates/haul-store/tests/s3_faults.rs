@@ -92,6 +92,7 @@ fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meter
         meters: meters.clone(),
         links: Default::default(),
         marks: false,
+        own_links: false,
         wrapped: Default::default(),
     };
     (S3::open(request).unwrap(), meters)

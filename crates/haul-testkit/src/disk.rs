@@ -13,6 +13,7 @@ pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
         meters: Arc::new(Meters::default()),
         links,
         marks: false,
+        own_links: false,
         wrapped: Default::default(),
     };
     (registry::kind("local").expect("known").open)(request).expect("opened")

@@ -7,7 +7,7 @@ use haul_core::{
     links::SourceLinks,
     plain_key,
     policy::{IdMap, Keep, Policy},
-    unmarked,
+    shown_name, unmarked,
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Backup {
     to: Option<Arc<dyn Store>>,
     suffix: Option<String>,
     before_extension: bool,
+    /// What is deleted isn't kept where its name ends so: it was kept before.
+    kept_before: Option<String>,
     /// Attributes that a backup on another file system keeps.
     keep: Option<Arc<Keep>>,
 }
@@ -31,12 +33,20 @@ impl Backup {
         let keep = keep.map(|keep| {
             Arc::new(Keep { chmod: Vec::new(), users: IdMap::default(), groups: IdMap::default(), ..keep.clone() })
         });
-        Backup { to, suffix, before_extension: policy.suffix_keep_extension, keep }
+        let again = policy.rsync.is_none() || cx.backup.is_some();
+        let kept_before = suffix.clone().filter(|_| !again);
+        Backup { to, suffix, before_extension: policy.suffix_keep_extension, kept_before, keep }
     }
 
     /// True when anything is kept.
     pub fn is_on(&self) -> bool {
         self.to.is_some()
+    }
+
+    /// True when what is deleted under this key is kept.
+    pub fn keeps(&self, key: &Key) -> bool {
+        let ends = |suffix: &String| shown_name(key.as_bytes()).ends_with(suffix.as_bytes());
+        self.is_on() && !self.kept_before.as_ref().is_some_and(ends)
     }
 
     /// Moves `old` from the destination to where it is kept. Without a backup this does nothing.

@@ -289,6 +289,17 @@ impl Run {
         Some(max.saturating_sub(report.totals.deletes + report.totals.dirs_deleted))
     }
 
+    /// In a dry run, for one more deletion: true, and counted, when `--max-delete` doesn't allow it.
+    pub(crate) fn is_beyond_max_delete(&self) -> bool {
+        let beyond = self.may_still_delete() == Some(0);
+        if beyond {
+            let mut report = self.report();
+            report.totals.not_deleted += 1;
+            report.stopped.get_or_insert(ErrorKind::Limit);
+        }
+        beyond
+    }
+
     /// Cuts `next` to what is allowed; what is beyond it is counted, and stops the job in the end.
     fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
         let Some(left) = left else { return };
@@ -337,7 +348,7 @@ impl Run {
     /// With `--backup-dir` or `--suffix` a deleted file is moved away instead; true when that is all there was to do.
     async fn backup_before_delete(&self, gone: &Gone, told: bool) -> bool {
         let backup = self.backup();
-        if !backup.is_on() {
+        if !backup.keeps(&gone.key) {
             return false;
         }
         let listed = Entry { version: gone.version.clone(), ..Entry::file(gone.key.clone(), gone.size) };
@@ -449,8 +460,13 @@ impl Run {
                     deleted &= entries.iter().all(|e| self.cx.filter.may_delete(&e.key, true));
                 }
             }
-            if !deleted {
+            if deleted && self.is_beyond_max_delete() {
                 stay.insert(key.parent());
+                continue;
+            }
+            match deleted {
+                true => self.report().totals.dirs_deleted += 1,
+                false => _ = stay.insert(key.parent()),
             }
             self.cx.sink.emit(&Event::DirExtra { key, deleted, dry_run: true });
         }

@@ -431,6 +431,11 @@ impl Run {
         count
     }
 
+    /// True for a device, FIFO or socket that doesn't go along.
+    fn is_never_kept(&self, entry: &Entry) -> bool {
+        entry.kind == Kind::Special && self.attributes.special(entry).is_none()
+    }
+
     /// True for a file that is left out for its size or age.
     fn beyond_limits(&self, entry: &Entry) -> bool {
         // rsync's limits are of regular files.
@@ -488,7 +493,7 @@ impl Run {
                 }
             }
             Pair::DstOnly(dst) if dst.is_dir() => Box::pin(self.extra_dir(dst, src_files)).await,
-            Pair::DstOnly(dst) if dst.kind == Kind::Special && self.attributes.special(&dst).is_none() => {}
+            Pair::DstOnly(dst) if self.policy.rsync.is_none() && self.is_never_kept(&dst) => {}
             Pair::DstOnly(dst) => Box::pin(self.extra(dst, src_files)).await,
             Pair::DstUnknown(dst) => {
                 self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
@@ -618,6 +623,9 @@ impl Run {
         }
         if let Some(renames) = &self.renames {
             return renames.dst_only(dst);
+        }
+        if self.policy.dry_run && self.is_beyond_max_delete() {
+            return;
         }
         let step = plan::extra(dst, true);
         self.decided(&step);

@@ -26,6 +26,7 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         meters: meters.clone(),
         links: Links::Skip,
         marks: false,
+        own_links: false,
         wrapped: Default::default(),
     };
     let store = (registry::kind("s3").unwrap().open)(request).unwrap();

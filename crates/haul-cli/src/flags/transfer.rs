@@ -179,6 +179,9 @@ pub struct MetaFlags {
     /// Files called as translated symlinks are told from those: `haul rsync` asks for it between disks.
     #[arg(skip)]
     pub marks: bool,
+    /// Links of other users on the way to a folder aren't followed: `haul rsync` asks for it for all but sources.
+    #[arg(skip)]
+    pub own_links: bool,
     /// Use the store's time of writing instead of asking for the modification time
     #[arg(long)]
     pub use_server_modtime: bool,

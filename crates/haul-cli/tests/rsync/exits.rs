@@ -1,6 +1,7 @@
 //! Exit codes that scripts go by, each come to as a user would come to it. 3, 4, 11, 23 and 25 are also met beside rsync
 //! elsewhere.
 
+use super::{each, oracle::Compare};
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::write,
@@ -35,6 +36,30 @@ fn done_wrong_usage_and_wrong_places() {
     assert_eq!(lab.haul(&["rsync", "-a", "--delete", "--max-delete=0", "@s/b", "@s/", "@d"]).code, 0);
     fs::write(lab.path("d/extra"), "").unwrap();
     assert_eq!(lab.haul(&["rsync", "-a", "--delete", "--max-delete=0", "@s/", "@d"]).code, 25);
+}
+
+#[test]
+fn options_that_cannot_be_meant_end_as_in_rsync() {
+    each(
+        "mkdir -p s dst; echo a>s/a; touch -d 2020-01-01T00:00:00Z s/a s dst; echo a>list",
+        Compare::Trees,
+        &[
+            "-a --files-from=none s/ dst",
+            "-a --files-from=list none/ dst",
+            "-a --files-from=list s/a dst",
+            "-a --exclude-from=none s/ dst",
+            "-a --include-from=none s/ dst",
+            "-a --filter=._none s/ dst",
+            "-a --filter=x s/ dst",
+            "-a --inplace --partial-dir=p s/ dst",
+            "-a --append --partial-dir=p s/ dst",
+            "-a --append-verify --partial-dir=p s/ dst",
+            "-a --partial-dir=p s/ dst",
+            "-a --checksum-choice=bogus s/ dst",
+            "-a --checksum-choice=md5,bogus s/ dst",
+            "-a --checksum-choice=md5 s/ dst",
+        ],
+    );
 }
 
 #[test]

@@ -197,3 +197,36 @@ fn any_other_places_are_used_as_in_rsync() {
     });
     ran.unwrap();
 }
+
+#[test]
+fn rules_of_the_folder_that_holds_an_argument_say_nothing_of_it() {
+    let setup =
+        "mkdir -p s/d dst; for f in a b d/a d/b; do echo $f >s/$f; done; printf -- '- a\\n- d\\n' >s/.rsync-filter
+printf -- '- b\\n' >s/d/.rsync-filter; printf -- '- d\\n' >.rsync-filter; printf 'd\\n' >list";
+    let Some(oracle) = Oracle::new(&[setup, DATE].concat()) else { return };
+    let paths = "s/a|s/a s/b|s/d|s|s/|s/d/|s/d/b|-R s/./d|-R s/d|-R s/a|-r --files-from=list s";
+    for path in paths.split('|') {
+        for rules in ["-F", "-FF", "--filter=:_.rsync-filter"] {
+            let args: Vec<&str> = ["-ai", rules].into_iter().chain(path.split(' ')).chain(["dst"]).collect();
+            oracle.same(&args, Compare::All);
+        }
+    }
+}
+
+#[test]
+fn lines_that_end_in_nul_may_be_comments() {
+    let setup = "mkdir -p s dst; touch s/a s/b 's/#x' 's/;y'; printf 'a\\0#x\\0;y\\0' >list; printf -- '- a\\0#x\\0;y\\0' >rules; cp rules s/r";
+    let Some(oracle) = Oracle::new(&[setup, DATE].concat()) else { return };
+    for option in ["--files-from=list", "--exclude-from=list", "--filter=._rules", "--filter=:_r"] {
+        oracle.same(&["-ai0", option, "s/", "dst"], Compare::All);
+    }
+}
+
+#[test]
+fn the_list_of_cvs_in_a_rule_is_that_of_the_option() {
+    let setup = "mkdir -p s dst; touch s/a.o s/b.mine s/c; echo '*.mine' >../.cvsignore";
+    let Some(oracle) = Oracle::new(&[setup, DATE].concat()) else { return };
+    for option in ["-C", "--filter=-C", "--filter=:C"] {
+        oracle.same(&["-ai", option, "s/", "dst"], Compare::All);
+    }
+}

@@ -156,3 +156,37 @@ fn a_link_that_leads_nowhere_is_not_missed_where_it_is_left_out() {
         &["-rLti --exclude=k s/ dst", "-rLti --files-from=list s dst", "-aLi --exclude=k s/ dst"],
     );
 }
+
+#[test]
+fn what_only_the_destination_has_goes_whatever_its_kind() {
+    let setup = "mkdir -p s/d dst/d; echo a>s/a; mkfifo dst/p dst/d/p; mknod dst/n c 1 3 2>/dev/null || true; mkfifo s/both dst/both
+find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+    each(
+        setup,
+        Compare::All,
+        &["-ri --delete s/ dst", "-ai --no-D --delete s/ dst", "-ai --no-D s/ dst", "-rlti --delete -n s/ dst"],
+    );
+}
+
+#[test]
+fn only_files_are_skipped_for_being_newer() {
+    let setup =
+        "mkdir -p s dst; mkfifo s/p dst/p; chmod 600 dst/p; ln -s x s/l; ln -s y dst/l; echo a>s/f; echo bb>dst/f
+find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -h -d 2021-01-01T00:00:00Z dst/*";
+    each(setup, Compare::Attributes, &["-aiu s/ dst", "-aiuH s/ dst", "-rliu s/ dst", "-aiu --no-p s/ dst"]);
+}
+
+#[test]
+fn what_was_kept_before_is_not_kept_again_when_it_is_deleted() {
+    let setup = "mkdir -p s dst/d; echo a>s/a; echo b>dst/gone; echo c>dst/stale~; echo d>dst/d/x~; ln -s q dst/l~; echo e>dst/k.old
+find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+    let lines = [
+        "-ai -b --delete --filter=R_*~ s/ dst",
+        "-ai -b --delete s/ dst",
+        "-ai -b --delete-excluded s/ dst",
+        "-ai -b --suffix=.old --delete --filter=R_*.old s/ dst",
+        "-ai -b --backup-dir=../bk --delete s/ dst",
+        "-ai -b --backup-dir=../bk --suffix=~ --delete s/ dst",
+    ];
+    each(setup, Compare::Trees, &lines);
+}

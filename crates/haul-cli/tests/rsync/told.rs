@@ -183,3 +183,102 @@ fn the_path_of_what_goes_is_the_destinations() {
                  find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
     each(setup, Compare::All, &["-a --delete --out-format=%i_%f_%n s/ dst", "-a --delete --out-format=%i_%f_%n s dst"]);
 }
+
+const OWNED: &str = "mkdir -p s/d dst/y; echo a>s/a; echo b>s/d/b; ln -s a s/l; echo x>dst/x; chown -h 7:8 s/a s/l dst/x 2>/dev/null || true
+find . -mindepth 1 -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+
+#[test]
+fn forms_of_lines_tell_what_they_tell_in_rsync() {
+    let Some(oracle) = Oracle::new(OWNED) else { return };
+    for options in
+        ["-a --delete", "-rlt --delete", "-a --chmod=F600,D700", "-rl", "-ag --no-o --delete", "-a -n --delete"]
+    {
+        for format in ["%i_%n_%B_%G_%m_%U", "%%i_%n", "%n%%%G", "%%%i_%n", "%M_%n"] {
+            let args: Vec<&str> = options.split(' ').chain(["--out-format", format, "s/", "dst"]).collect();
+            oracle.same(&args, Compare::All);
+        }
+    }
+    let (_, lines, _) = oracle.haul(&["-a", "--out-format=%n|%c|%C|", "s/a", "dst"]);
+    assert_eq!(lines, format!("a|0|{}|", " ".repeat(32)), "nothing is known of rsync's checksums");
+}
+
+#[test]
+fn lists_tell_where_symlinks_point() {
+    let listed =
+        |text: String| text.lines().filter(|line| !line.starts_with('d')).map(String::from).collect::<Vec<_>>();
+    let Some(oracle) = Oracle::new(OWNED) else { return };
+    for options in ["--list-only", "--list-only -l", "--list-only -rl", "-a"] {
+        for source in ["s/", "s", "s/l", "s/a"] {
+            let args: Vec<&str> = options.split(' ').chain([source]).collect();
+            assert_eq!(listed(oracle.haul(&args).1), listed(oracle.rsync_lines(&args)), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn columns_of_progress_are_as_wide_as_in_rsync() {
+    let Some(oracle) = Oracle::new("mkdir s; head -c 300000 /dev/zero >s/a") else { return };
+    // The last picture of each line; the rate is what differs.
+    let columns = |text: &str| {
+        let line = text.rsplit(['\r', '\n']).find(|part| part.contains('%')).unwrap_or_default();
+        line.find("B/s").map(|at| (line.find('%').unwrap_or(0), at))
+    };
+    for option in ["--progress", "--info=progress2"] {
+        let args = ["-a", option, "s/", "dst"];
+        let (ours, theirs) = (oracle.haul(&args).1, oracle.rsync_lines(&args));
+        assert!(columns(&theirs).is_some(), "{theirs}");
+        assert_eq!(columns(&ours), columns(&theirs), "{ours}\n{theirs}");
+    }
+}
+
+#[test]
+fn levels_and_the_version_are_told() {
+    let Some(oracle) = Oracle::new("mkdir s") else { return };
+    let (code, help, _) = oracle.haul(&["-a", "--info=help", "s/", "dst"]);
+    assert_eq!(code, Some(0));
+    assert!(help.contains("  name      names of what is transferred; 2: of what is not, too (-v)"), "{help}");
+    let (code, help, _) = oracle.haul(&["-a", "--debug=help", "s/", "dst"]);
+    assert_eq!(
+        (code, &help[..]),
+        (Some(0), "--debug changes nothing. To see what haul does, write: haul -vv rsync ...")
+    );
+    assert!(!oracle.folder().join("dst").exists());
+    let version = env!("CARGO_PKG_VERSION");
+    let json = format!("{{\"program\": \"haul rsync\", \"version\": \"{version}\"}}");
+    assert_eq!(oracle.haul(&["-VV"]).1, json);
+}
+
+#[test]
+fn a_dry_run_keeps_to_max_delete() {
+    let setup = "mkdir -p s dst; echo a>s/a; echo x>dst/x; find . -mindepth 1 -exec touch -d 2020-01-01T00:00:00Z {} +";
+    let lines = [
+        "-ain --delete --max-delete=0 s/ dst",
+        "-ain --delete --max-delete=1 s/ dst",
+        "-ai --delete --max-delete=0 s/ dst",
+    ];
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for line in lines {
+        let args: Vec<&str> = line.split(' ').collect();
+        let (code, ours, errors) = oracle.haul(&args);
+        let theirs = oracle.rsync_lines(&args);
+        let theirs: Vec<&str> = theirs.lines().filter(|line| !line.starts_with("Deletions stopped")).collect();
+        assert_eq!(ours.lines().collect::<Vec<_>>(), theirs, "{line}: {errors}");
+        assert_eq!(code, Some(if line.contains("=0") { 25 } else { 0 }), "{line}: {errors}");
+    }
+    let Some(oracle) = Oracle::new("mkdir -p s dst/d; touch dst/x dst/d/y dst/d/z") else { return };
+    for (max, lines) in [("0", 0), ("1", 1), ("3", 3), ("4", 4)] {
+        let (code, ours, errors) = oracle.haul(&["-rin", "--delete", &format!("--max-delete={max}"), "s/", "dst"]);
+        assert_eq!(ours.lines().filter(|line| line.starts_with("*deleting")).count(), lines, "{max}: {ours} {errors}");
+        assert_eq!(code, Some(if max == "4" { 0 } else { 25 }), "{max}: {errors}");
+    }
+}
+
+#[test]
+fn paths_that_are_kept_leave_directories_out_without_r() {
+    let setup = "mkdir -p s/q/r dst; echo a>s/q/a; find . -mindepth 1 -exec touch -d 2020-01-01T00:00:00Z {} +";
+    each(
+        setup,
+        Compare::All,
+        &["-Ri s/q dst", "-Ri s/q/ dst", "-Ri s/q/a s/q dst", "-Rid s/q dst", "-Ri s/./q new", "-Rri s/q dst"],
+    );
+}

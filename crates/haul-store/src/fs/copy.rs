@@ -490,7 +490,9 @@ pub(super) fn source_root(local: &Arc<Local>, from: &[u8], links: SourceLinks) -
         true => local.root.clone(),
         false => {
             let follow = local.root.follow() || links.follow_files;
-            Arc::new(Root::new(from.to_vec(), follow).following_dirs(links.follow_dirs))
+            let root = Root::new(from.to_vec(), follow).following_dirs(links.follow_dirs);
+            // As stores name it, there is no link on the way: what is one by now was put there.
+            Arc::new(root.by_own_links(local.root.goes_by_own_links()))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Directory descriptors: the root, those below it, and the few used last. Everything that a key names is reached
 //! through one of these, so that no symbolic link can lead out of the root.
 
+use super::own_links::open_by_own_links;
 use haul_core::{Key, key::parent};
 use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags},
@@ -32,6 +33,8 @@ pub(super) struct Root {
     follow: bool,
     /// Links to directories may.
     follow_dirs: bool,
+    /// Links on the way to the root lead there only where they are root's or this user's.
+    own_links: bool,
     /// New directories are for their owner alone: their attributes come later.
     private: AtomicBool,
     open: Mutex<Open>,
@@ -67,12 +70,28 @@ impl Kept {
 
 impl Root {
     pub(super) fn new(path: Vec<u8>, follow: bool) -> Self {
-        Root { path, follow, follow_dirs: follow, private: AtomicBool::new(false), open: Mutex::default() }
+        Root {
+            path,
+            follow,
+            follow_dirs: follow,
+            own_links: false,
+            private: AtomicBool::new(false),
+            open: Mutex::default(),
+        }
     }
 
     /// The same where links to directories are followed too.
     pub(super) fn following_dirs(self, follow_dirs: bool) -> Self {
         Root { follow_dirs: self.follow || follow_dirs, ..self }
+    }
+
+    /// The same where links of other users aren't followed on the way to the root.
+    pub(super) fn by_own_links(self, own_links: bool) -> Self {
+        Root { own_links, ..self }
+    }
+
+    pub(super) fn goes_by_own_links(&self) -> bool {
+        self.own_links
     }
 
     /// Is what has this key looked at through a link?
@@ -101,9 +120,16 @@ impl Root {
         if let Some(dir) = self.lock().root.as_ref().and_then(Kept::fresh) {
             return Ok(dir);
         }
-        let dir: Dir = Arc::new(rustix::fs::openat(CWD, self.path(), dir_flags(), Mode::empty())?);
+        let dir: Dir = Arc::new(self.open_root(dir_flags())?);
         self.lock().root = Some(Kept::new(b"", &dir));
         Ok(dir)
+    }
+
+    fn open_root(&self, flags: OFlags) -> Result<OwnedFd> {
+        match self.own_links {
+            true => open_by_own_links(&self.path, flags, Mode::empty()),
+            false => rustix::fs::openat(CWD, self.path(), flags, Mode::empty()),
+        }
     }
 
     /// The root, created with everything above it when it doesn't exist.
@@ -204,7 +230,7 @@ impl Root {
     pub(super) fn open_to_list(&self, key: &[u8]) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if key.is_empty() {
-            return rustix::fs::openat(CWD, self.path(), flags, Mode::empty());
+            return self.open_root(flags);
         }
         let root = self.root()?;
         let flags = if self.follow_dirs { flags } else { flags | OFlags::NOFOLLOW };

@@ -11,6 +11,7 @@ mod hidden;
 mod list;
 mod meta;
 mod mounts;
+mod own_links;
 mod place;
 mod precision;
 mod read;
@@ -32,7 +33,10 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, attributes::Rights};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::{
+    fs::{CWD, Mode, OFlags},
+    io::Errno,
+};
 use std::{
     ffi::OsStr,
     fmt,
@@ -46,6 +50,8 @@ use std::{
     time::Duration,
 };
 use two_names::Made;
+
+pub use own_links::open_by_own_links;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind { name: "local", description: "Local disk", options: &[], open };
@@ -77,13 +83,21 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     }
     let absolute = std::path::absolute(Path::new(OsStr::from_bytes(&path)))
         .map_err(|e| invalid(format!("{shown}: can't find the current directory: {e}")))?;
+    if request.own_links
+        && open_by_own_links(absolute.as_os_str().as_bytes(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .is_err_and(|errno| errno == Errno::LOOP)
+    {
+        let why = format!("{shown}: a symbolic link on the way belongs to another user");
+        return Err(Error::new(ErrorKind::Denied, "open", why));
+    }
     let place: Arc<[u8]> = real(&absolute).into_os_string().into_vec().into();
     // Creating `x` for the sake of `x/../y` would surprise; what exists keeps to the links on the way as they are.
     let absolute = if absolute.exists() { absolute.into_os_string().into_vec() } else { place.to_vec() };
     let locator = if request.remote.is_empty() { shown } else { format!("{}:{shown}", request.remote) };
     let domain = Domain { name: "local".into(), place: place.clone(), on_device: mounts::on_device(&place) };
     let follow_dirs = request.links.follows_dirs();
-    let root = Arc::new(Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs));
+    let root = Root::new(absolute, request.links.follows_files()).following_dirs(follow_dirs);
+    let root = Arc::new(root.by_own_links(request.own_links));
     let rights = attributes::rights();
     let late = late::Mounts::default();
     let there = nearest(&place);

@@ -171,7 +171,7 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
 /// Errors: nothing is found as `below` can't be looked through. Of other folders the answer has them.
 pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below: Key) -> Result<Answer> {
     check_key(CLEANUP, &below)?;
-    let root = Root::new(local.root.path().to_vec(), false);
+    let root = Root::new(local.root.path().to_vec(), false).by_own_links(local.root.goes_by_own_links());
     let age = i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
     let before = Mtime(jiff::Timestamp::now().as_nanosecond().saturating_sub(age));
     let top = below.clone();

@@ -271,6 +271,7 @@ mod tests {
             meters: Default::default(),
             links: Default::default(),
             marks: false,
+            own_links: false,
             wrapped: Default::default(),
         }
     }

@@ -102,7 +102,7 @@ impl Run {
             Ok(entry) if only_called(&entry) => Ok(()),
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
-                if self.backup().is_on() {
+                if self.backup().keeps(&entry.key) {
                     return self.backup().keep(&self.cx, &entry).await;
                 }
                 let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
@@ -542,7 +542,7 @@ impl Run {
         self.check_may_delete(dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
-            if self.backup().is_on() && !entry.is_dir() {
+            if self.backup().keeps(&entry.key) && !entry.is_dir() {
                 self.backup().keep(&self.cx, &entry).await?;
                 continue;
             }

@@ -93,7 +93,7 @@ pub async fn leave_out_empty(planner: &Planner<'_>, jobs: &mut Vec<Job>) -> Resu
 /// Looks at a source until it is clear.
 async fn shown(planner: &Planner<'_>, job: &Job, counts: impl Fn(&Entry) -> bool) -> Result<Shown, Refusal> {
     let options = planner.options;
-    let filter = filters::filter(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
+    let filter = filters::filter(options, job.scope.clone())?;
     if let Some((name, _)) = &job.one {
         let wanted = filter.wants_name(&Entry::file(name.clone(), 0));
         return Ok(if wanted { Shown::One(Entry::file(name.clone(), 0)) } else { Shown::Nothing });

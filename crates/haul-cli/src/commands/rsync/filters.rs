@@ -1,48 +1,38 @@
 //! rsync's rules from the command line and the files that they name.
 
-use super::options::{Options, RuleArg};
+use super::{
+    exit, named,
+    options::{Options, RuleArg},
+    sources::Refusal,
+};
 use haul_core::filter::{
     Filter,
-    rsync::{Builder, Only, OtherSources, RuleFiles, Selection},
+    rsync::{Builder, Only, OtherSources, RuleFiles, RuleSet, Selection, Wrong},
 };
-use std::{ffi::OsStr, fs::File, io::Read as _, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
+use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Rule files on this machine's disks.
 #[derive(Debug)]
-struct Disks;
+struct Disks {
+    /// Links of whoever lead to them.
+    any_links: bool,
+}
 
 impl RuleFiles for Disks {
     fn of_dir(&self, dir: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, String> {
         use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
-        match read(&[dir, name].concat()) {
+        match named::read(&[dir, name].concat(), self.any_links) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
+            // Whoever may write there must not make rules of what others can't read.
+            Err(error) if named::is_anothers(&error) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
 
     fn named(&self, path: &[u8]) -> Result<Vec<u8>, String> {
-        read_input(path)
+        named::read_input(path, self.any_links)
     }
-}
-
-/// A file of this machine.
-pub fn read(path: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(Path::new(OsStr::from_bytes(path)))?.read_to_end(&mut text)?;
-    Ok(text)
-}
-
-/// A file that an option names; `-` is standard input.
-///
-/// Errors: one line that names it.
-pub fn read_input(path: &[u8]) -> Result<Vec<u8>, String> {
-    if path == b"-" {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
-        return Ok(text);
-    }
-    read(path).map_err(|e| format!("{}: {e}", String::from_utf8_lossy(path)))
 }
 
 /// What one job is about.
@@ -52,6 +42,8 @@ pub struct Scope {
     pub root: Option<Vec<u8>>,
     /// What stands before keys in names.
     pub prefix: Vec<u8>,
+    /// The root itself is no part of it: it holds what arguments name.
+    pub bare_root: bool,
     /// The names that arguments give.
     pub only: Option<Only>,
     /// Names at the root that other sources bring, and that must not be deleted for that.
@@ -62,22 +54,34 @@ pub struct Scope {
 
 /// The filter of one job.
 ///
-/// Errors: one line that names the rule.
-pub fn filter(options: &Options, scope: Scope) -> Result<Filter, String> {
+/// Errors: the exit code, and one line that names the rule or its file.
+pub fn filter(options: &Options, scope: Scope) -> Result<Filter, Refusal> {
     Ok(Filter::rsync(selection(options, scope)?, options.min_size, options.max_size))
 }
 
 /// What one job takes.
 ///
-/// Errors: one line that names the rule.
-pub fn selection(options: &Options, scope: Scope) -> Result<Selection, String> {
-    let here = scope.root.is_some();
-    let mut rules = Builder::new(
-        scope.root.unwrap_or_else(|| b"/".to_vec()),
-        Arc::new(Disks),
-        options.delete_excluded,
-        options.from0,
-    );
+/// Errors: the exit code, and one line that names the rule or its file.
+pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> {
+    let rules = rules(options, &scope).map_err(|wrong| match wrong {
+        Wrong::Rule(line) => (exit::USAGE, line),
+        Wrong::File(line) => (exit::FILE_IO, line),
+    })?;
+    if scope.root.is_none() && rules.per_dir() {
+        let line = "rules that directories bring (-F, -C, dir-merge) need a source on this machine";
+        return Err((exit::USAGE, line.into()));
+    }
+    Ok(Selection::new(rules, scope.only, scope.prefix, options.links)
+        .beside(scope.merged)
+        .with_bare_way(options.no_implied_dirs))
+}
+
+fn rules(options: &Options, scope: &Scope) -> Result<RuleSet, Wrong> {
+    let disks = Arc::new(Disks { any_links: options.insecure_links });
+    let root = scope.root.clone().unwrap_or_else(|| b"/".to_vec());
+    let mut rules = Builder::new(root, disks, options.delete_excluded, options.from0)
+        .with_bare_root(scope.bare_root)
+        .with_cvs_words(cvs_words(options.insecure_links));
     for name in &scope.others {
         rules.filter(&[b"P /", &escape(name)[..]].concat())?;
     }
@@ -96,22 +100,21 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, String> {
         }
     }
     if options.cvs {
-        let home =
-            crate::config::paths::home().and_then(|home| read(home.join(".cvsignore").as_os_str().as_bytes()).ok());
-        let env = crate::app::env("CVSIGNORE");
-        rules.cvs(home.as_deref(), env.as_ref().map(|env| env.as_bytes()))?;
+        rules.cvs()?;
     }
     if options.backup && options.backup_dir.is_none() && options.delete.is_some() && !options.delete_excluded {
         let suffix = options.backup_suffix().unwrap_or_default();
         rules.filter(&[b"P *", &escape(suffix.as_bytes())[..]].concat())?;
     }
-    let rules = rules.build();
-    if !here && rules.per_dir() {
-        return Err("rules that directories bring (-F, -C, dir-merge) need a source on this machine".into());
-    }
-    Ok(Selection::new(rules, scope.only, scope.prefix, options.links)
-        .beside(scope.merged)
-        .with_bare_way(options.no_implied_dirs))
+    Ok(rules.build())
+}
+
+/// What this user adds to CVS's list.
+fn cvs_words(any_links: bool) -> Vec<Vec<u8>> {
+    let home = crate::config::paths::home()
+        .and_then(|home| named::read(home.join(".cvsignore").as_os_str().as_bytes(), any_links).ok());
+    let env = crate::app::env("CVSIGNORE").map(|env| env.as_bytes().to_vec());
+    home.into_iter().chain(env).collect()
 }
 
 /// A name as a pattern that matches it alone.

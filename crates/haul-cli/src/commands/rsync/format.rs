@@ -116,6 +116,13 @@ pub trait Fields {
     fn field(&self, letter: char, human: u8) -> Option<Vec<u8>>;
 }
 
+/// True when a format has this letter's escape.
+pub fn asks(format: &str, letter: char) -> bool {
+    let width = |c: char| c.is_ascii_digit() || c == '-' || c == '\'';
+    let escapes = format.split("%%").flat_map(|part| part.split('%').skip(1));
+    escapes.map(|escape| escape.trim_start_matches(width)).any(|escape| escape.starts_with(letter))
+}
+
 /// Fills in `--out-format`'s escapes: `%i`, `%-10n`, `%%`.
 pub fn fill(format: &str, fields: &dyn Fields) -> Vec<u8> {
     let mut out = Vec::new();
@@ -308,5 +315,6 @@ mod tests {
         }
         assert_eq!(fill("%l %'l %''l %'''l %10'l|", &One), b"1234567 1,234,567 1.23M 1.18M  1,234,567|");
         assert_eq!(fill("a %n|%3n|%-3n|%%|%q|%", &One), b"a x|  x|x  |%|%q|%");
+        assert!(asks("%n %i", 'i') && asks("%%%-12i", 'i') && !asks("%%i %n", 'i') && !asks("i", 'i'));
     }
 }

@@ -3,21 +3,40 @@
 use super::options::Options;
 
 /// What rsync can tell of, with the `-v`s from on which it does; level 2 of one comes with the second `-v`.
-const FLAGS: &[(&str, u8)] = &[
-    ("backup", 2),
-    ("copy", 1),
-    ("del", 1),
-    ("flist", 1),
-    ("misc", 1),
-    ("mount", 2),
-    ("name", 1),
-    ("nonreg", 0),
-    ("progress", u8::MAX),
-    ("remove", 2),
-    ("skip", 2),
-    ("stats", 1),
-    ("symsafe", 1),
+const FLAGS: &[(&str, u8, &str)] = &[
+    ("backup", 2, "changes nothing"),
+    ("copy", 1, "changes nothing"),
+    ("del", 1, "deletions"),
+    ("flist", 1, "that the work begins"),
+    ("misc", 1, "changes nothing"),
+    ("mount", 2, "changes nothing"),
+    ("name", 1, "names of what is transferred; 2: of what is not, too"),
+    ("nonreg", 0, "what is left out since it is no file, directory or symlink"),
+    ("progress", u8::MAX, "each file as it arrives; 2: one line for all"),
+    ("remove", 2, "files of the source that are deleted"),
+    ("skip", 2, "what options leave as it is"),
+    ("stats", 1, "how much moved; 2: all counts"),
+    ("symsafe", 1, "changes nothing"),
 ];
+
+/// What `--debug=help` says.
+pub const DEBUG_HELP: &str = "--debug changes nothing. To see what haul does, write: haul -vv rsync ...\n";
+
+/// What `--info=help` says.
+pub fn help() -> String {
+    let mut text = String::from("--info=NAME,... shows; NAME2 shows more, NAME0 nothing:\n");
+    for (flag, from, what) in FLAGS {
+        let from = match from {
+            0 => " (always)",
+            1 => " (-v)",
+            2 => " (-vv)",
+            _ => "",
+        };
+        text.push_str(&format!("  {flag:<10}{what}{from}\n"));
+    }
+    text.push_str("  all       all of these\n  none      none of these\n  help      this\n");
+    text
+}
 
 /// How much is told of what haul can tell of; 0 is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +67,7 @@ impl Info {
         }
         let verbose = options.verbose;
         let mut info = Info { nonreg: 1, ..Info::default() };
-        for (flag, from) in FLAGS {
+        for (flag, from, _) in FLAGS {
             if verbose >= *from {
                 info.set(flag, 1);
             }
@@ -96,10 +115,10 @@ pub fn parse(text: &str) -> Result<Vec<(&'static str, u8)>, String> {
             "" => 1,
             digits => digits.parse().unwrap_or(u8::MAX),
         };
-        match (name, FLAGS.iter().find(|(flag, _)| *flag == name)) {
-            (_, Some((flag, _))) => set.push((*flag, level)),
-            ("all", None) => set.extend(FLAGS.iter().map(|(flag, _)| (*flag, level))),
-            ("none", None) => set.extend(FLAGS.iter().map(|(flag, _)| (*flag, 0))),
+        match (name, FLAGS.iter().find(|(flag, ..)| *flag == name)) {
+            (_, Some((flag, ..))) => set.push((*flag, level)),
+            ("all", None) => set.extend(FLAGS.iter().map(|(flag, ..)| (*flag, level))),
+            ("none", None) => set.extend(FLAGS.iter().map(|(flag, ..)| (*flag, 0))),
             _ => return Err(format!("Unknown --info item: \"{word}\"")),
         }
     }

@@ -36,11 +36,13 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
         let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
         let root = folder_here(source);
-        let scope = Scope { root, prefix: prefix.clone(), ..Scope::default() };
+        let scope =
+            Scope { root: root.clone(), bare_root: !prefix.is_empty(), prefix: prefix.clone(), ..Scope::default() };
         if let Some(key) = file {
             let key = if is_here(source) { plain_key(key.as_bytes()) } else { key };
             let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
-            line(&mut out, options, &entry, shown_name(key.as_bytes())).map_err(io)?;
+            let target = root.as_ref().and_then(|path| target(options, path.strip_suffix(b"/").unwrap_or(path)));
+            line(&mut out, options, &entry, shown_name(key.as_bytes()), target).map_err(io)?;
             continue;
         }
         let top = store.stat(&haul_core::Key::new("")).await;
@@ -52,14 +54,14 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
             }
             Ok(entry) => {
                 let shown = if prefix.is_empty() { b".".to_vec() } else { last.to_vec() };
-                line(&mut out, options, &entry, &shown).map_err(io)?;
+                line(&mut out, options, &entry, &shown, None).map_err(io)?;
             }
         }
         if !options.recursive && !prefix.is_empty() {
             continue;
         }
         let seen = Options { links: !options.copy_links, ..options.clone() };
-        let filter = Arc::new(filters::filter(&seen, scope).map_err(|line| (exit::USAGE, line))?);
+        let filter = Arc::new(filters::filter(&seen, scope)?);
         let depth = (!options.recursive).then_some(1);
         let request = ListOptions { dirs: true, posix: true, mtimes: true, max_depth: depth, ..ListOptions::default() };
         let mut listing = haul::list(&store, &filter, request);
@@ -69,7 +71,9 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
                     for entry in entries {
                         let key = entry.key.as_bytes();
                         let bare = key.strip_suffix(b"/").unwrap_or(shown_name(key));
-                        line(&mut out, options, &entry, &[&prefix, bare].concat()).map_err(io)?;
+                        let path = root.as_ref().map(|root| [root, bare].concat()).filter(|_| entry.is_link());
+                        let target = path.and_then(|path| target(options, &path));
+                        line(&mut out, options, &entry, &[&prefix, bare].concat(), target).map_err(io)?;
                     }
                 }
                 Listed::Failed { error, .. } => {
@@ -89,7 +93,13 @@ fn is_contents(name: &[u8]) -> bool {
     name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.")
 }
 
-fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow::Result<()> {
+/// Where a symlink here points, which `-l` tells.
+fn target(options: &Options, path: &[u8]) -> Option<Vec<u8>> {
+    let target = rustix::fs::readlink(path, Vec::new()).ok().filter(|_| options.links)?;
+    Some([b" -> ", &shown(&options.munge.target(target.into_bytes()), options.raw_bytes)[..]].concat())
+}
+
+fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8], target: Option<Vec<u8>>) -> anyhow::Result<()> {
     let what = FileType::of(entry);
     let kind = match what {
         FileType::File => '-',
@@ -110,5 +120,6 @@ fn line(out: &mut Out, options: &Options, entry: &Entry, name: &[u8]) -> anyhow:
     let size = number(entry.size, options.human);
     let width = if options.human == u8::MAX { 11 } else { 14 };
     let text = format!("{kind}{} {size:>width$} {} ", permissions(mode), at.strftime("%Y/%m/%d %H:%M:%S"));
-    out.line(&text, &shown(name, options.raw_bytes))
+    let name = [shown(name, options.raw_bytes), target.unwrap_or_default()].concat();
+    out.line(&text, &name)
 }

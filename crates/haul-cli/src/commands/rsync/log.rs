@@ -1,11 +1,10 @@
 //! `--log-file`: what happens, a line for each, with the time before it. Lines go out as they are made.
 
+use super::{named, options::Options};
+use rustix::fs::OFlags;
 use std::{
-    ffi::OsStr,
     fs::File,
     io::{self, Write as _},
-    os::unix::ffi::OsStrExt as _,
-    path::Path,
 };
 
 /// The form of lines about names where no other is asked for.
@@ -23,9 +22,10 @@ impl Log {
     /// Opens a file to add to; it is made where there is none.
     ///
     /// Errors: those of opening it.
-    pub fn open(path: &[u8], format: Option<&String>) -> io::Result<Log> {
-        let file = File::options().append(true).create(true).open(Path::new(OsStr::from_bytes(path)))?;
-        let format = format.map_or(FORMAT, |format| format).to_owned();
+    pub fn open(path: &[u8], options: &Options) -> io::Result<Log> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let file = named::open(path, flags, options.insecure_links)?;
+        let format = options.log_format.as_deref().unwrap_or(FORMAT).to_owned();
         Ok(Log { file, format: Some(format).filter(|format| !format.is_empty()) })
     }
 

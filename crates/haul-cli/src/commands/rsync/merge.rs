@@ -169,6 +169,6 @@ fn deletes(jobs: &[Job]) -> Vec<Job> {
 fn shown(options: &Options, job: &Job) -> Result<Arc<Shown>, Refusal> {
     let root = job.scope.root.clone().unwrap_or_default();
     let device = rustix::fs::stat(&root[..]).ok().map(|st| st.st_dev).filter(|_| options.one_file_system > 0);
-    let selection = filters::selection(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
+    let selection = filters::selection(options, job.scope.clone())?;
     Ok(Arc::new(Shown { root, selection, whole: job.scope.only.is_none(), options: options.clone(), device }))
 }

@@ -10,6 +10,7 @@ mod info;
 mod listing;
 mod log;
 mod merge;
+mod named;
 mod options;
 mod owners;
 mod sink;
@@ -77,9 +78,20 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         print::text(&table::help())?;
         return Ok(Outcome::Done);
     }
-    if options.version {
-        print::line(&format!("haul rsync, haul version {}", env!("CARGO_PKG_VERSION")))?;
+    if options.help_info || options.help_debug {
+        print::text(&if options.help_info { info::help() } else { info::DEBUG_HELP.into() })?;
         return Ok(Outcome::Done);
+    }
+    if options.version > 0 {
+        let version = env!("CARGO_PKG_VERSION");
+        print::line(&match options.version {
+            1 => format!("haul rsync, haul version {version}"),
+            _ => format!("{{\"program\": \"haul rsync\", \"version\": \"{version}\"}}"),
+        })?;
+        return Ok(Outcome::Done);
+    }
+    if let Err(refusal) = check_checksum(&options) {
+        return Ok(refuse(ctx, refusal));
     }
     if options.paths.is_empty() {
         return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
@@ -155,6 +167,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
     check_munging(options, sources)?;
+    named::check_dest(options, dest)?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
@@ -217,6 +230,18 @@ fn stop_time(options: &Options) -> Result<Option<Instant>, Refusal> {
     Ok(left.and_then(|left| Instant::now().checked_add(left)))
 }
 
+/// Which checksum rsync would take changes nothing here, but it must be one.
+///
+/// Errors: rsync knows none of that name.
+fn check_checksum(options: &Options) -> Result<(), Refusal> {
+    const NAMES: [&str; 9] = ["auto", "xxh128", "xxh3", "xxh64", "xxhash", "md5", "md4", "sha1", "none"];
+    let names = options.checksum_choice.iter().flat_map(|choice| choice.splitn(2, ','));
+    match names.map(str::to_ascii_lowercase).find(|name| !NAMES.contains(&name.as_str())) {
+        Some(name) => Err((exit::UNSUPPORTED, format!("unknown checksum name: {name}"))),
+        None => Ok(()),
+    }
+}
+
 /// Errors: symlinks can't be munged there, or could be followed although they are.
 fn check_munging(options: &Options, sources: &[OsString]) -> Result<(), Refusal> {
     if !options.munge.changes() {
@@ -245,7 +270,7 @@ fn check_sources(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(), R
     let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
     // A job of one file writes that name alone.
     for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.one.is_none()) {
-        let filter = filters::filter(options, job.scope.clone()).map_err(|line| (exit::USAGE, line))?;
+        let filter = filters::filter(options, job.scope.clone())?;
         let dst = open(&job.dst)?;
         for (_, other) in jobs.iter().enumerate().filter(|(other, _)| *other != at) {
             haul::overlap::check_beside(&open(&other.src)?, &dst, &filter)
@@ -299,9 +324,10 @@ async fn job(
         flags.meta.marks = disks;
         flags.meta.links = options.links;
         flags.meta.copy_links = false;
+        flags.meta.own_links = !options.insecure_links;
         flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
     });
-    let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
+    let open = |path: &OsStr| named::store(ctx, path);
     let beside_dest = |paths: &[Vec<u8>]| {
         paths.iter().map(|path| open(&beside(dest, path, &into)?)).collect::<Result<Vec<_>, Refusal>>()
     };
@@ -312,7 +338,7 @@ async fn job(
         one: one.as_ref().map(|(from, _)| from.clone()),
     };
     lines.enter(place);
-    let filter = filters::filter(options, scope).map_err(|line| (exit::USAGE, line))?;
+    let filter = filters::filter(options, scope)?;
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     let left_out = match &one {

@@ -129,11 +129,19 @@ pub struct Options {
     /// Whose errors are told.
     pub program: &'static str,
     pub from0: bool,
+    pub partial_dir: bool,
+    pub insecure_links: bool,
+    /// rsync's name of a checksum, or two.
+    pub checksum_choice: Option<String>,
     pub bwlimit: Option<u64>,
     pub timeout: Option<u64>,
     pub contimeout: Option<u64>,
     pub help: bool,
-    pub version: bool,
+    pub version: u8,
+    /// What the levels of `--info` are.
+    pub help_info: bool,
+    /// The same of `--debug`.
+    pub help_debug: bool,
     /// What is no option: sources and the destination.
     pub paths: Vec<OsString>,
 }
@@ -279,6 +287,9 @@ impl Options {
             ("ignore-missing-args", _) => self.ignore_missing = true,
             ("stats", _) => self.stats = true,
             ("progress", _) | ("", Some('P')) => self.progress = true,
+            ("info", _) if value.eq_ignore_ascii_case(b"help") => self.help_info = true,
+            ("debug", _) => self.help_debug |= value.eq_ignore_ascii_case(b"help"),
+            ("checksum-choice" | "cc", _) => self.checksum_choice = Some(text()),
             ("info", _) => self.info.extend(info::parse(&text())?),
             ("human-readable", _) => self.human = self.human.saturating_add(1),
             ("8-bit-output", _) => self.raw_bytes = true,
@@ -343,7 +354,8 @@ impl Options {
             ("timeout", _) => self.timeout = Some(number()?).filter(|s| *s > 0),
             ("contimeout", _) => self.contimeout = Some(number()?).filter(|s| *s > 0),
             ("partial-dir", _) => self.partial_dir(&value),
-            ("version", _) => self.version = true,
+            ("insecure-links", _) => self.insecure_links = true,
+            ("version", _) => self.version = self.version.saturating_add(1),
             ("help", _) => self.help = true,
             // The rest changes nothing.
             _ => {}
@@ -377,6 +389,7 @@ impl Options {
 
     /// rsync leaves out a directory for partial files that is beside each file.
     fn partial_dir(&mut self, dir: &[u8]) {
+        self.partial_dir = !dir.is_empty();
         if !dir.starts_with(b"/") && !dir.is_empty() {
             let rule = [b"-p ", dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
             self.rules.push(RuleArg::Filter(rule));
@@ -499,9 +512,10 @@ impl Options {
         if self.append && self.whole_file {
             return Err("--append cannot be used with --whole-file".into());
         }
-        if self.delay_updates && (self.append || self.inplace) {
-            let other = if self.append { "--append" } else { "--inplace" };
-            return Err(format!("{other} cannot be used with --delay-updates"));
+        if (self.delay_updates || self.partial_dir) && (self.append || self.inplace) {
+            let one = if self.append { "--append" } else { "--inplace" };
+            let other = if self.delay_updates { "--delay-updates" } else { "--partial-dir" };
+            return Err(format!("{one} cannot be used with {other}"));
         }
         if self.suffix.as_ref().is_some_and(|suffix| suffix.contains('/')) {
             return Err("--suffix can't contain slashes".into());
@@ -643,6 +657,8 @@ mod tests {
             (&["-aN", "a"], "-N, --crtimes: haul rsync doesn't support this option"),
             (&["-W", "--append", "a"], "--append cannot be used with --whole-file"),
             (&["--delay-updates", "--inplace", "a"], "--inplace cannot be used with --delay-updates"),
+            (&["--inplace", "--partial-dir=x", "a"], "--inplace cannot be used with --partial-dir"),
+            (&["--append-verify", "--partial-dir=x", "a"], "--append cannot be used with --partial-dir"),
             (&["--max-size=x", "a"], "--max-size=x: not a size"),
             (&["--delete", "a", "b"], "--delete does not work without --recursive (-r) or --dirs (-d)."),
             (&["--archive=x", "a"], "--archive takes no value"),

@@ -53,7 +53,7 @@ fn read(option: &str, text: &str, list: &str, find: fn(&str) -> nix::Result<Opti
 }
 
 fn listed(option: &str, list: &str) -> Result<String, String> {
-    let text = super::filters::read(list.as_bytes()).map_err(|why| format!("--{option}: {list}: {why}"))?;
+    let text = super::named::read(list.as_bytes(), true).map_err(|why| format!("--{option}: {list}: {why}"))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

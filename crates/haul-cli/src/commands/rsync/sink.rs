@@ -3,21 +3,22 @@
 
 use super::{
     exit::Trouble,
-    format::{self, Fields, Kept, Update, letters, number, shown, tells},
+    format::{self, Fields, Kept, Update, asks, letters, number, shown, tells},
     info::Info,
     log::Log,
+    named,
     options::Options,
     sources::clean,
     stats::{Count, Stats},
 };
 use crate::screen::Screen;
 use haul_core::{
-    Error, ErrorKind, Key, LINK, Mtime, Side,
+    Error, ErrorKind, Key, LINK, Mtime, Side, attributes,
     compare::{Difference, FileType, Reason},
     event::{Event, LeftOut, Sink},
     links::Munge,
     plan::Action,
-    policy::Compare,
+    policy::{Chmod, Compare},
     shown_name,
 };
 use std::{
@@ -69,6 +70,8 @@ struct Look {
     max_size: Option<u64>,
     /// Symlinks are told of as they are at the source, as it sends them.
     munge: Munge,
+    /// Permissions are told of as they are sent.
+    chmod: Vec<Chmod>,
     program: &'static str,
 }
 
@@ -101,7 +104,7 @@ impl Lines {
             (None, 0) if info.name > 0 => Some("%n%L".into()),
             _ => None,
         };
-        let in_format = options.out_format.as_ref().is_some_and(|format| format.contains("%i"));
+        let in_format = options.out_format.as_ref().is_some_and(|format| asks(format, 'i'));
         let look = Look {
             format: format.filter(|_| !options.quiet),
             // With -vv it shows what stays as it is, too.
@@ -120,6 +123,7 @@ impl Lines {
             sends,
             max_size: options.max_size,
             munge: options.munge,
+            chmod: options.chmod.clone(),
             program: options.program,
         };
         let state = State {
@@ -143,14 +147,14 @@ impl Lines {
     /// Opens the log; one that can't be opened is told, and stops nothing.
     fn begin_log(&self, options: &Options) {
         let Some(path) = &options.log_file else { return };
-        match Log::open(path, options.log_format.as_ref()) {
+        match Log::open(path, options) {
             Ok(mut log) => {
                 log.write(b"building file list");
                 self.lock().log = Some(log);
             }
             Err(error) => {
                 let path = String::from_utf8_lossy(path).into_owned();
-                self.complain(&format!("--log-file {path}: {error}: there will be no log"));
+                self.complain(&format!("--log-file {path}: {}: there will be no log", named::why(&error)));
             }
         }
     }
@@ -338,7 +342,7 @@ impl Lines {
         let in_log = self.log_format(state);
         let item = Item { lines: self, state, key, what, letters: "*deleting  ".into(), size: 0 };
         // A form that doesn't tell what happens would tell of a file that is transferred.
-        let form = |format: &String| match ["%i", "%o"].iter().any(|field| format.contains(field)) {
+        let form = |format: &String| match asks(format, 'i') || asks(format, 'o') {
             true => format::fill(format, &item),
             false => plain.clone(),
         };
@@ -417,7 +421,7 @@ impl Lines {
         let rate = size as f64 / took.as_secs_f64().max(0.001);
         let left = stats.files.total().saturating_sub(stats.arrived);
         let line = format!(
-            "{:>15} 100% {:>10} {} (xfr#{}, to-chk={left}/{})",
+            "{:>15} 100% {:>11} {} (xfr#{}, to-chk={left}/{})",
             number(size, self.look.human),
             speed(rate),
             clock(took),
@@ -437,7 +441,7 @@ impl Lines {
         let share = stats.moved * 100 / stats.transferred_bytes.max(1);
         let left = stats.files.total().saturating_sub(stats.arrived);
         let line = format!(
-            "\r{:>15} {:>3}% {:>10} {} (xfr#{}, to-chk={left}/{})",
+            "\r{:>15} {:>3}% {:>11} {} (xfr#{}, to-chk={left}/{})",
             number(stats.moved, self.look.human),
             share.min(100),
             speed(stats.moved as f64 / took.as_secs_f64().max(0.001)),
@@ -555,8 +559,7 @@ impl Item<'_> {
         let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
         let below = key.strip_suffix(b"/").unwrap_or(shown_name(key));
         // What only the destination has is under no path of the source.
-        let gone = self.letters.starts_with('*');
-        let dir = if gone { clean(&self.state.place.prefix) } else { clean(typed) };
+        let dir = if self.is_deleted() { clean(&self.state.place.prefix) } else { clean(typed) };
         Some(match (&dir[..], below) {
             (b"", b"") => b".".to_vec(),
             (b"", below) => below.to_vec(),
@@ -566,10 +569,22 @@ impl Item<'_> {
         })
     }
 
+    /// Only the destination has it: of its attributes nothing is known here.
+    fn is_deleted(&self) -> bool {
+        self.letters.starts_with('*')
+    }
+
+    /// Permissions as they are sent.
+    fn mode(&self) -> Option<u32> {
+        let mode = self.stat()?.st_mode;
+        let changes = if self.what == FileType::Link { &[][..] } else { &self.lines.look.chmod[..] };
+        Some(attributes::changed(changes, mode, self.what == FileType::Dir))
+    }
+
     /// Bytes; of a directory its own, where that is known.
     fn length(&self) -> u64 {
         let own = || self.stat().and_then(|st| u64::try_from(st.st_size).ok());
-        if self.what == FileType::Dir && !self.letters.starts_with('*') { own().unwrap_or(0) } else { self.size }
+        if self.what == FileType::Dir && !self.is_deleted() { own().unwrap_or(0) } else { self.size }
     }
 
     fn stat(&self) -> Option<rustix::fs::Stat> {
@@ -578,7 +593,7 @@ impl Item<'_> {
 
     /// Where a symlink here points.
     fn target(&self) -> Option<Vec<u8>> {
-        if self.what != FileType::Link || self.letters.starts_with('*') {
+        if self.what != FileType::Link || self.is_deleted() {
             return None;
         }
         let munge = Munge { on: false, ..self.lines.look.munge };
@@ -610,9 +625,18 @@ impl Fields for Item<'_> {
                 let moved = self.letters.starts_with(['>', '<']) && !self.lines.look.dry_run;
                 text(number(if moved { self.size } else { 0 }, human))
             }
-            'o' => text(if self.letters.starts_with('*') { "del." } else { "send" }.into()),
+            'o' => text(if self.is_deleted() { "del." } else { "send" }.into()),
+            'M' if self.is_deleted() => or_empty(time(0)),
+            'B' if self.is_deleted() => text("-".repeat(9)),
+            'G' if !self.lines.look.kept.group => text("DEFAULT".into()),
+            'U' | 'G' if self.is_deleted() => text("0".into()),
+            // Of rsync's daemon.
+            'm' => text(String::new()),
+            // Of what rsync sends to find matching blocks.
+            'c' => text("0".into()),
+            'C' => text(" ".repeat(32)),
             'M' => or_empty(self.stat().and_then(|st| time(st.st_mtime))),
-            'B' => or_empty(self.stat().map(|st| format::permissions(st.st_mode).into_bytes())),
+            'B' => or_empty(self.mode().map(|mode| format::permissions(mode).into_bytes())),
             'U' => or_empty(self.stat().map(|st| st.st_uid.to_string().into_bytes())),
             'G' => or_empty(self.stat().map(|st| st.st_gid.to_string().into_bytes())),
             'p' => text(std::process::id().to_string()),

@@ -1,13 +1,7 @@
 //! Sources and destination as typed, by rsync's rules: `SRC/` is what is in it, `SRC` itself; what becomes of them is a
 //! list of jobs, one for each folder of origin.
 
-use super::{
-    alone, apart, exit,
-    filters::{Scope, read_input},
-    merge::merge,
-    options::Options,
-    sink::Lines,
-};
+use super::{alone, apart, exit, filters::Scope, merge::merge, named::read_input, options::Options, sink::Lines};
 use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
 use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
@@ -320,10 +314,15 @@ impl Planner<'_> {
             let [source] = sources else {
                 return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
             };
-            let text = read_input(list).map_err(|line| (exit::FILE_IO, line))?;
+            let text = read_input(list, self.options.insecure_links).map_err(|line| (exit::USAGE, line))?;
             let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
-            let comment = |line: &[u8]| !self.options.from0 && matches!(line.first(), Some(b'#' | b';'));
+            let comment = |line: &[u8]| matches!(line.first(), Some(b'#' | b';'));
             let source = Typed::parse(source)?;
+            if source.here() && kind(&source.path, true) != Some(What::Dir) {
+                let errno = if kind(&source.path, true).is_none() { Errno::NOENT } else { Errno::NOTDIR };
+                let path = String::from_utf8_lossy(&source.path).into_owned();
+                return Err((exit::SELECTION, format!("could not go to {path:?}: {}", told(errno))));
+            }
             for line in text.split(ends).filter(|line| !line.is_empty() && !comment(line)) {
                 let line = &collapsed(line)[..];
                 match line.windows(3).position(|w| w == b"/./").filter(|_| source.here()) {
@@ -355,7 +354,10 @@ impl Planner<'_> {
             if root.here() {
                 let mut dirs = HashSet::new();
                 names.retain(|named| {
-                    self.is_there(&join(&root.path, &named.name), &root) && self.is_reached(&root, named, &mut dirs)
+                    let path = join(&root.path, &named.name);
+                    self.is_there(&path, &root)
+                        && kind(&path, self.options.copy_links).is_none_or(|what| self.takes(what, &path))
+                        && self.is_reached(&root, named, &mut dirs)
                 });
             }
             if names.is_empty() && !dot {
@@ -367,7 +369,8 @@ impl Planner<'_> {
                 true => None,
                 false => Some(Only::new(self.listed(&root, names), self.options.recursive)),
             };
-            let scope = Scope { root: root.here().then(|| absolute(&root.path)), only, ..Scope::default() };
+            let here = root.here().then(|| absolute(&root.path));
+            let scope = Scope { root: here, bare_root: only.is_some() && !whole, only, ..Scope::default() };
             let (src, dst) = (root.word(&root.path), to.word(&to.path));
             jobs.push(Job { src, into: Vec::new(), dst, scope, top, one: None, part: Part::Whole, alone: false });
         }
@@ -520,7 +523,7 @@ impl Planner<'_> {
     fn of_names(&self, folder: &Typed, names: Vec<Vec<u8>>, to: &Typed, others: Vec<Vec<u8>>) -> Job {
         let root = folder.here().then(|| absolute(&folder.path));
         let only = Some(Only::new(names, self.options.recursive));
-        let scope = Scope { root, only, others, ..Scope::default() };
+        let scope = Scope { root, bare_root: true, only, others, ..Scope::default() };
         let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
         Job { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
     }
@@ -557,7 +560,7 @@ impl Planner<'_> {
     fn of_folder(&self, folder: Typed, names: Names, to: &Typed, there: Dest, alone: bool) -> Job {
         let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
         let root = folder.here().then(|| absolute(&folder.path));
-        let scope = Scope { root, others, ..Scope::default() };
+        let scope = Scope { root, bare_root: true, others, ..Scope::default() };
         match names.as_slice() {
             // What is there is replaced, or followed within the destination (-K), or isn't to be made: not what a job's
             // folder is.

@@ -7,7 +7,7 @@ mod parse;
 mod pattern;
 mod selection;
 
-pub use parse::Builder;
+pub use parse::{Builder, Wrong};
 pub use pattern::Pattern;
 pub use selection::{Only, OtherSources, Selection};
 
@@ -92,6 +92,8 @@ pub struct RuleSet {
     items: Vec<Item>,
     /// Absolute path of the directory that names are relative to, ending in `/`.
     root: Vec<u8>,
+    /// That directory only holds what arguments name: it is one of those above the transfer.
+    bare_root: bool,
     files: Arc<dyn RuleFiles>,
     /// As given, for what must know whether two jobs have the same rules.
     texts: Vec<String>,
@@ -144,6 +146,7 @@ impl RuleSet {
     fn first(&self, items: &[Item], says: &dyn Fn(&Rule) -> Option<bool>, dir: &[u8]) -> Option<bool> {
         items.iter().find_map(|item| match item {
             Item::Rule(rule) => says(rule),
+            Item::PerDir(_) if self.bare_root && dir.is_empty() => None,
             Item::PerDir(per_dir) => self.first(&self.of_dir(per_dir, dir), says, dir),
             Item::Unknown => Some(false),
         })
@@ -181,7 +184,11 @@ impl RuleSet {
             (false, false) => self.of_dir(per_dir, crate::key::parent(dir)),
         };
         let path = [&self.root, dir].concat();
-        let rules = self.add(per_dir, &path, dir, false, inherited);
+        let bare = self.bare_root && dir.is_empty();
+        let rules = match bare && (per_dir.no_inherit || !per_dir.from_above) {
+            true => inherited,
+            false => self.add(per_dir, &path, dir, false, inherited),
+        };
         let mut remembered = self.remembered();
         if remembered.len() >= REMEMBERED {
             remembered.clear();

@@ -36,6 +36,21 @@ pub(super) struct Defaults {
     pub from0: bool,
 }
 
+/// Why rules can't be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// A rule is none; the line names it.
+    Rule(String),
+    /// A file of rules can't be read; the line names it.
+    File(String),
+}
+
+impl From<String> for Wrong {
+    fn from(line: String) -> Wrong {
+        Wrong::Rule(line)
+    }
+}
+
 /// One rule as read.
 enum Read {
     Rule(Box<Rule>),
@@ -51,10 +66,12 @@ pub struct Builder {
     items: Vec<Item>,
     texts: Vec<String>,
     root: Vec<u8>,
+    bare_root: bool,
     files: Arc<dyn RuleFiles>,
     defaults: Defaults,
     /// How many `dir-merge` rules there were.
     per_dirs: usize,
+    cvs_words: Vec<Vec<u8>>,
 }
 
 impl Builder {
@@ -62,13 +79,24 @@ impl Builder {
     /// left out may be deleted. `from0`: entries of files end in NUL.
     pub fn new(root: Vec<u8>, files: Arc<dyn RuleFiles>, delete_excluded: bool, from0: bool) -> Builder {
         let defaults = Defaults { delete_excluded, from0, ..Defaults::default() };
-        Builder { items: Vec::new(), texts: Vec::new(), root, files, defaults, per_dirs: 0 }
+        let (items, texts, cvs_words) = (Vec::new(), Vec::new(), Vec::new());
+        Builder { items, texts, root, bare_root: false, files, defaults, per_dirs: 0, cvs_words }
+    }
+
+    /// The root only holds what arguments name: its own files of rules say nothing of them.
+    pub fn with_bare_root(self, bare_root: bool) -> Builder {
+        Builder { bare_root, ..self }
+    }
+
+    /// What the home folder and the environment add to CVS's list, wherever a rule takes that.
+    pub fn with_cvs_words(self, cvs_words: Vec<Vec<u8>>) -> Builder {
+        Builder { cvs_words, ..self }
     }
 
     /// `--filter`.
     ///
     /// Errors: what is wrong with the rule, which is named.
-    pub fn filter(&mut self, rule: &[u8]) -> Result<(), String> {
+    pub fn filter(&mut self, rule: &[u8]) -> Result<(), Wrong> {
         self.texts.push(format!("rsync filter {}", String::from_utf8_lossy(rule)));
         self.line(rule, &self.defaults.clone(), 0)
     }
@@ -76,7 +104,7 @@ impl Builder {
     /// `--include` and `--exclude`.
     ///
     /// Errors: as [`Builder::filter`].
-    pub fn pattern(&mut self, include: bool, pattern: &[u8]) -> Result<(), String> {
+    pub fn pattern(&mut self, include: bool, pattern: &[u8]) -> Result<(), Wrong> {
         self.texts.push(format!("rsync {include} {}", String::from_utf8_lossy(pattern)));
         self.old(include, pattern)
     }
@@ -84,36 +112,30 @@ impl Builder {
     /// `--include-from` and `--exclude-from`.
     ///
     /// Errors: as [`Builder::filter`], and those of reading the file.
-    pub fn patterns_from(&mut self, include: bool, path: &[u8]) -> Result<(), String> {
-        let text = self.files.named(path)?;
+    pub fn patterns_from(&mut self, include: bool, path: &[u8]) -> Result<(), Wrong> {
+        let text = self.files.named(path).map_err(Wrong::File)?;
         for line in lines(&text, self.defaults.from0) {
             self.pattern(include, line)?;
         }
         Ok(())
     }
 
-    /// `--cvs-exclude`: CVS's list, what the home folder and the environment add, and a `.cvsignore` in each directory.
+    /// `--cvs-exclude`: CVS's list with what is added to it, and a `.cvsignore` in each directory.
     ///
     /// Errors: as [`Builder::filter`].
-    pub fn cvs(&mut self, home: Option<&[u8]>, env: Option<&[u8]>) -> Result<(), String> {
+    pub fn cvs(&mut self) -> Result<(), Wrong> {
         self.filter(b":C")?;
-        self.filter(b"-C")?;
-        for words in [home, env].into_iter().flatten() {
-            self.texts.push(format!("rsync cvs {}", String::from_utf8_lossy(words)));
-            let defaults =
-                Defaults { sign: Some(false), words: true, cvs: true, perishable: true, ..self.defaults.clone() };
-            self.text(words, &defaults, 0)?;
-        }
-        Ok(())
+        self.filter(b"-C")
     }
 
     /// The rules.
     pub fn build(self) -> RuleSet {
-        let Builder { items, texts, root, files, per_dirs, .. } = self;
+        let Builder { items, texts, root, bare_root, files, per_dirs, .. } = self;
         RuleSet {
             next_id: AtomicUsize::new(per_dirs),
             items,
             root,
+            bare_root,
             files,
             texts,
             of_dirs: Mutex::new(HashMap::new()),
@@ -123,7 +145,7 @@ impl Builder {
     }
 
     /// `--include` and `--exclude` take a sign of their own, as they did before there was `--filter`.
-    fn old(&mut self, include: bool, text: &[u8]) -> Result<(), String> {
+    fn old(&mut self, include: bool, text: &[u8]) -> Result<(), Wrong> {
         let (include, pattern) = match text {
             b"!" => {
                 self.items.clear();
@@ -138,11 +160,11 @@ impl Builder {
         Ok(())
     }
 
-    fn text(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), String> {
+    fn text(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), Wrong> {
         entries(text, defaults).try_for_each(|line| self.line(line, defaults, depth))
     }
 
-    fn line(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), String> {
+    fn line(&mut self, text: &[u8], defaults: &Defaults, depth: usize) -> Result<(), Wrong> {
         match read(text, defaults).map_err(|why| bad(text, &why))? {
             Read::Rule(rule) => self.items.push(Item::Rule(*rule)),
             Read::PerDir(mut per_dir, leave_out) => {
@@ -155,14 +177,20 @@ impl Builder {
                 self.items.push(Item::PerDir(per_dir.into()));
             }
             Read::File(..) if depth >= MAX_DEPTH => {
-                return Err(bad(text, &too_deep()));
+                return Err(bad(text, &too_deep()).into());
             }
             Read::File(path, inner) => {
-                let content = self.files.named(&path)?;
+                let content = self.files.named(&path).map_err(Wrong::File)?;
                 self.texts.push(format!("rsync rules {}", String::from_utf8_lossy(&content)));
                 self.text(&content, &inner, depth + 1)?;
             }
-            Read::Cvs(inner) => self.text(CVS.as_bytes(), &inner, depth)?,
+            Read::Cvs(inner) => {
+                self.text(CVS.as_bytes(), &inner, depth)?;
+                for words in self.cvs_words.clone() {
+                    self.texts.push(format!("rsync cvs {}", String::from_utf8_lossy(&words)));
+                    self.text(&words, &inner, depth)?;
+                }
+            }
             Read::Clear => self.items.clear(),
         }
         Ok(())
@@ -247,7 +275,7 @@ fn bad(text: &[u8], why: &str) -> String {
 /// Lines that say something.
 fn lines(text: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
     let lines = text.split(move |b| if from0 { *b == 0 } else { matches!(b, b'\n' | b'\r') });
-    lines.filter(move |line| !line.is_empty() && (from0 || !matches!(line[0], b'#' | b';')))
+    lines.filter(|line| !line.is_empty() && !matches!(line[0], b'#' | b';'))
 }
 
 fn entries<'a>(text: &'a [u8], defaults: &Defaults) -> Box<dyn Iterator<Item = &'a [u8]> + 'a> {
