@@ -35,7 +35,7 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     let (who, op, which) = (&rest[..at], rest.as_bytes()[at], &rest[at + 1..]);
     let who = Who::read(who)?;
     if let Some(from) = class(which) {
-        let to = who.each * 7 & if who.named { MODE_BITS } else { !umask };
+        let to = (who.each * 7) & if who.named { MODE_BITS } else { !umask };
         let copied = Some(Copied { from, to, taken: op == b'-' });
         let clear = if op == b'=' { who.each * 7 } else { 0 };
         return Some(Chmod { dirs, files, clear, set: 0, exec_if_any: 0, copied });

@@ -181,7 +181,7 @@ impl Chmod {
         let more = if executable { self.exec_if_any } else { 0 };
         // What a class has is asked before any of it goes.
         let (given, taken) = match self.copied {
-            Some(copied) => match (bits >> copied.from & 7) * 0o111 & copied.to {
+            Some(copied) => match (((bits >> copied.from) & 7) * 0o111) & copied.to {
                 had if copied.taken => (0, had),
                 had => (had, 0),
             },
