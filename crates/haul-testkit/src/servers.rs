@@ -28,12 +28,15 @@ pub const SECRET_KEY: &str = "haul-test-secret";
 const KEEPER: &str = r#"
 trap : HUP INT TERM
 root="$1"; shift
-timeout 1800 "$@" >"$root/log" 2>&1 &
+timeout -k 3 1800 "$@" >"$root/log" 2>&1 &
 read -r _
 kill $!
 wait $!
 rm -rf "$root"
 "#;
+
+/// Buckets that rclone's server begins with.
+const POOL: u32 = 300;
 
 /// Who made a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,9 +98,10 @@ impl Make {
                 command.args(["--quiet", "posix", "--sidecar"]).args([beside, data]);
             }
             Make::Rclone => {
+                // It looks once what buckets there are (told to look each time it never comes to an end).
+                (0..POOL).try_for_each(|number| fs::create_dir(data.join(format!("bucket-{number}"))))?;
                 let key = format!("{ACCESS_KEY},{SECRET_KEY}");
-                // Without its cache of directories a bucket is there as soon as its folder is.
-                command.args(["serve", "s3", "--dir-cache-time", "0s", "--addr", &at, "--auth-key", &key]).arg(data);
+                command.args(["serve", "s3", "--addr", &at, "--auth-key", &key]).arg(data);
                 command.env("RCLONE_CONFIG", "/dev/null");
             }
             Make::Moto => {
@@ -200,12 +204,15 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// A new, empty bucket; its name starts with the hint.
+    /// A new, empty bucket; its name starts with the hint where it can.
     ///
     /// Panics if it can't be made.
     pub fn bucket(&self, hint: &str) -> String {
-        let name = format!("{hint}-{}", self.buckets.fetch_add(1, Relaxed));
-        if self.make == Make::Moto {
+        let number = self.buckets.fetch_add(1, Relaxed);
+        let name = if self.make == Make::Rclone { format!("bucket-{number}") } else { format!("{hint}-{number}") };
+        if self.make == Make::Rclone {
+            assert!(number < POOL, "more than {POOL} buckets");
+        } else if self.make == Make::Moto {
             // It asks nobody who he is.
             let made = self.ask(&format!("PUT /{name} HTTP/1.0\r\nContent-Length: 0\r\n")).expect("bucket");
             assert_eq!(&made, b"200", "bucket {name}");
