@@ -174,7 +174,7 @@ fn copied_inside(make: Make, provider: &str) {
     fill(&lab.path("src"));
     lab.haul(&[&["copy", "@src", &format!("r:{bucket}/up")][..], &PARTS[..]].concat()).ok();
     let (from, to) = (format!("p:{bucket}/up"), format!("p:{bucket}/copied"));
-    // Where parts can't be copied, nobody would: the server's lock of the upload is held for good.
+    // What haul makes of a server that doesn't copy parts and doesn't say so is in `quirks.rs`.
     let in_parts = cannot(make, Deed::CopyOfParts).is_none() && row(provider).part_copy;
     let cutoff = if in_parts { "--s3-copy-cutoff=5Mi" } else { "--s3-copy-cutoff=1Gi" };
     lab.haul(&["copy", &from, &to, cutoff, "--s3-chunk-size=5Mi"]).ok();

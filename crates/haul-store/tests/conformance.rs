@@ -163,26 +163,6 @@ async fn s3_on_minio() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_on_versitygw() {
-    on_a_server(Make::Versity, "AWS", &AS_FILES).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_on_moto() {
-    on_a_server(Make::Moto, "AWS", &[]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_on_rclones_server() {
-    on_a_server(Make::Rclone, "Other", &AS_FILES).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_on_s3proxy() {
-    on_a_server(Make::S3Proxy, "Other", &AS_FILES).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_on_a_simulated_cloud() {
     for (provider, layers, etag) in [("AWS", false, "cheap"), ("Minio", true, "md5"), ("Other", true, "cheap")] {
         let server = Cloudsim::with(&[("page", "7"), ("latency", "lognormal:1ms,1"), ("etag", etag)]);
