@@ -211,7 +211,7 @@ impl Cache {
             _ => io_error("read", path, e),
         })?;
         // The facts stand for what is read only if they tell of every change from now on.
-        still::wait(&file, Mtime(facts.ctime.into()));
+        still::wait(&file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into()));
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
             return self.take_large(path, file, facts, links);
@@ -515,7 +515,7 @@ pub fn hash_file(path: &Path, algo: Algo) -> Result<Hashed> {
 
 fn hash_open(path: &Path, file: &File, algo: Algo) -> Result<Hashed> {
     let mut facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
-    if still::wait(file, Mtime(facts.ctime.into())) {
+    if still::wait(file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into())) {
         facts = Facts::of(file).map_err(|e| io_error("read", path, e))?;
     }
     let (md5, read) = hash_bytes(path, file, algo, facts.size)?;

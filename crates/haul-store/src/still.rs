@@ -16,11 +16,13 @@ const COARSE_TICK: Duration = Duration::from_millis(2100);
 /// How long ago a write may have begun that is still under way: longer than a disk takes for as much as one call writes.
 const UNDER_WAY: Duration = Duration::from_secs(10);
 
-/// Waits until every write that began before shows in what is read from `file`, and every later one in its times; `changed` is
-/// its ctime. True when that took anything: then its facts are to be asked again. It takes nothing for a file that wasn't changed
-/// in the last seconds. Blocks.
-pub fn wait(file: impl AsFd, changed: Mtime) -> bool {
-    let Some(pause) = due(changed, Mtime(jiff::Timestamp::now().as_nanosecond())) else { return false };
+/// Waits until every write that began before shows in what is read from `file`, and every later one in its times. True when that
+/// took anything: then its facts are to be asked again. It takes nothing for a file whose `mtime` isn't of the last seconds: a write
+/// sets that too, and whoever set it back (as archiving tools do, and haul) had written. Blocks.
+pub fn wait(file: impl AsFd, mtime: Mtime, ctime: Mtime) -> bool {
+    // One time alone may have been given to the file by a user.
+    let coarse = (mtime.nanos(), ctime.nanos()) == (0, 0);
+    let Some(pause) = due(mtime, coarse, Mtime(jiff::Timestamp::now().as_nanosecond())) else { return false };
     if !pause.is_zero() {
         thread::sleep(pause);
     }
@@ -29,11 +31,11 @@ pub fn wait(file: impl AsFd, changed: Mtime) -> bool {
     true
 }
 
-/// How long the tick lasts in which a file was changed; `None` for one that was changed long ago.
-fn due(changed: Mtime, now: Mtime) -> Option<Duration> {
+/// How long the tick lasts in which a file was written; `None` for one that was written long ago.
+fn due(written: Mtime, coarse: bool, now: Mtime) -> Option<Duration> {
     let nanos = |time: Duration| time.as_nanos() as i128;
-    let tick = nanos(if changed.nanos() == 0 { COARSE_TICK } else { TICK });
-    let age = now.0 - changed.0;
+    let tick = nanos(if coarse { COARSE_TICK } else { TICK });
+    let age = now.0 - written.0;
     // A clock that is far ahead of ours doesn't tell when its tick ends.
     let pause = if (-tick..tick).contains(&age) { tick - age.max(0) } else { 0 };
     (age < nanos(UNDER_WAY)).then(|| Duration::from_nanos(pause as u64))
@@ -46,14 +48,19 @@ mod tests {
     #[test]
     fn only_what_was_changed_within_a_tick_is_waited_for() {
         const MS: i128 = 1_000_000;
-        let at =
-            |now_ms: i128, changed_ms: i128| due(Mtime(changed_ms * MS), Mtime(now_ms * MS)).map(|d| d.as_millis());
+        let in_ms =
+            |now: i128, written: i128, coarse| due(Mtime(written * MS), coarse, Mtime(now * MS)).map(|d| d.as_millis());
+        let at = |now, written| in_ms(now, written, false);
         let hour = 3_600_000;
         assert_eq!(at(hour + 5, hour - 1), Some(6), "the rest of the tick");
         assert_eq!(at(hour + 10, hour - 10), Some(0), "a write may still be under way");
         assert_eq!(at(hour + 9_990, hour - 10), None);
         assert_eq!(at(hour, hour + 10), Some(12), "a clock that is slightly ahead");
         assert_eq!(at(hour, 2 * hour + 1), Some(0), "one that is far ahead");
-        assert_eq!((at(hour + 100, hour), at(hour + 3000, hour)), (Some(2000), Some(0)), "whole seconds");
+        assert_eq!(
+            (in_ms(hour + 100, hour, true), in_ms(hour + 3000, hour, true)),
+            (Some(2000), Some(0)),
+            "whole seconds"
+        );
     }
 }

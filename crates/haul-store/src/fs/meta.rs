@@ -43,7 +43,7 @@ pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx
 /// answer is true where that took something.
 pub(super) fn still_facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<(Statx, bool)> {
     let st = facts(&fd, mask)?;
-    let waited = file_type(&st) == FileType::RegularFile && still::wait(&fd, changed(&st));
+    let waited = file_type(&st) == FileType::RegularFile && still::wait(&fd, mtime(&st), changed(&st));
     Ok((if waited { facts(fd, mask)? } else { st }, waited))
 }
 
