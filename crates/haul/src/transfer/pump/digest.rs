@@ -9,6 +9,9 @@ use haul_store::{Buffers, Payload, Sent, hashing};
 use std::{collections::BTreeMap, fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
+/// Bytes of a file that are handed over at a time: who stops waits for no more.
+const STRETCH: u64 = 16 << 20;
+
 /// The hashes of one file as its chunks pass.
 pub struct Digest {
     algos: Vec<Algo>,
@@ -144,7 +147,8 @@ impl Digest {
                 if behind.at == behind.reach {
                     return;
                 }
-                let range = std::mem::replace(&mut behind.at, behind.reach)..behind.reach;
+                let range = behind.at..behind.reach.min(behind.at + STRETCH);
+                behind.at = range.end;
                 (Payload::of_file(behind.file.clone(), range, behind.buffers.clone()), None)
             }
         };

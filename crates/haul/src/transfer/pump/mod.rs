@@ -230,7 +230,10 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
     let known = |again, algos| Known { again, digest: Digest::new(algos), unproved: None };
     if !streamed && facts.size > hashing::INLINE && !digest::apart(&algos) {
         let buffers = mover.budget.buffers.clone();
-        if let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await {
+        // Zeros that aren't written are only there once the file is published.
+        if !mover.policy.sparse
+            && let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await
+        {
             let mut digest = Digest::of_file(algos, file, buffers);
             for sent in target.known.values() {
                 digest.there(sent.offset..sent.offset + sent.part.size);
