@@ -228,10 +228,10 @@ fn a_large_file_that_comes_in_ranges_is_proved_by_its_md5() {
     write(&lab.path("src/large"), &bytes, 1_700_000_000 * SECOND);
     let there = format!("r:{bucket}");
     let parts = ["--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi"];
-    lab.haul(&[&["copy", "@src", &there, "--store-md5"][..], &parts].concat()).ok();
-    for way in [&[][..], &["--sparse"], &["--inplace"], &["--multi-thread-streams=1"]] {
+    lab.haul(&[&["copy", "@src", &there, "--store-md5"][..], &parts[..]].concat()).ok();
+    for way in [&[][..], &["--sparse"][..], &["--inplace"][..], &["--multi-thread-streams=1"][..]] {
         let back = lab.path("back");
-        lab.haul(&[&["copy", &there, "@back"][..], &parts, way].concat()).ok();
+        lab.haul(&[&["copy", &there, "@back"][..], &parts[..], way].concat()).ok();
         assert_same(&folder::read(&lab.path("src")), &folder::read(&back), &format!("{way:?}"));
         fs::remove_dir_all(back).unwrap();
     }

@@ -72,8 +72,6 @@ impl Digest {
     }
 
     /// Takes a chunk in.
-    ///
-    /// Errors: it can't be read.
     pub fn take(&mut self, piece: &Piece) {
         if self.is_apart() {
             self.chunk(piece.index, piece.payload.len(), piece.payload.hashes().clone());
