@@ -63,7 +63,7 @@ def obtain(root, name, haul, cloudsim, heavy):
         return path, None
     if name in PYTHON:
         return python_program(root, name, heavy)
-    hint = ": `make tools` installs it with Go" if name in ("rclone", "minio") else ""
+    hint = ": `make tools` installs it with Go" if name in ("rclone", "minio", "versitygw") else ""
     return None, f"{name} is not installed{hint}"
 
 

@@ -1,20 +1,24 @@
-"""Folder to bucket and back on a real server, MinIO on loopback without latency: what a tool costs by itself."""
+"""Folder to bucket and back on real servers, MinIO and versitygw on loopback without latency: what a tool costs by itself."""
 
 from pathlib import Path
 
 import data
 from cases.common import Case, Command, remove
-from server import Minio
+from server import Minio, Versity
 
-FULL = {"many": (1_000, 1_000_000, 10), "big": 5_000_000_000}
-QUICK = {"many": (100, 1_000_000, 10), "big": 300_000_000}
+FULL = {"many": (1_000, 1_000_000, 10), "big": 5_000_000_000, "one": 2_000_000_000}
+QUICK = {"many": (100, 1_000_000, 10), "big": 300_000_000, "one": 100_000_000}
 
 
 def cases(quick):
     size = QUICK if quick else FULL
     many = (lambda: data.tree(*size["many"])), size["many"][0] * size["many"][1]
     big = (lambda: [data.describe("big.bin", 0, size["big"])]), size["big"]
+    one = (lambda: [data.describe("one.bin", 0, size["one"])]), size["one"]
     return [
+        Up("versity-up-1000x1MB", *many, PLAIN, Versity),
+        Down("versity-down-1000x1MB", *many, PLAIN, Versity),
+        Down("versity-down-2GB", *one, PLAIN + UNVERIFIED_PLAIN, Versity),
         Up("up-1000x1MB", *many, MANY + FEWER),
         Down("down-1000x1MB", *many, MANY + UNVERIFIED),
         Up("up-5GB", *big, BIG_UP + FEWER),
@@ -25,19 +29,20 @@ def cases(quick):
 class Remote(Case):
     """Between a folder and a bucket on loopback."""
 
-    servers = ("minio",)
     tools = ("rclone", "s5cmd")
 
-    def __init__(self, name, make, size, table):
+    def __init__(self, name, make, size, table, server=Minio):
         super().__init__()
-        self.name, self.make, self.bytes, self.table = name, make, size, table
+        self.name, self.make, self.bytes, self.table, self.kind = name, make, size, table, server
+        self.servers = (server.program,)
+        self.what = self.way.format(server.title)
 
     def need(self):
         # Source and destination; a server assembles parts without a second copy, the rest is slack.
         return int(2.1 * self.bytes)
 
     def prepare(self, folder, tools, stack):
-        self.server = stack.enter_context(Minio(tools.paths["minio"], folder / "server"))
+        self.server = stack.enter_context(self.kind(tools.paths[self.kind.program], folder / "server"))
         self.endpoints = [self.server]
         self.folder, self.local, self.files = folder, Path(folder, "files"), self.make()
 
@@ -48,7 +53,7 @@ class Remote(Case):
 class Up(Remote):
     """From a folder into a fresh bucket."""
 
-    what = "folder to a fresh bucket of MinIO on loopback"
+    way = "folder to a fresh bucket of {} on loopback"
     bucket = "fresh"
 
     def prepare(self, folder, tools, stack):
@@ -73,7 +78,7 @@ class Up(Remote):
 class Down(Remote):
     """From a bucket into a fresh folder."""
 
-    what = "bucket of MinIO on loopback to a fresh folder"
+    way = "bucket of {} on loopback to a fresh folder"
     bucket = "stored"
 
     def prepare(self, folder, tools, stack):
@@ -139,4 +144,6 @@ UNVERIFIED = [
     ("haul unverified", "haul", ["--ignore-checksum"], None),
 ]
 
-
+# Each tool as it comes.
+PLAIN = [("haul", "haul", [], None), ("rclone", "rclone", [], None), ("s5cmd", "s5cmd", [], None)]
+UNVERIFIED_PLAIN = [("haul unverified", "haul", ["--ignore-checksum"], None)]

@@ -218,6 +218,25 @@ fn rclone_can_check_large_uploads_whose_md5_was_asked_for() {
     assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("back")), "there and back");
 }
 
+/// It is hashed from the file that it is written to, behind what has arrived; zeros that `--sparse` leaves out are not there before
+/// the end.
+#[test]
+fn a_large_file_that_comes_in_ranges_is_proved_by_its_md5() {
+    let Some((lab, _, bucket)) = with_minio("ranges") else { return };
+    let mut bytes = noise(12, 12 * MIB + 77);
+    bytes.resize(24 * MIB, 0);
+    write(&lab.path("src/large"), &bytes, 1_700_000_000 * SECOND);
+    let there = format!("r:{bucket}");
+    let parts = ["--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=5Mi"];
+    lab.haul(&[&["copy", "@src", &there, "--store-md5"][..], &parts[..]].concat()).ok();
+    for way in [&[][..], &["--sparse"][..], &["--inplace"][..], &["--multi-thread-streams=1"][..]] {
+        let back = lab.path("back");
+        lab.haul(&[&["copy", &there, "@back"][..], &parts[..], way].concat()).ok();
+        assert_same(&folder::read(&lab.path("src")), &folder::read(&back), &format!("{way:?}"));
+        fs::remove_dir_all(back).unwrap();
+    }
+}
+
 #[test]
 fn the_lines_of_the_posts() {
     let Some((lab, minio, bucket)) = with_minio("lines") else { return };

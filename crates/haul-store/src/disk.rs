@@ -31,10 +31,6 @@ const ANSWERS: usize = 16;
 /// And how long it keeps the first of them while more short jobs are waiting.
 const KEPT: Duration = Duration::from_micros(200);
 
-/// Up to this many bytes are hashed where they are; more go to a disk thread, so that no request waits for it. CRCs run at
-/// memory speed and stay where they are.
-pub const HASH_INLINE: u64 = 256 << 10;
-
 /// Runs `job` on a thread that may block, and waits for it.
 ///
 /// Errors: the job's; `Io` when its thread was lost.
@@ -150,12 +146,19 @@ impl Pool {
         pending
     }
 
-    fn queue(&self, job: Job) {
+    /// Queues a job that answers by itself; false when there is no thread for it.
+    pub(crate) fn begin(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.queue(Job::Long(Box::new(job)))
+    }
+
+    fn queue(&self, job: Job) -> bool {
         BUSY.fetch_add(1, Ordering::AcqRel);
-        if self.jobs.send(job).is_err() {
+        let queued = self.jobs.send(job).is_ok();
+        if !queued {
             BUSY.fetch_sub(1, Ordering::AcqRel);
             tracing::warn!("no disk thread is running");
         }
+        queued
     }
 
     /// Runs `job` on the pool.

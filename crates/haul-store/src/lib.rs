@@ -8,6 +8,7 @@ mod buffers;
 pub mod disk;
 pub mod fs;
 pub mod gate;
+pub mod hashing;
 pub mod lanes;
 pub mod late;
 pub mod layers;

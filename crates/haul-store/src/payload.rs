@@ -1,7 +1,7 @@
 //! Bytes to send: in memory, or still in a file. Cheap to clone and to send again, so that any layer may retry. A part of a
 //! large file needn't be in memory at all: it is read as it is sent, a block at a time.
 
-use crate::{Buffers, disk};
+use crate::{Buffers, disk, hashing};
 use bytes::Bytes;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result, hash};
 use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
@@ -84,6 +84,14 @@ impl Payload {
         }
     }
 
+    /// The same, shared.
+    pub(crate) fn pieces_shared(&self) -> Option<Arc<[Bytes]>> {
+        match &self.content {
+            Content::Pieces(pieces) => Some(pieces.clone()),
+            Content::File(_) => None,
+        }
+    }
+
     /// Gives out all bytes in order, a block at a time. Blocks its thread while a file is read.
     ///
     /// Errors: the file's; `Changed` when it ends before the range does.
@@ -117,29 +125,22 @@ impl Payload {
     }
 
     /// Hashes of all bytes: those that are known, the others computed; on a disk thread when the bytes are in a file, or it
-    /// takes long.
+    /// takes long. CRCs run at memory speed, so those of bytes in memory are computed where they are.
     ///
     /// Errors: those of [`Payload::each`].
     pub async fn hash(&self, algos: &[Algo]) -> Result<Hashes> {
         let missing: Vec<Algo> = algos.iter().copied().filter(|algo| self.hashes.get(*algo).is_none()).collect();
         let mut all = self.hashes.clone();
         if !missing.is_empty() {
-            let slow = self.len() > disk::HASH_INLINE && !missing.iter().all(|algo| hash::combines(*algo));
-            let computed = if slow || matches!(self.content, Content::File(_)) {
-                let payload = self.clone();
-                disk::run(move || payload.compute(&missing)).await?
-            } else {
-                self.compute(&missing)?
-            };
-            all.merge(&computed);
+            let mut hasher = Hasher::new(&missing);
+            let quick = self.pieces().filter(|_| missing.iter().all(|algo| hash::combines(*algo)));
+            match quick {
+                Some(pieces) => pieces.iter().for_each(|piece| hasher.update(piece)),
+                None => hasher = hashing::update(hasher, self).await?,
+            }
+            all.merge(&hasher.finish());
         }
         Ok(all)
-    }
-
-    fn compute(&self, algos: &[Algo]) -> Result<Hashes> {
-        let mut hasher = Hasher::new(algos);
-        self.each(|block| hasher.update(block))?;
-        Ok(hasher.finish())
     }
 }
 
@@ -154,7 +155,7 @@ impl FileRange {
         self.buffers.fill(len, |space| match self.file.read_exact_at(space, at) {
             Ok(()) => Ok(len),
             Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(Error::new(ErrorKind::Changed, "read", "the file became shorter while it was sent"))
+                Err(Error::new(ErrorKind::Changed, "read", "the file became shorter while it was read"))
             }
             Err(e) => Err(Error::from_io("read", e)),
         })
@@ -192,7 +193,7 @@ mod tests {
     async fn a_file_that_became_shorter_is_an_error() {
         let payload = Payload::of_file(file(b"short"), 0..10, Buffers::default());
         let error = payload.concat().unwrap_err();
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "the file became shorter while it was sent"));
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "the file became shorter while it was read"));
         assert!(payload.hash(&[Algo::Md5]).await.is_err());
     }
 

@@ -7,7 +7,7 @@ use haul_core::{
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
-use haul_store::{Answer, Body, Changed, Extra, Store, blocks, disk};
+use haul_store::{Answer, Body, Buffers, Changed, Extra, Payload, Store, blocks, disk, hashing};
 use std::{
     fs::File,
     ops::Range,
@@ -22,7 +22,8 @@ const SPLIT_FROM: u64 = 4 * PIECE;
 ///
 /// Errors: those of the read; `Changed` when it isn't the listed version any more; `Io` when it ends early.
 pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]) -> Result<Hashes> {
-    if store.caps().cheap_reads && entry.size < SPLIT_FROM {
+    let beside = Hasher::new(algos).gains_side_by_side() && entry.size > hashing::INLINE;
+    if store.caps().cheap_reads && entry.size < SPLIT_FROM && !beside {
         let asked = Extra::Hash { key: entry.key.clone(), version: entry.version.clone(), algos: algos.to_vec() };
         match store.extra(asked).await {
             Ok(Answer::Hashes(hashes)) => return Ok(hashes),
@@ -32,7 +33,7 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
     }
     // Closed never.
     let _turn = match store.caps().cheap_reads {
-        true => large(store.caps().concurrency).acquire().await.ok(),
+        true => turns(beside, store.caps().concurrency).acquire().await.ok(),
         false => None,
     };
     let read = store.read(&entry.key, entry.version.as_ref(), None).await?;
@@ -44,11 +45,8 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
             let hashed = match split {
                 true => in_pieces(file, range, algos, store.caps().concurrency).await,
                 false => {
-                    disk::run(move || {
-                        blocks::read(&file, range, |block| hasher.update(block))?;
-                        Ok(hasher.finish())
-                    })
-                    .await
+                    let payload = Payload::of_file(file, range, buffers());
+                    hashing::update(hasher, &payload).await.map(Hasher::finish)
                 }
             };
             let hashes = hashed.map_err(|e| e.with_key(&entry.key))?;
@@ -72,11 +70,21 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
     }
 }
 
-/// What limits large files that are hashed at once, in the whole process as the disk threads are: a disk that seeks reads few
-/// files at once faster than many.
-fn large(at_once: usize) -> &'static Semaphore {
+/// What limits files that are hashed at once, in the whole process as the disk threads are: a disk that seeks reads few files
+/// at once faster than many. Those that are hashed side by side are half as many as that takes, and no fewer than others.
+fn turns(beside: bool, at_once: usize) -> &'static Semaphore {
     static LARGE: OnceLock<Semaphore> = OnceLock::new();
-    LARGE.get_or_init(|| Semaphore::new(at_once.max(1)))
+    static BESIDE: OnceLock<Semaphore> = OnceLock::new();
+    match beside {
+        true => BESIDE.get_or_init(|| Semaphore::new(at_once.max(hash::side_by_side() / 2).max(1))),
+        false => LARGE.get_or_init(|| Semaphore::new(at_once.max(1))),
+    }
+}
+
+/// Memory to read into: a few blocks for each file.
+fn buffers() -> Buffers {
+    static BUFFERS: OnceLock<Buffers> = OnceLock::new();
+    BUFFERS.get_or_init(Buffers::default).clone()
 }
 
 /// Hashes a large file on so many threads at once.

@@ -1,25 +1,46 @@
 //! Hashes of a file whose chunks come in any order: each chunk's own where they can be combined (CRCs), else one hasher
-//! that takes the chunks in order, on a disk thread, beside the transfer.
+//! that takes the bytes in order, beside the transfer: from the file on a disk that they come from or go to, so that no chunk
+//! waits for its turn in memory; where neither end is a file, from the chunks, which then do wait.
 
 use super::reader::Piece;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Hasher, Hashes, Result, hash};
-use haul_store::{Payload, Sent, disk};
-use std::{collections::BTreeMap, sync::Arc};
+use haul_store::{Buffers, Payload, Sent, hashing};
+use std::{collections::BTreeMap, fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
+
+/// Bytes of a file that are handed over at a time: who stops waits for no more.
+const STRETCH: u64 = 16 << 20;
 
 /// The hashes of one file as its chunks pass.
 pub struct Digest {
     algos: Vec<Algo>,
     /// By index: length and hashes of chunks that are hashed one by one.
     pieces: BTreeMap<u64, (u64, Hashes)>,
-    /// Chunks that wait for their turn, and the memory that they keep.
-    waiting: BTreeMap<u64, (Payload, Arc<OwnedSemaphorePermit>)>,
-    next: u64,
+    next: Next,
     whole: Whole,
 }
 
-/// Where the hasher is that takes chunks in order.
+/// What the hasher takes in next.
+enum Next {
+    /// Chunks that wait for their turn, and the memory that they keep; the first is the one of this index.
+    Chunks(BTreeMap<u64, (Payload, Arc<OwnedSemaphorePermit>)>, u64),
+    File(Behind),
+}
+
+/// A file that holds the bytes.
+struct Behind {
+    file: Arc<File>,
+    buffers: Buffers,
+    /// Up to here it is hashed.
+    at: u64,
+    /// Up to here all bytes are there.
+    reach: u64,
+    /// Stretches beyond that are there: by their start, where they end.
+    beyond: BTreeMap<u64, u64>,
+}
+
+/// Where the hasher is that takes bytes in order.
 enum Whole {
     /// Chunks are hashed one by one.
     Apart,
@@ -27,49 +48,70 @@ enum Whole {
     Away(BoxFuture<'static, Result<Hasher>>),
 }
 
+/// True when no hash of these needs the bytes in order.
+pub fn apart(algos: &[Algo]) -> bool {
+    algos.iter().all(|algo| hash::combines(*algo))
+}
+
 impl Digest {
-    /// Of these algorithms; none costs nothing.
+    /// Of these algorithms, from chunks; none costs nothing.
     pub fn new(algos: Vec<Algo>) -> Self {
-        let apart = algos.iter().all(|algo| hash::combines(*algo));
-        let whole = if apart { Whole::Apart } else { Whole::Here(Hasher::new(&algos)) };
-        Digest { algos, pieces: BTreeMap::new(), waiting: BTreeMap::new(), next: 0, whole }
+        let whole = if apart(&algos) { Whole::Apart } else { Whole::Here(Hasher::new(&algos)) };
+        Digest { algos, pieces: BTreeMap::new(), next: Next::Chunks(BTreeMap::new(), 0), whole }
+    }
+
+    /// Of these algorithms, which need the bytes in order: from a file of which nothing is [there](Digest::there) yet.
+    pub fn of_file(algos: Vec<Algo>, file: Arc<File>, buffers: Buffers) -> Self {
+        let behind = Behind { file, buffers, at: 0, reach: 0, beyond: BTreeMap::new() };
+        Digest { next: Next::File(behind), ..Digest::new(algos) }
     }
 
     /// What to hash of each chunk by itself, by whoever read it.
     pub fn by_piece(&self) -> Vec<Algo> {
-        if matches!(self.whole, Whole::Apart) { self.algos.clone() } else { Vec::new() }
+        if self.is_apart() { self.algos.clone() } else { Vec::new() }
     }
 
     /// Takes a chunk in.
-    ///
-    /// Errors: it can't be read.
-    pub fn take(&mut self, piece: &Piece) -> Result<()> {
+    pub fn take(&mut self, piece: &Piece) {
         if self.is_apart() {
             self.chunk(piece.index, piece.payload.len(), piece.payload.hashes().clone());
-            return Ok(());
+        } else if let Next::Chunks(waiting, _) = &mut self.next {
+            waiting.insert(piece.index, (piece.payload.clone(), piece.memory.clone()));
+            self.go_on();
         }
-        self.waiting.insert(piece.index, (piece.payload.clone(), piece.memory.clone()));
-        self.go_on()
     }
 
     /// True when chunks are hashed one by one, in no order.
-    pub fn is_apart(&self) -> bool {
+    fn is_apart(&self) -> bool {
         matches!(self.whole, Whole::Apart)
+    }
+
+    /// True when it needs each chunk, to take it in in its turn.
+    pub fn needs_chunks(&self) -> bool {
+        !self.is_apart() && matches!(self.next, Next::Chunks(..))
     }
 
     /// Takes in what is known of a chunk.
     pub fn chunk(&mut self, index: u64, size: u64, hashes: Hashes) {
-        if !self.algos.is_empty() {
+        if self.is_apart() && !self.algos.is_empty() {
             self.pieces.insert(index, (size, hashes));
         }
     }
 
+    /// These bytes are in the file now.
+    pub fn there(&mut self, range: Range<u64>) {
+        let Next::File(behind) = &mut self.next else { return };
+        behind.beyond.insert(range.start, range.end);
+        while let Some(first) = behind.beyond.first_entry().filter(|first| *first.key() <= behind.reach) {
+            behind.reach = behind.reach.max(first.remove());
+        }
+        self.go_on();
+    }
+
     /// Takes in a chunk that was sent before and isn't read again.
     pub fn known(&mut self, sent: &Sent) {
-        if self.is_apart() {
-            let hashes = Hashes::default().with(Algo::Crc64Nvme, sent.crc64.to_be_bytes());
-            self.chunk(sent.part.index, sent.part.size, hashes);
-        }
+        let hashes = Hashes::default().with(Algo::Crc64Nvme, sent.crc64.to_be_bytes());
+        self.chunk(sent.part.index, sent.part.size, hashes);
     }
 
     /// True when no hashing is under way.
@@ -77,34 +119,44 @@ impl Digest {
         !matches!(self.whole, Whole::Away(_))
     }
 
-    /// Resolves when the chunk that is being hashed is done.
+    /// Resolves when what is being hashed is done.
+    ///
+    /// Errors: it can't be read.
     pub async fn advance(&mut self) -> Result<()> {
         if let Whole::Away(hashing) = &mut self.whole {
             self.whole = Whole::Here(hashing.await?);
-            self.go_on()?;
+            self.go_on();
         }
         Ok(())
     }
 
-    /// Hashes what is next, as long as it is there.
-    fn go_on(&mut self) -> Result<()> {
-        while matches!(self.whole, Whole::Here(_)) {
-            let Some((payload, memory)) = self.waiting.remove(&self.next) else { return Ok(()) };
-            let Whole::Here(mut hasher) = std::mem::replace(&mut self.whole, Whole::Apart) else { return Ok(()) };
-            self.next += 1;
-            let large = payload.len() > disk::HASH_INLINE;
-            let update = move || {
-                payload.each(|block| hasher.update(block))?;
+    /// Hashes what is next, if it is there.
+    fn go_on(&mut self) {
+        if !matches!(self.whole, Whole::Here(_)) {
+            return;
+        }
+        let (payload, memory) = match &mut self.next {
+            Next::Chunks(waiting, next) => {
+                let Some((payload, memory)) = waiting.remove(next) else { return };
+                *next += 1;
+                (payload, Some(memory))
+            }
+            Next::File(behind) => {
+                if behind.at == behind.reach {
+                    return;
+                }
+                let range = behind.at..behind.reach.min(behind.at + STRETCH);
+                behind.at = range.end;
+                (Payload::of_file(behind.file.clone(), range, behind.buffers.clone()), None)
+            }
+        };
+        if let Whole::Here(hasher) = std::mem::replace(&mut self.whole, Whole::Apart) {
+            self.whole = Whole::Away(Box::pin(async move {
+                let hasher = hashing::update(hasher, &payload).await?;
                 drop(memory);
                 Ok(hasher)
-            };
-            if large {
-                self.whole = Whole::Away(Box::pin(disk::run(update)));
-                return Ok(());
-            }
-            self.whole = Whole::Here(update()?);
+            }));
         }
-        Ok(())
     }
 
     /// The hashes of the whole.
@@ -132,7 +184,7 @@ mod tests {
     /// Chunks that are large enough to be hashed on a disk thread come in any order, also while one is being hashed.
     #[tokio::test]
     async fn chunks_in_any_order_give_the_hash_of_the_whole() {
-        let chunk = disk::HASH_INLINE as usize + 1;
+        let chunk = hashing::INLINE as usize + 1;
         let bytes: Vec<u8> = (0..chunk * 5 + 7).map(|i| ((i * 31) >> 3) as u8).collect();
         let memory = Arc::new(Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap());
         for algos in [vec![Algo::Md5, Algo::Blake3], vec![Algo::Crc64Nvme], vec![Algo::Crc64Nvme, Algo::Md5], vec![]] {
@@ -146,7 +198,7 @@ mod tests {
                         .with_hashes(hash_bytes(&digest.by_piece(), part)),
                     memory: memory.clone(),
                 };
-                digest.take(&piece).unwrap();
+                digest.take(&piece);
             }
             while !digest.is_idle() {
                 digest.advance().await.unwrap();
@@ -154,5 +206,27 @@ mod tests {
             let (ours, want) = (digest.finish(), hash_bytes(&algos, &bytes));
             assert!(algos.iter().all(|algo| ours.get(*algo) == want.get(*algo)), "{algos:?}: {ours:?}");
         }
+    }
+
+    /// A file is hashed as far as it is there without a gap, whatever comes first.
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    async fn stretches_of_a_file_in_any_order_give_the_hash_of_the_whole() {
+        let bytes: Vec<u8> = (0..900_001).map(|i: usize| ((i * 31) >> 3) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let mut digest = Digest::of_file(vec![Algo::Md5], Arc::new(file), Buffers::default());
+        assert!(!digest.needs_chunks() && digest.by_piece().is_empty());
+        for range in [500_000..700_000, 0..1, 1..300_000, 700_000..900_001] {
+            digest.there(range);
+        }
+        while !digest.is_idle() {
+            digest.advance().await.unwrap();
+        }
+        digest.there(300_000..500_000);
+        while !digest.is_idle() {
+            digest.advance().await.unwrap();
+        }
+        assert_eq!(digest.finish(), hash_bytes(&[Algo::Md5], &bytes));
     }
 }

@@ -15,9 +15,9 @@ use crate::budget::Claim;
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Hashes, Result, plan::Route, policy::Policy};
-use haul_store::{Body, Part, PartLimits};
+use haul_store::{Body, Part, PartLimits, hashing};
 use reader::{Again, Piece, Reader};
-use std::sync::Arc;
+use std::{fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub use reader::block;
@@ -94,36 +94,37 @@ pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: 
 /// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest is more than may
 /// be moved; what was under way has arrived then.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
-    let Known { again, algos, unproved } = known(mover, &source.facts, target).await;
-    let mut digest = Digest::new(algos);
+    let size = source.facts.size;
+    let Known { again, mut digest, unproved } = {
+        let (file, streamed) = match &source.bytes {
+            Bytes::File(file) => (Some(file.clone()), false),
+            Bytes::Ranges { .. } => (None, false),
+            Bytes::Stream { .. } => (None, true),
+        };
+        known(mover, &source.facts, file, streamed, target).await
+    };
     let mut parts: Vec<Part> = target.known.values().map(|sent| sent.part.clone()).collect();
     let mut bytes: u64 = parts.iter().map(|part| part.size).sum();
-    let size = source.facts.size;
     count.skip(bytes);
     if matches!(again, Again::Never) {
         target.known.values().for_each(|sent| digest.known(sent));
     }
-    let mut algos = digest.by_piece();
-    if target.track.is_some() && !algos.contains(&Algo::Crc64Nvme) {
-        algos.push(Algo::Crc64Nvme);
-    }
     if let (Bytes::Ranges { store, entry }, Again::Never) = (&source.bytes, &again)
         && mover.cx.dst.caps().files
-        && digest.is_apart()
+        && !digest.needs_chunks()
     {
         let missing: Vec<u64> =
             (0..size.div_ceil(target.block)).filter(|index| !target.known.contains_key(index)).collect();
         let from = through::From { store: store.clone(), entry: entry.clone() };
-        for chunk in through::through(mover, &from, target, &missing, &algos, count, claim).await? {
-            digest.chunk(chunk.part.index, chunk.part.size, chunk.hashes);
-            bytes += chunk.part.size;
-            parts.push(chunk.part);
-        }
+        let arrived = through::through(mover, &from, target, &missing, &mut digest, count, claim).await?;
+        bytes += arrived.iter().map(|part| part.size).sum::<u64>();
+        parts.extend(arrived);
         parts.sort_by_key(|p: &Part| p.index);
         return Ok(Pumped { bytes, parts, hashes: digest.finish(), unproved, memory: None });
     }
     let most = at_once(mover, target, size);
-    let mut reader = Reader::new(mover, source, target, again, algos, digest.is_apart());
+    let algos = by_chunk(&digest, target);
+    let mut reader = Reader::new(mover, source, target, again, algos, !digest.needs_chunks());
     let mut writes = FuturesUnordered::new();
     let mut memory = None;
     // Of what may still be moved a range takes its bytes before it is read, a stream before they are sent.
@@ -136,7 +137,9 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         }
         tokio::select! {
             Some(part) = writes.next(), if !writes.is_empty() => {
-                parts.push(part?);
+                let (part, range) = part?;
+                digest.there(range);
+                parts.push(part);
                 // The last one is given back when the file is published.
                 claim.left((reader.left() + writes.len() as u64).max(1));
             }
@@ -146,7 +149,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
                     reader.cut();
                     continue;
                 }
-                digest.take(&piece)?;
+                digest.take(&piece);
                 memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
                 if !target.known.contains_key(&piece.index) {
                     bytes += piece.payload.len();
@@ -187,8 +190,18 @@ pub fn noted(mover: &Mover, facts: &Entry, route: Route) -> u64 {
     }
 }
 
-async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part> {
+/// What to hash of each chunk by itself: what the whole follows from, and what the journal remembers of it.
+fn by_chunk(digest: &Digest, target: &Target) -> Vec<Algo> {
+    let mut algos = digest.by_piece();
+    if target.track.is_some() && !algos.contains(&Algo::Crc64Nvme) {
+        algos.push(Algo::Crc64Nvme);
+    }
+    algos
+}
+
+async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<(Part, Range<u64>)> {
     let size = piece.payload.len();
+    let range = piece.offset..piece.offset + size;
     let hashes = piece.payload.hashes().clone();
     let part = target.upload.part(piece.index, piece.offset, piece.payload).await?;
     drop(piece.memory);
@@ -196,35 +209,56 @@ async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<Part>
         track.sent(part.clone(), piece.offset, &hashes);
     }
     count.add(size);
-    Ok(part)
+    Ok((part, range))
 }
 
-/// What to do about chunks that are there already.
+/// How the whole is hashed, and what that means for chunks that are there already.
 struct Known {
     /// From where to read them again.
     again: Again,
-    /// The hashes that can be had of the whole.
-    algos: Vec<Algo>,
+    /// Has taken in none of them yet.
+    digest: Digest,
     /// See [`Pumped::unproved`].
     unproved: Option<Algo>,
 }
 
 /// A CRC-64 of the whole follows from those of the chunks; a hash that needs every byte in order needs those chunks too.
-async fn known(mover: &Mover, facts: &Entry, target: &Target) -> Known {
+/// Where an end is a file (`file`: the source), the bytes are in there. What comes as one stream passes in order anyway, and
+/// what is small is still in the processor's cache as it passes.
+async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: bool, target: &Target) -> Known {
     let algos = algos(mover, facts);
+    let known = |again, algos| Known { again, digest: Digest::new(algos), unproved: None };
+    if !streamed && facts.size > hashing::INLINE && !digest::apart(&algos) {
+        let buffers = mover.budget.buffers.clone();
+        // Zeros that aren't written are only there once the file is published.
+        if !mover.policy.sparse
+            && let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await
+        {
+            let mut digest = Digest::of_file(algos, file, buffers);
+            for sent in target.known.values() {
+                digest.there(sent.offset..sent.offset + sent.part.size);
+            }
+            return Known { again: Again::Never, digest, unproved: None };
+        }
+        if let Some(file) = file {
+            let mut digest = Digest::of_file(algos, file, buffers);
+            digest.there(0..facts.size);
+            return Known { again: Again::Never, digest, unproved: None };
+        }
+    }
     if target.known.is_empty() || algos.iter().all(|algo| *algo == Algo::Crc64Nvme) {
-        return Known { again: Again::Never, algos, unproved: None };
+        return known(Again::Never, algos);
     }
     if let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await {
-        return Known { again: Again::Back(file), algos, unproved: None };
+        return known(Again::Back(file), algos);
     }
     // The source says what hash it has: where reading it again costs little, or it is deleted then, that is still to be proved.
     let must = mover.policy.verify_read || mover.policy.moves(mover.mode);
     if must || mover.cx.src.caps().cheap_reads {
-        return Known { again: Again::Source, algos, unproved: None };
+        return known(Again::Source, algos);
     }
     // The parts' own checksums have to do.
-    Known { again: Again::Never, algos: Vec::new(), unproved: algos.first().copied() }
+    Known { unproved: algos.first().copied(), ..known(Again::Never, Vec::new()) }
 }
 
 /// Which hashes to compute on the way: one that the source knows of the whole, to prove that we read what it holds,

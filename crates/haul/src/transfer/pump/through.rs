@@ -3,7 +3,7 @@
 //! a run of neighbouring chunks: long runs at first, so that the wait for an answer counts little, single chunks at the
 //! end, so that all streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
 
-use super::{MOST, Road, Target};
+use super::{MOST, Road, Target, by_chunk, digest::Digest};
 use crate::{
     budget::Claim,
     transfer::{Count, Mover, cancelled},
@@ -12,6 +12,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
 use haul_store::{Body, Part, Payload, Store};
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
 /// Memory of one run under way: a piece that comes, one that is written, and what the connection holds, with room to spare.
 const IN_HAND: u64 = 1 << 20;
@@ -31,12 +32,13 @@ pub struct From {
 }
 
 /// One chunk that has arrived, and its hashes.
-pub struct Through {
-    pub part: Part,
-    pub hashes: Hashes,
+struct Through {
+    part: Part,
+    hashes: Hashes,
 }
 
-/// Moves the chunks of these numbers, which ascend, into `target`; each comes with its hashes of `algos`.
+/// Moves the chunks of these numbers, which ascend, into `target`, and hashes them with `digest`, which needs no chunk
+/// itself.
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest is more than may be
 /// moved; what was under way has arrived then.
@@ -45,11 +47,14 @@ pub async fn through(
     from: &From,
     target: &Target,
     chunks: &[u64],
-    algos: &[Algo],
+    digest: &mut Digest,
     count: &Count<'_>,
     claim: &Claim,
-) -> Result<Vec<Through>> {
+) -> Result<Vec<Part>> {
     let budget = &mover.budget;
+    let algos = &by_chunk(digest, target);
+    // Each run sends what has arrived; closed never, and emptied before the end.
+    let (tell, mut told) = mpsc::unbounded_channel();
     let mut waiting = chunks;
     let mut moving = FuturesUnordered::new();
     let mut arrived = Vec::with_capacity(chunks.len());
@@ -75,19 +80,32 @@ pub async fn through(
             if run.is_empty() {
                 break;
             }
+            let tell = &tell;
             moving.push(async move {
                 let memory = budget.memory(IN_HAND.min(run.len() as u64 * target.block)).await;
-                let chunks = one(from, target, run, algos, count).await;
+                let moved = one(from, target, run, algos, count, tell).await;
                 drop(memory);
-                chunks
+                moved
             });
         }
-        let Some(chunks) = moving.next().await else {
-            return if cut { Err(cancelled()) } else { Ok(arrived) };
-        };
-        arrived.extend(chunks?);
-        let requests = (waiting.len() as u64 * target.block).div_ceil(REQUEST.max(target.block));
-        claim.left((requests + moving.len() as u64).max(1));
+        tokio::select! {
+            biased;
+            Some(chunk) = told.recv() => {
+                let start = chunk.part.index * target.block;
+                digest.there(start..start + chunk.part.size);
+                digest.chunk(chunk.part.index, chunk.part.size, chunk.hashes);
+                arrived.push(chunk.part);
+            }
+            Some(moved) = moving.next(), if !moving.is_empty() => {
+                moved?;
+                let requests = (waiting.len() as u64 * target.block).div_ceil(REQUEST.max(target.block));
+                claim.left((requests + moving.len() as u64).max(1));
+            }
+            hashed = digest.advance(), if !digest.is_idle() => hashed?,
+            () = std::future::ready(()), if moving.is_empty() && digest.is_idle() => {
+                return if cut { Err(cancelled()) } else { Ok(arrived) };
+            }
+        }
     }
 }
 
@@ -106,14 +124,20 @@ fn run(waiting: &[u64], block: u64, least: u64, road: Option<Road>) -> usize {
 }
 
 /// Moves one run with one request.
-async fn one(from: &From, target: &Target, run: &[u64], algos: &[Algo], count: &Count<'_>) -> Result<Vec<Through>> {
-    let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
+async fn one(
+    from: &From,
+    target: &Target,
+    run: &[u64],
+    algos: &[Algo],
+    count: &Count<'_>,
+    tell: &mpsc::UnboundedSender<Through>,
+) -> Result<()> {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
     let range = first * target.block..((last + 1) * target.block).min(from.entry.size);
     let read = from.store.read(&from.entry.key, from.entry.version.as_ref(), Some(range.clone())).await?;
     let Body::Stream(mut pieces) = read.body else {
         return Err(Error::new(ErrorKind::Unsupported, "read", "a range came as a file"));
     };
-    let mut arrived = Vec::with_capacity(run.len());
     let mut chunk = Chunk::begin(*first, algos);
     let mut at = range.start;
     // While one piece is written the next is read.
@@ -137,13 +161,14 @@ async fn one(from: &From, target: &Target, run: &[u64], algos: &[Algo], count: &
         next = following;
         if len == here {
             let index = chunk.index + 1;
-            arrived.push(std::mem::replace(&mut chunk, Chunk::begin(index, algos)).end(target));
+            // The receiver outlives every run.
+            let _ = tell.send(std::mem::replace(&mut chunk, Chunk::begin(index, algos)).end(target));
         }
     }
     if at < range.end {
         return Err(haul_store::blocks::ended_early(at - range.start, range.end - range.start));
     }
-    Ok(arrived)
+    Ok(())
 }
 
 /// One chunk on its way.

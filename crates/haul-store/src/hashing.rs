@@ -1,0 +1,166 @@
+//! Hashes of bytes that come piece by piece, on disk threads. MD5s of several streams (files that are transferred at once, parts
+//! of one) are computed side by side on one thread, which takes in whatever waits at the moment: nobody waits for others to
+//! come, and one alone is hashed at once.
+
+use crate::{Payload, disk};
+use bytes::Bytes;
+use haul_core::{Hasher, Result, hash};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+use tokio::sync::oneshot;
+
+/// Up to this many bytes are hashed where they are; more go to a disk thread, so that no request waits for it: a tenth of a
+/// millisecond, ten times what it costs to hand them over.
+pub const INLINE: u64 = 64 << 10;
+
+/// Bytes of each stream between two looks at what else waits: 30 microseconds.
+const TURN: usize = 16 << 10;
+
+/// The next bytes of one stream.
+struct Stream {
+    hasher: Hasher,
+    pieces: Arc<[Bytes]>,
+    /// The next piece, and where in it.
+    next: (usize, usize),
+    /// To who waits for the hasher.
+    answer: oneshot::Sender<Hasher>,
+}
+
+/// Streams that wait for a place beside others, and threads that take them in.
+struct Queue {
+    waiting: VecDeque<Stream>,
+    threads: usize,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
+
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the bytes of `payload` into `hasher`. Of a file the next block is read while one is hashed.
+///
+/// Errors: those of [`Payload::each`]; `Io` when a thread was lost.
+pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
+    let pieces = payload.pieces_shared();
+    if pieces.is_some() && payload.len() <= INLINE {
+        payload.each(|piece| hasher.update(piece))?;
+        return Ok(hasher);
+    }
+    if !hasher.gains_side_by_side() {
+        let payload = payload.clone();
+        return disk::run(move || {
+            payload.each(|block| hasher.update(block))?;
+            Ok(hasher)
+        })
+        .await;
+    }
+    if let Some(pieces) = pieces {
+        return beside(hasher, pieces).await;
+    }
+    let mut at = 0;
+    let mut block = match payload.read_at(at) {
+        Some(block) => block.await?,
+        None => return Ok(hasher),
+    };
+    loop {
+        at += block.len() as u64;
+        let hashed = beside(hasher, [block].into());
+        let Some(next) = payload.read_at(at) else { return hashed.await };
+        (hasher, block) = futures::try_join!(hashed, next)?;
+    }
+}
+
+/// Hashes beside whatever else waits.
+async fn beside(hasher: Hasher, pieces: Arc<[Bytes]>) -> Result<Hasher> {
+    let (answer, pending) = oneshot::channel();
+    let more = {
+        let mut queue = queue();
+        queue.waiting.push_back(Stream { hasher, pieces, next: (0, 0), answer });
+        // One thread for as many as it takes side by side: a second would take as much time again for half as many each.
+        let cores = thread::available_parallelism().map_or(1, |n| n.get());
+        let more = queue.threads < cores && queue.waiting.len() > queue.threads * hash::side_by_side();
+        queue.threads += usize::from(more);
+        more
+    };
+    if more && !disk::bytes().begin(take_in) {
+        let mut queue = queue();
+        queue.threads -= 1;
+        queue.waiting.clear();
+    }
+    pending.await.map_err(|_| disk::lost("hash"))
+}
+
+/// Hashes what waits until nothing does.
+fn take_in() {
+    let most = hash::side_by_side();
+    let mut streams: Vec<Stream> = Vec::with_capacity(most);
+    loop {
+        {
+            let mut queue = queue();
+            while streams.len() < most
+                && let Some(stream) = queue.waiting.pop_front()
+            {
+                streams.push(stream);
+            }
+            if streams.is_empty() {
+                queue.threads -= 1;
+                return;
+            }
+        }
+        Hasher::update_each(streams.iter_mut().map(Stream::turn));
+        for done in streams.extract_if(.., |stream| stream.next.0 == stream.pieces.len()) {
+            // Who asked may have gone meanwhile.
+            let _ = done.answer.send(done.hasher);
+        }
+        streams.retain(|stream| !stream.answer.is_closed());
+    }
+}
+
+impl Stream {
+    /// The bytes that are next, and what takes them in.
+    fn turn(&mut self) -> (&mut Hasher, &[u8]) {
+        let (piece, at) = self.next;
+        let Some(left) = self.pieces.get(piece).map(|piece| &piece[at..]) else { return (&mut self.hasher, &[]) };
+        let bytes = &left[..left.len().min(TURN)];
+        self.next = if bytes.len() == left.len() { (piece + 1, 0) } else { (piece, at + bytes.len()) };
+        (&mut self.hasher, bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use crate::Buffers;
+    use futures::future::join_all;
+    use haul_core::{Algo, hash::hash_bytes};
+
+    /// Many at once, in memory and in files, in pieces of odd lengths: more than are hashed side by side.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_at_once_have_the_hashes_that_each_has_alone() {
+        let algos = [Algo::Md5, Algo::Crc64Nvme];
+        let all: Vec<Vec<u8>> = (0..60usize)
+            .map(|n| (0..n * 9_973).map(|i| ((i + n).wrapping_mul(2_654_435_761) >> 9) as u8).collect())
+            .collect();
+        let payload = |n: usize, bytes: &[u8]| {
+            if n.is_multiple_of(3) {
+                let mut file = tempfile::tempfile().unwrap();
+                std::io::Write::write_all(&mut file, bytes).unwrap();
+                return Payload::of_file(Arc::new(file), 0..bytes.len() as u64, Buffers::default());
+            }
+            Payload::new(bytes.chunks(70_001).map(Bytes::copy_from_slice).collect())
+        };
+        let hashed = all.iter().enumerate().map(|(n, bytes)| {
+            let payload = payload(n, bytes);
+            async move { update(Hasher::new(&algos), &payload).await.unwrap().finish() }
+        });
+        for (hashed, bytes) in join_all(hashed).await.into_iter().zip(&all) {
+            assert_eq!(hashed, hash_bytes(&algos, bytes), "{} bytes", bytes.len());
+        }
+        assert_eq!(queue().waiting.len(), 0);
+    }
+}
