@@ -1,6 +1,7 @@
 //! rsync's filter rules in `haul rsync`, beside rsync itself: a table of rules, and rules made at random on small folders.
 
 use super::oracle::{Compare, Oracle};
+use haul_testkit::{folder::write, lab::Lab};
 use proptest::{
     prelude::*,
     test_runner::{RngAlgorithm, TestRng, TestRunner},
@@ -228,5 +229,22 @@ fn the_list_of_cvs_in_a_rule_is_that_of_the_option() {
     let Some(oracle) = Oracle::new(&[setup, DATE].concat()) else { return };
     for option in ["-C", "--filter=-C", "--filter=:C"] {
         oracle.same(&["-ai", option, "s/", "dst"], Compare::All);
+    }
+}
+
+#[test]
+fn rules_from_standard_input_hold_for_all_that_is_done() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    for name in ["s/a", "s/b", "t/a", "t/c", "d/a", "d/gone"] {
+        write(&lab.path(name), name.as_bytes(), 1_000_000_000);
+    }
+    for rules in ["--exclude-from=-", "--filter=merge_-"] {
+        for sources in [&["@s/"][..], &["@s/", "@t/"]] {
+            let args = [&["rsync", "-ai", "--delete", rules][..], sources, &["@d"]].concat();
+            let ran = lab.haul_reading(&args, b"- a\n- gone\n");
+            assert_eq!(ran.code, 0, "{}", ran.err);
+            assert_eq!(std::fs::read(lab.path("d/a")).unwrap(), b"d/a", "{args:?}");
+            assert!(lab.path("d/gone").exists() && lab.path("d/b").exists(), "{args:?}");
+        }
     }
 }

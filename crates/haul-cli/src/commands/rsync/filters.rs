@@ -16,6 +16,7 @@ use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 struct Disks {
     /// Links of whoever lead to them.
     any_links: bool,
+    input: named::Input,
 }
 
 impl RuleFiles for Disks {
@@ -31,7 +32,7 @@ impl RuleFiles for Disks {
     }
 
     fn named(&self, path: &[u8]) -> Result<Vec<u8>, String> {
-        named::read_input(path, self.any_links)
+        named::read_input(path, self.any_links, &self.input)
     }
 }
 
@@ -77,7 +78,7 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
 }
 
 fn rules(options: &Options, scope: &Scope) -> Result<RuleSet, Wrong> {
-    let disks = Arc::new(Disks { any_links: options.insecure_links });
+    let disks = Arc::new(Disks { any_links: options.insecure_links, input: options.input.clone() });
     let root = scope.root.clone().unwrap_or_else(|| b"/".to_vec());
     let mut rules = Builder::new(root, disks, options.delete_excluded, options.from0)
         .with_bare_root(scope.bare_root)

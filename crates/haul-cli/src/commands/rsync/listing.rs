@@ -10,8 +10,8 @@ use super::{
 use crate::{context::Context, show::out::Out};
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Listed, compare::FileType, plain_key, shown_name};
-use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
+use haul_core::{Entry, Key, LINK, Listed, compare::FileType, plain_key, shown_name};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Lists each source; gives the exit code.
 ///
@@ -30,8 +30,12 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
             flags.meta.marks = true;
             flags.meta.link_rules = options.link_rules(above);
         });
-        let (store, file) = ctx.open_source(source).await.map_err(io)?;
         let name = source.as_bytes();
+        let link = link_here(options, name).filter(|_| is_here(source));
+        let (store, file) = match &link {
+            Some((dir, key)) => (ctx.open(OsStr::from_bytes(dir)).map_err(io)?, Some(key.clone())),
+            None => ctx.open_source(source).await.map_err(io)?,
+        };
         let contents = is_contents(name);
         let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
         let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
@@ -39,13 +43,13 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         let scope =
             Scope { root: root.clone(), bare_root: !prefix.is_empty(), prefix: prefix.clone(), ..Scope::default() };
         if let Some(key) = file {
-            let key = if is_here(source) { plain_key(key.as_bytes()) } else { key };
+            let key = if is_here(source) && link.is_none() { plain_key(key.as_bytes()) } else { key };
             let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
             let target = root.as_ref().and_then(|path| target(options, path.strip_suffix(b"/").unwrap_or(path)));
             line(&mut out, options, &entry, shown_name(key.as_bytes()), target).map_err(io)?;
             continue;
         }
-        let top = store.stat(&haul_core::Key::new("")).await;
+        let top = store.stat(&Key::new("")).await;
         match top {
             Err(error) => {
                 ctx.screen.log(&format!("haul rsync: {}", crate::error::one_line(&error.to_string())));
@@ -86,6 +90,17 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     }
     out.flush().map_err(io)?;
     Ok(code)
+}
+
+/// The folder and the key of a source here that is a symlink, which isn't followed.
+fn link_here<'a>(options: &Options, name: &'a [u8]) -> Option<(&'a [u8], Key)> {
+    let is_link = |st: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(st.st_mode).is_symlink();
+    if options.copy_links || !rustix::fs::lstat(name).is_ok_and(is_link) {
+        return None;
+    }
+    let at = name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let dir = if at == 0 { &b"."[..] } else { &name[..at] };
+    Some((dir, Key::new([&name[at..], LINK].concat())))
 }
 
 /// True for a source that means what is in it.

@@ -3,7 +3,7 @@
 //! the others.
 
 use super::{
-    exit, filters,
+    filters,
     options::Options,
     sources::{Job, Part, Refusal, leads_out},
 };

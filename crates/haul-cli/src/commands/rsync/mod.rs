@@ -329,7 +329,15 @@ async fn job(
     });
     let open = |path: &OsStr| named::store(ctx, path);
     let beside_dest = |paths: &[Vec<u8>]| {
-        paths.iter().map(|path| open(&beside(dest, path, &into)?)).collect::<Result<Vec<_>, Refusal>>()
+        let opened = paths.iter().map(|path| match open(&beside(dest, path, &into)?) {
+            // As in rsync it counts as one that isn't there.
+            Err((exit::SELECTION, line)) => {
+                lines.complain(&line);
+                Ok(None)
+            }
+            opened => opened.map(Some),
+        });
+        opened.filter_map(Result::transpose).collect::<Result<Vec<_>, Refusal>>()
     };
     let place = Place {
         prefix: scope.prefix.clone(),

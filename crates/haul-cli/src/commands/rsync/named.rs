@@ -19,7 +19,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 /// Opens a file.
@@ -53,14 +53,26 @@ pub fn read(path: &[u8], any_links: bool) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Standard input, which is read once: rules in it are asked for by each job, and before the first.
+#[derive(Clone, Debug, Default)]
+pub struct Input(Arc<OnceLock<Result<Vec<u8>, String>>>);
+
+impl Input {
+    fn text(&self) -> Result<Vec<u8>, String> {
+        let read = || {
+            let mut text = Vec::new();
+            io::stdin().read_to_end(&mut text).map(|_| text).map_err(|e| format!("standard input: {e}"))
+        };
+        self.0.get_or_init(read).clone()
+    }
+}
+
 /// A file that an option names; `-` is standard input.
 ///
 /// Errors: one line that names it.
-pub fn read_input(path: &[u8], any_links: bool) -> Result<Vec<u8>, String> {
+pub fn read_input(path: &[u8], any_links: bool, input: &Input) -> Result<Vec<u8>, String> {
     if path == b"-" {
-        let mut text = Vec::new();
-        io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
-        return Ok(text);
+        return input.text();
     }
     read(path, any_links).map_err(|e| format!("{}: {}", String::from_utf8_lossy(path), why(&e)))
 }

@@ -1,7 +1,9 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
 use super::{
-    info, owners,
+    info,
+    named::Input,
+    owners,
     table::{Entry, Here, OPTIONS},
 };
 use crate::{flags::keep::chown, text::nearest};
@@ -131,6 +133,8 @@ pub struct Options {
     pub from0: bool,
     pub partial_dir: bool,
     pub insecure_links: bool,
+    /// What rules and lists named `-` hold.
+    pub input: Input,
     /// rsync's name of a checksum, or two.
     pub checksum_choice: Option<String>,
     pub bwlimit: Option<u64>,
@@ -439,6 +443,7 @@ impl Options {
             ("ignore-errors", _) => &mut self.ignore_errors,
             ("cvs-exclude", _) => &mut self.cvs,
             ("from0", _) => &mut self.from0,
+            ("insecure-links", _) => &mut self.insecure_links,
             ("8-bit-output", _) => &mut self.raw_bytes,
             ("relative", _) => {
                 self.relative = Some(false);

@@ -58,6 +58,8 @@ struct Look {
     itemize: u8,
     info: Info,
     kept: Kept,
+    /// Owners go along, as far as they may.
+    owner: bool,
     human: u8,
     raw_bytes: bool,
     dry_run: bool,
@@ -115,6 +117,7 @@ impl Lines {
             },
             info,
             kept: Kept::of(options, root),
+            owner: options.owner,
             human: options.human,
             raw_bytes: options.raw_bytes,
             dry_run: options.dry_run,
@@ -629,6 +632,7 @@ impl Fields for Item<'_> {
             'M' if self.is_deleted() => or_empty(time(0)),
             'B' if self.is_deleted() => text("-".repeat(9)),
             'G' if !self.lines.look.kept.group => text("DEFAULT".into()),
+            'U' if !self.lines.look.owner => text("0".into()),
             'U' | 'G' if self.is_deleted() => text("0".into()),
             // Of rsync's daemon.
             'm' => text(String::new()),

@@ -314,7 +314,8 @@ impl Planner<'_> {
             let [source] = sources else {
                 return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
             };
-            let text = read_input(list, self.options.insecure_links).map_err(|line| (exit::USAGE, line))?;
+            let text = read_input(list, self.options.insecure_links, &self.options.input)
+                .map_err(|line| (exit::USAGE, line))?;
             let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
             let comment = |line: &[u8]| matches!(line.first(), Some(b'#' | b';'));
             let source = Typed::parse(source)?;
@@ -356,7 +357,8 @@ impl Planner<'_> {
                 names.retain(|named| {
                     let path = join(&root.path, &named.name);
                     self.is_there(&path, &root)
-                        && kind(&path, self.options.copy_links).is_none_or(|what| self.takes(what, &path))
+                        && kind(&path, self.options.copy_links)
+                            .is_none_or(|what| self.takes(what, if named.name.is_empty() { b"." } else { &named.name }))
                         && self.is_reached(&root, named, &mut dirs)
                 });
             }
