@@ -6,6 +6,7 @@
 use haul_testkit::{
     cloudsim::Cloudsim,
     lab::{Lab, until},
+    servers::{ACCESS_KEY, SECRET_KEY},
 };
 use serde_json::Value;
 use std::{
@@ -26,7 +27,7 @@ fn cloud(settings: &[(&str, &str)]) -> (Cloudsim, Lab) {
     let lab = Lab::new(HAUL);
     let endpoint = cloud.endpoint();
     let text = format!(
-        "[r]\ntype = s3\nprovider = Other\nendpoint = {endpoint}\naccess_key_id = a\nsecret_access_key = hidden-secret\n"
+        "[r]\ntype = s3\nprovider = Other\nendpoint = {endpoint}\naccess_key_id = {ACCESS_KEY}\nsecret_access_key = {SECRET_KEY}\n"
     );
     fs::write(lab.config(), text).unwrap();
     (cloud, lab)
@@ -78,7 +79,7 @@ fn the_knee_is_where_the_bandwidth_of_all_connections_is_used_up() {
         assert!(!page.contains(outside), "{outside}");
     }
     for secret in [&page, &ran.out, &ran.err] {
-        assert!(!secret.contains("hidden-secret"));
+        assert!(!secret.contains(SECRET_KEY));
     }
 }
 

@@ -304,8 +304,9 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
 
 /// Permission bits after `--chmod`.
 pub fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
+    let executable = is_dir || bits & EXEC != 0;
     let of_kind = chmod.iter().filter(|change| if is_dir { change.dirs } else { change.files });
-    of_kind.fold(bits, |bits, change| change.apply(bits, is_dir)) & MODE_BITS
+    of_kind.fold(bits, |bits, change| change.apply(bits, executable)) & MODE_BITS
 }
 
 /// What a file at the destination differs in from what it is to have, by facts of inodes alone, and what can't be kept.

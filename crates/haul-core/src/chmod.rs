@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn what_a_class_has_is_given_to_others_or_taken() {
-        let after = |text: &str, mode: u32| parse(text, 0o022).unwrap().iter().fold(mode, |m, c| c.apply(m, false));
+        let after =
+            |text: &str, mode: u32| parse(text, 0o022).unwrap().iter().fold(mode, |m, c| c.apply(m, mode & 0o111 != 0));
         for (text, mode, want) in [
             ("g=u", 0o640, 0o660),
             ("go=u", 0o4751, 0o4777),

@@ -175,9 +175,8 @@ pub struct Copied {
 }
 
 impl Chmod {
-    /// `bits` after this change.
-    pub fn apply(&self, bits: u32, is_dir: bool) -> u32 {
-        let executable = is_dir || bits & 0o111 != 0;
+    /// `bits` after this change. `executable`: of a directory, or of a file that had an execute bit before all changes.
+    pub fn apply(&self, bits: u32, executable: bool) -> u32 {
         let more = if executable { self.exec_if_any } else { 0 };
         // What a class has is asked before any of it goes.
         let (given, taken) = match self.copied {

@@ -10,12 +10,18 @@ use haul_store::{Links, Meters, Net, OpenRequest, Store, layers::LayerSettings, 
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     faults::{Fault, Faulty, Op},
+    servers::{ACCESS_KEY, SECRET_KEY},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
 fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store> {
     let endpoint = cloud.endpoint();
-    let given = [("provider", "Other"), ("endpoint", &endpoint), ("access_key_id", "a"), ("secret_access_key", "b")];
+    let given = [
+        ("provider", "Other"),
+        ("endpoint", &endpoint),
+        ("access_key_id", ACCESS_KEY),
+        ("secret_access_key", SECRET_KEY),
+    ];
     let options = given.iter().chain(options).map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let meters = Arc::new(Meters::default());
     let request = OpenRequest {
