@@ -5,6 +5,8 @@
 
 #[path = "rsync/append.rs"]
 mod append;
+#[path = "rsync/aside.rs"]
+mod aside;
 #[path = "rsync/elsewhere.rs"]
 mod elsewhere;
 #[path = "rsync/exits.rs"]
@@ -21,6 +23,8 @@ mod oracle;
 mod own_links;
 #[path = "rsync/remotes.rs"]
 mod remotes;
+#[path = "rsync/rights.rs"]
+mod rights;
 #[path = "rsync/together.rs"]
 mod together;
 #[path = "rsync/told.rs"]

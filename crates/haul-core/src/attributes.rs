@@ -179,6 +179,11 @@ pub fn is_link(mode: u32) -> bool {
     mode & TYPE == LINK
 }
 
+/// Is it a regular file?
+pub fn is_regular(mode: u32) -> bool {
+    mode & TYPE == REGULAR
+}
+
 /// Is it a directory?
 pub fn is_dir(mode: u32) -> bool {
     mode & TYPE == DIRECTORY

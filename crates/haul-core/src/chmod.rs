@@ -37,7 +37,9 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     if let Some(from) = class(which) {
         let to = (who.each * 7) & if who.named { MODE_BITS } else { !umask };
         let copied = Some(Copied { from, to, taken: op == b'-' });
-        let clear = if op == b'=' { who.each * 7 } else { 0 };
+        // Those who are to have what another class has have no bits of their own left.
+        let own = who.set_id | if who.named && who.each & 1 != 0 { 0o1000 } else { 0 };
+        let clear = if op == b'=' { (who.each * 7) | own } else { 0 };
         return Some(Chmod { dirs, files, clear, set: 0, exec_if_any: 0, copied });
     }
     let bits = which.chars().try_fold(Bits::default(), |bits, c| bits.with(c, &who))?;
@@ -160,6 +162,9 @@ mod tests {
             ("u-o", 0o755, 0o255),
             ("o+g", 0o651, 0o655),
             ("u=u", 0o640, 0o640),
+            ("u=g", 0o4755, 0o555),
+            ("g=u", 0o2755, 0o775),
+            ("o=u", 0o1750, 0o757),
             ("a=g", 0o753, 0o555),
             ("=u", 0o700, 0o755),
             ("g-g,o=g", 0o777, 0o700),

@@ -4,7 +4,7 @@
 
 use crate::{Cx, job::Run, transfer::Order};
 use haul_core::{
-    Entry, Error, Key, Mtime, Posix,
+    Entry, Error, Key, Kind, Mtime, Posix,
     attributes::{self, Differs, Rights, Unkept, UnkeptCounts, What, Why},
     compare::{Difference, Reason, Verdict},
     event::Event,
@@ -257,7 +257,9 @@ impl Run {
 
     /// The same for what an order brought.
     pub async fn dress_ordered(&self, order: &Order) {
-        self.dress_by(&order.src, &order.to, order.replaced.is_none(), self.mover.keep_of(order)).await;
+        // What made way has left no permissions of its own.
+        let new = !order.replaced.as_ref().is_some_and(is_plain);
+        self.dress_by(&order.src, &order.to, new, self.mover.keep_of(order)).await;
     }
 
     /// The same by other rules.
@@ -298,6 +300,12 @@ impl Run {
             self.notice(None, words(what, why, count));
         }
     }
+}
+
+/// True for a regular file.
+pub fn is_plain(entry: &Entry) -> bool {
+    let regular = entry.posix.as_ref().is_none_or(|posix| attributes::is_regular(posix.mode));
+    entry.kind == Kind::File && !entry.is_link() && regular
 }
 
 /// What was not kept, of how many files, and why; one line.

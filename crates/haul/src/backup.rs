@@ -10,7 +10,7 @@ use haul_core::{
     shown_name, unmarked,
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,16 @@ pub struct Backup {
     kept_before: Option<String>,
     /// Attributes that a backup on another file system keeps.
     keep: Option<Arc<Keep>>,
+    /// Those that a directory of backups has of the one that it stands for.
+    dir_keep: Option<Arc<Keep>>,
+    /// Directories of backups that are there.
+    dirs: Arc<tokio::sync::Mutex<HashSet<Key>>>,
+}
+
+/// Has one item copied.
+async fn put_one(to: &Arc<dyn Store>, from: &Arc<[u8]>, item: CopyItem) -> Result<()> {
+    let batch = CopyBatch { from: from.clone(), items: vec![item], progress: None, links: SourceLinks::default() };
+    to.copy(batch).await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }
 
 impl Backup {
@@ -35,7 +45,9 @@ impl Backup {
         });
         let again = policy.rsync.is_none() || cx.backup.is_some();
         let kept_before = suffix.clone().filter(|_| !again);
-        Backup { to, suffix, before_extension: policy.suffix_keep_extension, kept_before, keep }
+        let dir_keep = keep.as_ref().map(|keep| Arc::new(Keep { perms: true, ..(**keep).clone() }));
+        let before_extension = policy.suffix_keep_extension;
+        Backup { to, suffix, before_extension, kept_before, keep, dir_keep, dirs: Arc::default() }
     }
 
     /// True when anything is kept.
@@ -56,6 +68,17 @@ impl Backup {
     ///
     /// Errors: those of the copy; `Changed` when something else is there by now; `Unsupported` when the backup isn't in the destination's copy domain.
     pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<()> {
+        self.put(cx, old, CopyHow::Rename).await
+    }
+
+    /// The same, leaving `old` where it is.
+    ///
+    /// Errors: as [`Backup::keep`].
+    pub async fn keep_copy(&self, cx: &Cx, old: &Entry) -> Result<()> {
+        self.put(cx, old, CopyHow::Copy).await
+    }
+
+    async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
             return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
@@ -64,22 +87,49 @@ impl Backup {
             let message = "the backup directory must be on the same remote as the destination";
             return Err(Error::new(ErrorKind::Invalid, "back up", message));
         }
+        let kept = self.kept_name(&old.key);
+        if cx.backup.is_some() {
+            self.make_dirs(cx, to, &kept).await?;
+        }
         let item = CopyItem {
             from: old.key.clone(),
             want: old.version.clone().filter(|_| cx.dst.caps().files),
             size: old.size,
-            to: self.kept_name(&old.key),
+            to: kept.clone(),
             spec: WriteSpec { size: Some(old.size), mtime: old.mtime, keep: self.keep.clone(), ..WriteSpec::default() },
-            how: CopyHow::Rename,
+            how,
             log: None,
         };
-        let answers = to
-            .copy(CopyBatch { from: from.place, items: vec![item], progress: None, links: SourceLinks::default() })
-            .await;
-        match answers.into_iter().find_map(Result::err) {
-            Some(error) if error.kind() != ErrorKind::NotFound => Err(error.with_key(&old.key)),
-            _ => Ok(()),
+        match put_one(to, &from.place, item.clone()).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) if to.caps().dirs && error.kind() == ErrorKind::Exists => {
+                // An empty directory makes way; one that holds something stays.
+                let dir = Key::new([shown_name(kept.as_bytes()), b"/"].concat());
+                to.delete(vec![(dir, None)]).await.into_iter().collect::<Result<()>>()?;
+                put_one(to, &from.place, item).await
+            }
+            answer => answer,
         }
+        .map_err(|error| error.with_key(&old.key))
+    }
+
+    /// Makes the directories in which `kept` is to be, those that are missing, with the permissions of those that they stand
+    /// for: what nobody else may look into there nobody may here.
+    async fn make_dirs(&self, cx: &Cx, to: &Arc<dyn Store>, kept: &Key) -> Result<()> {
+        let (Some(keep), Some(from)) = (&self.dir_keep, cx.dst.caps().domain.as_ref()) else { return Ok(()) };
+        let mut known = self.dirs.lock().await;
+        for (at, _) in kept.as_bytes().iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+            let dir = Key::new(&kept.as_bytes()[..=at]);
+            if !known.insert(dir.clone()) || to.stat(&dir).await.is_ok() {
+                continue;
+            }
+            to.make_dir(&dir, &WriteSpec::default()).await?;
+            let spec = WriteSpec { keep: Some(keep.clone()), ..WriteSpec::default() };
+            let how = CopyHow::Attributes { set: true, new: true };
+            let item = CopyItem { from: dir.clone(), want: None, size: 0, to: dir, spec, how, log: None };
+            put_one(to, &from.place, item).await?;
+        }
+        Ok(())
     }
 
     /// The key of the destination under which `key` is kept; `None` where that is elsewhere, or nothing is kept.

@@ -46,6 +46,38 @@ fn names_begin_where_the_transfer_begins() {
 }
 
 #[test]
+fn rule_files_of_directories_name_further_ones() {
+    let files = r#"
+printf -- ': .more\n- *.o\n' >s/.rsync-filter; printf -- '- tags\n+ keep.o\n' >s/.more; printf -- '- /b/f.c\n- k\n' >s/a/.more
+printf -- '. list\n' >s/x/.rsync-filter; printf -- '- z\n: .own\n' >s/x/list; printf -- '- q.o\n' >s/x/.own; printf ':C\n' >s/core/.rsync-filter
+printf 'k two\n' >s/core/.cvsignore; cp -a s/. dst; echo 1 >s/core/k; echo 2 >s/a/b/f.c; echo 3 >s/x/a/z
+"#;
+    let Some(oracle) = Oracle::new(&[SETUP, files, DATE].concat()) else { return };
+    for delete in [&["--delete"][..], &["--delete", "--delete-excluded"], &[]] {
+        for rules in ["-F", "--filter=:n .rsync-filter"] {
+            let args: Vec<&str> = ["-ai"].iter().chain(delete).copied().chain([rules, "s/", "dst"]).collect();
+            oracle.same(&args, Compare::All);
+        }
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_read_stop_the_run() {
+    let setup = "mkdir -p s/a/b s/z dst/a; echo x >s/a/x; echo y >s/z/y; echo old >dst/a/old; printf -- '- x\n? y\n' >s/a/.rsync-filter";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let (code, lines, errors) = oracle.haul(&["-a", "-F", "--delete", "s/", "dst"]);
+    let file = oracle.folder().join("s/a/.rsync-filter");
+    let line = format!(
+        "haul rsync: {}: bad filter rule \"? y\": it begins with none of - + . : H S P R !\n\
+         haul rsync: error: syntax or usage error (code 1)\n",
+        file.display()
+    );
+    assert_eq!((code, lines.as_str(), errors), (Some(1), "", line));
+    let there = |name: &str| oracle.folder().join("dst").join(name).exists();
+    assert!(!there("a/x") && there("a/old"));
+}
+
+#[test]
 fn directories_bring_rules() {
     let files = r#"
 printf -- '- *.o\n' >s/a/.rsync-filter; printf -- '+ keep.o\n- /c\n' >s/a/b/.rsync-filter; printf -- '!\n- b/\n' >s/x/.rsync-filter

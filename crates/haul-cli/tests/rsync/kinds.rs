@@ -41,6 +41,13 @@ fn a_backup_is_kept_of_whatever_goes() {
 }
 
 #[test]
+fn a_link_that_leads_to_no_directory_makes_way_for_one() {
+    let setup =
+        "mkdir -p s/p s/q dst; echo 1 >s/p/f; echo 2 >s/q/f; ln -s /nonexistent/zz dst/p; ln -s /dev/null dst/q";
+    each(setup, Compare::Trees, &["-rK s/ dst", "-aK s/ dst"]);
+}
+
+#[test]
 fn a_backup_on_another_file_system_is_kept_too() {
     let Some(oracle) = Oracle::new(KINDS) else { return };
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();

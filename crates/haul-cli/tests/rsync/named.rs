@@ -63,3 +63,22 @@ fn what_is_behind_a_link_that_is_not_followed_is_said_not_to_come() {
         oracle.same(&followed, Compare::All);
     }
 }
+
+#[test]
+fn what_a_directory_holds_beside_the_names_goes() {
+    let setup = r#"
+mkdir -p s/p dst/p/pd dst/s/p dst/xd; touch s/a s/p/1 dst/x dst/p/y dst/p/pd/z dst/a dst/s/x dst/s/p/y dst/xd/y; printf 'p/\n' >list
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = [
+        "-dR --delete s/./ dst",
+        "-dR --delete s/ dst",
+        "-dR --delete s/./p dst",
+        "-dR --delete s/./p/ dst",
+        "-dR --delete --exclude=x s/./ dst",
+        "-dR --delete -n s/./ dst",
+        "-d --delete --files-from=list s dst",
+        "-rR --delete s/./p dst",
+    ];
+    each(setup, Compare::Trees, &lines);
+}

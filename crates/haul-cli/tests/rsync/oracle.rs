@@ -19,6 +19,8 @@ pub enum Compare {
     Trees,
     /// As `All`, and which names are one file.
     Links,
+    /// As `Trees`, and permissions and owners.
+    Modes,
     /// As `All`, and permissions and owners.
     Attributes,
 }
@@ -66,7 +68,10 @@ impl Oracle {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // rsync says this once for each try, haul once.
-        let told = |line: &&str| !line.starts_with("cannot delete non-empty directory") && compare != Compare::Trees;
+        let told = |line: &&str| {
+            !line.starts_with("cannot delete non-empty directory")
+                && !matches!(compare, Compare::Trees | Compare::Modes)
+        };
         let mut lines: Vec<String> = text.lines().filter(told).map(String::from).collect();
         lines.sort();
         let mut tree = BTreeMap::new();
@@ -137,7 +142,7 @@ fn describe(root: &Path, dir: &Path, compare: Compare, tree: &mut BTreeMap<PathB
         };
         let time = if st.mtime() < LATE { st.mtime().to_string() } else { "now".into() };
         let mut text = format!("{content} {time}");
-        if compare == Compare::Attributes {
+        if matches!(compare, Compare::Attributes | Compare::Modes) {
             let mode = if kind.is_symlink() { 0 } else { st.mode() };
             text.push_str(&format!(" {mode:o} {} {} {}", st.uid(), st.gid(), st.rdev()));
         }

@@ -26,6 +26,7 @@ use rustix::{
     thread::CapabilitySet,
 };
 use std::{
+    borrow::Cow,
     io::Read as _,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::OnceLock,
@@ -111,7 +112,7 @@ impl Keeper<'_> {
         &self,
         item: &CopyItem,
         (source, before): (&OwnedFd, &Statx),
-        target: &OwnedFd,
+        (dir, target): (&Dir, &OwnedFd),
         replaced: Option<&Statx>,
         mtime: Mtime,
     ) -> Result<Unkept> {
@@ -122,6 +123,7 @@ impl Keeper<'_> {
         let times = self.times(item, before, Some(mtime));
         self.dress_new(
             item,
+            dir,
             &At::Open(source.as_fd()),
             before,
             &At::Open(target.as_fd()),
@@ -137,10 +139,21 @@ impl Keeper<'_> {
         Times { mtime, atime: given.or(self.keep.atime.then(|| meta::atime(st))) }
     }
 
+    /// What we may do to something in `dir`: a default ACL of the directory says which permissions new things have there,
+    /// in place of the umask (acl(5)).
+    fn rights_in(&self, (dir, name): (&Dir, &[u8]), new: bool) -> Cow<'_, Rights> {
+        let asks = new && !self.keep.private() && !self.keep.chmod.is_empty();
+        match asks.then(|| At::name(dir, name).default_permissions()).flatten() {
+            Some(permissions) => Cow::Owned(Rights { umask: !permissions & 0o777, ..self.rights.clone() }),
+            None => Cow::Borrowed(self.rights),
+        }
+    }
+
     #[allow(clippy::too_many_arguments)] // each is another fact; a struct of them would be made once and taken apart once
     fn dress_new(
         &self,
         item: &CopyItem,
+        target_dir: &Dir,
         source: &At<'_>,
         st: &Statx,
         target: &At<'_>,
@@ -154,7 +167,7 @@ impl Keeper<'_> {
             // Which group the copy got tells whether the bit may stay.
             there.gid = target.facts(FACTS).map_err(error)?.stx_gid;
         }
-        let want = wanted(owned(st), there, new, self.keep, self.rights);
+        let want = wanted(owned(st), there, new, self.keep, &self.rights_in((target_dir, b"."), new));
         let mut unkept = want.unkept;
         let chowned = self.chown(target, want.uid, want.gid, &mut unkept).map_err(error)?;
         let attrs = self.attrs(item, source, &mut unkept)?;
@@ -313,7 +326,7 @@ pub(super) fn link(
     let there = Owned { mode: 0o120_777, ..fresh(0, keeper.rights) };
     let times = keeper.times(item, st, Some(mtime));
     let (source, target) = (At::name(from, name), At::name(&dir, &temp));
-    let dressed = keeper.dress_new(item, &source, st, &target, there, true, times);
+    let dressed = keeper.dress_new(item, &dir, &source, st, &target, there, true, times);
     let unkept = settle(item, key, (&dir, &temp), dressed)?;
     Ok((dir, unkept))
 }
@@ -364,7 +377,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let dressed = At::reached(&dir, &temp).map_err(error).and_then(|target| {
         let there = fresh(0o666, keeper.rights);
         let times = keeper.times(item, &st, Some(mtime));
-        keeper.dress_new(item, &source, &st, &target, there, true, times)
+        keeper.dress_new(item, &dir, &source, &st, &target, there, true, times)
     });
     let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
     Ok((dir, Stored { unkept, ..Stored::default() }))
@@ -404,7 +417,10 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     }
     let nothing = Keep::default();
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
-    let want = wanted(owned(&st), owned(&there), new, keeper.keep, keeper.rights);
+    // A new directory has got the default ACL of the one that it is in.
+    let inside = if meta::file_type(&st) == FileType::Directory { &name[..] } else { b"." };
+    let rights = keeper.rights_in((&dir, inside), new);
+    let want = wanted(owned(&st), owned(&there), new, keeper.keep, &rights);
     let mut unkept = want.unkept;
     let source = match follows {
         true => At::followed(&from_dir, &from_name).map_err(source_error)?,

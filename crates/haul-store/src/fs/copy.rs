@@ -240,7 +240,8 @@ impl Batch<'_> {
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {
                 let replaced = keeper.replaced(&hidden.dir, name_of(&item.to));
-                stored.unkept = keeper.new_file(item, (source, before), target, replaced.as_ref(), mtime)?;
+                stored.unkept =
+                    keeper.new_file(item, (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
                 own_mode = keeper.keep.private() || replaced.is_some();
             }
             (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,

@@ -25,6 +25,8 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
     meta::check_time(OP, key, spec.mtime)?;
     let key = if key.is_dir() || key.is_root() { key.clone() } else { key.with_suffix("/") };
     let root_error = |errno| match errno {
+        // A link that leads to no directory is in the way as a file is.
+        Errno::XDEV if leads_nowhere(local, &key) => fail_make(OP, &key, Errno::EXIST),
         Errno::EXIST if key.is_root() => root_error(OP, local.root.path(), Errno::NOTDIR),
         _ if key.is_root() => root_error(OP, local.root.path(), errno),
         _ => fail_make(OP, &key, errno),
@@ -47,6 +49,17 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
         }
         None if spec.mtime.is_some() => set_times(OP, &key, &dir, b".", false, spec.mtime),
         None => Ok(()),
+    }
+}
+
+/// True for the name of a link that leads out of the root, and to no directory.
+fn leads_nowhere(local: &Local, key: &Key) -> bool {
+    let name = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
+    let dir = local.root.dir_beneath(parent(name));
+    let there = dir.and_then(|dir| meta::facts_at(&dir, haul_core::key::name(name), true, meta::FACTS));
+    match there {
+        Ok(st) => meta::file_type(&st) != FileType::Directory,
+        Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
     }
 }
 

@@ -46,6 +46,21 @@ const OWN: [&[u8]; 5] = [
 /// A link itself.
 const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 
+/// Of a POSIX ACL as the kernel shows it (linux/posix_acl_xattr.h): a version, then entries of a tag, permissions and an id; the
+/// tags of owner, group, mask and others.
+const ACL_HEADER: usize = 4;
+const ACL_ENTRY: usize = 8;
+const ACL_TAGS: [u16; 4] = [0x01, 0x04, 0x10, 0x20];
+
+/// What an ACL gives to owner, group (as far as its mask lets it) and others.
+fn default_permissions(acl: &[u8]) -> Option<u32> {
+    let entries = acl.get(ACL_HEADER..)?.chunks_exact(ACL_ENTRY);
+    let number = |entry: &[u8], at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
+    let of = |tag| entries.clone().find(|entry| number(entry, 0) == tag).map(|entry| u32::from(number(entry, 2) & 7));
+    let [owner, group, mask, others] = ACL_TAGS.map(of);
+    Some((owner? << 6) | (mask.or(group)? << 3) | others?)
+}
+
 /// How something is opened as a mere place.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
@@ -99,6 +114,13 @@ impl<'a> At<'a> {
             }
         }
         At::reached(dir, name)
+    }
+
+    /// The permissions that a directory's default ACL gives to what is made in it; `None` where it has none.
+    pub(super) fn default_permissions(&self) -> Option<u32> {
+        let mut value = [0; USUAL];
+        let length = self.get(POSIX_ACLS[1], &mut value).ok()?;
+        default_permissions(value.get(..length)?)
     }
 
     /// The descriptor, where it is open for input or output.

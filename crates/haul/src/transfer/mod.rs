@@ -13,6 +13,7 @@ mod unfinished;
 
 use crate::{
     Cx,
+    attributes::is_plain,
     backup::Backup,
     budget::{Budget, Claim},
 };
@@ -390,7 +391,7 @@ impl Mover {
             mtime: self.set_time(facts).or(facts.mtime),
             meta: meta(&self.policy, facts),
             hashes: facts.hashes.clone(),
-            inplace: self.policy.inplace,
+            inplace: self.writes_in_place(order),
             partial_suffix: self.policy.partial_suffix.clone(),
             keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.policy.ignore_size,
@@ -402,11 +403,19 @@ impl Mover {
         }
     }
 
+    /// True for a file that is overwritten where it is. Not where names that are one file are kept so and this one has others:
+    /// those may be other files at the source.
+    fn writes_in_place(&self, order: &Order) -> bool {
+        let names = |there: &Entry| there.posix.as_ref().map_or(1, |posix| posix.nlink);
+        let shared = self.policy.keep.hard_links && order.replaced.as_ref().is_some_and(|there| names(there) > 1);
+        self.policy.inplace && !shared
+    }
+
     /// True where a file is to have the permissions of the one that it replaces, and that goes to where backups are.
     pub(crate) fn keeps_replaced_mode(&self, order: &Order) -> bool {
         let plain = order.src.kind == Kind::File && !order.src.is_link();
         let mode_is_kept = self.keep.as_ref().is_none_or(|keep| keep.perms || keep.acls);
-        let there = order.replaced.as_ref().is_some_and(|there| there.posix.is_some());
+        let there = order.replaced.as_ref().is_some_and(|there| there.posix.is_some() && is_plain(there));
         self.policy.rsync.is_some() && self.backup.is_on() && plain && there && !mode_is_kept
     }
 
@@ -493,6 +502,8 @@ impl Mover {
     pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
         match &order.replaced {
             _ if order.kept => {}
+            // What is written in place stays what it is, and a copy of it is kept.
+            Some(old) if self.writes_in_place(order) && is_plain(old) => self.backup.keep_copy(&self.cx, old).await?,
             Some(old) => self.backup.keep(&self.cx, old).await?,
             None => self.keep_other_kind(&order.to).await?,
         }

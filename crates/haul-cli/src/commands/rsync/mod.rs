@@ -168,6 +168,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     }
     check_munging(options, sources)?;
     named::check_dest(options, dest)?;
+    check_temp_dir(options, dest)?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
@@ -239,6 +240,15 @@ fn check_checksum(options: &Options) -> Result<(), Refusal> {
     match names.map(str::to_ascii_lowercase).find(|name| !NAMES.contains(&name.as_str())) {
         Some(name) => Err((exit::UNSUPPORTED, format!("unknown checksum name: {name}"))),
         None => Ok(()),
+    }
+}
+
+/// Errors: the directory for what is under way isn't there.
+fn check_temp_dir(options: &Options, dest: &OsStr) -> Result<(), Refusal> {
+    let Some(dir) = options.temp_dir.as_ref().filter(|_| is_here(dest)) else { return Ok(()) };
+    match sources::is_dir(beside(dest, dir, b"")?.as_bytes()) {
+        true => Ok(()),
+        false => Err((exit::USAGE, format!("The temp-dir does not exist: {}", String::from_utf8_lossy(dir)))),
     }
 }
 

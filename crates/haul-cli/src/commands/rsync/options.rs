@@ -110,6 +110,8 @@ pub struct Options {
     pub delay_updates: bool,
     pub backup: bool,
     pub backup_dir: Option<Vec<u8>>,
+    /// Has to be there, and has no use.
+    pub temp_dir: Option<Vec<u8>>,
     pub suffix: Option<String>,
     pub compare_dest: Vec<Vec<u8>>,
     pub copy_dest: Vec<Vec<u8>>,
@@ -358,6 +360,7 @@ impl Options {
             ("timeout", _) => self.timeout = Some(number()?).filter(|s| *s > 0),
             ("contimeout", _) => self.contimeout = Some(number()?).filter(|s| *s > 0),
             ("partial-dir", _) => self.partial_dir(&value),
+            ("temp-dir", _) => self.temp_dir = Some(value),
             ("insecure-links", _) => self.insecure_links = true,
             ("version", _) => self.version = self.version.saturating_add(1),
             ("help", _) => self.help = true,

@@ -369,7 +369,10 @@ impl Planner<'_> {
             let top = whole || dot;
             let only = match whole && (self.options.recursive || !root.here()) {
                 true => None,
-                false => Some(Only::new(self.listed(&root, names), self.options.recursive)),
+                false => {
+                    let (names, whole) = self.listed(&root, names);
+                    Some(Only::new(names, self.options.recursive).with_whole(whole))
+                }
             };
             let here = root.here().then(|| absolute(&root.path));
             let scope = Scope { root: here, bare_root: only.is_some() && !whole, only, ..Scope::default() };
@@ -379,19 +382,22 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The names, and, without -r, what is in directories whose content is meant.
-    fn listed(&self, root: &Typed, names: Vec<Named>) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
+    /// The names, and, without -r, what is in directories whose content is meant; and which those are, as far as they could be
+    /// read.
+    fn listed(&self, root: &Typed, names: Vec<Named>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let (mut all, mut whole) = (Vec::new(), Vec::new());
         for named in names {
             if named.contents && !self.options.recursive && root.here() {
                 // What can't be read is told by the job, which lists it.
-                let held = held(&absolute(&join(&root.path, &named.name))).unwrap_or_default();
-                all.extend(held.iter().map(|name| join(&named.name, name)));
+                if let Ok(held) = held(&absolute(&join(&root.path, &named.name))) {
+                    all.extend(held.iter().map(|name| join(&named.name, name)));
+                    whole.push(named.name.clone());
+                }
             }
             all.push(named.name);
         }
         all.retain(|name| !name.is_empty());
-        all
+        (all, whole)
     }
 
     fn is_there(&mut self, path: &[u8], root: &Typed) -> bool {

@@ -193,7 +193,7 @@ pub const OPTIONS: &[Entry] = &[
     idle(value("checksum-seed", "N", "as --checksum-choice")),
     idle(long("partial", "what is cut short is never visible; the next run goes on with it")),
     idle(value("partial-dir", "DIR", "as --partial; the directory is left out")),
-    idle(short_value('T', "temp-dir", "DIR", "a file arrives beside its final name, hidden")),
+    idle(short_value('T', "temp-dir", "DIR", "it must be there; a file arrives beside its final name, hidden")),
     idle(short_value('e', "rsh", "COMMAND", "no remote shell is used")),
     idle(value("rsync-path", "PROGRAM", "no remote rsync is used")),
     idle(long("inc-recursive", "haul always does")),

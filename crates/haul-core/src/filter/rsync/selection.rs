@@ -10,6 +10,8 @@ use std::{fmt, sync::Arc};
 pub struct Only {
     names: Vec<Vec<u8>>,
     recursive: bool,
+    /// Directories of which all that they hold directly is among the names.
+    whole: Vec<Vec<u8>>,
 }
 
 impl Only {
@@ -17,7 +19,12 @@ impl Only {
     pub fn new(mut names: Vec<Vec<u8>>, recursive: bool) -> Only {
         names.sort();
         names.dedup();
-        Only { names, recursive }
+        Only { names, recursive, whole: Vec::new() }
+    }
+
+    /// The same, where the names are all that these directories hold: what the destination has there beside is extra.
+    pub fn with_whole(self, whole: Vec<Vec<u8>>) -> Only {
+        Only { whole, ..self }
     }
 
     /// The names, sorted.
@@ -39,6 +46,20 @@ impl Only {
             self.names.get(at).is_some_and(|n| n.starts_with(dir))
         };
         (is_dir && above(&[name, b"/"].concat())) || self.below(name)
+    }
+
+    /// True for what one of the whole directories doesn't hold at the source, as far as names tell.
+    fn is_extra(&self, name: &[u8]) -> bool {
+        self.whole.iter().any(|dir| {
+            let rest = match dir.is_empty() {
+                true => Some(name),
+                false => name.strip_prefix(&dir[..]).and_then(|rest| rest.strip_prefix(b"/")),
+            };
+            rest.filter(|rest| !rest.is_empty()).is_some_and(|rest| {
+                let end = name.len() - rest.len() + rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
+                self.names.binary_search_by(|n| n.as_slice().cmp(&name[..end])).is_err()
+            })
+        })
     }
 
     /// True for a directory that is only on the way to a name.
@@ -157,7 +178,8 @@ impl Selection {
     pub fn shows(&self, at: &[u8], destination: bool) -> bool {
         let (name, is_dir) = (self.name(at), at.is_empty() || at.ends_with(b"/"));
         let below = &name[self.prefix.len().min(name.len())..];
-        if !at.is_empty() && self.only.as_ref().is_some_and(|only| !only.wants(below, is_dir)) {
+        let wanted = |only: &Only| only.wants(below, is_dir) || destination && only.is_extra(below);
+        if !at.is_empty() && !self.only.as_ref().is_none_or(wanted) {
             return false;
         }
         if !is_dir && !destination && self.others.as_ref().is_some_and(|others| others.hides(&name)) {
@@ -172,7 +194,7 @@ impl Selection {
     pub fn may_delete(&self, at: &Key, dying: bool) -> bool {
         let (at, name) = (at.as_bytes(), self.name(at.as_bytes()));
         let below = &name[self.prefix.len().min(name.len())..];
-        let there = self.only.as_ref().is_none_or(|only| only.below(below));
+        let there = self.only.as_ref().is_none_or(|only| only.below(below) || only.is_extra(below));
         there && !self.rules.leaves_out(&name, at.ends_with(b"/"), Side::Protect, dying)
     }
 

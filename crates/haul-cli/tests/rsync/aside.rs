@@ -1,0 +1,51 @@
+//! What is kept aside with `--backup`: whose directories it is in, what makes way for it, and what is written in place.
+
+use super::{each, oracle::Compare};
+
+#[test]
+fn directories_of_backups_are_as_open_as_what_they_stand_for() {
+    let setup = r#"
+mkdir -p s/p/q dst/p/q dst/gone/e; echo 1 >s/p/q/f; echo 22 >dst/p/q/f; echo x >dst/gone/e/x; chmod 700 dst/p; chmod 750 dst/p/q
+chmod 711 dst/gone; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines =
+        ["-r -b --backup-dir=../bk s/ dst", "-r -b --backup-dir=../bk --delete s/ dst", "-r -b --backup-dir=bk s/ dst"];
+    each(setup, Compare::Modes, &lines);
+}
+
+#[test]
+fn an_empty_directory_makes_way_for_a_backup() {
+    let setup = r#"
+mkdir -p s dst/f~ dst/g~ bk/f; echo 1 >s/f; echo 1 >s/g; echo 22 >dst/f; echo 22 >dst/g
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    each(setup, Compare::Trees, &["-rt -b s/ dst", "-rt -b --backup-dir=../bk s/ dst"]);
+}
+
+#[test]
+fn what_is_written_in_place_keeps_its_inode_and_a_copy_of_it_is_kept() {
+    let setup = r#"
+mkdir s dst; echo 1 >s/f; echo 22 >dst/f; ln dst/f dst/other; touch -d 2020-01-01T00:00:00Z s/f; touch -d 2019-01-01T00:00:00Z dst/f
+"#;
+    each(setup, Compare::Links, &["-t --inplace -b s/f dst", "-t --inplace -b --backup-dir=../bk s/f dst"]);
+}
+
+#[test]
+fn what_makes_way_for_a_file_in_place_leaves_it_no_permissions() {
+    let setup = "mkdir s dst; echo f >s/f; echo g >s/g; ln -s zz dst/f; mkfifo -m 600 dst/g; chmod 644 s/f s/g";
+    each(setup, Compare::Modes, &["-r --inplace s/ dst", "--inplace s/f dst"]);
+}
+
+#[test]
+fn names_that_are_one_file_at_the_destination_alone_become_what_they_are() {
+    let setup = r#"
+mkdir s dst; echo a >s/a; ln s/a s/c; echo bb >s/b; echo o >dst/a; ln dst/a dst/b; echo 9 >dst/c
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z s/a s/b
+"#;
+    let Some(oracle) = super::oracle::Oracle::new(setup) else { return };
+    // rsync overwrites one with the other, run by run.
+    let (code, _, errors) = oracle.haul(&["-aH", "--inplace", "s/", "dst"]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let read = |name: &str| std::fs::read_to_string(oracle.folder().join("dst").join(name)).unwrap();
+    assert_eq!([read("a"), read("b"), read("c")], ["a\n", "bb\n", "a\n"]);
+}

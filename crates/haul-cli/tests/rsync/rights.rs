@@ -1,0 +1,109 @@
+//! Owners, groups and permissions that options change on their way, or that the destination says.
+
+use super::{
+    each,
+    oracle::{Compare, Oracle},
+};
+
+/// Files of several owners and modes; what only root can make is left out elsewhere.
+const OWNED: &str = r#"
+mkdir -p s/d dst; echo f >s/f; echo g >s/d/g; echo h >s/h; chmod 644 s/f; chmod 2644 s/h; chmod 751 s/d; chmod 640 s/d/g
+if [ $(id -u) = 0 ]; then chown 5:6 s/f; chown 7:8 s/d s/d/g; chown 1:1 s/h; chmod 2644 s/h; fi
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn owners_become_whom_options_name() {
+    if !is_root() {
+        return;
+    }
+    let lines = [
+        "-ri --chown=5:6 s/ dst",
+        "-ai --chown=5:6 --no-o s/ dst",
+        "-ai --no-o --chown=5:6 s/ dst",
+        "-ai --chown=:9 s/ dst",
+        "-ai --usermap=5:1,7-9:2 s/ dst",
+        "-ri --usermap=daemon:3,*:4 --groupmap=6:0 s/ dst",
+        "-ai --usermap=d*n:3 --groupmap=*:7 s/ dst",
+        "-ai --usermap=no-such-user:3 s/ dst",
+        "-ai --groupmap=6:1 --no-g s/ dst",
+        "-ai --usermap=5:1 --usermap=6:1 s/ dst",
+        "-ai --usermap=5:1 --chown=3 s/ dst",
+        "-ai --chown=3 --usermap=5:1 s/ dst",
+        "-ai --chown=3 --groupmap=5:1 s/ dst",
+        "-ai --groupmap=5 s/ dst",
+    ];
+    each(OWNED, Compare::Attributes, &lines);
+    // What is there already gets another owner, or isn't what another place has.
+    let there = [OWNED, "cp -a s/. dst; cp -a s other"].concat();
+    let lines =
+        ["-ai --chown=5:6 s/ dst", "-ri --size-only --usermap=5:1 s/ dst", "-ai --link-dest=../other --chown=5 s/ dst"];
+    each(&there, Compare::Attributes, &lines);
+    let new = [OWNED, "cp -a s other"].concat();
+    each(
+        &new,
+        Compare::Attributes,
+        &["-rt --link-dest=../other --chown=3:4 s/ dst", "-rt --copy-dest=../other --chown=3 s/ dst"],
+    );
+}
+
+#[test]
+fn set_id_bits_go_with_those_whose_rights_they_give() {
+    // Of this one's own group the bit stays, whatever else is kept.
+    let setup = "mkdir s dst; echo f >s/f; chmod 2755 s/f; touch -d 2020-01-01T00:00:00Z s/f s dst";
+    each(setup, Compare::Attributes, &["-pti s/f dst", "-ptri s/ dst", "-rti s/ dst"]);
+    let Some(oracle) = Oracle::new("mkdir s dst; echo f >s/f; chown 5:6 s/f; chmod 6755 s/f").filter(|_| is_root())
+    else {
+        return;
+    };
+    oracle.haul(&["-rp", "s/", "dst"]);
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(oracle.folder().join("dst/f")).unwrap());
+    assert_eq!(mode & 0o7777, 0o755, "rsync makes it root's, with the bits");
+}
+
+#[test]
+fn permissions_are_copied_between_classes() {
+    let lines = [
+        "-ai --chmod=g=u s/ dst",
+        "-ai --chmod=go=u s/ dst",
+        "-ai --chmod=Fu-o,Dg=o s/ dst",
+        "-ai --chmod=o+g,F+X s/ dst",
+        "-ai --chmod=a+s s/ dst",
+        "-ai --chmod=a=rx,u+w s/ dst",
+        "-ri --chmod=g=u s/ dst",
+        "-ri --chmod==u s/ dst",
+    ];
+    each(OWNED, Compare::Attributes, &lines);
+    let there = [OWNED, "cp -a s/. dst; chmod 755 dst/f"].concat();
+    each(
+        &there,
+        Compare::Attributes,
+        &["-rti -E --chmod=F644 s/ dst", "-rti -E --chmod=F711 s/ dst", "-rti --chmod=F600 s/ dst"],
+    );
+}
+
+#[test]
+fn a_default_acl_says_what_new_files_get() {
+    let setup = r#"
+mkdir -p s/d t/to; echo f >s/f; echo x >s/x; echo g >s/d/g; chmod 777 s/x s/d; chmod 644 s/d/g; chmod 666 s/f
+setfacl -dm u::7,g::7,o:5 t; setfacl -dm u::rwx,u:1:rwx,g::r-x,m::rwx,o::- t/to; umask 077
+find s t -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let setfacl = std::process::Command::new("setfacl").arg("--version").output();
+    let dir = tempfile::tempdir().unwrap();
+    let can = |option: &[&str]| {
+        std::process::Command::new("setfacl").args(option).arg(dir.path()).status().is_ok_and(|status| status.success())
+    };
+    if setfacl.is_err() || !can(&["-dm", "u::7"]) {
+        return haul_testkit::peers::skip("setfacl, or a file system with ACLs");
+    }
+    each(
+        setup,
+        Compare::Attributes,
+        &["-r s/ t/to", "-r s/ t/new", "-r --chmod=o-x s/ t/to/a", "-r --inplace s/f t/new"],
+    );
+}
