@@ -10,6 +10,7 @@ use haul_testkit::{
     lab::{Lab, Ran, until},
     minio::Minio,
     serve::{Body, Server},
+    servers::{ACCESS_KEY, SECRET_KEY},
     tls::{Certificate, TlsFront},
 };
 use http_body_util::{BodyExt as _, Full};
@@ -49,13 +50,16 @@ fn lab() -> Lab {
 }
 
 fn remote(endpoint: &str) -> String {
-    format!(":s3,provider=Minio,endpoint='{endpoint}',access_key_id=a,secret_access_key=bbbbbbbb:bkt")
+    remote_of(endpoint, ACCESS_KEY)
+}
+
+fn remote_of(endpoint: &str, key: &str) -> String {
+    format!(":s3,provider=Minio,endpoint='{endpoint}',access_key_id={key},secret_access_key={SECRET_KEY}:bkt")
 }
 
 /// Runs every kind of command: each says one line, which ends so, and exits so.
 #[track_caller]
-fn everything_says(lab: &Lab, endpoint: &str, flags: &[&str], code: i32, message: &str) {
-    let there = remote(endpoint);
+fn everything_says(lab: &Lab, there: &str, flags: &[&str], code: i32, message: &str) {
     let (dir, file) = (format!("{there}/d"), format!("{there}/d/f"));
     let commands: [&[&str]; 17] = [
         &["ls", &dir],
@@ -63,7 +67,7 @@ fn everything_says(lab: &Lab, endpoint: &str, flags: &[&str], code: i32, message
         &["lsf", &dir],
         &["cat", &file],
         &["size", &dir],
-        &["mkdir", &there],
+        &["mkdir", there],
         &["rcat", &file],
         &["link", &file],
         &["deletefile", &file],
@@ -137,13 +141,13 @@ fn refuses(status: StatusCode, code: &'static str) -> Server {
 fn nobody_listens() {
     let host = format!("127.0.0.1:{}", nobody());
     let message = format!("nothing listens at {host}: check the endpoint's host and port with haul config");
-    everything_says(&lab(), &format!("http://{host}"), &[], 5, &message);
+    everything_says(&lab(), &remote(&format!("http://{host}")), &[], 5, &message);
 }
 
 #[test]
 fn a_host_that_nobody_knows() {
     let message = "can't find the host no-such-host.invalid: check the endpoint with haul config, and the network";
-    everything_says(&lab(), "http://no-such-host.invalid", &[], 5, message);
+    everything_says(&lab(), &remote("http://no-such-host.invalid"), &[], 5, message);
 }
 
 #[test]
@@ -151,9 +155,9 @@ fn tls_where_none_is_spoken() {
     let cloud = Cloudsim::with(&[]);
     let host = cloud.endpoint().replace("http://", "");
     let message = format!("{host} does not speak TLS: write the endpoint as http://{host}");
-    everything_says(&lab(), &format!("https://{host}"), &[], 1, &message);
+    everything_says(&lab(), &remote(&format!("https://{host}")), &[], 1, &message);
     // Without a scheme it is TLS that is meant.
-    everything_says(&lab(), &host, &[], 1, &message);
+    everything_says(&lab(), &remote(&host), &[], 1, &message);
     // One that waits for the end of the line.
     let host = says(Some("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
     let ran = lab().haul(&["ls", &remote(&format!("https://{host}"))]).code(1);
@@ -170,7 +174,7 @@ fn no_tls_where_it_is_spoken() {
     let go = says(Some("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"));
     for host in [front.address, go] {
         let message = format!("{host} speaks TLS only: write the endpoint as https://{host}");
-        everything_says(&lab, &format!("http://{host}"), &[], 1, &message);
+        everything_says(&lab, &remote(&format!("http://{host}")), &[], 1, &message);
     }
 }
 
@@ -217,7 +221,7 @@ fn certificates() {
             Some(why) => {
                 let message = format!("{} can't be trusted: {why}", front.address);
                 if std::mem::take(&mut all) {
-                    everything_says(&lab, &endpoint, &flags, 1, &message);
+                    everything_says(&lab, &remote(&endpoint), &flags, 1, &message);
                 }
                 let ran = lab.haul(&[&["cat", &cat], &flags[..]].concat()).code(1);
                 assert_eq!(said(&ran), [format!("haul: list: {message}")]);
@@ -252,7 +256,7 @@ fn keys_and_clocks_that_are_wrong() {
         ("ExpiredToken", "No (ExpiredToken): renew session_token"),
     ] {
         let server = refuses(forbidden, code);
-        everything_says(&lab(), &server.endpoint(), &[], 1, message);
+        everything_says(&lab(), &remote(&server.endpoint()), &[], 1, message);
     }
 }
 
@@ -271,7 +275,7 @@ fn a_missing_permission_stays_one() {
 fn keys_that_a_real_server_refuses() {
     let Some(minio) = Minio::shared() else { return };
     let message = "the server doesn't know our access key (InvalidAccessKeyId): correct access_key_id with haul config";
-    everything_says(&lab(), &minio.endpoint(), &[], 1, message);
+    everything_says(&lab(), &remote_of(&minio.endpoint(), "nobody"), &[], 1, message);
 }
 
 #[test]
@@ -293,7 +297,7 @@ fn a_password_in_the_endpoint_is_not_shown() {
 #[test]
 fn a_secret_in_a_remote_that_was_typed_is_not_shown() {
     let (lab, cloud) = (lab(), Cloudsim::with(&[("bucket", "bkt")]));
-    let there = remote(&cloud.endpoint()).replace("bbbbbbbb", "SECRET");
+    let there = remote(&cloud.endpoint());
     cloud.put("bkt", b"f", "x", &[]);
     let (file, none) = (format!("{there}/f"), format!("{there}/none"));
     for args in [
@@ -311,7 +315,7 @@ fn a_secret_in_a_remote_that_was_typed_is_not_shown() {
         &["copy", &file, "@dst", "-vv"],
     ] {
         let ran = lab.haul(&[args, &["--dump=headers"]].concat());
-        assert!(!ran.err.contains("SECRET") && !ran.out.contains("SECRET"), "{args:?}\n{}{}", ran.err, ran.out);
+        assert!(!ran.err.contains(SECRET_KEY) && !ran.out.contains(SECRET_KEY), "{args:?}\n{}{}", ran.err, ran.out);
     }
     let ran = lab.haul(&["deletefile", &none]).code(4);
     assert_eq!(said(&ran), ["haul: delete: :s3,…:bkt/none is a directory or doesn't exist"]);
@@ -319,7 +323,7 @@ fn a_secret_in_a_remote_that_was_typed_is_not_shown() {
     while let Some(path) = journals.pop() {
         match fs::read_dir(&path) {
             Ok(entries) => journals.extend(entries.map(|entry| entry.unwrap().path())),
-            Err(_) => assert!(!String::from_utf8_lossy(&fs::read(&path).unwrap()).contains("SECRET"), "{path:?}"),
+            Err(_) => assert!(!String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(SECRET_KEY), "{path:?}"),
         }
     }
 }

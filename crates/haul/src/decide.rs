@@ -14,9 +14,6 @@ use std::{sync::Arc, time::Duration};
 /// time (NTP) are within milliseconds; two seconds cover rounding on both sides.
 const CLOCK_MARGIN: Duration = Duration::from_secs(2);
 
-/// In nanoseconds.
-const SECOND: i128 = 1_000_000_000;
-
 /// Up to this many bytes, hashing a local file is taken to be cheaper than a request to the store.
 const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
 
@@ -80,9 +77,9 @@ async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry
     let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
         return Ok(None);
     };
-    // Some listings round down to a second.
-    let rounding = if stored.0 % SECOND == 0 { SECOND - 1 } else { 0 };
-    let before = changed.0 <= stored.0 + rounding && stored.distance(changed) <= margin.saturating_mul(2);
+    // A listing that tells whole seconds rounds down: what changed within that second may have changed after the key was
+    // stored.
+    let before = changed <= stored && stored.distance(changed) <= margin.saturating_mul(2);
     let just_stored = before && policy.compare == Compare::SizeAndTime;
     if !just_stored || dst.mtime.is_some() || src.size != dst.size || src.size > HASH_RATHER_THAN_ASK {
         return Ok(None);

@@ -46,7 +46,10 @@ async fn listed(store: &Arc<dyn Store>, options: ListOptions) -> (Vec<Entry>, Ve
         assert!(!ended, "nothing comes after the end");
         match step {
             Listed::Batch(batch) => entries.extend(batch),
-            Listed::Failed { lost: range, .. } => lost.push(range),
+            Listed::Failed { lost: range, error } => {
+                eprintln!("{range:?}: {error}");
+                lost.push(range)
+            }
             Listed::End => ended = true,
         }
     }

@@ -44,7 +44,7 @@ const LINES: &[(&str, i32, &[&str])] = &[
     ("-a --compare-dest=@link @s/ @d", 0, &["a", "b"]),
     ("-a --files-from=@link/list @s/ @d", 1, &["a"]),
     ("-a --exclude-from=@link/list @s/ @d", 11, &["a"]),
-    ("-a --filter=._@link/list @s/ @d", 11, &["a"]),
+    ("-a --filter=.-_@link/list @s/ @d", 11, &["a"]),
     ("-a --log-file=@link/log @s/ @d", 0, &["a", "b"]),
 ];
 

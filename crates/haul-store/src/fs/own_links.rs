@@ -63,6 +63,7 @@ fn is_link(fd: &OwnedFd) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
 mod tests {
     use super::*;
     use std::{

@@ -133,7 +133,9 @@ fn in_time(claim: &Claim) -> Result<(), Refusal> {
 fn claim(request: Request<'_>) -> Result<Option<Claim>, Refusal> {
     let authorization = header(request.headers, "authorization");
     let query = pairs(request.uri);
-    let asked = |name: &str| query.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+    let asked = |name: &str| {
+        query.iter().find(|(n, _)| n == name).map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    };
     let (credential, names, signature, date, expires) = if let Some(signature) = asked("X-Amz-Signature") {
         let of = |name: &str| asked(name).ok_or_else(|| malformed("a parameter is missing"));
         if of("X-Amz-Algorithm")? != "AWS4-HMAC-SHA256" {
@@ -178,7 +180,7 @@ fn signature(request: Request<'_>, claim: &Claim, hash: &str) -> String {
     let mut query: Vec<_> = pairs(request.uri)
         .into_iter()
         .filter(|(name, _)| name != "X-Amz-Signature")
-        .map(|(name, value)| (encoded(name.as_bytes(), false), encoded(value.as_bytes(), false)))
+        .map(|(name, value)| (encoded(name.as_bytes(), false), encoded(&value, false)))
         .collect();
     query.sort();
     let query: Vec<_> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -201,11 +203,11 @@ fn signature(request: Request<'_>, claim: &Claim, hash: &str) -> String {
     to_hex(&key)
 }
 
-/// The query's parameters, decoded.
-fn pairs(uri: &Uri) -> Vec<(String, String)> {
+/// The query's parameters, decoded; a value may be any bytes.
+fn pairs(uri: &Uri) -> Vec<(String, Vec<u8>)> {
     let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    let text = |part: &str| String::from_utf8_lossy(&decoded(part, true)).into_owned();
-    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (text(n), text(v))).collect()
+    let name = |part: &str| String::from_utf8_lossy(&decoded(part, true)).into_owned();
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (name(n), decoded(v, true))).collect()
 }
 
 fn encoded(bytes: &[u8], path: bool) -> String {

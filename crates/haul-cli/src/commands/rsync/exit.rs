@@ -71,8 +71,8 @@ impl Trouble {
             Trouble { rules: true, .. } => (USAGE, "syntax or usage error"),
             Trouble { io: true, .. } => (FILE_IO, "error in file IO"),
             Trouble { timeout: true, .. } => (TIMEOUT, "timeout in data send/receive"),
-            Trouble { max_delete: true, .. } => (MAX_DELETE, "the --max-delete limit stopped deletions"),
             Trouble { partial: 1.., .. } => (PARTIAL, "some files/attrs were not transferred (see previous errors)"),
+            Trouble { max_delete: true, .. } => (MAX_DELETE, "the --max-delete limit stopped deletions"),
             Trouble { vanished: 1.., .. } => (VANISHED, "some files vanished before they could be transferred"),
             _ => (0, ""),
         }
