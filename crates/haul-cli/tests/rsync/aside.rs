@@ -27,7 +27,8 @@ fn what_is_written_in_place_keeps_its_inode_and_a_copy_of_it_is_kept() {
     let setup = r#"
 mkdir s dst; echo 1 >s/f; echo 22 >dst/f; ln dst/f dst/other; touch -d 2020-01-01T00:00:00Z s/f; touch -d 2019-01-01T00:00:00Z dst/f
 "#;
-    each(setup, Compare::Links, &["-t --inplace -b s/f dst", "-t --inplace -b --backup-dir=../bk s/f dst"]);
+    // rsync 3.5 fails where `--backup-dir` leads out of the destination.
+    each(setup, Compare::Links, &["-t --inplace -b s/f dst", "-t --inplace -b --backup-dir=bk s/f dst"]);
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn names_begin_where_the_transfer_begins() {
 fn rule_files_of_directories_name_further_ones() {
     let files = r#"
 printf -- ': .more\n- *.o\n' >s/.rsync-filter; printf -- '- tags\n+ keep.o\n' >s/.more; printf -- '- /b/f.c\n- k\n' >s/a/.more
-printf -- '. list\n' >s/x/.rsync-filter; printf -- '- z\n: .own\n' >s/x/list; printf -- '- q.o\n' >s/x/.own; printf ':C\n' >s/core/.rsync-filter
+printf -- '- z\n: .own\n' >s/x/.rsync-filter; printf -- '- q.o\n' >s/x/.own; printf ':C\n' >s/core/.rsync-filter
 printf 'k two\n' >s/core/.cvsignore; cp -a s/. dst; echo 1 >s/core/k; echo 2 >s/a/b/f.c; echo 3 >s/x/a/z
 "#;
     let Some(oracle) = Oracle::new(&[SETUP, files, DATE].concat()) else { return };
