@@ -49,10 +49,6 @@ const CANNOT: &[Cannot] = &[
     Cannot { make: Make::Versity, deed: Deed::DoubleSlash, says: "" },
     Cannot { make: Make::Rclone, deed: Deed::DoubleSlash, says: "" },
     Cannot { make: Make::S3Proxy, deed: Deed::DoubleSlash, says: "" },
-    // It stores such names with pictures of the characters, and doesn't find them again.
-    Cannot { make: Make::Rclone, deed: Deed::Named("\n"), says: "InternalError" },
-    Cannot { make: Make::Rclone, deed: Deed::Named("\t"), says: "InternalError" },
-    Cannot { make: Make::Rclone, deed: Deed::Named("\x7f"), says: "InternalError" },
     // Its router takes the line for the end of the path.
     Cannot { make: Make::Moto, deed: Deed::Named("\n"), says: "NoSuchKey" },
     // It takes the request for an UploadPart without content, and answers 200 without a document.
