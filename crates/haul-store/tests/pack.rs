@@ -207,7 +207,7 @@ async fn files_written_together_are_one_pack_that_tar_reads() {
     };
     let table = tar(&["--full-time", "-tvf"]);
     let line = table.lines().find(|l| l.ends_with(" a/b.txt")).unwrap_or_else(|| panic!("{table}"));
-    assert!(line.contains(" 5 2020-09-13 12:26:40.123456789 "), "{line}");
+    assert!(line.contains(" 5 2020-09-13 12:26:40 "), "{line}");
     std::fs::create_dir(temp.path().join("out")).expect("made");
     tar(&["-C", "out", "-xf"]);
     for (name, bytes) in &files {
