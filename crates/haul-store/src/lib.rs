@@ -27,6 +27,6 @@ pub use buffers::Buffers;
 pub use gate::Gate;
 pub use lanes::{Direction, Lanes, Roads};
 pub use meters::Meters;
-pub use payload::Payload;
+pub use payload::{Meter, Pace, Payload};
 pub use registry::{LinkRules, Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
 pub use store::*;

@@ -3,8 +3,17 @@
 
 use crate::{Buffers, disk, hashing};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result, hash};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+use std::{
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// Bytes that are read from a file at a time: few system calls, and still in the processor's cache when they are sent.
 const BLOCK: u64 = 256 << 10;
@@ -14,6 +23,64 @@ const BLOCK: u64 = 256 << 10;
 pub struct Payload {
     content: Content,
     hashes: Hashes,
+    meter: Option<Meter>,
+    pace: Option<Pace>,
+}
+
+/// Counts a payload's bytes as a connection takes them. What a try counted that is begun again is taken back.
+#[derive(Clone)]
+pub struct Meter {
+    tell: Arc<dyn Fn(i64) + Send + Sync>,
+    counted: Arc<AtomicU64>,
+}
+
+impl Meter {
+    /// One that tells of bytes as they go; negative ones are taken back.
+    pub fn new(tell: impl Fn(i64) + Send + Sync + 'static) -> Self {
+        Meter { tell: Arc::new(tell), counted: Arc::default() }
+    }
+
+    /// So many have gone in all.
+    pub fn set(&self, bytes: u64) {
+        let before = self.counted.swap(bytes, Ordering::Relaxed);
+        if before != bytes {
+            (self.tell)(bytes as i64 - before as i64);
+        }
+    }
+
+    /// So many more go.
+    fn add(&self, bytes: u64) {
+        self.counted.fetch_add(bytes, Ordering::Relaxed);
+        (self.tell)(bytes as i64);
+    }
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Meter({})", self.counted.load(Ordering::Relaxed))
+    }
+}
+
+type Hold = dyn Fn(u64) -> BoxFuture<'static, ()> + Send + Sync;
+
+/// Holds a payload's bytes back as they go.
+#[derive(Clone)]
+pub struct Pace {
+    piece: usize,
+    hold: Arc<Hold>,
+}
+
+impl Pace {
+    /// One that is asked before each piece of at most `piece` bytes goes.
+    pub fn new(piece: usize, hold: impl Fn(u64) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+        Pace { piece, hold: Arc::new(hold) }
+    }
+}
+
+impl std::fmt::Debug for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pace({})", self.piece)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -45,17 +112,48 @@ impl From<Bytes> for Payload {
 impl Payload {
     /// The pieces, one after another.
     pub fn new(pieces: Vec<Bytes>) -> Self {
-        Payload { content: Content::Pieces(pieces.into()), hashes: Hashes::default() }
+        Payload { content: Content::Pieces(pieces.into()), hashes: Hashes::default(), meter: None, pace: None }
     }
 
     /// Bytes `range` of a file, read into `buffers` whenever they are sent.
     pub fn of_file(file: Arc<File>, range: Range<u64>, buffers: Buffers) -> Self {
-        Payload { content: Content::File(FileRange { file, range, buffers }), hashes: Hashes::default() }
+        let content = Content::File(FileRange { file, range, buffers });
+        Payload { content, hashes: Hashes::default(), meter: None, pace: None }
     }
 
     /// With hashes of exactly these bytes, so that nobody computes them again.
     pub fn with_hashes(self, hashes: Hashes) -> Self {
         Payload { hashes, ..self }
+    }
+
+    /// Counted by `meter` by whoever sends them over a network.
+    pub fn metered(self, meter: Meter) -> Self {
+        Payload { meter: Some(meter), ..self }
+    }
+
+    /// Held back by `pace` by whoever sends them over a network.
+    pub fn paced(self, pace: Pace) -> Self {
+        Payload { pace: Some(pace), ..self }
+    }
+
+    /// They are about to be sent from the first on.
+    pub(crate) fn begin(&self) {
+        self.meter.iter().for_each(|meter| meter.set(0));
+    }
+
+    /// So many more are sent.
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.meter.iter().for_each(|meter| meter.add(bytes));
+    }
+
+    /// The largest piece to send at once.
+    pub(crate) fn piece(&self) -> Option<usize> {
+        self.pace.as_ref().map(|pace| pace.piece)
+    }
+
+    /// The wait before so many more are sent.
+    pub(crate) fn hold(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        self.pace.as_ref().map(|pace| (pace.hold)(bytes))
     }
 
     /// The hashes of these bytes that are known.

@@ -11,13 +11,13 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
 };
 
 /// Frames are no larger, so that a slow link still shows progress.
-const FRAME: usize = 1 << 20;
+const FRAME: usize = 256 << 10;
 
 /// A payload as a request's body. What is in a file is read as it is sent, one block ahead.
 #[derive(Default)]
@@ -29,18 +29,54 @@ pub struct Pieces {
     left: u64,
     /// The block of a file that is being read.
     reading: Option<BoxFuture<'static, Result<Bytes>>>,
-    taken: Arc<AtomicU64>,
+    /// What was read and is held back, and until when.
+    held: Bytes,
+    waiting: Option<BoxFuture<'static, ()>>,
+    progress: Arc<Moves>,
+}
+
+/// Whether a body still moves.
+#[derive(Debug, Default)]
+pub struct Moves {
+    taken: AtomicU64,
+    held: AtomicBool,
+}
+
+impl Moves {
+    /// The number of times that the connection has taken something so far; `None` while it is us who hold it back.
+    pub fn count(&self) -> Option<u64> {
+        (!self.held.load(Ordering::Relaxed)).then(|| self.taken.load(Ordering::Relaxed))
+    }
 }
 
 impl Pieces {
     /// All of `payload`.
     pub fn new(payload: Payload) -> Pieces {
+        payload.begin();
         Pieces { left: payload.len(), payload, ..Pieces::default() }
     }
 
-    /// Counts the frames that the connection has taken so far.
-    pub fn progress(&self) -> Arc<AtomicU64> {
-        self.taken.clone()
+    /// Tells whether it moves.
+    pub fn progress(&self) -> Arc<Moves> {
+        self.progress.clone()
+    }
+
+    /// The next frame of what is at hand, once it may go.
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let most = self.payload.piece().unwrap_or(FRAME);
+        let next = self.held.len().min(most);
+        if self.waiting.is_none() {
+            self.waiting = self.payload.hold(next as u64);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            let done = waiting.as_mut().poll(cx).is_ready();
+            self.progress.held.store(!done, Ordering::Relaxed);
+            if !done {
+                return Poll::Pending;
+            }
+            self.waiting = None;
+        }
+        Poll::Ready(self.held.split_to(next))
     }
 
     /// The next frame of what is in memory.
@@ -78,20 +114,26 @@ impl http_body::Body for Pieces {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        this.taken.fetch_add(1, Ordering::Relaxed);
-        let frame = match this.payload.pieces() {
-            Some(_) => this.next_piece().map(Ok),
-            None => ready!(this.poll_file(cx)),
-        };
-        Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(|e| {
-                // Nothing comes after an error.
-                this.left = 0;
-                io::Error::other(e.to_string())
-            })?;
-            this.left -= frame.len() as u64;
-            Ok(Frame::data(frame))
-        }))
+        this.progress.taken.fetch_add(1, Ordering::Relaxed);
+        if this.held.is_empty() {
+            let frame = match this.payload.pieces() {
+                Some(_) => this.next_piece().map(Ok),
+                None => ready!(this.poll_file(cx)),
+            };
+            match frame {
+                None => return Poll::Ready(None),
+                Some(Ok(frame)) => this.held = frame,
+                Some(Err(e)) => {
+                    // Nothing comes after an error.
+                    this.left = 0;
+                    return Poll::Ready(Some(Err(io::Error::other(e.to_string()))));
+                }
+            }
+        }
+        let frame = ready!(this.poll_held(cx));
+        this.left -= frame.len() as u64;
+        this.payload.sent(frame.len() as u64);
+        Poll::Ready(Some(Ok(Frame::data(frame))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -148,5 +190,33 @@ mod tests {
         let frames: Vec<Bytes> = frames.collect().await;
         assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [2, FRAME, 3]);
         assert_eq!(frames[1].as_ptr(), big.as_ptr(), "not copied");
+    }
+
+    #[tokio::test]
+    async fn bytes_are_counted_as_they_go_and_taken_back_when_they_go_again() {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tell = told.clone();
+        let payload = Payload::from(Bytes::from(vec![7; 25]))
+            .metered(crate::Meter::new(move |bytes| tell.lock().unwrap().push(bytes)))
+            .paced(crate::Pace::new(10, |_| Box::pin(std::future::ready(()))));
+        let mut first = http_body_util::BodyStream::new(Pieces::new(payload.clone()));
+        first.next().await;
+        first.next().await;
+        drop(first);
+        let second = http_body_util::BodyStream::new(Pieces::new(payload));
+        let frames = second.map(|f| f.unwrap().into_data().unwrap().len());
+        assert_eq!(frames.collect::<Vec<_>>().await, [10, 10, 5]);
+        assert_eq!(*told.lock().unwrap(), [10, 10, -20, 10, 10, 5]);
+    }
+
+    #[tokio::test]
+    async fn what_is_held_back_does_not_count_as_silence() {
+        let payload = Payload::from(Bytes::from_static(b"x"));
+        let body = Pieces::new(payload.paced(crate::Pace::new(1, |_| Box::pin(std::future::pending()))));
+        let moves = body.progress();
+        let mut frames = http_body_util::BodyStream::new(body);
+        assert!(moves.count().is_some());
+        assert!(futures::poll!(frames.next()).is_pending());
+        assert!(moves.count().is_none());
     }
 }

@@ -150,10 +150,11 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
                     continue;
                 }
                 digest.take(&piece);
-                memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
+                let only = piece.index == 0 && reader.left() == 0;
+                memory = only.then(|| piece.memory.clone());
                 if !target.known.contains_key(&piece.index) {
                     bytes += piece.payload.len();
-                    writes.push(write(target, piece, count));
+                    writes.push(write(target, piece, count, only));
                 }
             }
             hashed = digest.advance(), if !digest.is_idle() => hashed?,
@@ -199,16 +200,21 @@ fn by_chunk(digest: &Digest, target: &Target) -> Vec<Algo> {
     algos
 }
 
-async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<(Part, Range<u64>)> {
-    let size = piece.payload.len();
+/// Writes a chunk, which a store may keep and send as it publishes if it is the `only` one.
+async fn write(target: &Target, piece: Piece, count: &Count<'_>, only: bool) -> Result<(Part, Range<u64>)> {
+    let (size, meter) = (piece.payload.len(), count.meter());
     let range = piece.offset..piece.offset + size;
     let hashes = piece.payload.hashes().clone();
-    let part = target.upload.part(piece.index, piece.offset, piece.payload).await?;
+    let payload = piece.payload.metered(meter.clone());
+    let part = target.upload.part(piece.index, piece.offset, payload).await?;
     drop(piece.memory);
     if let Some(track) = &target.track {
         track.sent(part.clone(), piece.offset, &hashes);
     }
-    count.add(size);
+    if !only {
+        // Not every store tells of bytes as they go.
+        meter.set(size);
+    }
     Ok((part, range))
 }
 
