@@ -1,10 +1,10 @@
-//! Bytes to send: in memory, or still in a file. Cheap to clone and to send again, so that any layer may retry. A part of a
-//! large file needn't be in memory at all: it is read as it is sent, a block at a time.
+//! Bytes to send: in memory, still in a file, or still in another store. Cheap to clone and to send again, so that any layer may
+//! retry. A part of a large file needn't be in memory at all: it is read as it is sent, a block at a time.
 
-use crate::{Buffers, disk, hashing};
+use crate::{Buffers, Store, disk, hashing, relay::Relay};
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result, hash};
+use futures::{TryStreamExt, future::BoxFuture};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result, hash};
 use std::{
     fs::File,
     ops::Range,
@@ -87,6 +87,7 @@ impl std::fmt::Debug for Pace {
 enum Content {
     Pieces(Arc<[Bytes]>),
     File(FileRange),
+    Relay(Relay),
 }
 
 /// A stretch of a file.
@@ -119,6 +120,32 @@ impl Payload {
     pub fn of_file(file: Arc<File>, range: Range<u64>, buffers: Buffers) -> Self {
         let content = Content::File(FileRange { file, range, buffers });
         Payload { content, hashes: Hashes::default(), meter: None, pace: None }
+    }
+
+    /// Bytes `range` of a version of another store's key, asked for whenever they are sent, and hashed by `algos` as they pass.
+    /// Only for stores that take them ([`Caps::relays`](crate::Caps::relays)).
+    pub fn of_store(store: Arc<dyn Store>, entry: Entry, range: Range<u64>, algos: Vec<Algo>) -> Self {
+        let content = Content::Relay(Relay::new(store, entry, range, algos));
+        Payload { content, hashes: Hashes::default(), meter: None, pace: None }
+    }
+
+    /// The other store's stretch that it is.
+    pub fn relay(&self) -> Option<&Relay> {
+        match &self.content {
+            Content::Relay(relay) => Some(relay),
+            _ => None,
+        }
+    }
+
+    /// The bytes of another store in memory, with the hashes that they had as they came.
+    ///
+    /// Errors: those of [`Store::read`].
+    pub(crate) async fn gathered(&self) -> Result<Payload> {
+        let Some(relay) = self.relay() else { return Ok(self.clone()) };
+        let pieces = relay.pieces(&[]).try_collect().await;
+        let pieces = pieces.map_err(|shown| relay.error().unwrap_or(shown))?;
+        let hashes = relay.hashes().unwrap_or_default();
+        Ok(Payload { content: Content::Pieces(Vec::into(pieces)), hashes, ..self.clone() })
     }
 
     /// With hashes of exactly these bytes, so that nobody computes them again.
@@ -166,6 +193,7 @@ impl Payload {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().map(|b| b.len() as u64).sum(),
             Content::File(file) => file.range.end - file.range.start,
+            Content::Relay(relay) => relay.len(),
         }
     }
 
@@ -178,7 +206,7 @@ impl Payload {
     pub fn pieces(&self) -> Option<&[Bytes]> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces),
-            Content::File(_) => None,
+            Content::File(_) | Content::Relay(_) => None,
         }
     }
 
@@ -186,13 +214,13 @@ impl Payload {
     pub(crate) fn pieces_shared(&self) -> Option<Arc<[Bytes]>> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces.clone()),
-            Content::File(_) => None,
+            Content::File(_) | Content::Relay(_) => None,
         }
     }
 
     /// Gives out all bytes in order, a block at a time. Blocks its thread while a file is read.
     ///
-    /// Errors: the file's; `Changed` when it ends before the range does.
+    /// Errors: the file's; `Changed` when it ends before the range does; `Unsupported` for what is in another store.
     pub fn each(&self, mut take: impl FnMut(&[u8])) -> Result<()> {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().for_each(|piece| take(piece)),
@@ -201,6 +229,7 @@ impl Payload {
                     take(&file.block(at)?);
                 }
             }
+            Content::Relay(_) => return Err(on_its_way()),
         }
         Ok(())
     }
@@ -240,6 +269,11 @@ impl Payload {
         }
         Ok(all)
     }
+}
+
+/// The error of whoever wants to look at bytes that only pass.
+pub(crate) fn on_its_way() -> Error {
+    Error::new(ErrorKind::Unsupported, "read", "the bytes are in another store, to be sent as they come")
 }
 
 impl FileRange {

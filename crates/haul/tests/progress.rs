@@ -13,7 +13,11 @@ use haul_store::{
     mem::MemStore,
     s3::S3,
 };
-use haul_testkit::{cloudsim::Cloudsim, folder::noise};
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    folder::noise,
+    servers::{ACCESS_KEY, SECRET_KEY},
+};
 use std::sync::{Arc, Mutex};
 
 const MI: usize = 1 << 20;
@@ -37,7 +41,12 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
     let part = upload.part(0, 0, Payload::from(bytes::Bytes::from(noise(1, size)))).await.unwrap();
     upload.publish(vec![part], Late::default()).await.unwrap();
     let endpoint = cloud.endpoint();
-    let set = [("provider", "Minio"), ("endpoint", &endpoint), ("access_key_id", "a"), ("secret_access_key", "b")];
+    let set = [
+        ("provider", "Minio"),
+        ("endpoint", &endpoint),
+        ("access_key_id", ACCESS_KEY),
+        ("secret_access_key", SECRET_KEY),
+    ];
     let meters = Arc::new(Meters::default());
     let store = S3::open(OpenRequest {
         remote: "r".into(),
@@ -47,6 +56,7 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         meters: meters.clone(),
         links: Default::default(),
         marks: false,
+        own_links: false,
         wrapped: Default::default(),
     });
     let told = Arc::new(Told::default());

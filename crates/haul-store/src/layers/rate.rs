@@ -514,7 +514,7 @@ mod tests {
         }
 
         fn elapsed(&self) -> f64 {
-            (self.now() - self.begun).as_secs_f64()
+            (*self.now.lock().unwrap() - self.begun).as_secs_f64()
         }
 
         fn run<T>(&self, work: impl Future<Output = T>) -> T {

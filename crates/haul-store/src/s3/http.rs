@@ -139,10 +139,13 @@ impl Reply {
     }
 
     /// The body as it comes, in pieces of [`PIECE`] bytes; ends with an error unless it is `length` bytes long.
-    pub fn stream(self, length: u64) -> BoxStream<'static, Result<Bytes>> {
+    pub fn stream(mut self, length: u64) -> BoxStream<'static, Result<Bytes>> {
+        // Until somebody wants it: that may be when another store has a place for it.
+        self.body.waits(true);
         let content = Content { body: self.body, left: length, over: Bytes::new(), fault: None };
         let pieces = futures::stream::unfold(Some(content), |content| async move {
             let mut content = content?;
+            content.body.waits(false);
             match content.next().await {
                 Ok(Some(piece)) => Some((Ok(piece), Some(content))),
                 Ok(None) => None,
@@ -206,6 +209,13 @@ impl Content {
 }
 
 impl Frames {
+    /// Nobody takes what comes, or somebody does now.
+    fn waits(&mut self, waits: bool) {
+        if let Some(pass) = &mut self.pass {
+            pass.waits(waits);
+        }
+    }
+
     async fn next(&mut self) -> Tried<Option<Bytes>> {
         loop {
             let frame = tokio::time::timeout(self.idle, self.incoming.frame())

@@ -6,6 +6,7 @@ mod allowance;
 mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
+use pump::Along;
 pub(crate) use pump::Road;
 pub(crate) use read::file_range;
 pub mod server;
@@ -197,8 +198,10 @@ impl Count<'_> {
 
     /// So many bytes are across already: shown as moved, but no limit counts them.
     pub fn skip(&self, bytes: u64) {
-        self.skipped.fetch_add(bytes as i64, Ordering::Relaxed);
-        self.mover.cx.sink.emit(&Event::Moved { step: self.across.step, bytes: bytes as i64 });
+        if bytes > 0 {
+            self.skipped.fetch_add(bytes as i64, Ordering::Relaxed);
+            self.mover.cx.sink.emit(&Event::Moved { step: self.across.step, bytes: bytes as i64 });
+        }
     }
 
     /// The file of so many bytes is at the destination.
@@ -270,9 +273,14 @@ impl Mover {
         if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
         }
-        // Into a file, several chunks come with one request where the road suggests it.
-        let road = if self.cx.dst.caps().files { None } else { self.budget.road() };
-        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), road) }
+        let (src, dst) = (self.cx.src.caps(), self.cx.dst.caps());
+        let along = match self.budget.road() {
+            // Into a file, several chunks come with one request where the road suggests it.
+            Some(road) if !dst.files => Along::Road(road),
+            _ if dst.relays && !src.files => Along::Passing,
+            _ => Along::Other,
+        };
+        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), &along) }
     }
 
     /// Files that are handed to the destination's store at once, where it copies by itself. At least 1.
