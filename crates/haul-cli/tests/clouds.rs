@@ -130,7 +130,10 @@ fn a_large_file_takes_little_memory_both_ways() {
     fs::File::create(lab.path("sent")).and_then(|file| file.set_len(SIZE)).unwrap();
     // So many as nobody chooses for a file of this size: a kill would cost a good part of it.
     let wide = "--multi-thread-streams=40";
-    for args in [["copyto", "@sent", "c:b/sent", wide], ["copyto", "c:b/made", "@made", wide]] {
+    let (other, _) = self::cloud(&[("keep", "sizes"), ("latency", "20ms"), ("connection-rate", "20M")]);
+    lab.remote("other", &other.endpoint());
+    let ways = [["@sent", "c:b/sent"], ["c:b/made", "@made"], ["c:b/made", "other:b/made"]];
+    for args in ways.map(|[from, to]| ["copyto", from, to, wide]) {
         let mut command = lab.haul_command(&args);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (code, kib) = peak(command);

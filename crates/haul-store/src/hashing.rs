@@ -2,7 +2,7 @@
 //! of one) are computed side by side on one thread, which takes in whatever waits at the moment: nobody waits for others to
 //! come, and one alone is hashed at once.
 
-use crate::{Payload, disk};
+use crate::{Payload, disk, payload::on_its_way};
 use bytes::Bytes;
 use haul_core::{Hasher, Result, hash};
 use std::{
@@ -45,6 +45,9 @@ fn queue() -> MutexGuard<'static, Queue> {
 ///
 /// Errors: those of [`Payload::each`]; `Io` when a thread was lost.
 pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
+    if payload.relay().is_some() {
+        return Err(on_its_way());
+    }
     let pieces = payload.pieces_shared();
     if pieces.is_some() && payload.len() <= INLINE {
         payload.each(|piece| hasher.update(piece))?;
@@ -72,6 +75,17 @@ pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
         let Some(next) = payload.read_at(at) else { return hashed.await };
         (hasher, block) = futures::try_join!(hashed, next)?;
     }
+}
+
+/// Takes one piece of a stream into `hasher`.
+///
+/// Errors: `Io` when a thread was lost.
+pub async fn piece(mut hasher: Hasher, bytes: &Bytes) -> Result<Hasher> {
+    if hasher.gains_side_by_side() && bytes.len() as u64 > INLINE {
+        return beside(hasher, [bytes.clone()].into()).await;
+    }
+    hasher.update(bytes);
+    Ok(hasher)
 }
 
 /// Hashes beside whatever else waits.

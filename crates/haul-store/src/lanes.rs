@@ -81,6 +81,8 @@ pub struct Lane {
 pub struct Pass {
     lane: Arc<Lane>,
     ticket: Option<Ticket>,
+    /// It waits for us.
+    waits: bool,
 }
 
 impl Roads {
@@ -169,7 +171,7 @@ impl Lane {
             let wait = match self.controller().start(self.begun.elapsed()) {
                 Ok(ticket) => {
                     self.requests.fetch_add(1, Ordering::Relaxed);
-                    return Pass { lane: self.clone(), ticket: Some(ticket) };
+                    return Pass { lane: self.clone(), ticket: Some(ticket), waits: false };
                 }
                 Err(wait) => wait,
             };
@@ -209,12 +211,30 @@ impl Pass {
         self.lane.controller().moved(self.lane.begun.elapsed(), bytes);
     }
 
+    /// The request waits for us, since nobody takes what comes, or goes on. While it waits its place is free for another (unless
+    /// the user said how many there are), and its time says nothing of the service.
+    pub fn waits(&mut self, waits: bool) {
+        if std::mem::replace(&mut self.waits, waits) == waits {
+            return;
+        }
+        let mut controller = self.lane.controller();
+        match waits {
+            true => controller.waits(self.lane.begun.elapsed()),
+            false => controller.goes_on(self.lane.begun.elapsed()),
+        }
+        drop(controller);
+        if waits {
+            self.lane.freed.notify_one();
+        }
+    }
+
     /// The request has ended.
     pub fn end(mut self, outcome: Outcome) {
         self.finish(outcome);
     }
 
     fn finish(&mut self, outcome: Outcome) {
+        self.waits(false);
         if let Some(ticket) = self.ticket.take() {
             self.lane.controller().finish(self.lane.begun.elapsed(), ticket, outcome);
             self.lane.freed.notify_one();
@@ -277,6 +297,25 @@ mod tests {
         assert!(given_up.is_err());
         first.end(Outcome::Done);
         lane.enter().await.end(Outcome::Done);
+    }
+
+    #[tokio::test]
+    async fn one_that_waits_for_us_leaves_its_place_to_another() {
+        let lane = Arc::new(Lane::new(Settings { pinned: None, start: 1, max: 1 }));
+        let mut first = lane.enter().await;
+        first.waits(true);
+        let second = lane.enter().await;
+        first.waits(false);
+        assert_eq!(lane.shown().in_flight, 2);
+        let third = tokio::time::timeout(Duration::from_millis(10), lane.enter()).await;
+        assert!(third.is_err());
+        first.waits(true);
+        drop((first, second));
+        assert_eq!(lane.shown().in_flight, 0);
+        let lane = pinned(1).lane(Direction::Down).clone();
+        let mut first = lane.enter().await;
+        first.waits(true);
+        assert!(tokio::time::timeout(Duration::from_millis(10), lane.enter()).await.is_err());
     }
 
     #[tokio::test]

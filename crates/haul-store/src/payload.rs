@@ -1,10 +1,19 @@
-//! Bytes to send: in memory, or still in a file. Cheap to clone and to send again, so that any layer may retry. A part of a
-//! large file needn't be in memory at all: it is read as it is sent, a block at a time.
+//! Bytes to send: in memory, still in a file, or still in another store. Cheap to clone and to send again, so that any layer may
+//! retry. A part of a large file needn't be in memory at all: it is read as it is sent, a block at a time.
 
-use crate::{Buffers, disk, hashing};
+use crate::{Buffers, Store, disk, hashing, relay::Relay};
 use bytes::Bytes;
-use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Result, hash};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+use futures::{TryStreamExt, future::BoxFuture};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result, hash};
+use std::{
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// Bytes that are read from a file at a time: few system calls, and still in the processor's cache when they are sent.
 const BLOCK: u64 = 256 << 10;
@@ -14,12 +23,71 @@ const BLOCK: u64 = 256 << 10;
 pub struct Payload {
     content: Content,
     hashes: Hashes,
+    meter: Option<Meter>,
+    pace: Option<Pace>,
+}
+
+/// Counts a payload's bytes as a connection takes them. What a try counted that is begun again is taken back.
+#[derive(Clone)]
+pub struct Meter {
+    tell: Arc<dyn Fn(i64) + Send + Sync>,
+    counted: Arc<AtomicU64>,
+}
+
+impl Meter {
+    /// One that tells of bytes as they go; negative ones are taken back.
+    pub fn new(tell: impl Fn(i64) + Send + Sync + 'static) -> Self {
+        Meter { tell: Arc::new(tell), counted: Arc::default() }
+    }
+
+    /// So many have gone in all.
+    pub fn set(&self, bytes: u64) {
+        let before = self.counted.swap(bytes, Ordering::Relaxed);
+        if before != bytes {
+            (self.tell)(bytes as i64 - before as i64);
+        }
+    }
+
+    /// So many more go.
+    fn add(&self, bytes: u64) {
+        self.counted.fetch_add(bytes, Ordering::Relaxed);
+        (self.tell)(bytes as i64);
+    }
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Meter({})", self.counted.load(Ordering::Relaxed))
+    }
+}
+
+type Hold = dyn Fn(u64) -> BoxFuture<'static, ()> + Send + Sync;
+
+/// Holds a payload's bytes back as they go.
+#[derive(Clone)]
+pub struct Pace {
+    piece: usize,
+    hold: Arc<Hold>,
+}
+
+impl Pace {
+    /// One that is asked before each piece of at most `piece` bytes goes.
+    pub fn new(piece: usize, hold: impl Fn(u64) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+        Pace { piece, hold: Arc::new(hold) }
+    }
+}
+
+impl std::fmt::Debug for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pace({})", self.piece)
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Content {
     Pieces(Arc<[Bytes]>),
     File(FileRange),
+    Relay(Relay),
 }
 
 /// A stretch of a file.
@@ -45,17 +113,74 @@ impl From<Bytes> for Payload {
 impl Payload {
     /// The pieces, one after another.
     pub fn new(pieces: Vec<Bytes>) -> Self {
-        Payload { content: Content::Pieces(pieces.into()), hashes: Hashes::default() }
+        Payload { content: Content::Pieces(pieces.into()), hashes: Hashes::default(), meter: None, pace: None }
     }
 
     /// Bytes `range` of a file, read into `buffers` whenever they are sent.
     pub fn of_file(file: Arc<File>, range: Range<u64>, buffers: Buffers) -> Self {
-        Payload { content: Content::File(FileRange { file, range, buffers }), hashes: Hashes::default() }
+        let content = Content::File(FileRange { file, range, buffers });
+        Payload { content, hashes: Hashes::default(), meter: None, pace: None }
+    }
+
+    /// Bytes `range` of a version of another store's key, asked for whenever they are sent, and hashed by `algos` as they pass.
+    /// Only for stores that take them ([`Caps::relays`](crate::Caps::relays)).
+    pub fn of_store(store: Arc<dyn Store>, entry: Entry, range: Range<u64>, algos: Vec<Algo>) -> Self {
+        let content = Content::Relay(Relay::new(store, entry, range, algos));
+        Payload { content, hashes: Hashes::default(), meter: None, pace: None }
+    }
+
+    /// The other store's stretch that it is.
+    pub fn relay(&self) -> Option<&Relay> {
+        match &self.content {
+            Content::Relay(relay) => Some(relay),
+            _ => None,
+        }
+    }
+
+    /// The bytes of another store in memory, with the hashes that they had as they came.
+    ///
+    /// Errors: those of [`Store::read`].
+    pub(crate) async fn gathered(&self) -> Result<Payload> {
+        let Some(relay) = self.relay() else { return Ok(self.clone()) };
+        let pieces = relay.pieces(&[]).try_collect().await;
+        let pieces = pieces.map_err(|shown| relay.error().unwrap_or(shown))?;
+        let hashes = relay.hashes().unwrap_or_default();
+        Ok(Payload { content: Content::Pieces(Vec::into(pieces)), hashes, ..self.clone() })
     }
 
     /// With hashes of exactly these bytes, so that nobody computes them again.
     pub fn with_hashes(self, hashes: Hashes) -> Self {
         Payload { hashes, ..self }
+    }
+
+    /// Counted by `meter` by whoever sends them over a network.
+    pub fn metered(self, meter: Meter) -> Self {
+        Payload { meter: Some(meter), ..self }
+    }
+
+    /// Held back by `pace` by whoever sends them over a network.
+    pub fn paced(self, pace: Pace) -> Self {
+        Payload { pace: Some(pace), ..self }
+    }
+
+    /// They are about to be sent from the first on.
+    pub(crate) fn begin(&self) {
+        self.meter.iter().for_each(|meter| meter.set(0));
+    }
+
+    /// So many more are sent.
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.meter.iter().for_each(|meter| meter.add(bytes));
+    }
+
+    /// The largest piece to send at once.
+    pub(crate) fn piece(&self) -> Option<usize> {
+        self.pace.as_ref().map(|pace| pace.piece)
+    }
+
+    /// The wait before so many more are sent.
+    pub(crate) fn hold(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+        self.pace.as_ref().map(|pace| (pace.hold)(bytes))
     }
 
     /// The hashes of these bytes that are known.
@@ -68,6 +193,7 @@ impl Payload {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().map(|b| b.len() as u64).sum(),
             Content::File(file) => file.range.end - file.range.start,
+            Content::Relay(relay) => relay.len(),
         }
     }
 
@@ -80,7 +206,7 @@ impl Payload {
     pub fn pieces(&self) -> Option<&[Bytes]> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces),
-            Content::File(_) => None,
+            Content::File(_) | Content::Relay(_) => None,
         }
     }
 
@@ -88,13 +214,13 @@ impl Payload {
     pub(crate) fn pieces_shared(&self) -> Option<Arc<[Bytes]>> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces.clone()),
-            Content::File(_) => None,
+            Content::File(_) | Content::Relay(_) => None,
         }
     }
 
     /// Gives out all bytes in order, a block at a time. Blocks its thread while a file is read.
     ///
-    /// Errors: the file's; `Changed` when it ends before the range does.
+    /// Errors: the file's; `Changed` when it ends before the range does; `Unsupported` for what is in another store.
     pub fn each(&self, mut take: impl FnMut(&[u8])) -> Result<()> {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().for_each(|piece| take(piece)),
@@ -103,6 +229,7 @@ impl Payload {
                     take(&file.block(at)?);
                 }
             }
+            Content::Relay(_) => return Err(on_its_way()),
         }
         Ok(())
     }
@@ -142,6 +269,11 @@ impl Payload {
         }
         Ok(all)
     }
+}
+
+/// The error of whoever wants to look at bytes that only pass.
+pub(crate) fn on_its_way() -> Error {
+    Error::new(ErrorKind::Unsupported, "read", "the bytes are in another store, to be sent as they come")
 }
 
 impl FileRange {

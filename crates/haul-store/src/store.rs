@@ -167,6 +167,8 @@ pub struct Caps {
     pub cheap_reads: bool,
     /// Bodies come as files and payloads may be files.
     pub files: bool,
+    /// A part's payload may be of another store ([`Payload::of_store`]), sent on as it comes.
+    pub relays: bool,
     /// Limits of writing in parts; `None` means one stream, in order.
     pub parts: Option<PartLimits>,
     /// Two stores whose domains have the same name copy between themselves.
@@ -221,6 +223,8 @@ pub struct PartLimits {
     pub count: u64,
     /// The size it likes best, in bytes.
     pub preferred: u64,
+    /// The user chose that size.
+    pub chosen: bool,
     /// All parts but the last must have one size.
     pub equal: bool,
     /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
@@ -236,6 +240,7 @@ impl PartLimits {
         max: u64::MAX / 2,
         count: u64::MAX / 2,
         preferred: 8 << 20,
+        chosen: false,
         equal: false,
         single: 0,
         single_copy: u64::MAX,

@@ -243,11 +243,12 @@ async fn bytes_are_slowed_down_to_the_limit() {
     let settings = LayerSettings { clock: clock.clone(), rate: Some(rate.clone()), ..Default::default() };
     let store = stack(Arc::new(MemStore::new()), &settings, &meters);
     put(&*store, "f", &content(1, 200_000), Replace::Anything).await.unwrap();
-    assert_eq!(clock.waits(), [Duration::from_secs(200)]);
+    let sent: Duration = clock.waits().iter().sum();
+    assert_eq!((sent.as_secs(), clock.waits().len()), (201, 1), "half a percent is kept back");
     collect(store.read(&Key::new("f"), None, None).await.unwrap()).await.unwrap();
     let waited: Duration = clock.waits()[1..].iter().sum();
     // The fake clock moves on exactly as told, so the pieces add up to the whole, but for rounding.
-    assert!(waited.abs_diff(Duration::from_secs(2)) < Duration::from_millis(1), "{waited:?}");
+    assert!(waited.abs_diff(Duration::from_secs(2)) < Duration::from_millis(20), "{waited:?}");
     rate.set(None, None);
     put(&*store, "f", &content(1, 200_000), Replace::Anything).await.unwrap();
     assert!(waited.abs_diff(clock.waits()[1..].iter().sum()) < Duration::from_millis(1));

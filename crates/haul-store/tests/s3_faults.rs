@@ -1,11 +1,15 @@
 //! The S3 store against a server that says what each test tells it to.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Algo, ErrorKind, Key, Listed, error::Retry, hash};
+use haul_core::{Algo, Error, ErrorKind, Key, Listed, error::Retry, hash};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Payload, Store,
-    WriteSpec, s3::S3,
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload,
+    Store, WriteSpec,
+    layers::{LayerSettings, stack},
+    mem::MemStore,
+    s3::S3,
 };
 use std::{
     sync::{Arc, Mutex},
@@ -44,8 +48,11 @@ async fn script(answers: Vec<Option<String>>) -> Script {
             let text = String::from_utf8_lossy(&data[..head]).to_lowercase();
             let length = text.lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
             while data.len() < head + length {
-                let n = socket.read(&mut buffer).await.unwrap();
-                data.extend_from_slice(&buffer[..n]);
+                match socket.read(&mut buffer).await {
+                    Ok(n) if n > 0 => data.extend_from_slice(&buffer[..n]),
+                    // Who sends may give up.
+                    _ => break,
+                }
             }
             kept.lock().unwrap().push(text);
             match answer {
@@ -420,6 +427,83 @@ async fn only_announced_checksums_are_sent() {
             assert_eq!(crc, sends, "{provider}: {head}");
         }
     }
+}
+
+const CONTENT: &[u8] = b"passes through";
+
+/// A part whose bytes are another store's, sent with the answers of `script`: what it came to, and how often what was sent how.
+async fn pass_on(
+    provider: &str,
+    answers: Vec<Option<String>>,
+    range: std::ops::Range<u64>,
+) -> (Result<Part, Error>, Script) {
+    let script = script(answers).await;
+    let (store, meters) = open(&script, &[("upload_cutoff", "0"), ("provider", provider)]);
+    let store = stack(Arc::new(store), &LayerSettings { tries: 2, ..LayerSettings::default() }, &meters);
+    let from: Arc<dyn Store> = Arc::new(MemStore::new());
+    let upload = from.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(CONTENT))).await.unwrap();
+    upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap();
+    let entry = from.stat(&Key::new("f")).await.unwrap();
+    let upload = store.write(&Key::new("k"), known(100)).await.unwrap();
+    let payload = Payload::of_store(from, entry, range, vec![Algo::Crc64Nvme]);
+    let sent = upload.part(0, 0, payload.clone()).await;
+    if sent.is_ok() {
+        let passed = payload.relay().unwrap().hashes().unwrap();
+        assert!(passed.agree(&hash::hash_bytes(&[Algo::Crc64Nvme], CONTENT)) == Some((Algo::Crc64Nvme, true)));
+    }
+    (sent, script)
+}
+
+/// What is hashed only as it passes is proved by what the answer says of it; where that is nothing, or the server doesn't take it
+/// so, it is sent from memory, and so are all parts after it.
+#[tokio::test]
+async fn a_part_that_passes_through_is_proved_by_the_answer() {
+    let hashes = hash::hash_bytes(&[Algo::Crc64Nvme, Algo::Md5], CONTENT);
+    let md5 = hashes.hex(Algo::Md5).unwrap();
+    let crc = B64.encode(hashes.get(Algo::Crc64Nvme).unwrap());
+    let begun = answer("200 OK", &[], "<R><UploadId>u</UploadId></R>");
+    let kms = ("x-amz-server-side-encryption", "aws:kms");
+    let by_crc = answer("200 OK", &[("etag", "e"), kms, ("x-amz-checksum-crc64nvme", &crc)], "");
+    let by_md5 = answer("200 OK", &[("etag", &md5)], "");
+    let nothing = answer("200 OK", &[("etag", &md5), kms], "");
+    let other = answer("200 OK", &[("etag", &"0".repeat(32))], "");
+    let late = fault("503 Busy", "SlowDown");
+    let unknown = fault("501 No", "NotImplemented");
+    for (provider, answers, trailers) in [
+        ("Minio", vec![by_crc.clone()], vec![true]),
+        ("Minio", vec![late, by_crc.clone()], vec![true, true]),
+        ("Minio", vec![unknown, by_crc.clone()], vec![true, false]),
+        ("Minio", vec![nothing.clone(), by_crc], vec![true, false]),
+        ("Other", vec![by_md5.clone()], vec![false]),
+        ("Other", vec![other, by_md5.clone()], vec![false, false]),
+        ("Other", vec![nothing, by_md5], vec![false, false]),
+    ] {
+        let (sent, script) = pass_on(provider, [vec![begun.clone()], answers].concat(), 0..CONTENT.len() as u64).await;
+        assert_eq!(sent.expect(provider).size, CONTENT.len() as u64, "{trailers:?}");
+        let heads = script.heads.lock().unwrap();
+        let parts = &heads[1..];
+        let trailer = |head: &String| head.contains("x-amz-trailer: x-amz-checksum-crc64nvme");
+        assert_eq!(parts.iter().map(trailer).collect::<Vec<_>>(), trailers, "{provider}");
+        for head in parts {
+            assert_eq!(trailer(head), head.contains("streaming-unsigned-payload-trailer"), "{head}");
+            assert_eq!(trailer(head), head.contains("content-encoding: aws-chunked"), "{head}");
+        }
+        if trailers.len() > 1 && !trailers[1] {
+            let guard = if provider == "Minio" { "x-amz-checksum-crc64nvme: " } else { "content-md5: " };
+            assert!(parts[1].contains(guard), "sent from memory it has its checksum: {}", parts[1]);
+        }
+    }
+}
+
+/// Where the other store can't give the bytes, that is the error, and the one that takes them isn't asked again.
+#[tokio::test]
+async fn what_the_source_cannot_give_is_its_error() {
+    let begun = answer("200 OK", &[], "<R><UploadId>u</UploadId></R>");
+    let (sent, script) = pass_on("Other", vec![begun], 0..100).await;
+    let error = sent.unwrap_err();
+    assert_eq!(error.to_string(), "read: it ended after 14 of 100 bytes");
+    assert!(script.heads.lock().unwrap().len() <= 2);
 }
 
 /// The parts are what they are: what refuses their checksum will do so again.

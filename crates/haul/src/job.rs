@@ -130,7 +130,6 @@ impl Run {
                 budget: Budget::new(&policy, cx.src.caps(), cx.dst.caps()),
                 keep: attributes.keep.clone(),
                 backup: Backup::new(&policy, &cx, attributes.keep.as_deref()),
-                moved: Arc::default(),
                 allowance: policy.max_transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
             };
             Run {

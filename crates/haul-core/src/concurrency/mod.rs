@@ -199,6 +199,22 @@ impl Controller {
         self.meter.moved(bytes);
     }
 
+    /// A request waits for the caller: until [`Controller::goes_on`] it is not in flight, unless the user said how many are.
+    pub fn waits(&mut self, now: Duration) {
+        if self.pinned.is_none() {
+            self.meter.tick(now);
+            self.meter.in_flight = self.meter.in_flight.saturating_sub(1);
+        }
+    }
+
+    /// A request goes on that waited for the caller.
+    pub fn goes_on(&mut self, now: Duration) {
+        if self.pinned.is_none() {
+            self.meter.tick(now);
+            self.meter.in_flight += 1;
+        }
+    }
+
     /// The request of `ticket` ended.
     pub fn finish(&mut self, now: Duration, ticket: Ticket, outcome: Outcome) {
         self.meter.tick(now);

@@ -169,6 +169,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, far: bool) -> Caps 
         attributes: Some(rights),
         concurrency: disk::at_once(far),
         gathers: 0,
+        relays: false,
         lanes: None,
     }
 }

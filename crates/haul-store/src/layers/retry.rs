@@ -7,8 +7,8 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Resumed,
-    Sent, Store, Stored, Unpublished, Upload, WriteSpec,
+    Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Relay,
+    Resumed, Sent, Store, Stored, Unpublished, Upload, WriteSpec,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -503,7 +503,18 @@ impl Upload for RetryingUpload {
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        Box::pin(async move { self.shared.attempt(|| self.inner.part(index, offset, payload.clone())).await })
+        Box::pin(async move {
+            // What another store could not give was asked for often enough there.
+            let lost = || payload.relay().is_some_and(Relay::is_lost);
+            let mut failures = Failures::default();
+            loop {
+                let part = self.inner.part(index, offset, payload.clone());
+                match self.shared.answer(part).await.flatten() {
+                    Err(error) if !lost() && self.shared.again(&error, &mut failures).await => {}
+                    answer => return answer,
+                }
+            }
+        })
     }
 
     fn publish(mut self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {

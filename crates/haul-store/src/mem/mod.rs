@@ -99,6 +99,7 @@ impl MemStore {
                 max: 1 << 40,
                 count: 1 << 32,
                 preferred: 8 << 20,
+                chosen: false,
                 equal: false,
                 single: 8 << 20,
                 single_copy: u64::MAX,
@@ -114,6 +115,7 @@ impl MemStore {
             concurrency: 16,
             copy_batch: 1,
             gathers: 0,
+            relays: true,
             lanes: None,
         };
         MemStore { locator, caps, space, prefix }

@@ -170,7 +170,7 @@ impl Upload for MemWrite {
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
-        Box::pin(async move { self.take(index, offset, &payload) })
+        Box::pin(async move { self.take(index, offset, &payload.gathered().await?) })
     }
 
     fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {

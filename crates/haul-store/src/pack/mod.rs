@@ -214,6 +214,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         concurrency: inner.concurrency,
         copy_batch: 1,
         gathers: settings.files * 2,
+        relays: false,
         lanes: inner.lanes.clone(),
     }
 }

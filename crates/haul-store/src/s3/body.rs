@@ -1,9 +1,9 @@
 //! Bodies of requests: pieces as they are, no copies, with a note of when they last moved; and their checksums.
 
-use crate::Payload;
+use crate::{Payload, relay::Relay};
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
-use futures::{future::BoxFuture, ready};
+use futures::{StreamExt, future::BoxFuture, ready, stream, stream::BoxStream};
 use haul_core::{Algo, Result};
 use http_body::{Frame, SizeHint};
 use std::{
@@ -11,36 +11,86 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
 };
 
 /// Frames are no larger, so that a slow link still shows progress.
-const FRAME: usize = 1 << 20;
+const FRAME: usize = 256 << 10;
 
-/// A payload as a request's body. What is in a file is read as it is sent, one block ahead.
+/// The header whose value follows a body that is hashed as it passes.
+pub const TRAILER: &str = "x-amz-checksum-crc64nvme";
+
+/// Bytes of a chunk of such a body: servers take up to 16 MiB (MinIO), and 8 KiB at least (AWS) but for the last.
+const CHUNK: u64 = 1 << 20;
+
+/// A payload as a request's body. What is in a file is read as it is sent, one block ahead; what is in another store is
+/// sent as it comes.
 #[derive(Default)]
 pub struct Pieces {
     payload: Payload,
+    passing: Option<BoxStream<'static, Result<Bytes>>>,
     piece: usize,
     offset: usize,
     /// Bytes that are still to come.
     left: u64,
     /// The block of a file that is being read.
     reading: Option<BoxFuture<'static, Result<Bytes>>>,
-    taken: Arc<AtomicU64>,
+    /// What was read and is held back, and until when.
+    held: Bytes,
+    waiting: Option<BoxFuture<'static, ()>>,
+    progress: Arc<Moves>,
+}
+
+/// Whether a body still moves.
+#[derive(Debug, Default)]
+pub struct Moves {
+    taken: AtomicU64,
+    held: AtomicBool,
+}
+
+impl Moves {
+    /// The number of times that the connection has taken something so far; `None` while it is us who hold it back.
+    pub fn count(&self) -> Option<u64> {
+        (!self.held.load(Ordering::Relaxed)).then(|| self.taken.load(Ordering::Relaxed))
+    }
 }
 
 impl Pieces {
-    /// All of `payload`.
-    pub fn new(payload: Payload) -> Pieces {
-        Pieces { left: payload.len(), payload, ..Pieces::default() }
+    /// All of `payload`; of one of another store in chunks with its checksum after them, if there is to be a `trailer`, and else
+    /// with its MD5 known at the end.
+    pub fn new(payload: Payload, trailer: bool) -> Pieces {
+        payload.begin();
+        let (left, passing) = match payload.relay() {
+            Some(relay) if trailer => (chunked_len(relay.len()), Some(chunked(relay))),
+            Some(relay) => (relay.len(), Some(relay.pieces(&[Algo::Md5]))),
+            None => (payload.len(), None),
+        };
+        Pieces { left, passing, payload, ..Pieces::default() }
     }
 
-    /// Counts the frames that the connection has taken so far.
-    pub fn progress(&self) -> Arc<AtomicU64> {
-        self.taken.clone()
+    /// Tells whether it moves.
+    pub fn progress(&self) -> Arc<Moves> {
+        self.progress.clone()
+    }
+
+    /// The next frame of what is at hand, once it may go.
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let most = self.payload.piece().unwrap_or(FRAME);
+        let next = self.held.len().min(most);
+        if self.waiting.is_none() {
+            self.waiting = self.payload.hold(next as u64);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            let done = waiting.as_mut().poll(cx).is_ready();
+            self.progress.held.store(!done, Ordering::Relaxed);
+            if !done {
+                return Poll::Pending;
+            }
+            self.waiting = None;
+        }
+        Poll::Ready(self.held.split_to(next))
     }
 
     /// The next frame of what is in memory.
@@ -57,6 +107,14 @@ impl Pieces {
             return Some(frame);
         }
         None
+    }
+
+    fn poll_passing(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let Some(passing) = &mut self.passing else { return self.poll_file(cx) };
+        let piece = passing.poll_next_unpin(cx);
+        // The other store has bounds of its own for how long it may say nothing.
+        self.progress.held.store(piece.is_pending(), Ordering::Relaxed);
+        piece
     }
 
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
@@ -78,20 +136,26 @@ impl http_body::Body for Pieces {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        this.taken.fetch_add(1, Ordering::Relaxed);
-        let frame = match this.payload.pieces() {
-            Some(_) => this.next_piece().map(Ok),
-            None => ready!(this.poll_file(cx)),
-        };
-        Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(|e| {
-                // Nothing comes after an error.
-                this.left = 0;
-                io::Error::other(e.to_string())
-            })?;
-            this.left -= frame.len() as u64;
-            Ok(Frame::data(frame))
-        }))
+        this.progress.taken.fetch_add(1, Ordering::Relaxed);
+        if this.held.is_empty() {
+            let frame = match this.payload.pieces() {
+                Some(_) => this.next_piece().map(Ok),
+                None => ready!(this.poll_passing(cx)),
+            };
+            match frame {
+                None => return Poll::Ready(None),
+                Some(Ok(frame)) => this.held = frame,
+                Some(Err(e)) => {
+                    // Nothing comes after an error.
+                    this.left = 0;
+                    return Poll::Ready(Some(Err(io::Error::other(e.to_string()))));
+                }
+            }
+        }
+        let frame = ready!(this.poll_held(cx));
+        this.left -= frame.len() as u64;
+        this.payload.sent(frame.len() as u64);
+        Poll::Ready(Some(Ok(Frame::data(frame))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -101,6 +165,65 @@ impl http_body::Body for Pieces {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
     }
+}
+
+/// The bytes of a stretch in chunks, and their checksum after them (`aws-chunked` in S3's words).
+fn chunked(relay: &Relay) -> BoxStream<'static, Result<Bytes>> {
+    let (relay, size) = (relay.clone(), relay.len());
+    let pieces = relay.pieces(&[Algo::Crc64Nvme]);
+    let frames = stream::unfold(Some((pieces, 0)), move |passing| {
+        let relay = relay.clone();
+        async move {
+            let (mut pieces, at) = passing?;
+            match pieces.next().await {
+                Some(Ok(piece)) => {
+                    let next = at + piece.len() as u64;
+                    Some((Ok(frames(piece, at, size)), Some((pieces, next))))
+                }
+                Some(Err(error)) => Some((Err(error), None)),
+                None => Some((Ok(vec![trailer(&relay)]), None)),
+            }
+        }
+    });
+    frames
+        .flat_map(|frames| match frames {
+            Ok(frames) => stream::iter(frames.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(error) => stream::iter(vec![Err(error)]),
+        })
+        .boxed()
+}
+
+/// A piece of `size` bytes that begins at `at` of them, with the beginnings and ends of the chunks that it is of.
+fn frames(mut piece: Bytes, mut at: u64, size: u64) -> Vec<Bytes> {
+    let mut frames = Vec::with_capacity(3);
+    while !piece.is_empty() {
+        let begin = at - at % CHUNK;
+        let end = (begin + CHUNK).min(size);
+        if at == begin {
+            frames.push(Bytes::from(format!("{:x}\r\n", end - begin)));
+        }
+        let part = piece.split_to(piece.len().min((end - at) as usize));
+        at += part.len() as u64;
+        frames.push(part);
+        if at == end {
+            frames.push(Bytes::from_static(b"\r\n"));
+        }
+    }
+    frames
+}
+
+fn trailer(relay: &Relay) -> Bytes {
+    let crc = relay.hashes().and_then(|hashes| hashes.get(Algo::Crc64Nvme).map(to_base64));
+    format!("0\r\n{TRAILER}:{}\r\n\r\n", crc.unwrap_or_default()).into()
+}
+
+/// Length of `size` bytes as [`chunked`] sends them.
+fn chunked_len(size: u64) -> u64 {
+    let around = |chunk: u64| format!("{chunk:x}\r\n\r\n").len() as u64;
+    let (whole, rest) = (size / CHUNK, size % CHUNK);
+    let rest = if rest > 0 { around(rest) } else { 0 };
+    let crc = Algo::Crc64Nvme.size().div_ceil(3) as u64 * 4;
+    size + whole * around(CHUNK) + rest + format!("0\r\n{TRAILER}:\r\n\r\n").len() as u64 + crc
 }
 
 /// One hash of some bytes in base64.
@@ -130,7 +253,7 @@ mod tests {
         let bytes: Vec<u8> = (0..700_000).map(|i| ((i * 7) >> 3) as u8).collect();
         io::Write::write_all(&mut file, &bytes).unwrap();
         let file = Arc::new(file);
-        let body = |end| Pieces::new(Payload::of_file(file.clone(), 1..end, Default::default()));
+        let body = |end| Pieces::new(Payload::of_file(file.clone(), 1..end, Default::default()), false);
         assert_eq!(http_body::Body::size_hint(&body(700_000)).exact(), Some(699_999));
         let frames = http_body_util::BodyStream::new(body(700_000)).map(|f| f.unwrap().into_data().unwrap());
         assert!(frames.collect::<Vec<Bytes>>().await.concat() == bytes[1..]);
@@ -142,11 +265,73 @@ mod tests {
     async fn frames_are_the_pieces_in_order_and_bounded() {
         let big = Bytes::from(vec![7; FRAME + 3]);
         let payload = Payload::new(vec![Bytes::new(), Bytes::from_static(b"ab"), big.clone(), Bytes::new()]);
-        let body = Pieces::new(payload);
+        let body = Pieces::new(payload, false);
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(FRAME as u64 + 5));
         let frames = http_body_util::BodyStream::new(body).map(|f| f.unwrap().into_data().unwrap());
         let frames: Vec<Bytes> = frames.collect().await;
         assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [2, FRAME, 3]);
         assert_eq!(frames[1].as_ptr(), big.as_ptr(), "not copied");
+    }
+
+    #[tokio::test]
+    async fn bytes_are_counted_as_they_go_and_taken_back_when_they_go_again() {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tell = told.clone();
+        let payload = Payload::from(Bytes::from(vec![7; 25]))
+            .metered(crate::Meter::new(move |bytes| tell.lock().unwrap().push(bytes)))
+            .paced(crate::Pace::new(10, |_| Box::pin(std::future::ready(()))));
+        let mut first = http_body_util::BodyStream::new(Pieces::new(payload.clone(), false));
+        first.next().await;
+        first.next().await;
+        drop(first);
+        let second = http_body_util::BodyStream::new(Pieces::new(payload, false));
+        let frames = second.map(|f| f.unwrap().into_data().unwrap().len());
+        assert_eq!(frames.collect::<Vec<_>>().await, [10, 10, 5]);
+        assert_eq!(*told.lock().unwrap(), [10, 10, -20, 10, 10, 5]);
+    }
+
+    /// As AWS describes it: size in hexadecimal, bytes, size 0, the checksum.
+    #[tokio::test]
+    async fn what_passes_through_goes_in_chunks_with_its_checksum_after_them() {
+        for size in [1, CHUNK, CHUNK + 1, 2 * CHUNK + 7] {
+            let bytes: Vec<u8> = (0..size).map(|i| ((i * 7) >> 3) as u8).collect();
+            let store: Arc<dyn crate::Store> = Arc::new(crate::mem::MemStore::new());
+            let upload = store.write(&haul_core::Key::new("f"), Default::default()).await.unwrap();
+            let pieces = bytes.chunks(300_000).map(Bytes::copy_from_slice).collect();
+            let part = upload.part(0, 0, Payload::new(pieces)).await.unwrap();
+            upload.publish(vec![part], Default::default()).await.map_err(|u| u.error).unwrap();
+            let entry = store.stat(&haul_core::Key::new("f")).await.unwrap();
+            let body = Pieces::new(Payload::of_store(store, entry, 0..size, vec![]), true);
+            let announced = http_body::Body::size_hint(&body).exact().unwrap();
+            let frames = http_body_util::BodyStream::new(body).map(|f| f.unwrap().into_data().unwrap());
+            let sent = frames.collect::<Vec<Bytes>>().await.concat();
+            assert_eq!(sent.len() as u64, announced, "{size}");
+            let (mut rest, mut content) = (&sent[..], Vec::new());
+            loop {
+                let end = rest.windows(2).position(|w| w == b"\r\n").unwrap();
+                let len = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+                rest = &rest[end + 2..];
+                if len == 0 {
+                    break;
+                }
+                content.extend_from_slice(&rest[..len]);
+                assert_eq!(&rest[len..len + 2], b"\r\n");
+                rest = &rest[len + 2..];
+            }
+            assert!(content == bytes);
+            let crc = base64_of(Algo::Crc64Nvme, &bytes);
+            assert_eq!(std::str::from_utf8(rest).unwrap(), format!("x-amz-checksum-crc64nvme:{crc}\r\n\r\n"));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_held_back_does_not_count_as_silence() {
+        let payload = Payload::from(Bytes::from_static(b"x"));
+        let body = Pieces::new(payload.paced(crate::Pace::new(1, |_| Box::pin(std::future::pending()))), false);
+        let moves = body.progress();
+        let mut frames = http_body_util::BodyStream::new(body);
+        assert!(moves.count().is_some());
+        assert!(futures::poll!(frames.next()).is_pending());
+        assert!(moves.count().is_none());
     }
 }

@@ -189,7 +189,7 @@ impl HttpSend for Sender {
         &self,
         request: http::Request<bytes::Bytes>,
     ) -> reqsign_core::Result<http::Response<bytes::Bytes>> {
-        let request = request.map(|body| Pieces::new(Payload::from(body)));
+        let request = request.map(|body| Pieces::new(Payload::from(body), false));
         let exchange = async {
             let reply = self.0.send(request).await.map_err(|f| unexpected(f.message))?;
             let mut response = http::Response::new(());

@@ -20,10 +20,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of one read from a connection: eight system calls a megabyte, a buffer that stays in a core's cache, and little
@@ -89,7 +86,7 @@ impl Http {
         let host = uri.authority().map_or("", Authority::as_str);
         let answered = self.roads.has_answered(host);
         let mut answer = std::pin::pin!(self.client.request(request));
-        let mut seen = 0;
+        let mut seen = Some(0);
         // A host that waits for the end of a line would take a handshake for its beginning, and keep silent.
         let mut doubt = !answered && uri.scheme() == Some(&Scheme::HTTPS);
         let response = loop {
@@ -103,8 +100,8 @@ impl Http {
                         return Err(reach::no_tls(host));
                     }
                 }
-                // The body still moves: that is no silence.
-                Err(_) if taken.load(Ordering::Relaxed) != seen => seen = taken.load(Ordering::Relaxed),
+                // The body still moves, or is held back by us: that is no silence.
+                Err(_) if taken.count() != seen || seen.is_none() => seen = taken.count(),
                 Err(_) => return Err(Fault::timeout(format!("no answer within {:?}", self.idle))),
             }
         };
@@ -142,10 +139,13 @@ impl Reply {
     }
 
     /// The body as it comes, in pieces of [`PIECE`] bytes; ends with an error unless it is `length` bytes long.
-    pub fn stream(self, length: u64) -> BoxStream<'static, Result<Bytes>> {
+    pub fn stream(mut self, length: u64) -> BoxStream<'static, Result<Bytes>> {
+        // Until somebody wants it: that may be when another store has a place for it.
+        self.body.waits(true);
         let content = Content { body: self.body, left: length, over: Bytes::new(), fault: None };
         let pieces = futures::stream::unfold(Some(content), |content| async move {
             let mut content = content?;
+            content.body.waits(false);
             match content.next().await {
                 Ok(Some(piece)) => Some((Ok(piece), Some(content))),
                 Ok(None) => None,
@@ -209,6 +209,13 @@ impl Content {
 }
 
 impl Frames {
+    /// Nobody takes what comes, or somebody does now.
+    fn waits(&mut self, waits: bool) {
+        if let Some(pass) = &mut self.pass {
+            pass.waits(waits);
+        }
+    }
+
     async fn next(&mut self) -> Tried<Option<Bytes>> {
         loop {
             let frame = tokio::time::timeout(self.idle, self.incoming.frame())

@@ -100,6 +100,7 @@ impl S3 {
             buckets_made: Default::default(),
             buckets_missed: Default::default(),
             asks_no_checksums: Default::default(),
+            takes_no_relays: Default::default(),
         })))
     }
 
@@ -133,6 +134,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
             max: options::MAX_SINGLE,
             count: config.max_upload_parts,
             preferred: config.chunk_size,
+            chosen: config.chunk_size_chosen,
             equal: config.provider.equal_parts,
             single: config.upload_cutoff,
             single_copy: config.copy_cutoff,
@@ -148,6 +150,8 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
         concurrency: CONCURRENCY,
         copy_batch: 1,
         gathers: 0,
+        // A signature over the body needs all of it first.
+        relays: config.unsigned_payload != Some(false),
         lanes: Some(lanes),
     }
 }

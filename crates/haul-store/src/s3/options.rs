@@ -155,6 +155,7 @@ pub struct Config {
     pub dual_stack: bool,
     pub upload_cutoff: u64,
     pub chunk_size: u64,
+    pub chunk_size_chosen: bool,
     pub copy_cutoff: u64,
     /// `None`: as many as the lane takes.
     pub upload_concurrency: Option<usize>,
@@ -209,6 +210,7 @@ impl Config {
             dual_stack: options.flag("use_dual_stack")?.unwrap_or(false),
             upload_cutoff: options.size("upload_cutoff", 0, MAX_SINGLE)?,
             chunk_size: options.size("chunk_size", MIN_PART, MAX_SINGLE)?,
+            chunk_size_chosen: options.is_set("chunk_size"),
             copy_cutoff: options.size("copy_cutoff", MIN_PART, MAX_SINGLE)?,
             upload_concurrency: Some(options.int("upload_concurrency", 0, 1000)? as usize).filter(|n| *n > 0),
             max_upload_parts: options.int("max_upload_parts", 1, 10_000)?,
@@ -255,6 +257,10 @@ impl Values<'_> {
             None => return Ok(()),
         }
         Ok(())
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.0.options.get(name).is_some_and(|value| !value.is_empty())
     }
 
     fn text(&self, name: &str) -> String {

@@ -40,11 +40,7 @@ pub async fn of_body(
     payload: &Payload,
     key: Option<(&Key, &Place)>,
 ) -> Tried<Proved> {
-    let Some(etag) = meta::etag(answer).map(str::to_owned) else {
-        return Err(Fault::broken(
-            "the server gave no receipt (an ETag) for what was sent: is the endpoint an S3 server?",
-        ));
-    };
+    let etag = receipt(answer)?;
     let size = payload.len();
     let theirs = meta::hashes(&service.config, answer);
     same(&theirs, &ours, size)?;
@@ -69,6 +65,25 @@ pub async fn of_body(
         }
     }
     Err(unconfirmed())
+}
+
+/// What the answer to a part proves that was sent with a checksum after it, or none; `ours` are the hashes that it had as it passed.
+/// Gives the receipt.
+///
+/// Errors: as [`of_body`].
+pub fn of_relay(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> Tried<String> {
+    let etag = receipt(answer)?;
+    let theirs = meta::hashes(&service.config, answer);
+    same(&theirs, ours, size)?;
+    let confirmed =
+        [Algo::Crc64Nvme, Algo::Md5].iter().any(|algo| theirs.get(*algo).is_some() && ours.get(*algo).is_some());
+    if confirmed { Ok(etag) } else { Err(unconfirmed()) }
+}
+
+fn receipt(answer: &HeaderMap) -> Tried<String> {
+    meta::etag(answer).map(str::to_owned).ok_or_else(|| {
+        Fault::broken("the server gave no receipt (an ETag) for what was sent: is the endpoint an S3 server?")
+    })
 }
 
 /// The server took what was sent but says nothing of its checksum.

@@ -8,7 +8,9 @@ use super::{
     http::{Http, Reply},
     list,
     options::Config,
-    proof, reach,
+    proof,
+    provider::Checksum,
+    reach,
     sign::{self, Credentials, Signed, Signer},
 };
 use crate::{Caps, Direction, Lanes, Meters, Net, Payload};
@@ -43,6 +45,8 @@ pub struct Service {
     pub buckets_missed: Mutex<BTreeSet<String>>,
     /// The server can't be asked for checksums with a read: it said so once.
     pub asks_no_checksums: AtomicBool,
+    /// The server can't take parts whose checksum comes after them, or doesn't confirm them: it showed so once.
+    pub takes_no_relays: AtomicBool,
 }
 
 impl std::fmt::Debug for Config {
@@ -70,6 +74,8 @@ pub struct Call<'a> {
     headers: HeaderMap,
     body: Payload,
     guarded: bool,
+    /// A checksum follows the body.
+    trailer: bool,
 }
 
 impl<'a> Call<'a> {
@@ -84,6 +90,7 @@ impl<'a> Call<'a> {
             headers: HeaderMap::new(),
             body: Payload::default(),
             guarded: false,
+            trailer: false,
         }
     }
 
@@ -135,6 +142,22 @@ impl<'a> Call<'a> {
     pub fn content(mut self, payload: Payload, guarded: bool) -> Self {
         (self.body, self.guarded) = (payload, guarded);
         self
+    }
+
+    /// With content of another store as its body, sent on as it comes; what checks it comes after it: `checksum` is known to the
+    /// server then, or to be found in its answer.
+    pub fn relayed(self, payload: Payload, checksum: Checksum) -> Self {
+        let trailer = checksum == Checksum::Crc64Nvme;
+        let length = payload.len().to_string();
+        let mut this = self.content(payload, true);
+        if trailer {
+            this.trailer = true;
+            this = this
+                .header("content-encoding", "aws-chunked")
+                .header("x-amz-decoded-content-length", length)
+                .header("x-amz-trailer", body::TRAILER);
+        }
+        this
     }
 }
 
@@ -302,15 +325,13 @@ impl Service {
         }
         let question = if query.is_empty() { "" } else { "?" };
         let uri = format!("{}://{}{}{question}{query}", url.scheme, url.authority, url.path);
-        let mut request = Request::builder()
-            .method(call.method.clone())
-            .uri(uri)
-            .body(Pieces::new(call.body.clone()))
-            .map_err(bad)?;
+        let body = Pieces::new(call.body.clone(), call.trailer);
+        let length = http_body::Body::size_hint(&body).exact().unwrap_or_default();
+        let mut request = Request::builder().method(call.method.clone()).uri(uri).body(body).map_err(bad)?;
         *request.headers_mut() = headers;
         // An empty PUT or POST must say so; hyper leaves the header out for empty bodies of unknown meaning.
         if matches!(call.method, Method::PUT | Method::POST) {
-            request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
+            request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
         }
         Ok(request)
     }
@@ -345,6 +366,9 @@ impl Service {
     async fn payload_hash(&self, call: &Call<'_>) -> Tried<String> {
         if call.body.is_empty() {
             return Ok(sign::EMPTY_SHA256.into());
+        }
+        if call.trailer {
+            return Ok(sign::UNSIGNED_WITH_TRAILER.into());
         }
         let document = call.headers.get(http::header::CONTENT_TYPE).is_some_and(|t| t == "application/xml");
         let guarded = call.guarded || self.endpoint.tls();

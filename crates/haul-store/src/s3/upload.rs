@@ -12,7 +12,7 @@ use super::{
     service::{Call, Service, at},
     xml,
 };
-use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec};
+use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, relay::Relay};
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -22,7 +22,7 @@ use http::{HeaderMap, Method};
 use std::{
     fmt::Write as _,
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -73,7 +73,7 @@ impl S3Upload {
 
     async fn send_part(&self, index: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
-        if index == 0 && self.id.get().is_none() && self.may_hold(size) {
+        if index == 0 && payload.relay().is_none() && self.id.get().is_none() && self.may_hold(size) {
             *self.held.lock().unwrap_or_else(|e| e.into_inner()) = Some(payload);
             return Ok(Part { index, size, tag: HELD.into() });
         }
@@ -82,8 +82,32 @@ impl S3Upload {
             Some(parts) => parts.acquire().await.ok(),
             None => None,
         };
-        let tag = put_part(&self.service, &self.place, id, index, payload).await.map_err(at("write", &self.key))?;
+        let tag = match payload.relay() {
+            Some(relay) => self.pass_on(id, index, &payload, relay).await?,
+            None => put_part(&self.service, &self.place, id, index, payload).await.map_err(at("write", &self.key))?,
+        };
         Ok(Part { index, size, tag })
+    }
+
+    /// Sends a part as it comes from another store; where the server can't take it so, it is brought into memory first.
+    async fn pass_on(&self, id: &str, index: u64, payload: &Payload, relay: &Relay) -> Result<Vec<u8>> {
+        let (service, place) = (&*self.service, &self.place);
+        if !service.takes_no_relays.load(Ordering::Relaxed) {
+            relay.open().await?;
+            match relay_part(service, place, id, index, payload, relay).await {
+                Ok(tag) => return Ok(tag),
+                Err(fault) => match relay.error() {
+                    Some(error) => return Err(error),
+                    None if matches!(fault.kind, ErrorKind::Unsupported | ErrorKind::Invalid | ErrorKind::Corrupt) => {
+                        tracing::debug!(%fault.message, "parts are brought into memory before they are sent");
+                        service.takes_no_relays.store(true, Ordering::Relaxed);
+                    }
+                    None => return Err(fault.at("write", &self.key)),
+                },
+            }
+        }
+        let whole = payload.gathered().await?;
+        put_part(service, place, id, index, whole).await.map_err(at("write", &self.key))
     }
 
     async fn id(&self) -> Result<&str> {
@@ -323,18 +347,38 @@ async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payloa
     let ours = checksums(service, &payload, &Hashes::default()).await;
     let ours = ours.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
     let mut headers = HeaderMap::new();
-    meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
     checksum_headers(&ours, &mut headers);
-    let call = Call::object("UploadPart", Method::PUT, place)
-        .query("partNumber", (index + 1).to_string())
-        .query("uploadId", id)
-        .headers(headers)
-        .content(payload.clone(), true);
+    let call = part_call(service, place, id, index).headers(headers).content(payload.clone(), true);
     let (answer, _) = service.ask(call).await?;
     let proved = proof::of_body(service, &answer, ours, &payload, None).await?;
     // A CRC that is known anyway tells at the end whether the parts are the source's content.
     let crc = proved.hashes.get(Algo::Crc64Nvme).or(payload.hashes().get(Algo::Crc64Nvme));
     Ok(receipt(&proved.etag, crc))
+}
+
+/// Sends a part whose hashes are known only once it has passed.
+async fn relay_part(
+    service: &Service,
+    place: &Place,
+    id: &str,
+    index: u64,
+    payload: &Payload,
+    relay: &Relay,
+) -> Tried<Vec<u8>> {
+    let checksum = service.config.provider.checksum;
+    let (answer, _) = service.ask(part_call(service, place, id, index).relayed(payload.clone(), checksum)).await?;
+    let ours = relay.hashes().ok_or_else(|| Fault::broken("the server answered before all was sent"))?;
+    let etag = proof::of_relay(service, &answer, &ours, relay.len())?;
+    Ok(receipt(&etag, ours.get(Algo::Crc64Nvme)))
+}
+
+fn part_call<'a>(service: &Service, place: &'a Place, id: &str, index: u64) -> Call<'a> {
+    let mut headers = HeaderMap::new();
+    meta::customer_key(&service.config, "x-amz-server-side-encryption-customer-", &mut headers);
+    Call::object("UploadPart", Method::PUT, place)
+        .query("partNumber", (index + 1).to_string())
+        .query("uploadId", id)
+        .headers(headers)
 }
 
 /// One part as the request that completes an upload names it.

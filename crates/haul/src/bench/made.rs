@@ -156,6 +156,7 @@ impl MadeStore {
             lanes: None,
             copy_batch: 1,
             gathers: 0,
+            relays: false,
         };
         MadeStore { made, keys, size, caps }
     }

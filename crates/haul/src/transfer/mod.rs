@@ -6,6 +6,7 @@ mod allowance;
 mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
+use pump::Along;
 pub(crate) use pump::Road;
 pub(crate) use read::file_range;
 pub mod server;
@@ -20,17 +21,17 @@ use crate::{
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
     attributes::{MODE_BITS, Unkept},
-    event::{Event, StepId},
+    event::{Event, Sink, StepId},
     links::SourceLinks,
     plain_key,
     plan::{Replace, Route},
     policy::{Chmod, Fsync, Keep, Mode, Policy},
     shown_name,
 };
-use haul_store::{Late, Stored, Upload, WriteSpec};
+use haul_store::{Late, Meter, Stored, Upload, WriteSpec};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -62,8 +63,6 @@ pub struct Mover {
     pub keep: Option<Arc<Keep>>,
     /// Where what is replaced goes.
     pub backup: Backup,
-    /// Bytes moved by all transfers, less what was thrown away.
-    pub moved: Arc<AtomicI64>,
     /// What may still be moved (`--max-transfer` with a hard cut-off).
     pub allowance: Option<Arc<Allowance>>,
 }
@@ -119,13 +118,46 @@ pub struct Arrived {
 /// Bytes moved by one attempt; takes them back when the attempt fails.
 pub(crate) struct Count<'a> {
     mover: &'a Mover,
-    step: StepId,
-    bytes: AtomicI64,
+    across: Arc<Across>,
     skipped: AtomicI64,
     /// Taken from the allowance.
     taken: AtomicI64,
     /// Of these, those that no chunk has asked for yet.
     ahead: AtomicI64,
+}
+
+/// Bytes of one attempt that are across, told as they go.
+struct Across {
+    step: StepId,
+    sink: Arc<dyn Sink>,
+    /// `None` once the attempt is over: a connection that was given up may still take some.
+    bytes: Mutex<Option<i64>>,
+}
+
+impl Across {
+    fn add(&self, more: i64) {
+        let mut bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(bytes) = bytes.as_mut().filter(|_| more != 0) {
+            *bytes += more;
+            self.sink.emit(&Event::Moved { step: self.step, bytes: more });
+        }
+    }
+
+    /// They were for nothing. Gives how many they were.
+    fn take_back(&self) -> i64 {
+        let bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take().unwrap_or(0);
+        if bytes != 0 {
+            self.sink.emit(&Event::Moved { step: self.step, bytes: -bytes });
+        }
+        bytes
+    }
+
+    /// All of them are across, `bytes` in all, whatever was told of them.
+    fn end(&self, bytes: i64) {
+        let told = self.bytes.lock().unwrap_or_else(|e| e.into_inner()).unwrap_or(bytes);
+        self.add(bytes - told);
+        self.bytes.lock().unwrap_or_else(|e| e.into_inner()).take();
+    }
 }
 
 impl Count<'_> {
@@ -155,19 +187,30 @@ impl Count<'_> {
 
     /// So many more bytes are across.
     pub fn add(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes as i64, Ordering::Relaxed);
-        self.mover.count(self.step, bytes as i64);
+        self.across.add(bytes as i64);
+    }
+
+    /// Counts a chunk's bytes as they go.
+    pub fn meter(&self) -> Meter {
+        let across = self.across.clone();
+        Meter::new(move |bytes| across.add(bytes))
     }
 
     /// So many bytes are across already: shown as moved, but no limit counts them.
     pub fn skip(&self, bytes: u64) {
-        self.skipped.fetch_add(bytes as i64, Ordering::Relaxed);
-        self.mover.cx.sink.emit(&Event::Moved { step: self.step, bytes: bytes as i64 });
+        if bytes > 0 {
+            self.skipped.fetch_add(bytes as i64, Ordering::Relaxed);
+            self.mover.cx.sink.emit(&Event::Moved { step: self.across.step, bytes: bytes as i64 });
+        }
+    }
+
+    /// The file of so many bytes is at the destination.
+    fn arrived(&self, size: u64) {
+        self.across.end(size as i64 - self.skipped.load(Ordering::Relaxed));
     }
 
     fn take_back(&self) {
-        let bytes = self.bytes.swap(0, Ordering::Relaxed);
-        self.mover.count(self.step, -bytes);
+        let bytes = self.across.take_back();
         // What arrived counts against the limit also when it was for nothing.
         let taken = self.taken.swap(0, Ordering::Relaxed) - bytes;
         if let (Some(allowance), Ok(taken)) = (&self.mover.allowance, u64::try_from(taken)) {
@@ -175,19 +218,17 @@ impl Count<'_> {
         }
         let skipped = self.skipped.swap(0, Ordering::Relaxed);
         if skipped != 0 {
-            self.mover.cx.sink.emit(&Event::Moved { step: self.step, bytes: -skipped });
+            self.mover.cx.sink.emit(&Event::Moved { step: self.across.step, bytes: -skipped });
         }
     }
 }
 
 impl Mover {
-    /// So many more bytes are across (or, negative, were for nothing).
+    /// A copy by a store moved so many more bytes (or, negative, told of too many).
     fn count(&self, step: StepId, bytes: i64) {
-        if bytes == 0 {
-            return;
+        if bytes != 0 {
+            self.cx.sink.emit(&Event::Moved { step, bytes });
         }
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
-        self.cx.sink.emit(&Event::Moved { step, bytes });
     }
 
     /// False when an order for a copy by the destination's store doesn't fit into what may be moved: it is not begun then, unless it
@@ -232,9 +273,14 @@ impl Mover {
         if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
         }
-        // Into a file, several chunks come with one request where the road suggests it.
-        let road = if self.cx.dst.caps().files { None } else { self.budget.road() };
-        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), road) }
+        let (src, dst) = (self.cx.src.caps(), self.cx.dst.caps());
+        let along = match self.budget.road() {
+            // Into a file, several chunks come with one request where the road suggests it.
+            Some(road) if !dst.files => Along::Road(road),
+            _ if dst.relays && !src.files => Along::Passing,
+            _ => Along::Other,
+        };
+        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), &along) }
     }
 
     /// Files that are handed to the destination's store at once, where it copies by itself. At least 1.
@@ -300,8 +346,9 @@ impl Mover {
 
     async fn attempt(&self, order: &mut Order, src: &Entry, route: Route, claim: &Claim) -> Result<Arrived> {
         let zero = || AtomicI64::new(0);
-        let (bytes, skipped, taken, ahead) = (zero(), zero(), zero(), zero());
-        let count = Count { mover: self, step: order.step, bytes, skipped, taken, ahead };
+        let (skipped, taken, ahead) = (zero(), zero(), zero());
+        let across = Across { step: order.step, sink: self.cx.sink.clone(), bytes: Mutex::new(Some(0)) };
+        let count = Count { mover: self, across: Arc::new(across), skipped, taken, ahead };
         if self.chunks(src.size) == 1 && !count.allows_whole(src.size) {
             return Err(cancelled());
         }
@@ -309,8 +356,9 @@ impl Mover {
             Ok(open) => self.carry(order, src, open, &count, claim).await,
             Err(error) => Err(error),
         };
-        if result.is_err() {
-            count.take_back();
+        match &result {
+            Ok(arrived) => count.arrived(arrived.size),
+            Err(_) => count.take_back(),
         }
         result
     }

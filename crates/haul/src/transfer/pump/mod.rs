@@ -15,7 +15,7 @@ use crate::budget::Claim;
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Hashes, Result, plan::Route, policy::Policy};
-use haul_store::{Body, Part, PartLimits, hashing};
+use haul_store::{Body, Part, PartLimits, Relay, hashing};
 use reader::{Again, Piece, Reader};
 use std::{fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
@@ -50,8 +50,24 @@ const NOTED: u64 = 1 << 20;
 /// … as long as there are not more than so many of them.
 const NOTES: u64 = 1024;
 
+/// Of chunks that pass from store to store one in so many is asked for ahead.
+const AHEAD: usize = 4;
+
 /// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
 const TURNS: u64 = 4;
+
+/// Parts of a file that go on from one store to the other at once, at least: as many as are needed where a connection is slow.
+const PASSING: u64 = 24;
+
+/// How chunks go.
+pub enum Along {
+    /// Between a disk and a store, of which this is known.
+    Road(Road),
+    /// From store to store, as they come.
+    Passing,
+    /// Any other way.
+    Other,
+}
 
 /// What is known of the road to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +88,18 @@ impl Road {
 }
 
 /// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled to come near what the
-/// road suggests while there are still parts for everyone; but never so small that the file needs more parts than the
-/// store allows.
-pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: Option<Road>) -> u64 {
+/// road suggests while there are still parts for everyone, or smaller where they go on from store to store; but never so small
+/// that the file needs more parts than the store allows.
+pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: &Along) -> u64 {
     let mut suited = limits.preferred;
+    let road = match road {
+        Along::Road(road) if !limits.chosen => Some(road),
+        Along::Passing if !limits.chosen => {
+            suited = suited.min((at_risk(size.unwrap_or(0)) / PASSING) >> 20 << 20);
+            None
+        }
+        _ => None,
+    };
     if let (Some(road), Some(size)) = (road, size) {
         let (best, enough) = (road.best(size), size / (TURNS * road.width.max(1)));
         // To the nearest, by ratio.
@@ -130,15 +154,23 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     // Of what may still be moved a range takes its bytes before it is read, a stream before they are sent.
     let goes = |index: u64, len: u64| target.known.contains_key(&index) || count.allows(len);
     loop {
-        let reads = mover.budget.reads().min(most);
-        let more = reader.start(reads, mover.budget.writes().min((most - reads).max(1)), writes.len(), &goes);
+        let (reads, at_once) = if reader.passes() {
+            // A few are asked for ahead, so that a place among the uploads never waits for an answer.
+            let at_once = mover.budget.writes().min(most);
+            (at_once.div_ceil(AHEAD), at_once)
+        } else {
+            let reads = mover.budget.reads().min(most);
+            (reads, mover.budget.writes().min((most - reads).max(1)))
+        };
+        let more = reader.start(reads, at_once, writes.len(), &goes);
         if !more && writes.is_empty() && digest.is_idle() {
             break;
         }
         tokio::select! {
             Some(part) = writes.next(), if !writes.is_empty() => {
-                let (part, range) = part?;
+                let (part, range, hashes): (Part, _, _) = part?;
                 digest.there(range);
+                digest.chunk(part.index, part.size, hashes);
                 parts.push(part);
                 // The last one is given back when the file is published.
                 claim.left((reader.left() + writes.len() as u64).max(1));
@@ -151,9 +183,10 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
                 }
                 digest.take(&piece);
                 memory = (piece.index == 0 && reader.left() == 0).then(|| piece.memory.clone());
+                let only = piece.index == 0 && piece.payload.len() == size;
                 if !target.known.contains_key(&piece.index) {
                     bytes += piece.payload.len();
-                    writes.push(write(target, piece, count));
+                    writes.push(write(target, piece, count, only));
                 }
             }
             hashed = digest.advance(), if !digest.is_idle() => hashed?,
@@ -173,7 +206,12 @@ fn at_once(mover: &Mover, target: &Target, size: u64) -> usize {
     if target.track.is_none() || pinned {
         return usize::MAX;
     }
-    usize::try_from((size / AT_RISK).max(RISKED) / target.block).unwrap_or(usize::MAX).max(1)
+    usize::try_from(at_risk(size) / target.block).unwrap_or(usize::MAX).max(1)
+}
+
+/// Bytes of a file of `size` bytes that may be under way at once in parts that are noted.
+fn at_risk(size: u64) -> u64 {
+    (size / AT_RISK).max(RISKED)
 }
 
 /// Bytes of the chunks in which a file of `size` bytes arrives that goes by `route`, whose parts are those of requests; less
@@ -199,17 +237,23 @@ fn by_chunk(digest: &Digest, target: &Target) -> Vec<Algo> {
     algos
 }
 
-async fn write(target: &Target, piece: Piece, count: &Count<'_>) -> Result<(Part, Range<u64>)> {
-    let size = piece.payload.len();
+/// Writes a chunk, which a store may keep and send as it publishes if it is the `only` one.
+async fn write(target: &Target, piece: Piece, count: &Count<'_>, only: bool) -> Result<(Part, Range<u64>, Hashes)> {
+    let (size, meter) = (piece.payload.len(), count.meter());
     let range = piece.offset..piece.offset + size;
-    let hashes = piece.payload.hashes().clone();
-    let part = target.upload.part(piece.index, piece.offset, piece.payload).await?;
+    let payload = piece.payload.metered(meter.clone());
+    let part = target.upload.part(piece.index, piece.offset, payload.clone()).await?;
     drop(piece.memory);
+    let hashes = payload.relay().and_then(Relay::hashes).unwrap_or_else(|| payload.hashes().clone());
+    drop(payload);
     if let Some(track) = &target.track {
         track.sent(part.clone(), piece.offset, &hashes);
     }
-    count.add(size);
-    Ok((part, range))
+    if !only {
+        // Not every store tells of bytes as they go.
+        meter.set(size);
+    }
+    Ok((part, range, hashes))
 }
 
 /// How the whole is hashed, and what that means for chunks that are there already.
@@ -283,8 +327,10 @@ mod tests {
 
     const MI: u64 = 1 << 20;
 
+    const LIMITS: PartLimits = PartLimits { min: 5 * MI, count: 10_000, ..PartLimits::FILE };
+
     fn size(size: u64, road: Option<Road>) -> u64 {
-        part_size(&Policy::default(), &PartLimits { min: 5 * MI, count: 10_000, ..PartLimits::FILE }, Some(size), road)
+        part_size(&Policy::default(), &LIMITS, Some(size), &road.map_or(Along::Other, Along::Road))
     }
 
     #[test]
@@ -299,6 +345,18 @@ mod tests {
         assert_eq!(size(5 << 30, road(100.0, 10)), 64 * MI);
         assert_eq!(size(500 << 30, road(0.001, 32)), 52 * MI, "at most 10,000 parts");
         let asked = Policy { part_size: Some(6 * MI), ..Policy::default() };
-        assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), road(1.2, 10)), 6 * MI);
+        let far = Along::Road(Road { delay: MI, width: 10 });
+        assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), &far), 6 * MI);
+        let chosen = PartLimits { chosen: true, ..LIMITS };
+        for along in [far, Along::Passing] {
+            assert_eq!(part_size(&Policy::default(), &chosen, Some(5 << 30), &along), 8 * MI);
+        }
+    }
+
+    #[test]
+    fn parts_that_go_on_are_small_where_few_may_be_lost() {
+        let size = |size| part_size(&Policy::default(), &LIMITS, Some(size), &Along::Passing);
+        assert_eq!((size(100 << 20), size(1 << 30), size(5 << 30)), (5 * MI, 5 * MI, 8 * MI));
+        assert_eq!(size(200 << 30), 21 * MI, "at most 10,000 parts");
     }
 }

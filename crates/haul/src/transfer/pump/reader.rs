@@ -2,7 +2,7 @@
 
 use super::{
     super::read::{Bytes, Source, file_range, store_range},
-    part_size,
+    Along, part_size,
 };
 use crate::{
     budget::Budget,
@@ -25,11 +25,15 @@ pub const BLOCK: u64 = 512 << 10;
 /// Memory of a chunk that is read as it is sent: a block on its way, and one ahead.
 const IN_HAND: u64 = 512 << 10;
 
+/// Memory of a chunk that is sent on as it comes: a piece that comes, one that goes, and what both connections hold.
+const PASSING: u64 = 1 << 20;
+
 /// One chunk.
 pub struct Piece {
     pub index: u64,
     pub offset: u64,
-    /// Its bytes, with their hashes of the algorithms that the reader was asked for.
+    /// Its bytes, with their hashes of the algorithms that the reader was asked for; a chunk that is sent on as it comes has them
+    /// afterwards.
     pub payload: Payload,
     /// The memory that it takes.
     pub memory: Arc<OwnedSemaphorePermit>,
@@ -54,12 +58,13 @@ pub enum Reader {
 impl Reader {
     /// A reader of what `target` lacks of `source`, and, as `again` says, of what it has; each chunk comes with its hashes
     /// of `algos`. A stream is read from its start in any case. `apart`: nobody needs the chunks in order, so those of a
-    /// file may stay where they are until they are sent.
+    /// file, or of a store whose bytes the destination sends on, may stay where they are until they are sent.
     pub fn new(mover: &Mover, source: Source, target: &Target, again: Again, algos: Vec<Algo>, apart: bool) -> Self {
         let size = source.facts.size;
         let block = target.block;
         let budget = mover.budget.clone();
         let buffers = budget.buffers.clone();
+        let passes = apart && mover.cx.dst.caps().relays && matches!(again, Again::Never);
         let ranged = |read: ReadRange, in_hand: u64| {
             let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
             let chunks: Vec<u64> = (0..size.div_ceil(block)).filter(wanted).collect();
@@ -91,6 +96,12 @@ impl Reader {
             Bytes::File(file) => {
                 let read = move |range| file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from);
                 ranged(Box::new(move |range| Box::pin(read(range))), block)
+            }
+            Bytes::Ranges { store, entry } if passes => {
+                let algos = algos.clone();
+                let lazy =
+                    move |range| ready(Ok(Payload::of_store(store.clone(), entry.clone(), range, algos.clone())));
+                ranged(Box::new(move |range| Box::pin(lazy(range))), PASSING)
             }
             Bytes::Ranges { store, entry } => {
                 ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), block)
@@ -132,6 +143,11 @@ impl Reader {
         }
     }
 
+    /// True for one whose chunks are read as they are sent.
+    pub fn passes(&self) -> bool {
+        matches!(self, Reader::Ranged(Ranged { in_hand: PASSING, .. }))
+    }
+
     /// True for one that learns how long its chunks are as they come.
     pub fn is_stream(&self) -> bool {
         matches!(self, Reader::Streamed(_))
@@ -168,7 +184,7 @@ pub fn block(mover: &Mover, route: Route, size: u64) -> u64 {
         (Route::Parts { size }, _) => size,
         // What fits into one request must come as one piece.
         (_, Some(limits)) if size <= limits.single => size.max(1),
-        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size), None),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size), &Along::Other),
         _ => BLOCK,
     }
 }
@@ -251,9 +267,12 @@ impl Ranged {
             _ => (self.read)(range),
         };
         self.reading.push(Task::spawn(async move {
-            let payload = read.await?;
-            let hashes = payload.hash(&algos).await?;
-            Ok(Piece { index, offset, payload: payload.with_hashes(hashes), memory: Arc::new(memory) })
+            let mut payload = read.await?;
+            if payload.relay().is_none() {
+                let hashes = payload.hash(&algos).await?;
+                payload = payload.with_hashes(hashes);
+            }
+            Ok(Piece { index, offset, payload, memory: Arc::new(memory) })
         }));
     }
 }

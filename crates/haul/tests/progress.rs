@@ -1,0 +1,100 @@
+//! Bytes are told as they go, not when a file or a part of it is done.
+
+use haul::{Cancel, Cx};
+use haul_core::{
+    Key,
+    event::{Event, Sink},
+    filter::Filter,
+    policy::{Mode, Policy},
+};
+use haul_store::{
+    Late, Meters, OpenRequest, Payload, Store, WriteSpec,
+    layers::{LayerSettings, stack},
+    mem::MemStore,
+    s3::S3,
+};
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    folder::noise,
+    servers::{ACCESS_KEY, SECRET_KEY},
+};
+use std::sync::{Arc, Mutex};
+
+const MI: usize = 1 << 20;
+
+#[derive(Default)]
+struct Told(Mutex<Vec<i64>>);
+
+impl Sink for Told {
+    fn emit(&self, event: &Event) {
+        if let Event::Moved { bytes, .. } = event {
+            self.0.lock().unwrap().push(*bytes);
+        }
+    }
+}
+
+/// What is told of an upload of this size to a service with these settings.
+async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) -> Vec<i64> {
+    let cloud = Cloudsim::with(&[&[("bucket", "b")], settings].concat());
+    let src = Arc::new(MemStore::new());
+    let upload = src.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
+    let part = upload.part(0, 0, Payload::from(bytes::Bytes::from(noise(1, size)))).await.unwrap();
+    upload.publish(vec![part], Late::default()).await.unwrap();
+    let endpoint = cloud.endpoint();
+    let set = [
+        ("provider", "Minio"),
+        ("endpoint", &endpoint),
+        ("access_key_id", ACCESS_KEY),
+        ("secret_access_key", SECRET_KEY),
+    ];
+    let meters = Arc::new(Meters::default());
+    let store = S3::open(OpenRequest {
+        remote: "r".into(),
+        path: "b".into(),
+        options: set.iter().chain(options).map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        net: Default::default(),
+        meters: meters.clone(),
+        links: Default::default(),
+        marks: false,
+        own_links: false,
+        wrapped: Default::default(),
+    });
+    let told = Arc::new(Told::default());
+    let cx = Cx {
+        src,
+        dst: stack(Arc::new(store.unwrap()), &LayerSettings::default(), &meters),
+        backup: None,
+        compare_dest: vec![],
+        copy_dest: vec![],
+        filter: Arc::new(Filter::default()),
+        sink: told.clone(),
+        meters,
+        cancel: Cancel::default(),
+        confirm: None,
+        journal: None,
+        known: haul::index::Known::default(),
+    };
+    let report = haul::run(Mode::Copy, Policy::default(), cx).await;
+    assert!(report.is_ok(), "{report:?}");
+    let told = told.0.lock().unwrap().clone();
+    assert_eq!(told.iter().sum::<i64>(), size as i64, "{told:?}");
+    told
+}
+
+#[tokio::test]
+async fn an_upload_is_told_as_it_goes() {
+    let parts = [("upload_cutoff", "5Mi"), ("chunk_size", "5Mi")];
+    for options in [&[][..], &parts] {
+        let told = told(12 * MI, options, &[]).await;
+        assert!(told.len() >= 48 && told.iter().all(|bytes| (1..=256 << 10).contains(bytes)), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_again_is_told_once() {
+    let parts = [("upload_cutoff", "5Mi"), ("chunk_size", "5Mi")];
+    for options in [&[][..], &parts] {
+        let told = told(12 * MI, options, &[("fault", "error500=0.4"), ("seed", "7")]).await;
+        assert!(options.is_empty() || told.iter().any(|bytes| *bytes < 0), "nothing was sent again: {told:?}");
+    }
+}
