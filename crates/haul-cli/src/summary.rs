@@ -89,6 +89,7 @@ fn lane(count: &LaneCount) -> String {
         (Limit::Demand, _) => "no more were needed",
         (Limit::Searching, _) => "still growing",
         (Limit::Knee, _) => "more bring no more",
+        (Limit::Processors, _) => "the processors here are busy",
         (Limit::Pinned, _) => "as set",
         (Limit::Max, _) => "haul's most",
     };

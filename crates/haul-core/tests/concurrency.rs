@@ -307,6 +307,38 @@ fn dropped_connections_are_too_many_connections() {
     }
 }
 
+/// Each request more costs a little of what all get, too little to be seen at once.
+#[test]
+fn on_busy_processors_few_are_enough() {
+    let store = Store {
+        latency: 0.001,
+        sigma: 0.3,
+        connection: 400.0 * MB,
+        total: 1000.0 * MB,
+        knee: 3.0,
+        falls: 0.004,
+        here: true,
+        ..Store::default()
+    };
+    for seed in SEEDS {
+        let (mean, most) = run(&store, found(), part, 20.0, seed).callers[0].log.limit(3.0, 20.0);
+        assert!(mean < 16.0 && most <= 32, "seed {seed}: {mean} on average, {most} at most");
+    }
+}
+
+/// Processors that are busy where more at once bring more are no reason to stop short of it.
+#[test]
+fn where_the_link_is_the_limit_busy_processors_change_nothing() {
+    let far = Store { connection: 25.0 * MB, total: 4000.0 * MB, here: true, ..Store::default() };
+    for seed in SEEDS {
+        for store in [&Store { here: true, ..knee() }, &far] {
+            let away = Store { here: false, ..store.clone() };
+            let bytes = |store: &Store| run(store, found(), part, 25.0, seed).callers[0].log.bytes(5.0, 25.0);
+            assert!(bytes(store) > 0.9 * bytes(&away), "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_fault_now_and_then_costs_no_concurrency() {
     for seed in SEEDS {

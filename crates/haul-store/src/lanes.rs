@@ -3,6 +3,7 @@
 //!
 //! It stands at the request and not in a layer because one listing or upload is many requests (ADR 5).
 
+use crate::processors;
 use haul_core::concurrency::{Controller, Outcome, Settings, Shown, Ticket, Wait};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -236,7 +237,11 @@ impl Pass {
     fn finish(&mut self, outcome: Outcome) {
         self.waits(false);
         if let Some(ticket) = self.ticket.take() {
-            self.lane.controller().finish(self.lane.begun.elapsed(), ticket, outcome);
+            let busy = processors::are_busy();
+            let mut controller = self.lane.controller();
+            controller.crowded(busy);
+            controller.finish(self.lane.begun.elapsed(), ticket, outcome);
+            drop(controller);
             self.lane.freed.notify_one();
         }
     }

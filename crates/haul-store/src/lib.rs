@@ -17,6 +17,7 @@ pub mod meters;
 pub mod nameless;
 pub mod pack;
 mod payload;
+mod processors;
 pub mod registry;
 mod relay;
 pub mod s3;

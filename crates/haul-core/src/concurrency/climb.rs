@@ -1,5 +1,6 @@
 //! How many requests at once: doubles at the start while more brings more, then holds, and now and then tries a few more
-//! or fewer for the length of one window. Looks at goodput alone; throttling is told to it ([`Climb::cut`]).
+//! or fewer for the length of one window. Looks at goodput alone; throttling is told to it ([`Climb::cut`]), and when this machine's
+//! processors can do no more ([`Climb::crowded`]).
 
 use super::{
     Limit,
@@ -98,6 +99,8 @@ pub(super) struct Climb {
     limited: bool,
     /// Whether bodies are [`LONG`].
     streams: bool,
+    /// Whether this machine's processors are the limit: then more at once only makes all of them slower.
+    crowded: bool,
 }
 
 #[derive(Debug)]
@@ -155,7 +158,13 @@ impl Climb {
             lid: None,
             limited: true,
             streams: false,
+            crowded: false,
         }
+    }
+
+    /// Whether this machine's processors are the limit now.
+    pub(super) fn crowded(&mut self, crowded: bool) {
+        self.crowded = crowded;
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -169,6 +178,7 @@ impl Climb {
     pub(super) fn by(&self) -> Limit {
         match self.phase {
             _ if !self.limited => Limit::Demand,
+            _ if self.crowded => Limit::Processors,
             Phase::Start { .. } => Limit::Searching,
             _ if self.limit >= self.max => Limit::Max,
             _ if self.streak > 0 => Limit::Searching,
@@ -182,7 +192,7 @@ impl Climb {
         let Phase::Start { first, answers, strikes, rounds } = &mut self.phase else { return };
         // One more for each that is answered doubles the limit in a round trip, as TCP does (RFC 5681), and like TCP
         // only if at least half of it is in use.
-        if meter.in_flight * 2 > limit && limit < self.max {
+        if meter.in_flight * 2 > limit && limit < self.max && !self.crowded {
             self.limit += 1;
         }
         let span = meter.since(self.mark);
@@ -219,7 +229,7 @@ impl Climb {
             _ => rounds.push(span),
         }
         let top = self.limit >= self.max && asked >= self.max as f64;
-        if *strikes < STRIKES && !top && rounds.len() < ROUNDS {
+        if *strikes < STRIKES && !top && !self.crowded && rounds.len() < ROUNDS {
             return;
         }
         let most = rounds.iter().copied().reduce(|a, b| if growth(&a, &b, base) > 1.0 { b } else { a });
@@ -419,7 +429,9 @@ impl Climb {
         if up && self.up.due <= self.down.due && self.attempt(meter, UP[0]) {
             return;
         }
-        if now >= self.down.due && self.attempt(meter, DOWN[0]) {
+        // Where processors are busy, fewer cost nothing for a long way.
+        let down = DOWN[if self.crowded { 2 } else { 0 }];
+        if now >= self.down.due && self.attempt(meter, down) {
             return;
         }
         if up {
@@ -437,7 +449,7 @@ impl Climb {
         let from = self.limit;
         let wanted = from as f64 * step;
         let limit = if step > 1.0 { (wanted.ceil() as usize).min(most) } else { (wanted.floor() as usize).max(1) };
-        if (step > 1.0) != (limit > from) || limit == from {
+        if (step > 1.0) != (limit > from) || limit == from || (step > 1.0 && self.crowded) {
             return false;
         }
         self.trial = Some(Trial { from, step: limit as f64 / from as f64 });

@@ -53,6 +53,8 @@ pub enum Limit {
     Searching,
     /// More at once brought no more.
     Knee,
+    /// This machine's processors can do no more.
+    Processors,
     /// The other side throttles: requests a second.
     Rate,
     /// Fixed by the user.
@@ -197,6 +199,11 @@ impl Controller {
     pub fn moved(&mut self, now: Duration, bytes: u64) {
         self.meter.tick(now);
         self.meter.moved(bytes);
+    }
+
+    /// Whether this machine's processors, and with them the caller, can do no more: fewer at once are tried then, but not more.
+    pub fn crowded(&mut self, crowded: bool) {
+        self.climb.crowded(crowded);
     }
 
     /// A request waits for the caller: until [`Controller::goes_on`] it is not in flight, unless the user said how many are.

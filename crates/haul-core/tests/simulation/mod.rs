@@ -53,6 +53,8 @@ pub struct Store {
     pub chance: f64,
     /// Bytes of a body that sockets take at once.
     pub absorbs: f64,
+    /// It runs on the callers' processors, which are the total.
+    pub here: bool,
 }
 
 impl Default for Store {
@@ -71,6 +73,7 @@ impl Default for Store {
             drops: false,
             chance: 0.0,
             absorbs: 0.0,
+            here: false,
         }
     }
 }
@@ -313,7 +316,9 @@ impl World {
             }
             Event::Sample => {
                 let now = Duration::from_secs_f64(self.now);
+                let busy = self.store.here && self.speed() < self.store.connection;
                 for caller in &mut self.callers {
+                    caller.controller.crowded(busy);
                     let shown = caller.controller.shown(now);
                     caller.log.limits.push((self.now, shown.limit, shown.in_flight));
                 }
