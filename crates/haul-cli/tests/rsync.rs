@@ -66,7 +66,7 @@ fn options_do_what_they_do_in_rsync() {
     let lines: Vec<String> = options.split('|').map(|options| format!("-ai {options} s/ dst")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     each(&[FRESH, CHANGED].concat(), Compare::All, &lines);
-    each(&[FRESH, CHANGED].concat(), Compare::Trees, &["-a --delete-before s/ dst"]);
+    each(&[FRESH, CHANGED].concat(), Compare::All, &["-ai --delete-before s/ dst"]);
     each(&[FRESH, CHANGED].concat(), Compare::All, &["-ri s/ dst", "-rti s/ dst", "-rlti --delete s/ dst"]);
 }
 

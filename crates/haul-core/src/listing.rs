@@ -34,6 +34,11 @@ impl Lost {
         Lost { from: key.clone(), to: key.after_prefix() }
     }
 
+    /// What the directory `key` holds, but not that it is there.
+    pub fn inside(key: &Key) -> Self {
+        Lost { from: key.with_suffix([0]), to: key.after_prefix() }
+    }
+
     /// Everything from `key` on.
     pub fn from(key: Key) -> Self {
         Lost { from: key, to: None }

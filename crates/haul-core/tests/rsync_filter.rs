@@ -130,7 +130,7 @@ fn directories_bring_rules_of_their_own() {
     }
     assert_eq!(
         set.broken(),
-        ["/top/src/bad/.rules: bad filter rule \"? x\": it begins with none of - + . : H S P R !"]
+        [Wrong::Rule("/top/src/bad/.rules: bad filter rule \"? x\": it begins with none of - + . : H S P R !".into())]
     );
     assert!(hides("bad/k.c") && set.is_broken(), "nobody knows what its rules leave out");
     assert!(set.leaves_out(b"bad/k.c", false, Side::Protect, true));
@@ -148,17 +148,22 @@ fn files_of_directories_name_further_files() {
         ("/top/src/.more", "- x\n"),
         ("/top/src/d/.more", "+ x.bak\n- /only\n"),
         ("/top/src/d/e/.more", "!\n- z\n"),
-        ("/top/src/f/.rules", "- q\n. list\n"),
-        ("/top/src/f/list", "- r\n: .own\n"),
+        // Relative to where the transfer begins.
+        ("/top/src/f/.rules", "- q\n. flist\n"),
+        ("/top/src/flist", "- r\n: .own\n. h/more\n"),
+        ("/top/src/f/h/more", "- t\n"),
         ("/top/src/f/.own", "- s\n: .rules\n: .own\n"),
         ("/top/src/g/.rules", ":C\n"),
         ("/top/src/g/.cvsignore", "one two\n"),
         ("/top/src/bad/.rules", ". missing\n"),
-        ("/top/src/loop/.rules", ". .rules\n"),
+        ("/top/src/loop/.rules", ". .loop\n"),
+        ("/top/src/.loop", ". .loop\n"),
     ];
     let set = compiled(&[": .rules"], false, &files).unwrap();
     let hides = |name: &str| set.leaves_out(name.as_bytes(), false, Side::Hide, false);
-    for name in ["x", "d/x", "k.bak", "d/k.bak", "d/only", "d/e/z", "f/q", "f/r", "f/s", "f/h/s", "g/one", "g/two"] {
+    for name in
+        ["x", "d/x", "k.bak", "d/k.bak", "d/only", "d/e/z", "f/q", "f/r", "f/s", "f/t", "f/h/s", "g/one", "g/two"]
+    {
         assert!(hides(name), "{name}");
     }
     for name in ["d/x.bak", "only", "d/f/only", "d/e/x", "s", "r", "g/h/one", "h/q"] {
@@ -169,8 +174,8 @@ fn files_of_directories_name_further_files() {
     assert_eq!(
         set.broken(),
         [
-            "/top/src/bad/.rules: bad filter rule \". missing\": /top/src/bad/missing: not there",
-            "/top/src/loop/.rules: bad filter rule \". .rules\": rule files in rule files, 16 deep",
+            Wrong::File("/top/src/bad/.rules: bad filter rule \". missing\": no such file".into()),
+            Wrong::Rule("/top/src/loop/.rules: bad filter rule \". .loop\": rule files in rule files, 16 deep".into()),
         ]
     );
 }
@@ -253,6 +258,37 @@ fn the_destination_shows_what_it_may_lose() {
         assert_eq!((wants(&f, name), wants(&there, name)), (src, dst), "{name}");
     }
     assert!(filter(&[], None, "").is_all());
+}
+
+/// What the destination's own directories say of it counts, and what the source's say doesn't.
+#[test]
+fn the_destination_may_lose_what_its_own_rules_let_go() {
+    let files = [
+        ("/top/src/.rules", "- x\n"),
+        ("/top/src/d/.rules", "P z\n"),
+        ("/top/dst/.rules", "P y\n- w\n"),
+        ("/top/dst/d/.rules", "P /v\n"),
+        ("/top/.rules", "P /dst/t\n"),
+    ];
+    let set = |root: &[u8]| {
+        let files = Files(files.into_iter().collect());
+        let mut rules = Builder::new(root.to_vec(), Arc::new(files), false, false).with_absolute(b"/top/src/".to_vec());
+        rules.filter(b": /.rules").unwrap();
+        rules.filter(b"-/ /top/src/u").unwrap();
+        rules.build()
+    };
+    let selection = Selection::new(set(b"/top/src/"), None, Vec::new(), true).with_kept(Some(set(b"/top/dst/")));
+    let f = Filter::rsync(selection, None, None);
+    let may = |name: &str| f.may_delete(&Key::new(name), false);
+    for name in ["x", "d/x", "z", "d/z", "v", "d/e/v", "d/t", "d/u"] {
+        assert!(may(name), "{name}");
+    }
+    for name in ["y", "w", "d/y", "d/w", "d/v", "t", "u"] {
+        assert!(!may(name), "{name}");
+    }
+    assert!(!wants(&f, "x") && wants(&f, "y") && wants(&f, "w"));
+    let there = f.for_destination();
+    assert!(wants(&there, "x") && wants(&there, "w"), "what the source shows, and what the destination may lose");
 }
 
 proptest! {

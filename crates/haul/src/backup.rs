@@ -1,6 +1,6 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::{Cx, overlap::as_dir};
+use crate::{Cx, job::links, overlap::as_dir};
 use haul_core::{
     Entry, Error, ErrorKind, Key, LINK, Result,
     key::name,
@@ -24,6 +24,8 @@ pub struct Backup {
     keep: Option<Arc<Keep>>,
     /// Those that a directory of backups has of the one that it stands for.
     dir_keep: Option<Arc<Keep>>,
+    /// Symlinks that lead out of what is transferred aren't kept; so many directories of it are above the job's root.
+    safe_links: Option<usize>,
     /// Directories of backups that are there.
     dirs: Arc<tokio::sync::Mutex<HashSet<Key>>>,
 }
@@ -47,7 +49,8 @@ impl Backup {
         let kept_before = suffix.clone().filter(|_| !again);
         let dir_keep = keep.as_ref().map(|keep| Arc::new(Keep { perms: true, ..(**keep).clone() }));
         let before_extension = policy.suffix_keep_extension;
-        Backup { to, suffix, before_extension, kept_before, keep, dir_keep, dirs: Arc::default() }
+        let safe_links = policy.rsync.as_ref().and_then(|habits| habits.safe_links);
+        Backup { to, suffix, before_extension, kept_before, keep, dir_keep, safe_links, dirs: Arc::default() }
     }
 
     /// True when anything is kept.
@@ -80,6 +83,10 @@ impl Backup {
 
     async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
+        if how == CopyHow::Rename && self.is_unsafe(cx, old).await? {
+            let answers = cx.dst.delete(vec![(old.key.clone(), old.version.clone())]).await;
+            return answers.into_iter().collect::<Result<()>>().map_err(|error| error.with_key(&old.key));
+        }
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
             return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
         };
@@ -111,6 +118,19 @@ impl Backup {
             answer => answer,
         }
         .map_err(|error| error.with_key(&old.key))
+    }
+
+    /// True for a symlink that is not to be kept, since it leads out.
+    ///
+    /// Errors: nobody can tell where it leads.
+    async fn is_unsafe(&self, cx: &Cx, old: &Entry) -> Result<bool> {
+        let Some(depth) = self.safe_links.filter(|_| old.is_link()) else { return Ok(false) };
+        let target = match links::target(&cx.dst, &old.key).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            target => target.map_err(|error| error.with_key(&old.key))?,
+        };
+        let slashes = old.key.as_bytes().iter().filter(|b| **b == b'/').count();
+        Ok(target.is_some_and(|target| haul_core::links::leads_out(&target, depth + slashes)))
     }
 
     /// Makes the directories in which `kept` is to be, those that are missing, with the permissions of those that they stand

@@ -140,6 +140,7 @@ impl Run {
         };
         if self.policy.dry_run {
             decided(true);
+            self.links.there(src, None);
             return Outcome::Done;
         }
         self.will_write(to).await;
@@ -165,7 +166,8 @@ impl Run {
         Outcome::Done
     }
 
-    fn links_elsewhere(&self) -> bool {
+    /// Whether what another place has gets a further name.
+    pub fn links_elsewhere(&self) -> bool {
         self.policy.rsync.as_ref().is_some_and(|habits| habits.link)
     }
 
@@ -194,6 +196,24 @@ impl Run {
             if let Ok(found) = store.stat(to).await
                 && found.kind == src.kind
             {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// What another place has of a further name of a file, under rsync's habits: where it is linked to, only what is one file with
+    /// the first name there.
+    pub async fn name_elsewhere(&self, first: &Key, src: &Entry) -> Option<Entry> {
+        self.policy.rsync.as_ref()?;
+        for store in &self.cx.copy_dest {
+            let Some(found) = self.same_in(store, src, &src.key).await else { continue };
+            if !self.links_elsewhere() {
+                return Some(found);
+            }
+            let exact = self.keeps_all(src, self.difference(src, Some(&found)));
+            let first = store.stat(first).await.ok().and_then(|first| first.version);
+            if exact && first.is_some() && first == found.version {
                 return Some(found);
             }
         }

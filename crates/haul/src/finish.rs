@@ -378,8 +378,8 @@ impl Run {
             return;
         }
         self.make_empty_dirs().await;
-        if deletes && !self.cut_short() && (self.report().error_count == 0 || self.policy.ignore_errors) {
-            self.remove_extra_dirs().await;
+        if deletes {
+            self.delete_extra_dirs().await;
         }
         self.restore_dirs().await;
         match self.attributes.keep {
@@ -414,6 +414,13 @@ impl Run {
                 Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.no_room(error.with_key(&key))),
                 Err(error) => self.error(error.with_key(&key)),
             }
+        }
+    }
+
+    /// Removes the directories that the source lacks, if the job went well enough to trust it.
+    pub async fn delete_extra_dirs(&self) {
+        if !self.policy.dry_run && !self.cut_short() && (self.report().error_count == 0 || self.policy.ignore_errors) {
+            self.remove_extra_dirs().await;
         }
     }
 

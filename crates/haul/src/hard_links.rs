@@ -195,10 +195,21 @@ impl Run {
             let step = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.policy);
             let (action, why) = step;
             let (key, size, dry_run) = (name.src.key.clone(), name.src.size, self.policy.dry_run);
-            let differs = self.difference(&name.src, name.dst.as_ref());
+            let found = match &name.dst {
+                None => self.name_elsewhere(&leader, &name.src).await,
+                Some(_) => None,
+            };
+            // Another place that is linked to has this name of it too.
+            let why = if found.is_some() && self.links_elsewhere() { Reason::Size } else { why };
+            let differs = self.difference(&name.src, found.as_ref().or(name.dst.as_ref()));
             self.cx.sink.emit(&Event::Decided { key: key.clone(), action, why, size, differs, dry_run });
             match action {
-                Action::Link if dry_run => self.report().totals.links += 1,
+                Action::Link if dry_run => {
+                    self.report().totals.links += 1;
+                    if self.policy.rsync.is_some() {
+                        self.cx.sink.emit(&Event::Linked { key, to: leader });
+                    }
+                }
                 Action::Link if self.confirm("link", &key) => due.push((leader, name)),
                 Action::Refuse => self.refuse(&key),
                 Action::Keep => self.kept(&name.src, why),

@@ -5,7 +5,7 @@ mod delayed;
 mod ending;
 mod full;
 mod known;
-mod links;
+pub(crate) mod links;
 mod one;
 mod renamed;
 mod rsync;
@@ -259,7 +259,14 @@ impl Run {
         if let Err(error) = overlap::check(&self.cx, self.mode).and_then(|()| self.check_backup()) {
             return self.error(error);
         }
-        self.see_top_dir().await;
+        let deletes = self.mode == Mode::Sync && !self.policy.no_check_dest && !self.policy.no_traverse;
+        // A dry run tells of all in one walk.
+        let deletes_first = deletes && self.policy.delete_when == DeleteWhen::Before && !self.policy.dry_run;
+        // What deletions change of directories is told with what else differs.
+        let later = deletes_first && self.policy.rsync.is_some() && self.cx.dst.stat(&Key::new("")).await.is_ok();
+        if !later || self.deletes_only() {
+            self.see_top_dir().await;
+        }
         if self.deletes_only() {
             return self.delete_alone().await;
         }
@@ -267,11 +274,16 @@ impl Run {
             return self.error(error);
         }
         self.open_index().await;
-        let deletes = self.mode == Mode::Sync && !self.policy.no_check_dest && !self.policy.no_traverse;
-        if deletes && self.policy.delete_when == DeleteWhen::Before {
+        if deletes_first {
             self.clone().pass(Pass::DeletesOnly).await;
             self.delete_doomed().await;
-            if self.stopping() || (self.report().error_count > 0 && !self.policy.ignore_errors) {
+            if later {
+                self.delete_extra_dirs().await;
+                self.see_top_dir().await;
+            }
+            // As in rsync, nothing is deleted after an error, and the rest is done.
+            let goes_on = self.policy.ignore_errors || self.policy.rsync.is_some();
+            if self.stopping() || (self.report().error_count > 0 && !goes_on) {
                 return;
             }
         }
@@ -298,6 +310,9 @@ impl Run {
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
         if self.cx.src.caps().dirs {
             let top = self.cx.src.stat(&Key::new("")).await?;
+            if self.policy.rsync.is_some() && self.takes_top() && self.dirs.is_new(&top.key) {
+                self.close_at_once(&top).await;
+            }
             if self.attributes.keep.is_some() && self.takes_top() && !self.is_anothers(&top.key) {
                 // As it is now: a move changes its time.
                 self.dirs.src_only(top);

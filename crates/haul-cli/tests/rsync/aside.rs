@@ -50,3 +50,16 @@ find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-
     let read = |name: &str| std::fs::read_to_string(oracle.folder().join("dst").join(name)).unwrap();
     assert_eq!([read("a"), read("b"), read("c")], ["a\n", "bb\n", "a\n"]);
 }
+
+/// What leads out is not to be kept where nobody looks for it.
+#[test]
+fn symlinks_that_lead_out_are_not_kept_with_safe_links() {
+    let setup = r#"
+mkdir -p s/d dst/d; echo 1 >s/e; echo 1 >s/d/g; ln -s in s/l; ln -s ../../out dst/e; ln -s ../../out dst/l; ln -s ../../out dst/gone
+ln -s ../../../o dst/d/g; ln -s ../x dst/d/in; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = ["-aib", "-aib --delete", "-ai --backup-dir=../bk --delete", "-ainb --delete"];
+    let safe = lines.map(|line| format!("{line} --safe-links s/ dst"));
+    each(setup, Compare::All, &safe.each_ref().map(String::as_str));
+    each(setup, Compare::All, &lines.map(|line| format!("{line} s dst")).each_ref().map(String::as_str));
+}

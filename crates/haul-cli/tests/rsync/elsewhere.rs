@@ -17,6 +17,27 @@ touch -d 2021-01-01T00:00:00Z s/n old/m old/young
 "#;
 const OTHERWISE: &str = "echo other >dst/g; touch -d 2020-01-01T00:00:00Z dst/g dst\n";
 
+/// What is given relative to the destination is relative to the directory that the file goes into.
+#[test]
+fn one_file_that_gets_a_name_finds_other_places_beside_its_directory() {
+    let setup = r#"
+mkdir -p s dst other; echo 1 >s/e; echo old >dst/e; cp s/e other/e; cp s/e other/new; echo 3 >s/f
+find s dst other -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z s/f
+"#;
+    each(
+        setup,
+        Compare::Links,
+        &[
+            "-ai --compare-dest=../other s/e dst/e",
+            "-ai --copy-dest=../other s/e dst/new",
+            "-ai --link-dest=../other s/e dst/new",
+            "-ai -b --backup-dir=../bk s/e dst/e",
+            "-ai -b --backup-dir=../bk s/f dst/e",
+            "-ai -b --backup-dir=bk s/f dst/e",
+        ],
+    );
+}
+
 #[test]
 fn only_what_is_the_sources_is_taken_from_elsewhere() {
     let options = [

@@ -61,6 +61,96 @@ printf 'k two\n' >s/core/.cvsignore; cp -a s/. dst; echo 1 >s/core/k; echo 2 >s/
     }
 }
 
+/// Which rules protect from deletion: the destination's own, as they were before or, with --delete-after, as they came.
+#[test]
+fn rule_files_of_the_destination_protect_what_they_name() {
+    let folders = r#"
+mkdir -p s/d t/d dst/d dst/s/d dst/x; for d in s s/d t t/d; do echo "$d" >$d/f; done; echo t >t/d/only-t
+for d in dst dst/d dst/s dst/s/d dst/x; do for f in keep gone; do echo $f >$d/$f; done; done
+"#;
+    let protecting = [
+        "printf -- '- keep\n' >dst/.rsync-filter",
+        "printf -- '- keep\n' >s/.rsync-filter",
+        "printf -- '- keep\n' >.rsync-filter",
+        "printf -- 'P keep\n' >dst/.rsync-filter; printf -- 'P gone\n' >s/.rsync-filter",
+        "printf -- 'P gone\n' >dst/.rsync-filter; printf -- 'P keep\n' >s/.rsync-filter;",
+        "printf -- '- /keep\n' >dst/.rsync-filter; printf -- '- /d/keep\n' >dst/s/.rsync-filter; echo 'P gone' >dst/d/.rsync-filter",
+        "printf -- '- keep\n' >dst/x/.rsync-filter; printf -- 'P gone\n' >s/d/.rsync-filter",
+        "printf -- '-p keep\n' >dst/x/.rsync-filter; printf -- 'R keep\nP *\n' >dst/d/.rsync-filter",
+        "printf -- ': .more\n' >dst/.rsync-filter; printf -- 'P keep\n' >dst/.more; printf -- 'P gone\n' >s/.more",
+        "printf -- '. d/rules\n' >dst/.rsync-filter; printf -- 'P keep\n' >dst/d/rules; cp dst/.rsync-filter s; echo 'P gone' >s/d/rules",
+    ];
+    for setup in protecting {
+        let Some(oracle) = Oracle::new(&[folders, setup, DATE].concat()) else { return };
+        for delete in ["--delete", "--delete-before", "--delete-after", "--delete --delete-excluded"] {
+            for line in [
+                "-F s/",
+                "-F s",
+                "-FF s/",
+                "-f:_.rsync-filter s/",
+                "-f:_.rsync-filter s",
+                "-FR s/d",
+                "-F s/ t/",
+                "-Fn s/",
+            ] {
+                let line = format!("-ai {delete} {line} dst");
+                let told = if line.contains("-Fn") || line.contains("t/") { Compare::Trees } else { Compare::All };
+                oracle.same(&line.split(' ').collect::<Vec<_>>(), told);
+            }
+        }
+    }
+}
+
+/// A move leaves nothing behind to compare with when all transfers are over.
+#[test]
+fn a_move_with_late_deletions_deletes_nothing_that_it_brought() {
+    let setup = "mkdir -p s/d dst; echo 1 >s/d/f; echo 2 >dst/gone; echo 3 >dst/keep; echo 'P keep' >s/.rsync-filter";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    oracle.same(&["-aF", "--remove-source-files", "--delete-after", "s/", "dst"], Compare::Trees);
+}
+
+/// What rsync left of files that it could not finish is nobody's file, and goes with the directory that holds it.
+#[test]
+fn partial_files_of_rsync_are_left_alone() {
+    let setup = "mkdir -p s/pd dst/pd dst/x/pd; echo 1 >s/f; echo 1 >s/pd/f; echo p >dst/pd/k; echo q >dst/x/pd/h; echo o >dst/x/o";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    for line in [
+        "--partial-dir=pd",
+        "--partial-dir=./pd/",
+        "--partial-dir=/nowhere/pd",
+        "--include=*/ --partial-dir=pd",
+        "--partial-dir=pd --include=*/",
+        "--partial-dir=pd --partial-dir=other",
+        "--partial-dir=pd --no-partial",
+        "--partial-dir=pd --delay-updates",
+        "--partial",
+        "-C --partial-dir=pd",
+    ] {
+        let line = format!("-ai --delete {line} s/ dst");
+        oracle.same(&line.split(' ').collect::<Vec<_>>(), Compare::All);
+    }
+}
+
+/// A pipe can be read but once, and rules are asked for more often.
+#[test]
+fn rules_of_a_pipe_count_for_both_sides() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    for (file, text) in
+        [("s/new", "1"), ("dst/keep", "2"), ("dst/gone", "3"), ("dst/.rsync-filter", "P .rsync-filter\n")]
+    {
+        write(&lab.path(file), text.as_bytes(), 0);
+    }
+    let line = format!(
+        "cd {} && {} rsync -aF --delete --exclude-from=<(echo keep) s/ dst",
+        lab.path("").display(),
+        env!("CARGO_BIN_EXE_haul")
+    );
+    let done = std::process::Command::new("bash").args(["-c", &line]).status().unwrap();
+    assert!(done.success());
+    let there = |name: &str| lab.path("dst").join(name).exists();
+    assert!(there("new") && there("keep") && there(".rsync-filter") && !there("gone"));
+}
+
 #[test]
 fn rules_that_cannot_be_read_stop_the_run() {
     let setup = "mkdir -p s/a/b s/z dst/a; echo x >s/a/x; echo y >s/z/y; echo old >dst/a/old; printf -- '- x\n? y\n' >s/a/.rsync-filter";
@@ -75,6 +165,27 @@ fn rules_that_cannot_be_read_stop_the_run() {
     assert_eq!((code, lines.as_str(), errors), (Some(1), "", line));
     let there = |name: &str| oracle.folder().join("dst").join(name).exists();
     assert!(!there("a/x") && there("a/old"));
+    // At the destination too.
+    let setup = "mkdir -p s/a dst/a; echo x >s/a/x; echo old >dst/a/old; echo '? y' >dst/a/.rsync-filter";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let (code, ..) = oracle.haul(&["-a", "-F", "--delete", "s/", "dst"]);
+    assert!(code == Some(1) && oracle.folder().join("dst/a/old").exists());
+}
+
+/// A file that a directory's file names by `.` is looked for where the transfer begins, as in rsync, and a path beside the file; there
+/// it must be.
+#[test]
+fn files_that_rule_files_merge_are_where_the_transfer_begins() {
+    let setup = "mkdir -p s/d dst; echo '- f' >s/d/rules; echo '- g' >rules; echo '. rules' >s/d/.rsync-filter; touch s/d/f s/d/g";
+    let Some(oracle) = Oracle::new(setup) else { return };
+    oracle.same(&["-a", "-F", "s", "dst"], Compare::Trees);
+    oracle.same(&["-a", "-F", "s/d/", "dst"], Compare::Trees);
+    let paths = "mkdir -p s/d/e dst; echo '- f' >s/d/e/rules; echo '. e/rules' >s/d/.rsync-filter; touch s/d/f s/d/g";
+    let Some(beside) = Oracle::new(paths) else { return };
+    beside.same(&["-a", "-F", "s", "dst"], Compare::Trees);
+    beside.same(&["-a", "-F", "s/", "dst"], Compare::Trees);
+    let (code, _, errors) = oracle.haul(&["-a", "-F", "s/", "dst"]);
+    assert!(code == Some(11) && errors.contains("bad filter rule \". rules\": no such file"), "{code:?} {errors}");
 }
 
 #[test]

@@ -18,6 +18,33 @@ const FULL: &str = r#"
 mkdir -p s dst/fd; mkfifo dst/fd/p; ln -s a dst/fd/l; echo i >dst/fd/f; echo fd >s/fd; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
 "#;
 
+/// Where the source's has no place at the destination, whatever else shows its name.
+#[test]
+fn what_a_directory_holds_stays_where_what_has_its_name_does_not_come() {
+    let setup = r#"
+mkdir -p s t dst/a dst/b/d dst/c/d; ln -s a s/a; ln -s b t/a; echo 1 >s/f; echo x >dst/a/x; mkfifo s/b; echo y >dst/b/d/y; echo k >s/c
+echo z >dst/c/d/z; echo '- d/' >dst/c/.rsync-filter; find s t dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    for sources in ["s/", "s/ t/", "t/ s/"] {
+        for options in [
+            "-r --delete",
+            "-rn --delete",
+            "-r --delete-before",
+            "-r --delete-after",
+            "-r --force",
+            "-a --no-D --no-l --delete",
+            "-rF --force",
+        ] {
+            let line = format!("{options} --exclude=/c {sources} dst");
+            each(setup, Compare::Trees, &[&line]);
+        }
+    }
+    // What a rule of the destination protects keeps the file out, and goes on holding what it holds.
+    let Some(oracle) = Oracle::new(setup) else { return };
+    let (code, ..) = oracle.haul(&["-rF", "--force", "s/", "dst"]);
+    assert!(code == Some(23) && oracle.folder().join("dst/c/d/z").exists());
+}
+
 #[test]
 fn a_backup_is_kept_of_whatever_goes() {
     let lines = [

@@ -4,7 +4,10 @@ use haul_testkit::peers;
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::Command,
 };
@@ -38,26 +41,64 @@ pub struct Oracle {
     rsync: PathBuf,
     setup: String,
     room: TempDir,
+    /// Who runs them, where that is another than this user.
+    user: Option<u32>,
+    haul: PathBuf,
 }
+
+/// A user that owns nothing, of whom root may make use.
+const NOBODY: u32 = 65534;
 
 impl Oracle {
     /// Folders made by a shell script; `None`, said so, where rsync isn't installed.
     pub fn new(setup: &str) -> Option<Oracle> {
         let rsync = peers::need("rsync")?;
-        Some(Oracle { rsync, setup: setup.into(), room: tempfile::tempdir().unwrap() })
+        let haul = env!("CARGO_BIN_EXE_haul").into();
+        Some(Oracle { rsync, setup: setup.into(), room: tempfile::tempdir().unwrap(), user: None, haul })
     }
 
-    fn run(&self, program: &Path, first: &[&str], args: &[String], compare: Compare) -> (Outcome, String) {
-        // One after the other under one name, since absolute paths are part of what is compared.
+    /// The same, made and run by a user who may not read everything.
+    pub fn unprivileged(setup: &str) -> Option<Oracle> {
+        let mut oracle = Oracle::new(setup)?;
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(oracle.room.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            // Where the other user finds it.
+            let haul = oracle.room.path().join("haul");
+            fs::copy(&oracle.haul, &haul).unwrap();
+            (oracle.user, oracle.haul) = (Some(NOBODY), haul);
+        }
+        Some(oracle)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// Makes the folders anew, and gives where they are: one after the other under one name, since absolute paths are part of what
+    /// is compared.
+    pub fn set_up(&self) -> PathBuf {
         let work = self.room.path().join("work");
         if work.exists() {
+            let opened = Command::new("chmod").args(["-R", "u+rwX"]).arg(&work).status().unwrap();
+            assert!(opened.success());
             fs::remove_dir_all(&work).unwrap();
         }
         fs::create_dir(&work).unwrap();
-        let made = Command::new("bash").args(["-ec", &self.setup]).current_dir(&work).status().unwrap();
+        std::os::unix::fs::chown(&work, self.user, self.user).unwrap();
+        let made = self.command(Path::new("bash")).args(["-ec", &self.setup]).current_dir(&work).status().unwrap();
         assert!(made.success(), "the set-up failed");
+        work
+    }
+
+    fn run(&self, program: &Path, first: &[&str], args: &[String], compare: Compare) -> (Outcome, String) {
+        let work = self.set_up();
         let state = self.room.path().join("state");
-        let output = Command::new(program)
+        let output = self
+            .command(program)
             .args(first)
             .args(args)
             .current_dir(&work)
@@ -84,7 +125,7 @@ impl Oracle {
     pub fn same(&self, args: &[impl AsRef<str>], compare: Compare) {
         let args: Vec<String> = args.iter().map(|arg| arg.as_ref().to_string()).collect();
         let (expected, said) = self.run(&self.rsync, &[], &args, compare);
-        let (got, errors) = self.run(Path::new(env!("CARGO_BIN_EXE_haul")), &["rsync"], &args, compare);
+        let (got, errors) = self.run(&self.haul, &["rsync"], &args, compare);
         assert!(
             expected == got,
             "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}\nset up by:\n{}",
@@ -96,7 +137,7 @@ impl Oracle {
     pub fn same_but_for_lines(&self, args: &[&str], compare: Compare) {
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
         let (expected, said) = self.run(&self.rsync, &[], &args, compare);
-        let (got, errors) = self.run(Path::new(env!("CARGO_BIN_EXE_haul")), &["rsync"], &args, compare);
+        let (got, errors) = self.run(&self.haul, &["rsync"], &args, compare);
         assert!(
             expected.code == got.code && expected.tree == got.tree,
             "{args:?}\nrsync: {expected:#?}\n{said}\nhaul: {got:#?}\n{errors}"
@@ -106,8 +147,7 @@ impl Oracle {
     /// What `haul rsync` alone does: exit code, standard output, standard error.
     pub fn haul(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        let haul = Path::new(env!("CARGO_BIN_EXE_haul"));
-        let (outcome, errors) = self.run(haul, &["rsync"], &args, Compare::All);
+        let (outcome, errors) = self.run(&self.haul, &["rsync"], &args, Compare::All);
         (outcome.code, outcome.lines.join("\n"), errors)
     }
 
@@ -127,7 +167,8 @@ impl Oracle {
 const LATE: i64 = 1_780_000_000;
 
 fn describe(root: &Path, dir: &Path, compare: Compare, tree: &mut BTreeMap<PathBuf, String>) {
-    for entry in fs::read_dir(dir).unwrap() {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries {
         let path = entry.unwrap().path();
         let st = fs::symlink_metadata(&path).unwrap();
         let kind = st.file_type();
@@ -136,7 +177,7 @@ fn describe(root: &Path, dir: &Path, compare: Compare, tree: &mut BTreeMap<PathB
         } else if kind.is_dir() {
             "dir".into()
         } else if kind.is_file() {
-            format!("{:?}", String::from_utf8_lossy(&fs::read(&path).unwrap()))
+            fs::read(&path).map_or("unreadable".into(), |bytes| format!("{:?}", String::from_utf8_lossy(&bytes)))
         } else {
             format!("special {}", kind.is_fifo())
         };

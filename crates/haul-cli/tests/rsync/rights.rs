@@ -101,3 +101,31 @@ find s t -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
         &["-r s/ t/to", "-r s/ t/new", "-r --chmod=o-x s/ t/to/a", "-r --inplace s/f t/new"],
     );
 }
+
+/// A directory that is closed at the source lets nobody else in while it fills, whether permissions are kept or not.
+#[test]
+fn what_is_closed_at_the_source_is_closed_before_anything_is_in_it() {
+    for options in ["-r", "-rp"] {
+        let setup = "mkdir -p s/d/e; chmod 700 s s/d; chmod 750 s/d/e; head -c 4000000 /dev/zero >s/d/e/f";
+        let Some(oracle) = Oracle::new(setup) else { return };
+        oracle.set_up();
+        let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_haul"))
+            .args(["rsync", options, "--bwlimit=100", "s/", "new"])
+            .current_dir(oracle.folder())
+            .spawn()
+            .unwrap();
+        let new = oracle.folder().join("new");
+        let holds = |dir: &str| std::fs::read_dir(new.join(dir)).is_ok_and(|mut held| held.next().is_some());
+        while !holds("d/e") {
+            assert!(run.try_wait().unwrap().is_none(), "the run ended early");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let modes = ["", "d", "d/e"].map(|dir| {
+            let meta = std::fs::metadata(new.join(dir)).unwrap();
+            std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o007
+        });
+        run.kill().unwrap();
+        run.wait().unwrap();
+        assert_eq!(modes, [0; 3], "{options}");
+    }
+}

@@ -160,6 +160,89 @@ find . -mindepth 1 -depth -exec touch -h -d 2021-01-01T00:00:00Z {} +; find dst 
     each(setup, Compare::Attributes, &lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
+/// What is at the destination before each line.
+const LINKED: &str = r#"
+mkdir -p s/d dst; echo 1 >s/a; ln s/a s/b; ln s/a s/d/c; echo 2 >s/x; ln s/x s/y; echo 5 >s/n; ln s/n s/o; cp -a s/. dst
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+
+#[test]
+fn further_names_of_files_are_told_as_in_rsync() {
+    let is_other = "mv dst other; mkdir dst; touch -d 2020-01-01T00:00:00Z dst";
+    for (setup, lines) in [
+        ("", "-aiiH|-avvH|-aiiHn"),
+        ("echo 333 >s/a", "-aiH|-riH|-aiHn|-avH"),
+        ("rm dst/b", "-aiH|-aiHn|-riH"),
+        ("rm dst/b; cp -p dst/a dst/b", "-aiH|-aiHn|-avH|-riH|-aiH --size-only|-aiHu"),
+        ("rm dst/b; cp dst/x dst/b", "-aiH"),
+        ("rm dst/y; cp -p dst/x dst/y; chmod 600 s/x", "-aiiH|-aiH|-rpiH"),
+        (
+            is_other,
+            "-aiH --link-dest=../other|-aiiH --link-dest=../other|-aiH --copy-dest=../other|-aiHn --copy-dest=../other",
+        ),
+        (is_other, "-aiiH --copy-dest=../other|-aiH --compare-dest=../other|-avH --copy-dest=../other"),
+        ("mv dst other; mkdir dst; cp -p other/b dst/b", "-aiH --link-dest=../other"),
+        ("mv dst other; mkdir dst; chmod 600 s/x", "-aiH --link-dest=../other"),
+        ("mv dst other; mkdir dst; rm other/b; cp -p other/a other/b", "-aiH --link-dest=../other"),
+        ("mv dst other; mkdir dst; rm other/b; cp -p other/a other/b; chmod 600 other/b", "-aiH --copy-dest=../other"),
+    ] {
+        let Some(oracle) = Oracle::new(&[LINKED, setup].concat()) else { return };
+        for line in lines.split('|') {
+            let compare = if line.starts_with("-av") { Compare::Trees } else { Compare::Links };
+            let args: Vec<&str> = line.split(' ').chain(["s/", "dst"]).collect();
+            oracle.same(&args, compare);
+            let named =
+                |text: String| text.lines().filter(|line| line.contains(" => ")).map(String::from).collect::<Vec<_>>();
+            assert_eq!(named(oracle.haul(&args).1), named(oracle.rsync_lines(&args)), "{line}");
+        }
+    }
+}
+
+#[test]
+fn directories_are_told_that_only_deletions_before_all_else_changed() {
+    let setup = r#"
+mkdir -p s/d/e dst; echo 1 >s/e; echo 1 >s/d/g; cp -a s/. dst; echo 1 >dst/d/x; mkdir -p dst/xd/y dst/d/e/q;  echo 1 >dst/xd/y/z
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    each(
+        setup,
+        Compare::All,
+        &[
+            "-ai --delete-before s/ dst",
+            "-aiO --delete-before s/ dst",
+            "-ain --delete-before s/ dst",
+            "-ai --delete-before s/ new",
+            "-rti --delete-before s/ dst",
+        ],
+    );
+}
+
+/// What can't be read at the source is an error, and nothing else comes of it but the directory itself.
+#[test]
+fn what_cannot_be_read_is_not_told_as_transferred() {
+    let setup = r#"
+mkdir -p s/d s/u s/v dst/v; echo 1 >s/e; echo 1 >s/d/g; echo 2 >s/u/x; echo 3 >s/no; echo o >dst/v/old; echo k >dst/no; echo n >s/d/no
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; chmod 000 s/u s/v s/no s/d/no
+"#;
+    let Some(oracle) = Oracle::unprivileged(setup) else { return };
+    for line in ["-ai s/ dst", "-ri s/ dst", "-ain s/ dst", "-ai s dst", "-ai s/no s/e dst", "-ai s/no dst/name"] {
+        oracle.same(&line.split(' ').collect::<Vec<_>>(), Compare::Attributes);
+    }
+    // What can't be read keeps deletions from being done, not transfers, and is told once.
+    for delete in ["--delete-before", "--delete -K"] {
+        let args: Vec<&str> = ["-ai"].into_iter().chain(delete.split(' ')).chain(["s/", "dst"]).collect();
+        let (code, lines, errors) = oracle.haul(&args);
+        assert!(code == Some(23) && lines.contains(">f+++++++++ d/g"), "{lines} {errors}");
+        assert_eq!(errors.lines().filter(|line| line.contains("list \"u/\" failed")).count(), 1, "{errors}");
+    }
+    // Of what the source may hold nothing is deleted.
+    let (code, ..) = oracle.haul(&["-ai", "--delete", "--ignore-errors", "s/", "dst"]);
+    assert_eq!(code, Some(23));
+    let old = oracle.folder().join("dst/v");
+    std::fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    assert!(old.join("old").exists());
+}
+
 #[test]
 fn a_dry_run_ends_as_the_run_where_too_much_is_in_a_files_way() {
     let setup = "mkdir -p s dst/f; echo x >s/f; echo 1 >dst/f/1; echo 2 >dst/f/2";

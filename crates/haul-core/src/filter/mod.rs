@@ -9,7 +9,7 @@ pub mod rsync;
 mod rules;
 
 use crate::{Entry, Key};
-use rsync::Selection;
+use rsync::{Selection, Wrong};
 use rules::Rules;
 use std::sync::{Arc, Mutex};
 
@@ -101,13 +101,13 @@ impl Filter {
     }
 
     /// What is wrong with rules that directories brought (rsync's `dir-merge`), in one line each.
-    pub fn broken_rules(&self) -> Vec<String> {
-        self.rsync.as_ref().map(|selection| selection.rules().broken()).unwrap_or_default()
+    pub fn broken_rules(&self) -> Vec<Wrong> {
+        self.rsync.as_ref().map(|selection| selection.broken()).unwrap_or_default()
     }
 
     /// True when there are such.
     pub fn has_broken_rules(&self) -> bool {
-        self.rsync.as_ref().is_some_and(|selection| selection.rules().is_broken())
+        self.rsync.as_ref().is_some_and(|selection| selection.is_broken())
     }
 
     /// May the destination lose `key`, which the source doesn't show? `dying`: its directory goes too.

@@ -159,7 +159,8 @@ impl Batch<'_> {
         {
             return Ok(stored);
         }
-        let file = open_file(&dir, name_of(&item.from), self.from.follow()).map_err(source_error(item))?;
+        let unread = |errno| fail("read", &item.from, errno);
+        let file = open_file(&dir, name_of(&item.from), self.from.follow()).map_err(unread)?;
         let keeper = attributes::keeper(self.local, &item.spec);
         let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;

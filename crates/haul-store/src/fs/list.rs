@@ -583,7 +583,15 @@ impl Walk {
         let folder = match folder {
             Ok(folder) => folder,
             Err(Errno::NOENT) => return self.lister.gone(&entry.key),
-            Err(errno) => return self.lose(Lost::below(&entry.key), fail("list", &entry.key, errno)),
+            Err(errno) => {
+                // It is there all the same, but for what it may hold.
+                let (folder, inside) = (entry.key.clone(), Lost::inside(&entry.key));
+                let lost = if errno == Errno::ACCESS { inside } else { Lost::below(&folder) };
+                if errno == Errno::ACCESS && self.lister.after(&folder) {
+                    self.give(entry);
+                }
+                return self.lose(lost, fail("list", &folder, errno));
+            }
         };
         if self.lister.links.follows_dirs() && self.stack.iter().any(|frame| frame.id == folder.id) {
             let error = Error::new(ErrorKind::Invalid, "list", "a symbolic link leads back to a directory above it");
@@ -608,8 +616,8 @@ impl Walk {
 
     /// Tells that what is in the directory `key` is on another file system.
     fn lose_mount(&mut self, key: &[u8]) {
-        let lost = Lost { from: Key::new([key, &[0]].concat()), to: after_prefix(key).map(Key::new) };
-        self.lose(lost, mount(&Key::new(key)));
+        let key = Key::new(key);
+        self.lose(Lost::inside(&key), mount(&key));
     }
 
     fn give(&mut self, entry: Entry) {

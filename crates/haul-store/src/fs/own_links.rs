@@ -13,6 +13,9 @@ const MOST_LINKS: usize = 40;
 /// How a directory on the way, or a link, is held.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// `PROC_SUPER_MAGIC` (statfs(2)): only the kernel makes links there.
+const PROC: rustix::fs::FsWord = 0x9fa0;
+
 /// Opens what `path` leads to. Symbolic links on the way, and at its end, are followed where they belong to root or to this user.
 ///
 /// Errors: `LOOP` for a link of another user; those of opening.
@@ -31,6 +34,16 @@ pub fn open_by_own_links(path: &[u8], flags: OFlags, mode: Mode) -> Result<Owned
             let owner = rustix::fs::fstat(link)?.st_uid;
             if links > MOST_LINKS || (owner != 0 && owner != rustix::process::geteuid().as_raw()) {
                 return Err(Errno::LOOP);
+            }
+            if rustix::fs::fstatfs(link)?.f_type == PROC {
+                // Such as /dev/fd/63, a shell's `<(...)`: what it says of its target is no path.
+                match left.is_empty() {
+                    true => return rustix::fs::openat(&here, &part[..], flags, mode),
+                    false => {
+                        here = rustix::fs::openat(&here, &part[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?
+                    }
+                }
+                continue;
             }
             let target = rustix::fs::readlinkat(link, c"", Vec::new())?.into_bytes();
             if target.starts_with(b"/") {
@@ -96,6 +109,11 @@ mod tests {
         assert_eq!(text(&at("loop")), Err(Errno::LOOP));
         assert_eq!(text(&at("d/f/x")), Err(Errno::NOTDIR));
         assert_eq!(text(&at("dir/none/x")), Err(Errno::NOENT));
+        let held = fs::File::open(at("d/f")).unwrap();
+        fs::remove_file(at("d/f")).unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&held);
+        assert_eq!(text(Path::new(&format!("/proc/self/fd/{fd}"))).as_deref(), Ok("f"), "no path leads to it");
+        fs::write(at("d/f"), "f").unwrap();
         let made = OFlags::WRONLY | OFlags::CREATE;
         open_by_own_links(at("dir/new").as_os_str().as_bytes(), made, Mode::from_raw_mode(0o600)).unwrap();
         assert!(at("d/new").is_file());

@@ -10,7 +10,8 @@ use futures::{TryStreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links, plain_key,
 };
-use haul_store::{Body, WriteSpec};
+use haul_store::{Body, Store, WriteSpec};
+use std::sync::Arc;
 
 /// How many symlinks may stand on the way to a directory, as the kernel has it (path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -72,7 +73,7 @@ impl Run {
 
     /// True for a link that is left out, which is told; `depth` directories are above the root.
     async fn leads_out(&self, src: &Entry, depth: usize) -> bool {
-        let target = match self.link_target(&src.key).await {
+        let target = match target(&self.cx.src, &src.key).await {
             Ok(Some(target)) => target,
             Ok(None) => return false,
             Err(error) => {
@@ -87,12 +88,6 @@ impl Run {
             self.cx.sink.emit(&Event::UnsafeLink { key: src.key.clone(), target });
         }
         out
-    }
-
-    /// What a translated link holds; `None` for a file that only has such a name.
-    async fn link_target(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        let Body::Stream(pieces) = self.cx.src.read(key, None, None).await?.body else { return Ok(None) };
-        whole(pieces).await.map(Some)
     }
 
     /// True when the destination has a symlink to a directory where the source has the directory `key`, and it is to stay:
@@ -213,6 +208,14 @@ impl Run {
             Err(_) => Pair::SrcUnknown(src),
         }
     }
+}
+
+/// What a translated link of a store holds; `None` for a file that only has such a name.
+///
+/// Errors: those of reading.
+pub(crate) async fn target(store: &Arc<dyn Store>, key: &Key) -> Result<Option<Vec<u8>>> {
+    let Body::Stream(pieces) = store.read(key, None, None).await?.body else { return Ok(None) };
+    whole(pieces).await.map(Some)
 }
 
 /// What a link holds, in one piece.

@@ -10,11 +10,14 @@ use haul_core::{
     event::{Event, LeftOut},
     plain_key,
     plan::{self, Action, Step},
-    policy::Mode,
+    policy::{Chmod, Keep, Mode},
     shown_name,
 };
-use haul_store::ListRequest;
+use haul_store::{CopyHow, CopyItem, ListRequest, WriteSpec};
 use std::sync::Arc;
+
+/// What all may do with a directory that anybody may look into.
+const SEEN_BY_ALL: u32 = 0o055;
 
 impl Run {
     /// What differs between a source and what a destination has of its name: of attributes, what would be set.
@@ -87,7 +90,30 @@ impl Run {
                 }
             }
         }
+        self.close_at_once(&src).await;
         self.dirs.src_only(src);
+    }
+
+    /// Where permissions aren't kept, directories are as open as the umask has it until the end. One that is less open at the source
+    /// is made with its own permissions before anything comes into it.
+    pub(super) async fn close_at_once(&self, src: &Entry) {
+        let (Some(keep), Some(posix)) = (&self.attributes.keep, &src.posix) else { return };
+        if keep.private() || self.policy.dry_run || !self.cx.dst.caps().dirs || self.is_anothers(&src.key) {
+            return;
+        }
+        if attributes::changed(&keep.chmod, posix.mode, true) & SEEN_BY_ALL == SEEN_BY_ALL {
+            return;
+        }
+        // Until the end it must let its owner in.
+        let own = Chmod { dirs: true, files: false, clear: 0, set: 0o700, exec_if_any: 0, copied: None };
+        let chmod = keep.chmod.iter().copied().chain([own]).collect();
+        let item = self.attribute_item(src, &src.key, None, true);
+        let spec = WriteSpec { keep: Some(Arc::new(Keep { chmod, ..(**keep).clone() })), ..item.spec };
+        let item = CopyItem { spec, how: CopyHow::Attributes { set: true, new: true }, ..item };
+        // What fails here fails again when something is written there, and is told then.
+        if self.cx.dst.make_dir(&src.key, &WriteSpec::default()).await.is_ok() {
+            self.ask_attributes(vec![item]).await;
+        }
     }
 
     /// Removes what has this name, unless it is a directory.
@@ -227,19 +253,29 @@ impl Run {
     /// What only the destination has, but the source shows under the same name as something of another kind: it is not
     /// deleted but replaced.
     pub(super) async fn is_replaced(&self, dst: &Entry) -> bool {
+        self.in_its_place(dst).await.is_some()
+    }
+
+    /// What the source shows in the place of this: what is to be copied, if anything is.
+    async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
         if self.policy.rsync.is_none() || !self.cx.src.caps().files {
-            return false;
+            return None;
         }
+        let mut found = None;
         for other in of_any_kind(bare(dst.key.as_bytes())) {
             if other == dst.key {
                 continue;
             }
             let Ok(entry) = self.cx.src.stat(&other).await else { continue };
-            if other.is_dir() == entry.is_dir() && self.cx.filter.wants_name(&Entry { key: other, ..entry }) {
-                return true;
+            let entry = Entry { key: other, ..entry };
+            if entry.key.is_dir() == entry.is_dir() && self.cx.filter.wants_name(&entry) {
+                if self.can_be_copied(&entry) {
+                    return Some(entry);
+                }
+                found = Some(entry);
             }
         }
-        false
+        found
     }
 
     /// A directory that the source provably lacks.
@@ -248,9 +284,10 @@ impl Run {
             self.dirs.keep(dst);
         } else if self.may_lose(&dst) {
             let name = plain_key(bare(dst.key.as_bytes()));
-            if self.cx.filter.others_show(&name) || self.is_replaced(&dst).await {
-                // What it holds goes when its place is taken, which may never be; a dry run tells that it would.
-                if !self.policy.dry_run {
+            let other = self.in_its_place(&dst).await;
+            if other.is_some() || self.cx.filter.others_show(&name) {
+                // What it holds goes when its place is taken, which may never be; a dry run tells where it would.
+                if !self.policy.dry_run || other.is_some_and(|other| !self.can_be_copied(&other)) {
                     *self.kept_below.lock().unwrap_or_else(|e| e.into_inner()) = Some(dst.key);
                 }
             } else if self.extra_below(&dst, src_files).await {
@@ -504,10 +541,21 @@ impl Run {
             ..ListRequest::all()
         };
         let mut listing = self.cx.dst.list(request);
-        let mut gone = Vec::new();
+        let (mut gone, mut kept) = (Vec::new(), None::<Key>);
+        // A directory that is kept keeps what it holds.
+        let mut may_go = |entry: &Entry| {
+            if kept.as_ref().is_some_and(|dir| entry.key.as_bytes().starts_with(dir.as_bytes())) {
+                return false;
+            }
+            let may = filter.may_delete(&entry.key, true);
+            if !may && entry.is_dir() {
+                kept = Some(entry.key.clone());
+            }
+            may
+        };
         while let Some(step) = listing.next().await {
             match step {
-                Listed::Batch(entries) => gone.extend(entries.into_iter().filter(|e| filter.may_delete(&e.key, true))),
+                Listed::Batch(entries) => gone.extend(entries.into_iter().filter(&mut may_go)),
                 Listed::Failed { error, .. } => return Err(error),
                 Listed::End => {}
             }

@@ -3,7 +3,7 @@
 use super::{
     exit, named,
     options::{Options, RuleArg},
-    sources::Refusal,
+    sources::{Refusal, clean},
 };
 use haul_core::filter::{
     Filter,
@@ -32,7 +32,7 @@ impl RuleFiles for Disks {
     }
 
     fn named(&self, path: &[u8]) -> Result<Vec<u8>, String> {
-        named::read_input(path, self.any_links, &self.input)
+        self.input.text(path, self.any_links)
     }
 }
 
@@ -41,6 +41,8 @@ impl RuleFiles for Disks {
 pub struct Scope {
     /// Absolute path that names are relative to, ending in `/`; `None` for a source that isn't here.
     pub root: Option<Vec<u8>>,
+    /// The same of the destination, where that is here and its own directories' rules say what it may lose.
+    pub dest: Option<Vec<u8>>,
     /// What stands before keys in names.
     pub prefix: Vec<u8>,
     /// The root itself is no part of it: it holds what arguments name.
@@ -64,23 +66,31 @@ pub fn filter(options: &Options, scope: Scope) -> Result<Filter, Refusal> {
 ///
 /// Errors: the exit code, and one line that names the rule or its file.
 pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> {
-    let rules = rules(options, &scope).map_err(|wrong| match wrong {
+    let refusal = |wrong| match wrong {
         Wrong::Rule(line) => (exit::USAGE, line),
         Wrong::File(line) => (exit::FILE_IO, line),
-    })?;
+    };
+    let root = scope.root.clone().unwrap_or_else(|| b"/".to_vec());
+    let rules = compile(options, &scope, root).map_err(refusal)?;
     if scope.root.is_none() && rules.per_dir() {
         let line = "rules that directories bring (-F, -C, dir-merge) need a source on this machine";
         return Err((exit::USAGE, line.into()));
     }
+    let kept = match scope.dest.clone().filter(|_| rules.per_dir()) {
+        Some(dest) => Some(compile(options, &scope, dest).map_err(refusal)?),
+        None => None,
+    };
     Ok(Selection::new(rules, scope.only, scope.prefix, options.links)
+        .with_kept(kept)
         .beside(scope.merged)
         .with_bare_way(options.no_implied_dirs))
 }
 
-fn rules(options: &Options, scope: &Scope) -> Result<RuleSet, Wrong> {
+/// The rules, and those of the directories below `root`.
+fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, Wrong> {
     let disks = Arc::new(Disks { any_links: options.insecure_links, input: options.input.clone() });
-    let root = scope.root.clone().unwrap_or_else(|| b"/".to_vec());
     let mut rules = Builder::new(root, disks, options.delete_excluded, options.from0)
+        .with_absolute(scope.root.clone().unwrap_or_else(|| b"/".to_vec()))
         .with_bare_root(scope.bare_root)
         .with_cvs_words(cvs_words(options.insecure_links));
     for name in &scope.others {
@@ -107,7 +117,17 @@ fn rules(options: &Options, scope: &Scope) -> Result<RuleSet, Wrong> {
         let suffix = options.backup_suffix().unwrap_or_default();
         rules.filter(&[b"P *", &escape(suffix.as_bytes())[..]].concat())?;
     }
+    if let Some(dir) = partial_dir(options) {
+        rules.filter(&[b"-p ", &dir[..], b"/"].concat())?;
+    }
     Ok(rules.build())
+}
+
+/// The directory beside each file where rsync leaves what is cut short: on neither side is that anybody's file.
+fn partial_dir(options: &Options) -> Option<Vec<u8>> {
+    let usual = || crate::app::env("RSYNC_PARTIAL_DIR").map(|dir| dir.as_bytes().to_vec()).filter(|_| options.partial);
+    let dir = options.partial_dir.clone().or_else(usual).filter(|dir| !dir.starts_with(b"/"))?;
+    Some(clean(&dir)).filter(|dir| !dir.is_empty())
 }
 
 /// What this user adds to CVS's list.

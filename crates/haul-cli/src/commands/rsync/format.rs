@@ -50,8 +50,10 @@ pub enum Update {
     Local,
     /// It becomes a copy of what another place has.
     Found,
-    /// It becomes another name of a file.
+    /// It is another name of a file of another place, or of what it was one of before.
     Linked,
+    /// It becomes another name of a file, which is told even where nothing else changes.
+    Tied,
     /// At most its attributes are set.
     None,
 }
@@ -63,7 +65,7 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
         Update::Received => '>',
         Update::Sent => '<',
         Update::Local | Update::Found => 'c',
-        Update::Linked => 'h',
+        Update::Linked | Update::Tied => 'h',
         Update::None => '.',
     };
     let second = match what {
@@ -85,7 +87,7 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
         FileType::Link => kept.link_times,
         _ => kept.times,
     };
-    let made = matches!(update, Update::Local | Update::Found);
+    let made = matches!(update, Update::Local | Update::Found | Update::Tied);
     let time = if keeps_time { differs.mtime } else { moves || (made && what != FileType::Dir) };
     let perms = (kept.perms && differs.perms || kept.executability && differs.executable) && what != FileType::Link;
     let rest: String = [
@@ -266,6 +268,8 @@ mod tests {
         assert_eq!(is(Update::Received, Difference { size: true, ..same }, &Kept::default()), ">f.sT......");
         assert_eq!(is(Update::None, Difference { perms: true, ..same }, &all), ".f...p.....");
         assert_eq!(is(Update::None, same, &all), ".f         ");
+        assert_eq!(is(Update::Tied, same, &all), "hf         ");
+        assert_eq!(is(Update::Tied, same, &Kept::default()), "hf..T......");
         assert_eq!(is(Update::None, Difference { what: FileType::Dir, mtime: true, ..same }, &all), ".d..t......");
         assert_eq!(is(Update::Local, Difference { what: FileType::Link, mtime: true, ..same }, &all), "cLc.t......");
         assert_eq!(is(Update::Local, Difference { what: FileType::Dir, new: true, ..same }, &all), "cd+++++++++");

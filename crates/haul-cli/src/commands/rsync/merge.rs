@@ -122,6 +122,11 @@ impl OtherSources for Others {
     fn shows(&self, name: &[u8]) -> bool {
         self.before.iter().chain(&self.after).any(|shown| shown.kind(name) != Kind::Absent)
     }
+
+    fn shows_dir(&self, name: &[u8]) -> bool {
+        let mut others = self.before.iter().chain(&self.after);
+        others.any(|shown| matches!(shown.kind(name), Kind::Dir | Kind::Unknown))
+    }
 }
 
 /// Tells each of several jobs of the others, and has deletions done by jobs of their own: after all transfers, or, where
@@ -142,7 +147,9 @@ pub fn merge(options: &Options, jobs: Vec<Job>) -> Result<Vec<Job>, Refusal> {
         // What a source before this one brings must still be there to be seen when this one's turn comes.
         jobs.reverse();
     }
-    let first = options.delete_when() == Some(DeleteWhen::Before) || options.remove_source;
+    // The destination's files of rules count as they were before anything came, but with --delete-after.
+    let by_old_rules = shown.iter().any(|shown| shown.selection.rules().per_dir()) && !options.deletes_apart();
+    let first = options.delete_when() == Some(DeleteWhen::Before) || options.remove_source || by_old_rules;
     Ok(if first { [deletes, jobs].concat() } else { [jobs, deletes].concat() })
 }
 

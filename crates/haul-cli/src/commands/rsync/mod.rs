@@ -18,6 +18,7 @@ mod sources;
 mod stats;
 mod stop;
 mod table;
+mod waiting;
 
 pub use options::Options;
 pub use stats::Stats;
@@ -33,6 +34,7 @@ use exit::Trouble;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Entry, Key, Mtime,
+    filter::rsync::Wrong,
     policy::{Chmod, Cutoff, DeleteWhen, Fsync, IdMap, Keep, Mode, Policy, RsyncHabits},
 };
 use haul_store::{LinkRules, WriteSpec};
@@ -42,6 +44,7 @@ use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -197,7 +200,10 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         incomplete |= !report.is_ok() && !options.ignore_errors;
         deleted += report.totals.deletes + report.totals.dirs_deleted;
         trouble.take(&report);
-        lines.trouble(|noted| trouble.rules |= noted.rules);
+        lines.trouble(|noted| {
+            trouble.rules |= noted.rules;
+            trouble.io |= noted.io;
+        });
         stopped = trouble.signal || trouble.io || trouble.rules || report.time_limit;
     }
     if !options.dry_run && !stopped {
@@ -246,7 +252,10 @@ fn check_checksum(options: &Options) -> Result<(), Refusal> {
 /// Errors: the directory for what is under way isn't there.
 fn check_temp_dir(options: &Options, dest: &OsStr) -> Result<(), Refusal> {
     let Some(dir) = options.temp_dir.as_ref().filter(|_| is_here(dest)) else { return Ok(()) };
-    match sources::is_dir(beside(dest, dir, b"")?.as_bytes()) {
+    let from = |base: &OsStr| Ok::<bool, Refusal>(sources::is_dir(beside(base, dir, b"")?.as_bytes()));
+    // A file gets its name in the directory that holds it.
+    let above = Path::new(dest).parent().filter(|_| !sources::is_dir(dest.as_bytes()));
+    match from(dest)? || above.is_some_and(|above| from(above.as_os_str()) == Ok(true)) {
         true => Ok(()),
         false => Err((exit::USAGE, format!("The temp-dir does not exist: {}", String::from_utf8_lossy(dir)))),
     }
@@ -338,6 +347,8 @@ async fn job(
         flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
     });
     let open = |path: &OsStr| named::store(ctx, path);
+    // The directory that the one file goes into.
+    let dest = if alone && one.is_some() { &dst[..] } else { dest };
     let beside_dest = |paths: &[Vec<u8>]| {
         let opened = paths.iter().map(|path| match open(&beside(dest, path, &into)?) {
             // As in rsync it counts as one that isn't there.
@@ -432,9 +443,13 @@ async fn job(
         let skipped = report.totals.not_deleted;
         lines.complain(&format!("Deletions stopped due to --max-delete limit ({skipped} skipped)"));
     }
-    for line in filter.broken_rules() {
-        lines.complain(&line);
-        lines.trouble(|trouble| trouble.rules = true);
+    for wrong in filter.broken_rules() {
+        let (Wrong::Rule(line) | Wrong::File(line)) = &wrong;
+        lines.complain(line);
+        lines.trouble(|trouble| match wrong {
+            Wrong::Rule(_) => trouble.rules = true,
+            Wrong::File(_) => trouble.io = true,
+        });
     }
     Ok(report)
 }

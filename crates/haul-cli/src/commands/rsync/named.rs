@@ -15,11 +15,12 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fs::File,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex},
 };
 
 /// Opens a file.
@@ -53,28 +54,29 @@ pub fn read(path: &[u8], any_links: bool) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Standard input, which is read once: rules in it are asked for by each job, and before the first.
+/// Files of rules and names, which are read once: each job asks for them, and for the destination's sake, and a pipe gives what it
+/// holds but once.
 #[derive(Clone, Debug, Default)]
-pub struct Input(Arc<OnceLock<Result<Vec<u8>, String>>>);
+pub struct Input(Arc<Mutex<Files>>);
+
+/// What each path held, or why it can't be read.
+type Files = HashMap<Vec<u8>, Result<Vec<u8>, String>>;
 
 impl Input {
-    fn text(&self) -> Result<Vec<u8>, String> {
+    /// A file that an option names; `-` is standard input.
+    ///
+    /// Errors: one line that names it.
+    pub fn text(&self, path: &[u8], any_links: bool) -> Result<Vec<u8>, String> {
+        let mut files = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let read = || {
             let mut text = Vec::new();
-            io::stdin().read_to_end(&mut text).map(|_| text).map_err(|e| format!("standard input: {e}"))
+            match path {
+                b"-" => io::stdin().read_to_end(&mut text).map(|_| text).map_err(|e| format!("standard input: {e}")),
+                path => read(path, any_links).map_err(|e| format!("{}: {}", String::from_utf8_lossy(path), why(&e))),
+            }
         };
-        self.0.get_or_init(read).clone()
+        files.entry(path.to_vec()).or_insert_with(read).clone()
     }
-}
-
-/// A file that an option names; `-` is standard input.
-///
-/// Errors: one line that names it.
-pub fn read_input(path: &[u8], any_links: bool, input: &Input) -> Result<Vec<u8>, String> {
-    if path == b"-" {
-        return input.text();
-    }
-    read(path, any_links).map_err(|e| format!("{}: {}", String::from_utf8_lossy(path), why(&e)))
 }
 
 /// Looks at the way to the destination before anything is done.

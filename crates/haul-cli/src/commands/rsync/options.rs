@@ -68,7 +68,7 @@ pub struct Options {
     /// Who owns what others own at the source, and by which option.
     pub users: IdMap,
     pub groups: IdMap,
-    pub mapped_by: Vec<&'static str>,
+    pub mapped_by: Vec<(&'static str, &'static str)>,
     pub dry_run: bool,
     pub verbose: u8,
     pub quiet: bool,
@@ -117,6 +117,8 @@ pub struct Options {
     pub copy_dest: Vec<Vec<u8>>,
     pub link_dest: Vec<Vec<u8>>,
     pub delete: Option<DeleteWhen>,
+    /// The options that say when.
+    pub delete_whens: Vec<DeleteWhen>,
     pub delete_excluded: bool,
     pub ignore_errors: bool,
     pub force: bool,
@@ -133,7 +135,9 @@ pub struct Options {
     /// Whose errors are told.
     pub program: &'static str,
     pub from0: bool,
-    pub partial_dir: bool,
+    /// rsync leaves there what is cut short.
+    pub partial_dir: Option<Vec<u8>>,
+    pub partial: bool,
     pub insecure_links: bool,
     /// What rules and lists named `-` hold.
     pub input: Input,
@@ -262,20 +266,20 @@ impl Options {
             ("chown", _) => {
                 let (users, groups) = chown(&text()).map_err(|e| e.to_string())?;
                 if !users.is_empty() {
-                    self.mapped("usermap", "chown")?;
+                    self.mapped("usermap", "chown", "a user-affecting --chown")?;
                     (self.owner, self.users) = (true, users);
                 }
                 if !groups.is_empty() {
-                    self.mapped("groupmap", "chown")?;
+                    self.mapped("groupmap", "chown", "a group-affecting --chown")?;
                     (self.group, self.groups) = (true, groups);
                 }
             }
             ("usermap", _) => {
-                self.mapped("usermap", "usermap")?;
+                self.mapped("usermap", "usermap", "--usermap")?;
                 (self.owner, self.users) = (true, owners::users(&text())?);
             }
             ("groupmap", _) => {
-                self.mapped("groupmap", "groupmap")?;
+                self.mapped("groupmap", "groupmap", "--groupmap")?;
                 (self.group, self.groups) = (true, owners::groups(&text())?);
             }
             ("dry-run", _) => self.dry_run = true,
@@ -292,7 +296,9 @@ impl Options {
             ("stop-at", _) => self.stop_at = Some(text()),
             ("ignore-missing-args", _) => self.ignore_missing = true,
             ("stats", _) => self.stats = true,
-            ("progress", _) | ("", Some('P')) => self.progress = true,
+            ("progress", _) => self.progress = true,
+            ("partial", _) => self.partial = true,
+            ("", Some('P')) => (self.progress, self.partial) = (true, true),
             ("info", _) if value.eq_ignore_ascii_case(b"help") => self.help_info = true,
             ("debug", _) => self.help_debug |= value.eq_ignore_ascii_case(b"help"),
             ("checksum-choice" | "cc", _) => self.checksum_choice = Some(text()),
@@ -329,10 +335,15 @@ impl Options {
             ("copy-dest", _) => self.copy_dest.push(value),
             ("link-dest", _) => self.link_dest.push(value),
             ("delete", _) => _ = self.delete.get_or_insert(DeleteWhen::During),
-            ("del" | "delete-during", _) => self.delete = Some(DeleteWhen::During),
-            ("delete-before", _) => self.delete = Some(DeleteWhen::Before),
-            ("delete-delay" | "delete-after", _) => {
-                (self.delete, self.delete_delay) = (Some(DeleteWhen::After), name == "delete-delay");
+            ("del" | "delete-during" | "delete-delay", _) => {
+                self.delete_whens.push(DeleteWhen::During);
+                self.delete_delay = name == "delete-delay";
+                self.delete = Some(if self.delete_delay { DeleteWhen::After } else { DeleteWhen::During });
+            }
+            ("delete-before" | "delete-after", _) => {
+                let when = if name == "delete-before" { DeleteWhen::Before } else { DeleteWhen::After };
+                self.delete_whens.push(when);
+                (self.delete, self.delete_delay) = (Some(when), false);
             }
             ("delete-excluded", _) => {
                 self.delete_excluded = true;
@@ -359,7 +370,10 @@ impl Options {
             ("bwlimit", _) => self.bwlimit = Some(size(name, &text(), 1024)?).filter(|rate| *rate > 0),
             ("timeout", _) => self.timeout = Some(number()?).filter(|s| *s > 0),
             ("contimeout", _) => self.contimeout = Some(number()?).filter(|s| *s > 0),
-            ("partial-dir", _) => self.partial_dir(&value),
+            ("partial-dir", _) => self.partial_dir = Some(value).filter(|dir| !dir.is_empty()),
+            ("max-alloc", _) if size(name, &text(), 1)? == 0 => {
+                return Err("max-alloc must be greater than zero".into());
+            }
             ("temp-dir", _) => self.temp_dir = Some(value),
             ("insecure-links", _) => self.insecure_links = true,
             ("version", _) => self.version = self.version.saturating_add(1),
@@ -370,16 +384,13 @@ impl Options {
         Ok(())
     }
 
-    /// Notes which option says whose files become whose: one alone may.
-    fn mapped(&mut self, map: &'static str, by: &'static str) -> Result<(), String> {
-        let other = if by == "chown" { map } else { "chown" };
-        if self.mapped_by.contains(&other) {
-            return Err(format!("--{by} conflicts with prior --{other}."));
+    /// Notes which option says whose files become whose: of users, and of groups, one alone may, and once.
+    fn mapped(&mut self, map: &'static str, by: &'static str, once: &str) -> Result<(), String> {
+        match self.mapped_by.iter().find(|(known, _)| *known == map) {
+            Some((_, other)) if *other != by => return Err(format!("--{by} conflicts with prior --{other}.")),
+            Some(_) => return Err(format!("You can only specify {once} once.")),
+            None => self.mapped_by.push((map, by)),
         }
-        if self.mapped_by.contains(&by) && by != "chown" {
-            return Err(format!("You can only specify --{by} once."));
-        }
-        self.mapped_by.push(by);
         Ok(())
     }
 
@@ -392,15 +403,6 @@ impl Options {
         self.per_dir += 1;
         let rule: &[u8] = if self.per_dir == 1 { b": /.rsync-filter" } else { b"- .rsync-filter" };
         self.rules.push(RuleArg::Filter(rule.to_vec()));
-    }
-
-    /// rsync leaves out a directory for partial files that is beside each file.
-    fn partial_dir(&mut self, dir: &[u8]) {
-        self.partial_dir = !dir.is_empty();
-        if !dir.starts_with(b"/") && !dir.is_empty() {
-            let rule = [b"-p ", dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat();
-            self.rules.push(RuleArg::Filter(rule));
-        }
     }
 
     /// `--no-OPTION`; `None` for one that isn't on or off.
@@ -435,6 +437,7 @@ impl Options {
             ("prune-empty-dirs", _) => &mut self.prune_empty_dirs,
             ("whole-file", _) => &mut self.whole_file,
             ("progress", _) => &mut self.progress,
+            ("partial", _) => &mut self.partial,
             ("mkpath", _) => &mut self.mkpath,
             ("checksum", _) => &mut self.checksum,
             ("update", _) => &mut self.update,
@@ -513,6 +516,9 @@ impl Options {
         if self.delete.is_some() && !self.recursive && self.dirs != Some(true) {
             return Err("--delete does not work without --recursive (-r) or --dirs (-d).".into());
         }
+        if self.delete_whens.windows(2).any(|two| two[0] != two[1]) {
+            return Err("You may not combine multiple --delete-WHEN options.".into());
+        }
         let elsewhere = [&self.compare_dest, &self.copy_dest, &self.link_dest];
         if elsewhere.iter().filter(|dirs| !dirs.is_empty()).count() > 1 {
             return Err("choose one of --compare-dest, --copy-dest and --link-dest".into());
@@ -520,7 +526,7 @@ impl Options {
         if self.append && self.whole_file {
             return Err("--append cannot be used with --whole-file".into());
         }
-        if (self.delay_updates || self.partial_dir) && (self.append || self.inplace) {
+        if (self.delay_updates || self.partial_dir.is_some()) && (self.append || self.inplace) {
             let one = if self.append { "--append" } else { "--inplace" };
             let other = if self.delay_updates { "--delay-updates" } else { "--partial-dir" };
             return Err(format!("{one} cannot be used with {other}"));
@@ -568,6 +574,11 @@ impl Options {
     /// what is looked at after the deletions is sure to be there in the end, and its source to be no only copy.
     pub fn delete_when(&self) -> Option<DeleteWhen> {
         self.delete.map(|when| if self.keep_dirlinks { DeleteWhen::Before } else { when })
+    }
+
+    /// True for deletions that go by what the destination holds when all transfers are over.
+    pub fn deletes_apart(&self) -> bool {
+        self.delete_when() == Some(DeleteWhen::After) && !self.delete_delay
     }
 
     /// Ending of names that are kept.
@@ -669,6 +680,11 @@ mod tests {
             (&["--append-verify", "--partial-dir=x", "a"], "--append cannot be used with --partial-dir"),
             (&["--max-size=x", "a"], "--max-size=x: not a size"),
             (&["--delete", "a", "b"], "--delete does not work without --recursive (-r) or --dirs (-d)."),
+            (&["--delete-before", "--del", "-r", "a"], "You may not combine multiple --delete-WHEN options."),
+            (&["--chown=1", "--usermap=*:2", "a"], "--usermap conflicts with prior --chown."),
+            (&["--groupmap=*:2", "--chown=:1", "a"], "--chown conflicts with prior --groupmap."),
+            (&["--chown=1", "--chown=2", "a"], "You can only specify a user-affecting --chown once."),
+            (&["--max-alloc=0", "a"], "max-alloc must be greater than zero"),
             (&["--archive=x", "a"], "--archive takes no value"),
             (&["--no-exclude", "a"], "--no-exclude: this option can't be taken back"),
         ] {

@@ -10,12 +10,13 @@ use super::{
     options::Options,
     sources::clean,
     stats::{Count, Stats},
+    waiting::{Told, Waiting},
 };
 use crate::screen::Screen;
 use haul_core::{
     Error, ErrorKind, Key, LINK, Mtime, Side, attributes,
     compare::{Difference, FileType, Reason},
-    event::{Event, LeftOut, Sink},
+    event::{Event, LeftOut, Sink, StepId},
     links::Munge,
     plan::Action,
     policy::{Chmod, Compare},
@@ -63,6 +64,7 @@ struct Look {
     human: u8,
     raw_bytes: bool,
     dry_run: bool,
+    hard_links: bool,
     /// What has other times is transferred, in rsync's view, even where haul finds that only the time must be set.
     time_transfers: bool,
     /// What another place has gets a second name.
@@ -85,8 +87,16 @@ struct State {
     trouble: Trouble,
     began: Instant,
     drawn: Option<Instant>,
-    /// Names that are being linked, and in what they differ from what is there.
-    to_link: HashMap<Key, Difference>,
+    /// Names that are being linked, how that is told, and in what they differ from what is there.
+    to_link: HashMap<Key, (Update, Difference)>,
+    /// What is to be told, once the files before it are on their way.
+    waiting: Waiting,
+    /// Transfers of which nothing has come.
+    under_way: HashMap<StepId, Key>,
+    /// Names of several that a dry run doesn't bring.
+    would_come: HashSet<Key>,
+    /// Errors of listing that were told.
+    unlisted: HashSet<String>,
     /// The name that the one that is being told is linked to.
     link_to: Option<Vec<u8>>,
     /// What is to be deleted and is neither a file nor a symlink.
@@ -121,6 +131,7 @@ impl Lines {
             human: options.human,
             raw_bytes: options.raw_bytes,
             dry_run: options.dry_run,
+            hard_links: options.hard_links,
             time_transfers: options.compare() == Compare::SizeAndTime,
             links: !options.link_dest.is_empty(),
             sends,
@@ -138,6 +149,10 @@ impl Lines {
             began: Instant::now(),
             drawn: None,
             to_link: HashMap::new(),
+            waiting: Waiting::default(),
+            under_way: HashMap::new(),
+            would_come: HashSet::new(),
+            unlisted: HashSet::new(),
             link_to: None,
             doomed: HashMap::new(),
             left: HashSet::new(),
@@ -164,7 +179,10 @@ impl Lines {
 
     /// The names that follow are of this job.
     pub fn enter(&self, place: Place) {
-        self.lock().place = place;
+        let mut state = self.lock();
+        state.place = place;
+        // What a job before it didn't come to.
+        self.end_waiting(&mut state);
     }
 
     /// A line on standard output.
@@ -229,6 +247,7 @@ impl Lines {
             self.draw(&mut state, true);
             let _ = writeln!(state.out);
         }
+        self.end_waiting(&mut state);
         let _ = state.out.flush();
         (state.stats.clone(), state.trouble.clone(), state.began.elapsed())
     }
@@ -238,29 +257,75 @@ impl Lines {
     }
 
     fn line(&self, state: &mut State, bytes: &[u8]) {
-        // A reader that went away isn't told.
-        let _ = state.out.write_all(bytes).and_then(|()| state.out.write_all(b"\n"));
-        if self.screen.is_live() {
-            let _ = state.out.flush();
-        }
+        self.put(state, Some(bytes.to_vec()), None);
     }
 
-    /// Prints a name with what happens to it, if that is to be told.
-    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
+    /// What is to be told of a name.
+    fn told(&self, state: &State, update: Update, key: &Key, size: u64, differs: &Difference) -> Told {
         let letters = letters(update, differs, &self.look.kept);
         // Names alone are told of what is transferred, made or linked, not of what only gets attributes.
-        let told = tells(&letters);
+        let told = tells(&letters) || update == Update::Tied;
         let only_set = update == Update::None && differs.what != FileType::Dir && self.look.info.name < 2;
         let shown = if self.look.itemize == 0 { told && !only_set } else { told || self.look.itemize > 1 };
         if !told && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
             let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
-            return self.line(state, &line);
+            return Told { line: Some(line), logged: None };
         }
         let in_log = self.log_format(state).filter(|_| told || shown);
         let item = Item { lines: self, state, key, what: differs.what, letters, size };
         let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
         let logged = in_log.map(|format| format::fill(&format, &item));
+        Told { line, logged }
+    }
+
+    /// Prints a name with what happens to it, if that is to be told.
+    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
+        let Told { line, logged } = self.told(state, update, key, size, differs);
         self.put(state, line, logged);
+    }
+
+    /// The same of what is to come, once it does.
+    fn coming(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
+        let Told { line, logged } = self.told(state, update, key, size, differs);
+        let waits = differs.what == FileType::File && !self.look.dry_run;
+        match waits && (line.is_some() || logged.is_some()) {
+            true => state.waiting.hold(key.clone(), Told { line, logged }),
+            false => self.put(state, line, logged),
+        }
+    }
+
+    /// A file is on its way or here, which `more` may tell of; or nothing of it came.
+    fn came(&self, state: &mut State, key: &Key, came: bool, more: Option<Vec<u8>>) {
+        // One file alone may get another name.
+        let file = if state.place.one.is_some() { state.waiting.any() } else { Some(key.clone()) };
+        match (file, came) {
+            (Some(file), false) => state.waiting.lost(&file),
+            (file, _) => {
+                if let Some(more) = file.map_or(more.clone(), |file| state.waiting.came(&file, more)) {
+                    self.line(state, &more);
+                }
+            }
+        }
+        self.tell_ready(state);
+    }
+
+    fn end_waiting(&self, state: &mut State) {
+        state.waiting.end();
+        state.under_way.clear();
+        self.tell_ready(state);
+    }
+
+    fn tell_ready(&self, state: &mut State) {
+        while let Some(Told { line, logged }) = state.waiting.next() {
+            if let Some(line) = line {
+                // A reader that went away isn't told.
+                let _ = state.out.write_all(&line).and_then(|()| state.out.write_all(b"\n"));
+                if self.screen.is_live() {
+                    let _ = state.out.flush();
+                }
+            }
+            logged.iter().zip(&mut state.log).for_each(|(line, log)| log.write(line));
+        }
     }
 
     /// The form of the log's lines about names: in a dry run nothing happens to any.
@@ -270,8 +335,8 @@ impl Lines {
 
     /// A line on standard output, and one in the log.
     fn put(&self, state: &mut State, line: Option<Vec<u8>>, logged: Option<Vec<u8>>) {
-        line.iter().for_each(|line| self.line(state, line));
-        logged.iter().zip(&mut state.log).for_each(|(line, log)| log.write(line));
+        state.waiting.add(Told { line, logged });
+        self.tell_ready(state);
     }
 
     /// What options leave as it is.
@@ -364,7 +429,10 @@ impl Lines {
         match action {
             Action::Copy => {
                 state.stats.transferred(differs, size);
-                self.item(state, carried, key, size, differs);
+                if self.look.dry_run && self.look.hard_links {
+                    state.would_come.insert(key.clone());
+                }
+                self.coming(state, carried, key, size, differs);
             }
             Action::Touch if differs.mtime && differs.what == FileType::File && self.look.time_transfers => {
                 state.stats.transferred(differs, 0);
@@ -385,19 +453,19 @@ impl Lines {
             Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {
                 self.left(state, key, why, differs);
             }
+            Action::Keep if why == Reason::Linked => self.item(state, Update::Linked, key, size, differs),
             Action::Keep => self.item(state, Update::None, key, size, differs),
-            Action::Link => self.linked(state, key, None, differs),
-            Action::MakeDir | Action::Delete | Action::Refuse => {}
+            Action::Link | Action::MakeDir | Action::Delete | Action::Refuse => {}
         }
     }
 
     /// A name that becomes another one of a file; its line waits until the file's name is known.
-    fn linked(&self, state: &mut State, key: &Key, to: Option<&Key>, differs: &Difference) {
+    fn linked(&self, state: &mut State, key: &Key, to: &Key, (update, differs): (Update, Difference)) {
         if differs.new {
             state.stats.created.add(differs.what);
         }
-        state.link_to = to.map(|to| shown(&plain(state, to), self.look.raw_bytes));
-        self.item(state, Update::Linked, key, 0, differs);
+        state.link_to = Some(shown(&plain(state, to), self.look.raw_bytes));
+        self.item(state, update, key, 0, &differs);
         state.link_to = None;
     }
 
@@ -405,21 +473,24 @@ impl Lines {
         if error.kind() == ErrorKind::Cancelled {
             return;
         }
-        state.trouble.note(error);
         let name = error.key().map(|key| String::from_utf8_lossy(&plain(state, key)).into_owned());
         let line = match (name, error.kind(), error.op()) {
             (Some(name), ErrorKind::NotFound, "read" | "copy" | "stat") => format!("file has vanished: {name:?}"),
             (Some(name), _, op) => format!("{op} {name:?} failed: {}", error.message()),
             (None, _, op) => format!("{op} failed: {}", error.message()),
         };
-        self.complain_in(state, &line);
+        // What can't be listed is found out again by each walk.
+        if error.op() != "list" || state.unlisted.insert(line.clone()) {
+            state.trouble.note(error);
+            self.complain_in(state, &line);
+        }
     }
 
-    fn arrived(&self, state: &mut State, size: u64, took: Duration) {
+    fn arrived(&self, state: &mut State, size: u64, took: Duration) -> Option<Vec<u8>> {
         let stats = &mut state.stats;
         stats.arrived += 1;
         if self.look.info.progress != 1 {
-            return;
+            return None;
         }
         let rate = size as f64 / took.as_secs_f64().max(0.001);
         let left = stats.files.total().saturating_sub(stats.arrived);
@@ -431,7 +502,7 @@ impl Lines {
             stats.arrived,
             stats.files.total()
         );
-        self.line(state, line.as_bytes());
+        Some(line.into_bytes())
     }
 
     /// The one line of `--info=progress2`.
@@ -456,6 +527,11 @@ impl Lines {
     }
 }
 
+/// True for a file of the source that could not be opened, so that nothing of it came.
+fn is_unread(error: &Error) -> bool {
+    error.op() == "read" || error.kind() == ErrorKind::NotFound && matches!(error.op(), "copy" | "stat")
+}
+
 /// A key as a name: with what stands before it, without a link's ending.
 fn plain(state: &State, key: &Key) -> Vec<u8> {
     let key = state.place.one.as_ref().unwrap_or(key).as_bytes();
@@ -477,13 +553,18 @@ impl Sink for Lines {
                 state.doomed.insert(key.clone(), differs.what);
             }
             Event::Decided { action: Action::Delete, .. } => {}
-            Event::Decided { key, action: Action::Link, size, differs, dry_run: false, .. } => {
+            Event::Decided { key, action: Action::Link, why, size, differs, .. } => {
                 state.stats.seen(differs.what, *size);
-                state.to_link.insert(key.clone(), *differs);
+                let update = if *why == Reason::Linked { Update::Tied } else { Update::Linked };
+                state.to_link.insert(key.clone(), (update, *differs));
             }
             Event::Linked { key, to } => {
-                if let Some(differs) = state.to_link.remove(key) {
-                    self.linked(state, key, Some(to), &differs);
+                if let Some((update, differs)) = state.to_link.remove(key) {
+                    // As in rsync, where a name that would only come isn't known yet.
+                    match state.would_come.contains(to) {
+                        true => self.item(state, Update::Linked, key, 0, &differs),
+                        false => self.linked(state, key, to, (update, differs)),
+                    }
                 }
             }
             Event::Decided { key, action, why, size, differs, .. } => {
@@ -517,21 +598,34 @@ impl Sink for Lines {
                 let name = shown(name.strip_suffix(b"/").unwrap_or(&name), self.look.raw_bytes);
                 self.line(state, &[b"cannot delete non-empty directory: ", &name[..]].concat());
             }
-            Event::Moved { bytes, .. } => {
+            Event::Begun { step, key, .. } if !state.waiting.is_over() => {
+                _ = state.under_way.insert(*step, key.clone())
+            }
+            Event::Moved { step, bytes } => {
+                if let Some(key) = state.under_way.remove(step) {
+                    self.came(state, &key, true, None);
+                }
                 state.stats.moved = state.stats.moved.saturating_add_signed(*bytes);
                 self.draw(state, false);
             }
-            Event::Done { size, key, .. } => {
+            Event::Done { step, size, key, .. } => {
+                state.under_way.remove(step);
                 if !key.as_bytes().ends_with(LINK) {
                     state.stats.arrived_bytes += size;
                 }
                 let took = state.began.elapsed();
-                self.arrived(state, *size, took);
+                let more = self.arrived(state, *size, took);
+                self.came(state, key, true, more);
                 self.draw(state, false);
             }
-            Event::Failed { error, .. } | Event::ListFailed { error, .. } | Event::Error(error) => {
-                self.failed(state, error)
+            Event::Failed { step, error } => {
+                let key = state.under_way.remove(step).or_else(|| error.key().cloned());
+                if let Some(key) = key {
+                    self.came(state, &key, !is_unread(error), None);
+                }
+                self.failed(state, error);
             }
+            Event::ListFailed { error, .. } | Event::Error(error) => self.failed(state, error),
             Event::LeftOut { key, what, size, why } => self.left_out(state, key, *what, *size, *why),
             Event::Notice { message, .. } => self.complain_in(state, message),
             _ => {}

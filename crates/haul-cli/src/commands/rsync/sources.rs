@@ -1,7 +1,13 @@
 //! Sources and destination as typed, by rsync's rules: `SRC/` is what is in it, `SRC` itself; what becomes of them is a
 //! list of jobs, one for each folder of origin.
 
-use super::{alone, apart, exit, filters::Scope, merge::merge, named::read_input, options::Options, sink::Lines};
+use super::{
+    alone, apart, exit,
+    filters::{self, Scope},
+    merge::merge,
+    options::Options,
+    sink::Lines,
+};
 use crate::{context::Context, remote::Place, remote::Spec};
 use futures::StreamExt as _;
 use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
@@ -187,6 +193,12 @@ impl Planner<'_> {
         }
         alone::leave_out_empty(self, &mut jobs).await?;
         self.check_dest(&to, there, &jobs)?;
+        // A move takes away what --delete-after would compare with: there the source's files of rules stand for those that came.
+        let late = self.options.deletes_apart() && !self.options.remove_source;
+        let deletes = self.options.delete.is_some() || self.options.force;
+        if to.here() && deletes && (late || !self.options.deletes_apart()) {
+            jobs.iter_mut().for_each(|job| job.scope.dest = Some(absolute(&to.path)));
+        }
         if self.shares {
             return merge(self.options, jobs);
         }
@@ -194,6 +206,9 @@ impl Planner<'_> {
         let others: Vec<Vec<u8>> = jobs.iter().flat_map(|job| job.scope.others.clone()).collect();
         for job in &mut jobs {
             job.scope.others = if job.top && job.into.is_empty() { others.clone() } else { Vec::new() };
+        }
+        if late && to.here() {
+            return deletes_last(self.options, jobs);
         }
         Ok(jobs)
     }
@@ -314,8 +329,8 @@ impl Planner<'_> {
             let [source] = sources else {
                 return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
             };
-            let text = read_input(list, self.options.insecure_links, &self.options.input)
-                .map_err(|line| (exit::USAGE, line))?;
+            let text =
+                self.options.input.text(list, self.options.insecure_links).map_err(|line| (exit::USAGE, line))?;
             let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
             let comment = |line: &[u8]| matches!(line.first(), Some(b'#' | b';'));
             let source = Typed::parse(source)?;
@@ -615,6 +630,23 @@ impl Planner<'_> {
             }
         }
     }
+}
+
+/// Has deletions done by jobs of their own, where the destination's directories bring rules: as the transfers left those.
+///
+/// Errors: a rule that can't be meant.
+fn deletes_last(options: &Options, jobs: Vec<Job>) -> Result<Vec<Job>, Refusal> {
+    let (mut all, mut last) = (Vec::new(), Vec::new());
+    for job in jobs {
+        if job.one.is_some() || !filters::selection(options, job.scope.clone())?.rules().per_dir() {
+            all.push(job);
+            continue;
+        }
+        last.push(Job { part: Part::Deletes, ..job.clone() });
+        all.push(Job { part: Part::Transfers, ..job });
+    }
+    all.extend(last);
+    Ok(all)
 }
 
 /// True when sources here may show the same names: one is what is in a folder, or two have the same name.

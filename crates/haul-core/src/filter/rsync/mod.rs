@@ -22,8 +22,8 @@ use std::{
 
 /// Reads files of rules for whoever compiles rules.
 pub trait RuleFiles: fmt::Debug + Send + Sync {
-    /// The rules that the source's directory `dir` (an absolute path ending in `/`) holds in a file of this name; `None`
-    /// when it has none.
+    /// The rules that the directory `dir` (an absolute path ending in `/`) holds in a file of this name; `None` when it has
+    /// none.
     ///
     /// Errors: one line that says why it can't be read.
     fn of_dir(&self, dir: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, String>;
@@ -53,8 +53,8 @@ struct Rule {
     negated: bool,
     /// Not for what goes with the directory that holds it.
     perishable: bool,
-    /// The pattern is of an absolute path.
-    absolute: bool,
+    /// The pattern is of an absolute path: this is the one that names are below, ending in `/`.
+    absolute: Option<Arc<[u8]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -86,12 +86,39 @@ struct PerDir {
 /// Rules that directories brought: by the `dir-merge` rule and the directory.
 type OfDirs = HashMap<(usize, Vec<u8>), Arc<Vec<Item>>>;
 
+/// The rules of the directories that were asked about last.
+#[derive(Debug, Default)]
+struct Remembered {
+    recent: OfDirs,
+    /// What was recent before.
+    older: OfDirs,
+}
+
+impl Remembered {
+    fn get(&mut self, at: &(usize, Vec<u8>)) -> Option<Arc<Vec<Item>>> {
+        if let Some(rules) = self.recent.get(at) {
+            return Some(rules.clone());
+        }
+        // Still in use, as those of directories above the current one are.
+        let (at, rules) = self.older.remove_entry(at)?;
+        self.put(at, rules.clone());
+        Some(rules)
+    }
+
+    fn put(&mut self, at: (usize, Vec<u8>), rules: Arc<Vec<Item>>) {
+        if self.recent.len() >= REMEMBERED {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(at, rules);
+    }
+}
+
 /// Compiled rules.
 #[derive(Debug)]
 pub struct RuleSet {
     items: Vec<Item>,
-    /// Absolute path of the directory that names are relative to, ending in `/`.
-    root: Vec<u8>,
+    /// Absolute path of the directory that names are relative to, ending in `/`: there are the directories that bring rules.
+    root: Arc<[u8]>,
     /// That directory only holds what arguments name: it is one of those above the transfer.
     bare_root: bool,
     files: Arc<dyn RuleFiles>,
@@ -99,14 +126,15 @@ pub struct RuleSet {
     texts: Vec<String>,
     /// The next [`PerDir::id`].
     next_id: AtomicUsize,
-    of_dirs: Mutex<OfDirs>,
+    of_dirs: Mutex<Remembered>,
     /// Something is in `broken`.
     is_broken: AtomicBool,
-    broken: Mutex<Vec<String>>,
+    broken: Mutex<Vec<Wrong>>,
 }
 
-/// Directories whose rules are remembered. Listings come in order, so the ones above the current one are among them.
-const REMEMBERED: usize = 4096;
+/// Directories whose rules are remembered at least. A destination's files of rules are read once, before the transfer may
+/// replace them, and count as they were then: a listing must never be so many directories ahead of what is decided.
+const REMEMBERED: usize = 16_384;
 
 impl RuleSet {
     /// True when no rule was given.
@@ -130,7 +158,7 @@ impl RuleSet {
     }
 
     /// What is wrong with rules that directories brought, in one line each.
-    pub fn broken(&self) -> Vec<String> {
+    pub fn broken(&self) -> Vec<Wrong> {
         self.broken.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
@@ -160,22 +188,23 @@ impl RuleSet {
         if !asked || (rule.perishable && dying) {
             return None;
         }
-        let matches = match rule.absolute {
-            true => rule.pattern.matches(&[&self.root[1..], name].concat(), is_dir),
-            false => rule.pattern.matches(name, is_dir),
+        let matches = match &rule.absolute {
+            Some(root) => rule.pattern.matches(&[&root[1..], name].concat(), is_dir),
+            None => rule.pattern.matches(name, is_dir),
         };
         (matches != rule.negated).then_some(rule.include)
     }
 
-    fn remembered(&self) -> MutexGuard<'_, OfDirs> {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
         self.of_dirs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The rules that a `dir-merge` rule finds for what is in `dir`: the directory's own first, then those of the
     /// directories above.
     fn of_dir(&self, per_dir: &PerDir, dir: &[u8]) -> Arc<Vec<Item>> {
-        if let Some(rules) = self.remembered().get(&(per_dir.id, dir.to_vec())) {
-            return rules.clone();
+        let at = (per_dir.id, dir.to_vec());
+        if let Some(rules) = self.remembered().get(&at) {
+            return rules;
         }
         let inherited = match (dir == per_dir.since, per_dir.no_inherit) {
             (_, true) => Arc::default(),
@@ -183,17 +212,15 @@ impl RuleSet {
             (true, false) => Arc::default(),
             (false, false) => self.of_dir(per_dir, crate::key::parent(dir)),
         };
-        let path = [&self.root, dir].concat();
+        let path = [&self.root[..], dir].concat();
         let bare = self.bare_root && dir.is_empty();
-        let rules = match bare && (per_dir.no_inherit || !per_dir.from_above) {
+        // What a file there names is looked for beside it.
+        let looks_above = per_dir.from_above || !per_dir.within.is_empty();
+        let rules = match bare && (per_dir.no_inherit || !looks_above) {
             true => inherited,
             false => self.add(per_dir, &path, dir, false, inherited),
         };
-        let mut remembered = self.remembered();
-        if remembered.len() >= REMEMBERED {
-            remembered.clear();
-        }
-        remembered.insert((per_dir.id, dir.to_vec()), rules.clone());
+        self.remembered().put(at, rules.clone());
         rules
     }
 
@@ -213,8 +240,8 @@ impl RuleSet {
         absolute: bool,
         inherited: Arc<Vec<Item>>,
     ) -> Arc<Vec<Item>> {
-        let place = parse::Place { path, dir, absolute, files: &*self.files, next_id: &self.next_id };
-        match self.files.of_dir(path, &per_dir.name).and_then(|text| match text {
+        let place = parse::Place { path, root: &self.root, dir, absolute, files: &*self.files, next_id: &self.next_id };
+        match self.files.of_dir(path, &per_dir.name).map_err(Wrong::Rule).and_then(|text| match text {
             Some(text) => parse::of_dir(&text, per_dir, &place).map(Some),
             None => Ok(None),
         }) {
@@ -226,7 +253,11 @@ impl RuleSet {
             }
             Err(why) => {
                 let file = [path, &per_dir.name].concat();
-                let line = format!("{}: {why}", String::from_utf8_lossy(&file));
+                let line = |why: String| format!("{}: {why}", String::from_utf8_lossy(&file));
+                let line = match why {
+                    Wrong::Rule(why) => Wrong::Rule(line(why)),
+                    Wrong::File(why) => Wrong::File(line(why)),
+                };
                 let mut broken = self.broken.lock().unwrap_or_else(|e| e.into_inner());
                 if !broken.contains(&line) {
                     broken.push(line);

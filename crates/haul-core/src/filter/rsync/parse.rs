@@ -1,12 +1,9 @@
 //! Reading rules: options, lines of rule files, and the lists that CVS knows. Follows rsync(1), "FILTER RULES IN DEPTH".
 
 use super::{Item, Pattern, PerDir, Rule, RuleFiles, RuleSet};
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// What CVS leaves alone, from rsync(1), `--cvs-exclude`.
@@ -30,6 +27,8 @@ pub(super) struct Defaults {
     perishable: bool,
     negated: bool,
     absolute: bool,
+    /// What absolute patterns take for the path that names are below.
+    root: Arc<[u8]>,
     /// Unqualified rules hide only (`--delete-excluded`).
     pub delete_excluded: bool,
     /// Names end in NUL, not in line breaks (`--from0`).
@@ -65,7 +64,7 @@ enum Read {
 pub struct Builder {
     items: Vec<Item>,
     texts: Vec<String>,
-    root: Vec<u8>,
+    root: Arc<[u8]>,
     bare_root: bool,
     files: Arc<dyn RuleFiles>,
     defaults: Defaults,
@@ -78,9 +77,16 @@ impl Builder {
     /// No rules yet. `root`: the absolute path that names are relative to, ending in `/`. `delete_excluded`: what is
     /// left out may be deleted. `from0`: entries of files end in NUL.
     pub fn new(root: Vec<u8>, files: Arc<dyn RuleFiles>, delete_excluded: bool, from0: bool) -> Builder {
-        let defaults = Defaults { delete_excluded, from0, ..Defaults::default() };
+        let root: Arc<[u8]> = root.into();
+        let defaults = Defaults { delete_excluded, from0, root: root.clone(), ..Defaults::default() };
         let (items, texts, cvs_words) = (Vec::new(), Vec::new(), Vec::new());
         Builder { items, texts, root, bare_root: false, files, defaults, per_dirs: 0, cvs_words }
+    }
+
+    /// Rules that are given with absolute patterns speak of this path instead of the root's; it ends in `/`.
+    pub fn with_absolute(mut self, root: Vec<u8>) -> Builder {
+        self.defaults.root = root.into();
+        self
     }
 
     /// The root only holds what arguments name: its own files of rules say nothing of them.
@@ -138,7 +144,7 @@ impl Builder {
             bare_root,
             files,
             texts,
-            of_dirs: Mutex::new(HashMap::new()),
+            of_dirs: Mutex::default(),
             is_broken: AtomicBool::new(false),
             broken: Mutex::default(),
         }
@@ -201,6 +207,8 @@ impl Builder {
 pub(super) struct Place<'a> {
     /// Its absolute path, ending in `/`.
     pub path: &'a [u8],
+    /// Absolute path of the directory that names are relative to, ending in `/`.
+    pub root: &'a Arc<[u8]>,
     /// What patterns that begin with a slash are of.
     pub dir: &'a [u8],
     /// It is above the transfer's root, so that such patterns are absolute.
@@ -212,10 +220,11 @@ pub(super) struct Place<'a> {
 /// The rules that a directory's file holds, and whether it puts away those that the directory would inherit.
 ///
 /// Errors: what is wrong with a rule, which is named; a file that one names and that can't be read.
-pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, place: &Place<'_>) -> Result<(Vec<Item>, bool), String> {
+pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, place: &Place<'_>) -> Result<(Vec<Item>, bool), Wrong> {
     let mut found = (Vec::new(), false);
     let mut defaults = per_dir.defaults.clone();
     defaults.absolute |= place.absolute;
+    defaults.root = place.root.clone();
     let mut named = [&per_dir.within[..], std::slice::from_ref(&per_dir.name)].concat();
     lines_of_dir(text, &defaults, place, &mut named, 0, &mut found)?;
     Ok(found)
@@ -228,7 +237,7 @@ fn lines_of_dir(
     named: &mut Vec<Vec<u8>>,
     depth: usize,
     found: &mut (Vec<Item>, bool),
-) -> Result<(), String> {
+) -> Result<(), Wrong> {
     for line in entries(text, defaults) {
         match read_in(line, defaults, Some(place.dir)).map_err(|why| bad(line, &why))? {
             Read::Rule(rule) => found.0.push(Item::Rule(*rule)),
@@ -239,7 +248,7 @@ fn lines_of_dir(
                 }
             }
             Read::PerDir(..) if place.absolute => {
-                return Err(bad(line, "above the source a file can't name further files of directories"));
+                return Err(bad(line, "above the source a file can't name further files of directories").into());
             }
             Read::PerDir(per_dir, leave_out) => {
                 if leave_out {
@@ -253,10 +262,16 @@ fn lines_of_dir(
                     found.0.push(Item::PerDir(Arc::new(PerDir { id, since, within, ..*per_dir })));
                 }
             }
-            Read::File(..) if depth >= MAX_DEPTH => return Err(bad(line, &too_deep())),
+            Read::File(..) if depth >= MAX_DEPTH => return Err(bad(line, &too_deep()).into()),
             Read::File(path, inner) => {
-                let path = if path.starts_with(b"/") { path } else { [place.path, &path[..]].concat() };
-                let content = place.files.named(&path).map_err(|why| bad(line, &why))?;
+                // As rsync looks for it: a name where the transfer begins, a path beside the file.
+                let dir = match path.iter().position(|b| *b == b'/') {
+                    Some(0) => b"",
+                    Some(_) => place.path,
+                    None => &place.root[..],
+                };
+                let content = place.files.of_dir(dir, &path).and_then(|text| text.ok_or("no such file".into()));
+                let content = content.map_err(|why| Wrong::File(bad(line, &why)))?;
                 lines_of_dir(&content, &inner, place, named, depth + 1, found)?;
             }
         }
@@ -408,6 +423,7 @@ fn one(include: bool, pattern: &[u8], defaults: &Defaults, dir: Option<&[u8]>) -
 
 fn rule(include: bool, pattern: &[u8], defaults: &Defaults) -> Result<Rule, String> {
     let Defaults { hide_only, protect_only, perishable, negated, absolute, delete_excluded, .. } = *defaults;
+    let absolute = absolute.then(|| defaults.root.clone());
     Ok(Rule {
         pattern: Pattern::new(pattern)?,
         include,

@@ -1,7 +1,7 @@
 //! What one rsync job is about: the rules, the names that its arguments give, and how keys become the names that rules
 //! speak of.
 
-use super::{RuleSet, Side};
+use super::{RuleSet, Side, Wrong};
 use crate::{Key, key, shown_name, unmarked};
 use std::{fmt, sync::Arc};
 
@@ -84,12 +84,17 @@ pub trait OtherSources: fmt::Debug + Send + Sync {
 
     /// Does another source show this name, or may it?
     fn shows(&self, name: &[u8]) -> bool;
+
+    /// Does another source show a directory of this name, or may it?
+    fn shows_dir(&self, name: &[u8]) -> bool;
 }
 
 /// What one job takes, and what it may delete.
 #[derive(Debug)]
 pub struct Selection {
     rules: RuleSet,
+    /// What the destination may lose goes by these instead: the same, with the files of its own directories.
+    kept: Option<RuleSet>,
     only: Option<Only>,
     /// What stands before each key in the names that rules speak of; ends in `/` unless empty.
     prefix: Vec<u8>,
@@ -103,7 +108,12 @@ pub struct Selection {
 impl Selection {
     /// A selection.
     pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>, links: bool) -> Selection {
-        Selection { rules, only, prefix, links, others: None, bare_way: false }
+        Selection { rules, kept: None, only, prefix, links, others: None, bare_way: false }
+    }
+
+    /// The same, where what the destination may lose goes by other rules.
+    pub fn with_kept(self, kept: Option<RuleSet>) -> Selection {
+        Selection { kept, ..self }
     }
 
     /// The same beside other sources.
@@ -133,9 +143,12 @@ impl Selection {
         self.others.as_ref().is_some_and(|others| others.has_dir(&self.name(dir)))
     }
 
-    /// True when another source shows it, or may.
+    /// True when another source shows it, or may: a directory's key is shown only where that is one too.
     pub fn others_show(&self, at: &[u8]) -> bool {
-        self.others.as_ref().is_some_and(|others| others.shows(&self.name(at)))
+        self.others.as_ref().is_some_and(|others| match at.ends_with(b"/") {
+            true => others.shows_dir(&self.name(at)),
+            false => others.shows(&self.name(at)),
+        })
     }
 
     /// True when it takes everything.
@@ -146,6 +159,21 @@ impl Selection {
     /// The rules.
     pub fn rules(&self) -> &RuleSet {
         &self.rules
+    }
+
+    /// True when a directory brought rules that can't be read.
+    pub fn is_broken(&self) -> bool {
+        self.rules.is_broken() || self.kept.as_ref().is_some_and(RuleSet::is_broken)
+    }
+
+    /// What is wrong with rules that directories brought, in one line each.
+    pub fn broken(&self) -> Vec<Wrong> {
+        let kept = self.kept.iter().flat_map(RuleSet::broken);
+        self.rules.broken().into_iter().chain(kept).collect()
+    }
+
+    fn protects(&self, name: &[u8], is_dir: bool, dying: bool) -> bool {
+        self.kept.as_ref().unwrap_or(&self.rules).leaves_out(name, is_dir, Side::Protect, dying)
     }
 
     /// Texts that tell this selection from others.
@@ -185,9 +213,10 @@ impl Selection {
         if !is_dir && !destination && self.others.as_ref().is_some_and(|others| others.hides(&name)) {
             return false;
         }
-        let out = |side, dying| self.rules.leaves_out(&name, is_dir, side, dying);
-        // What a directory may lose only when it goes itself must be seen too.
-        !out(Side::Hide, false) || (destination && !out(Side::Protect, true))
+        // What a directory may lose only when it goes itself must be seen too. The destination's own rules are asked first: so
+        // they are read when its directory is listed, and before what is transferred replaces them.
+        let may_go = destination && !self.protects(&name, is_dir, true);
+        may_go || !self.rules.leaves_out(&name, is_dir, Side::Hide, false)
     }
 
     /// May the destination lose this key, which the source doesn't show? `dying`: with the directory that holds it.
@@ -195,7 +224,7 @@ impl Selection {
         let (at, name) = (at.as_bytes(), self.name(at.as_bytes()));
         let below = &name[self.prefix.len().min(name.len())..];
         let there = self.only.as_ref().is_none_or(|only| only.below(below) || only.is_extra(below));
-        there && !self.rules.leaves_out(&name, at.ends_with(b"/"), Side::Protect, dying)
+        there && !self.protects(&name, at.ends_with(b"/"), dying)
     }
 
     /// The topmost directory of `dir` and those above it that isn't shown.

@@ -1,0 +1,120 @@
+//! Lines about names, in the order in which it was decided what becomes of them, which a dry run has too. The line of a file waits
+//! until something of the file has come, and the lines after it wait with it. Made and asked by the sink.
+
+use haul_core::Key;
+use std::collections::{HashMap, VecDeque};
+
+/// A line on standard output, and one in the log.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// On standard output.
+    pub line: Option<Vec<u8>>,
+    /// In the log.
+    pub logged: Option<Vec<u8>>,
+}
+
+struct Place {
+    told: Told,
+    waits: bool,
+}
+
+/// Lines that can't be told yet.
+#[derive(Default)]
+pub struct Waiting {
+    places: VecDeque<Place>,
+    /// How many places there were before the first of these.
+    before: u64,
+    /// Files whose lines wait, and the numbers of their places.
+    files: HashMap<Key, u64>,
+}
+
+impl Waiting {
+    /// A line that waits for those before it alone.
+    pub fn add(&mut self, told: Told) {
+        self.places.push_back(Place { told, waits: false });
+    }
+
+    /// The line of a file that is yet to come.
+    pub fn hold(&mut self, file: Key, told: Told) {
+        self.files.insert(file, self.before + self.places.len() as u64);
+        self.places.push_back(Place { told, waits: true });
+    }
+
+    /// True when no file is waited for.
+    pub fn is_over(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Some file that is waited for.
+    pub fn any(&self) -> Option<Key> {
+        self.files.keys().next().cloned()
+    }
+
+    /// A file has come; gives back what more is to be told of it, where its line doesn't wait.
+    pub fn came(&mut self, file: &Key, more: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let Some(place) = self.settle(file) else { return more };
+        place.waits = false;
+        let lines = [place.told.line.take(), more].into_iter().flatten().collect::<Vec<_>>();
+        place.told.line = (!lines.is_empty()).then(|| lines.join(&b'\n'));
+        None
+    }
+
+    /// Nothing of a file came, and nothing is to be told of it.
+    pub fn lost(&mut self, file: &Key) {
+        if let Some(place) = self.settle(file) {
+            *place = Place { told: Told::default(), waits: false };
+        }
+    }
+
+    fn settle(&mut self, file: &Key) -> Option<&mut Place> {
+        let number = self.files.remove(file)?;
+        self.places.get_mut(usize::try_from(number - self.before).ok()?)
+    }
+
+    /// The next line that can be told.
+    pub fn next(&mut self) -> Option<Told> {
+        self.places.front().filter(|place| !place.waits)?;
+        self.before += 1;
+        self.places.pop_front().map(|place| place.told)
+    }
+
+    /// Drops the lines of files that never came.
+    pub fn end(&mut self) {
+        for file in self.files.keys().cloned().collect::<Vec<_>>() {
+            self.lost(&file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_in_order_and_without_what_never_came() {
+        let told = |text: &str| Told { line: Some(text.into()), logged: None };
+        let mut waiting = Waiting::default();
+        let all = |waiting: &mut Waiting| {
+            std::iter::from_fn(|| waiting.next())
+                .filter_map(|told| told.line)
+                .map(|line| String::from_utf8(line).unwrap())
+                .collect::<Vec<_>>()
+        };
+        waiting.add(told("a"));
+        waiting.hold(Key::new("b"), told("b"));
+        waiting.add(told("c"));
+        waiting.hold(Key::new("d"), told("d"));
+        waiting.hold(Key::new("e"), told("e"));
+        assert_eq!(all(&mut waiting), ["a"]);
+        assert_eq!(waiting.came(&Key::new("d"), Some("more".into())), None);
+        assert_eq!(waiting.came(&Key::new("x"), Some("more".into())), Some("more".into()));
+        assert!(all(&mut waiting).is_empty());
+        waiting.lost(&Key::new("b"));
+        assert_eq!(all(&mut waiting), ["c", "d\nmore"]);
+        assert!(!waiting.is_over());
+        waiting.add(told("f"));
+        waiting.end();
+        assert!(waiting.is_over());
+        assert_eq!(all(&mut waiting), ["f"]);
+    }
+}
