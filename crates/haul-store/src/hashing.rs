@@ -1,6 +1,6 @@
 //! Hashes of bytes that come piece by piece, on disk threads. MD5s of several streams (files that are transferred at once, parts
-//! of one) are computed side by side on one thread, which takes in whatever waits at the moment: nobody waits for others to
-//! come, and one alone is hashed at once.
+//! of one) are computed side by side on one thread, which takes in whatever waits at the moment. One alone is hashed at once,
+//! unless who asks says that there is time ([`Leisure`]).
 
 use crate::{Payload, disk, payload::on_its_way};
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 use tokio::sync::oneshot;
 
@@ -41,10 +42,23 @@ fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Streams that are worth beginning with when there is time: half of what one thread takes side by side (AVX-512).
+const COMPANY: usize = 8;
+
+/// So long a stream waits for company.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Says whether a hash may wait a little for others, beside which it costs less: whoever wants it has to wait for something else as
+/// well.
+pub type Leisure<'a> = &'a (dyn Fn() -> bool + Send + Sync);
+
+/// It is wanted at once.
+pub const NOW: Leisure<'static> = &|| false;
+
 /// Takes the bytes of `payload` into `hasher`. Of a file the next block is read while one is hashed.
 ///
 /// Errors: those of [`Payload::each`]; `Io` when a thread was lost.
-pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
+pub async fn update(mut hasher: Hasher, payload: &Payload, leisure: Leisure<'_>) -> Result<Hasher> {
     if payload.relay().is_some() {
         return Err(on_its_way());
     }
@@ -62,7 +76,7 @@ pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
         .await;
     }
     if let Some(pieces) = pieces {
-        return beside(hasher, pieces).await;
+        return beside(hasher, pieces, leisure()).await;
     }
     let mut at = 0;
     let mut block = match payload.read_at(at) {
@@ -71,7 +85,7 @@ pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
     };
     loop {
         at += block.len() as u64;
-        let hashed = beside(hasher, [block].into());
+        let hashed = beside(hasher, [block].into(), leisure());
         let Some(next) = payload.read_at(at) else { return hashed.await };
         (hasher, block) = futures::try_join!(hashed, next)?;
     }
@@ -82,18 +96,35 @@ pub async fn update(mut hasher: Hasher, payload: &Payload) -> Result<Hasher> {
 /// Errors: `Io` when a thread was lost.
 pub async fn piece(mut hasher: Hasher, bytes: &Bytes) -> Result<Hasher> {
     if hasher.gains_side_by_side() && bytes.len() as u64 > INLINE {
-        return beside(hasher, [bytes.clone()].into()).await;
+        return beside(hasher, [bytes.clone()].into(), false).await;
     }
     hasher.update(bytes);
     Ok(hasher)
 }
 
 /// Hashes beside whatever else waits.
-async fn beside(hasher: Hasher, pieces: Arc<[Bytes]>) -> Result<Hasher> {
-    let (answer, pending) = oneshot::channel();
-    let more = {
+async fn beside(hasher: Hasher, pieces: Arc<[Bytes]>, leisure: bool) -> Result<Hasher> {
+    let (answer, mut pending) = oneshot::channel();
+    let waiting = {
         let mut queue = queue();
         queue.waiting.push_back(Stream { hasher, pieces, next: (0, 0), answer });
+        queue.waiting.len()
+    };
+    if leisure && waiting < COMPANY {
+        tokio::select! {
+            biased;
+            hasher = &mut pending => return hasher.map_err(|_| disk::lost("hash")),
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+    begin();
+    pending.await.map_err(|_| disk::lost("hash"))
+}
+
+/// Has what waits hashed.
+fn begin() {
+    let more = {
+        let mut queue = queue();
         // One thread for as many as it takes side by side: a second would take as much time again for half as many each.
         let cores = thread::available_parallelism().map_or(1, |n| n.get());
         let more = queue.threads < cores && queue.waiting.len() > queue.threads * hash::side_by_side();
@@ -105,7 +136,6 @@ async fn beside(hasher: Hasher, pieces: Arc<[Bytes]>) -> Result<Hasher> {
         queue.threads -= 1;
         queue.waiting.clear();
     }
-    pending.await.map_err(|_| disk::lost("hash"))
 }
 
 /// Hashes what waits until nothing does.
@@ -170,11 +200,24 @@ mod tests {
         };
         let hashed = all.iter().enumerate().map(|(n, bytes)| {
             let payload = payload(n, bytes);
-            async move { update(Hasher::new(&algos), &payload).await.unwrap().finish() }
+            async move { update(Hasher::new(&algos), &payload, &|| n % 4 == 1).await.unwrap().finish() }
         });
         for (hashed, bytes) in join_all(hashed).await.into_iter().zip(&all) {
             assert_eq!(hashed, hash_bytes(&algos, bytes), "{} bytes", bytes.len());
         }
         assert_eq!(queue().waiting.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_has_time_waits_for_company_and_not_for_ever() {
+        let bytes = vec![7; 100_000];
+        let begun = std::time::Instant::now();
+        let hash = || async {
+            let payload = Payload::from(Bytes::from(bytes.clone()));
+            let hashes = update(Hasher::new(&[Algo::Md5]), &payload, &|| true).await.unwrap().finish();
+            assert_eq!(hashes, hash_bytes(&[Algo::Md5], &bytes));
+        };
+        hash().await;
+        assert!(begun.elapsed() >= PATIENCE);
     }
 }

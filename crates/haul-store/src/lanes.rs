@@ -191,6 +191,11 @@ impl Lane {
         self.controller().limit(self.begun.elapsed())
     }
 
+    /// True when another request would have to wait.
+    pub fn is_full(&self) -> bool {
+        self.controller().is_full(self.begun.elapsed())
+    }
+
     /// Requests that have entered it so far.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)

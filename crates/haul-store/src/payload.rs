@@ -1,7 +1,11 @@
 //! Bytes to send: in memory, still in a file, or still in another store. Cheap to clone and to send again, so that any layer may
 //! retry. A part of a large file needn't be in memory at all: it is read as it is sent, a block at a time.
 
-use crate::{Buffers, Store, disk, hashing, relay::Relay};
+use crate::{
+    Buffers, Store, disk,
+    hashing::{self, Leisure},
+    relay::Relay,
+};
 use bytes::Bytes;
 use futures::{TryStreamExt, future::BoxFuture};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result, hash};
@@ -256,6 +260,13 @@ impl Payload {
     ///
     /// Errors: those of [`Payload::each`].
     pub async fn hash(&self, algos: &[Algo]) -> Result<Hashes> {
+        self.hash_at(algos, hashing::NOW).await
+    }
+
+    /// The same, at once or when it costs less.
+    ///
+    /// Errors: those of [`Payload::each`].
+    pub async fn hash_at(&self, algos: &[Algo], leisure: Leisure<'_>) -> Result<Hashes> {
         let missing: Vec<Algo> = algos.iter().copied().filter(|algo| self.hashes.get(*algo).is_none()).collect();
         let mut all = self.hashes.clone();
         if !missing.is_empty() {
@@ -263,7 +274,7 @@ impl Payload {
             let quick = self.pieces().filter(|_| missing.iter().all(|algo| hash::combines(*algo)));
             match quick {
                 Some(pieces) => pieces.iter().for_each(|piece| hasher.update(piece)),
-                None => hasher = hashing::update(hasher, self).await?,
+                None => hasher = hashing::update(hasher, self, leisure).await?,
             }
             all.merge(&hasher.finish());
         }

@@ -18,9 +18,9 @@ const UNIT: u64 = 4 << 10;
 /// 8 MiB parts 8 keep 640 Mbit/s busy over 100 ms.
 pub const STREAMS: usize = 8;
 
-/// Chunks beyond what the lanes take: those that are read from disk while all requests are under way, so that a
-/// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50.
-const AHEAD: usize = 4;
+/// Chunks beyond what the lanes take: those that are read from disk and hashed while all requests are under way, so that a
+/// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50; several are hashed side by side.
+const AHEAD: usize = 12;
 
 /// The same for what has come and is being written to a disk. On a busy machine that takes as long as the request did; with fewer
 /// the requests under way were half of what the lane takes, which then doesn't look for more.
@@ -120,6 +120,11 @@ impl Budget {
     pub fn reads(&self) -> usize {
         let reads = if self.src.lanes.is_some() { self.src.takes(Direction::Down) } else { AHEAD };
         self.streams.unwrap_or(reads)
+    }
+
+    /// True when another request that reads would have to wait for its turn.
+    pub fn reads_are_full(&self) -> bool {
+        self.src.lanes.as_ref().is_some_and(|lanes| lanes.lane(Direction::Down).is_full())
     }
 
     /// Chunks of one file that may be written at once now.

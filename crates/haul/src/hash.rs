@@ -46,7 +46,7 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
                 true => in_pieces(file, range, algos, store.caps().concurrency).await,
                 false => {
                     let payload = Payload::of_file(file, range, buffers());
-                    hashing::update(hasher, &payload).await.map(Hasher::finish)
+                    hashing::update(hasher, &payload, hashing::NOW).await.map(Hasher::finish)
                 }
             };
             let hashes = hashed.map_err(|e| e.with_key(&entry.key))?;

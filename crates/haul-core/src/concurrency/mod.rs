@@ -279,6 +279,12 @@ impl Controller {
         self.rate.bound(now, BOUND.max(Duration::from_secs_f64(2.0 * self.meter.mean())))
     }
 
+    /// True when no more may start before one has finished.
+    #[must_use]
+    pub fn is_full(&self, now: Duration) -> bool {
+        self.meter.in_flight >= self.limit(now)
+    }
+
     /// Requests at once that may be in flight.
     #[must_use]
     pub fn limit(&self, now: Duration) -> usize {

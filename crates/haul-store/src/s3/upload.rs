@@ -12,7 +12,7 @@ use super::{
     service::{Call, Service, at},
     xml,
 };
-use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, relay::Relay};
+use crate::{Body, Direction, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, relay::Relay};
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -242,7 +242,9 @@ async fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Resu
     let mut all = known.clone();
     all.merge(payload.hashes());
     if all.get(algo).is_none() {
-        all.merge(&payload.hash(&[algo]).await?);
+        // While there is no place for the upload its hash may wait too.
+        let lane = service.lanes.lane(Direction::Up);
+        all.merge(&payload.hash_at(&[algo], &|| lane.is_full()).await?);
     }
     let sent = all.iter().filter(|(known, _)| [algo, Algo::Md5].contains(known));
     Ok(sent.fold(Hashes::default(), |sent, (algo, value)| sent.with(algo, value)))

@@ -19,6 +19,8 @@ pub struct Digest {
     pieces: BTreeMap<u64, (u64, Hashes)>,
     next: Next,
     whole: Whole,
+    /// Says whether a hash may wait for others.
+    leisure: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// What the hasher takes in next.
@@ -57,13 +59,24 @@ impl Digest {
     /// Of these algorithms, from chunks; none costs nothing.
     pub fn new(algos: Vec<Algo>) -> Self {
         let whole = if apart(&algos) { Whole::Apart } else { Whole::Here(Hasher::new(&algos)) };
-        Digest { algos, pieces: BTreeMap::new(), next: Next::Chunks(BTreeMap::new(), 0), whole }
+        Digest {
+            algos,
+            pieces: BTreeMap::new(),
+            next: Next::Chunks(BTreeMap::new(), 0),
+            whole,
+            leisure: Arc::new(hashing::NOW),
+        }
     }
 
     /// Of these algorithms, which need the bytes in order: from a file of which nothing is [there](Digest::there) yet.
     pub fn of_file(algos: Vec<Algo>, file: Arc<File>, buffers: Buffers) -> Self {
         let behind = Behind { file, buffers, at: 0, reach: 0, beyond: BTreeMap::new() };
         Digest { next: Next::File(behind), ..Digest::new(algos) }
+    }
+
+    /// The same, which may wait a little where `leisure` says so: of a file of one chunk.
+    pub fn at_leisure(self, leisure: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Digest { leisure: Arc::new(leisure), ..self }
     }
 
     /// What to hash of each chunk by itself, by whoever read it.
@@ -151,8 +164,9 @@ impl Digest {
             }
         };
         if let Whole::Here(hasher) = std::mem::replace(&mut self.whole, Whole::Apart) {
+            let leisure = self.leisure.clone();
             self.whole = Whole::Away(Box::pin(async move {
-                let hasher = hashing::update(hasher, &payload).await?;
+                let hasher = hashing::update(hasher, &payload, &*leisure).await?;
                 drop(memory);
                 Ok(hasher)
             }));

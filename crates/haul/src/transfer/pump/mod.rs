@@ -271,7 +271,14 @@ struct Known {
 /// what is small is still in the processor's cache as it passes.
 async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: bool, target: &Target) -> Known {
     let algos = algos(mover, facts);
-    let known = |again, algos| Known { again, digest: Digest::new(algos), unproved: None };
+    let budget = mover.budget.clone();
+    let known = |again, algos| {
+        let digest = Digest::new(algos);
+        // While all requests that may read are under way, nobody waits for one small file.
+        let digest =
+            if facts.size <= target.block { digest.at_leisure(move || budget.reads_are_full()) } else { digest };
+        Known { again, digest, unproved: None }
+    };
     if !streamed && facts.size > hashing::INLINE && !digest::apart(&algos) {
         let buffers = mover.budget.buffers.clone();
         // Zeros that aren't written are only there once the file is published.
