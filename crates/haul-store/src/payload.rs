@@ -197,7 +197,7 @@ impl Payload {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().map(|b| b.len() as u64).sum(),
             Content::File(file) => file.range.end - file.range.start,
-            Content::Relay(relay) => relay.len(),
+            Content::Relay(relay) => relay.size(),
         }
     }
 

@@ -48,7 +48,7 @@ impl Relay {
     }
 
     /// Number of bytes.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.0.range.end - self.0.range.start
     }
 
@@ -134,7 +134,7 @@ impl Passing {
                 })
             }
         };
-        let want = self.relay.len();
+        let want = self.relay.size();
         let Some(piece) = pieces.next().await.transpose()? else {
             return if self.got == want { Ok(None) } else { Err(ended_early(self.got, want)) };
         };

@@ -44,7 +44,7 @@ pub enum What {
 /// A join that failed, and the bytes to try again with.
 pub struct Unjoined {
     pub error: Error,
-    pub payload: Option<Payload>,
+    pub payload: Option<Box<Payload>>,
     /// Its index may be stored all the same, where only the answer was lost.
     pub uncertain: bool,
 }
@@ -186,11 +186,13 @@ impl Shared {
         let tar = tar.pieces;
         for Done { answer, result, kept } in done {
             let answered = match (&stored, result) {
-                (_, Err(error)) => Err(Unjoined { error, payload: kept.map(|k| k.payload(&tar)), uncertain: false }),
+                (_, Err(error)) => {
+                    Err(Unjoined { error, payload: kept.map(|k| Box::new(k.payload(&tar))), uncertain: false })
+                }
                 (Ok(()), Ok(stored)) => Ok(stored),
                 (Err((error, uncertain)), _) => Err(Unjoined {
                     error: error.to_report(),
-                    payload: kept.map(|k| k.payload(&tar)),
+                    payload: kept.map(|k| Box::new(k.payload(&tar))),
                     uncertain: *uncertain,
                 }),
             };
@@ -325,7 +327,7 @@ fn cut(pieces: &[Bytes], size: u64) -> Vec<Payload> {
 
 fn unjoined(error: Error, what: What) -> Unjoined {
     let payload = match what {
-        What::Pack { payload, .. } => Some(payload),
+        What::Pack { payload, .. } => Some(Box::new(payload)),
         _ => None,
     };
     Unjoined { error, payload, uncertain: false }
@@ -386,7 +388,11 @@ impl Pack {
                 Err(refused) => {
                     let (error, what) = *refused;
                     let kept = unjoined(error, what);
-                    done.push(Done { answer, result: Err(kept.error), kept: kept.payload.map(Kept::Payload) });
+                    done.push(Done {
+                        answer,
+                        result: Err(kept.error),
+                        kept: kept.payload.map(|payload| Kept::Payload(*payload)),
+                    });
                     continue;
                 }
             };

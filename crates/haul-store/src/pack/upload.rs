@@ -154,7 +154,7 @@ impl Upload for Small {
             match self.shared.join(self.key.clone(), self.spec.replace.clone(), what).await {
                 Ok(stored) => Ok(stored),
                 Err(Unjoined { error, payload, .. }) => {
-                    self.whole = payload;
+                    self.whole = payload.map(|payload| *payload);
                     Err(Unpublished { error, upload: self })
                 }
             }

@@ -63,8 +63,8 @@ impl Pieces {
     pub fn new(payload: Payload, trailer: bool) -> Pieces {
         payload.begin();
         let (left, passing) = match payload.relay() {
-            Some(relay) if trailer => (chunked_len(relay.len()), Some(chunked(relay))),
-            Some(relay) => (relay.len(), Some(relay.pieces(&[Algo::Md5]))),
+            Some(relay) if trailer => (chunked_len(relay.size()), Some(chunked(relay))),
+            Some(relay) => (relay.size(), Some(relay.pieces(&[Algo::Md5]))),
             None => (payload.len(), None),
         };
         Pieces { left, passing, payload, ..Pieces::default() }
@@ -169,7 +169,7 @@ impl http_body::Body for Pieces {
 
 /// The bytes of a stretch in chunks, and their checksum after them (`aws-chunked` in S3's words).
 fn chunked(relay: &Relay) -> BoxStream<'static, Result<Bytes>> {
-    let (relay, size) = (relay.clone(), relay.len());
+    let (relay, size) = (relay.clone(), relay.size());
     let pieces = relay.pieces(&[Algo::Crc64Nvme]);
     let frames = stream::unfold(Some((pieces, 0)), move |passing| {
         let relay = relay.clone();

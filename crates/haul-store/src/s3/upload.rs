@@ -370,7 +370,7 @@ async fn relay_part(
     let checksum = service.config.provider.checksum;
     let (answer, _) = service.ask(part_call(service, place, id, index).relayed(payload.clone(), checksum)).await?;
     let ours = relay.hashes().ok_or_else(|| Fault::broken("the server answered before all was sent"))?;
-    let etag = proof::of_relay(service, &answer, &ours, relay.len())?;
+    let etag = proof::of_relay(service, &answer, &ours, relay.size())?;
     Ok(receipt(&etag, ours.get(Algo::Crc64Nvme)))
 }
 
