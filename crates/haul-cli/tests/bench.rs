@@ -102,7 +102,7 @@ fn the_knee_is_where_the_requests_a_second_are_used_up() {
 
 #[test]
 fn a_large_file_goes_in_parts_and_nothing_stays() {
-    let (cloud, lab) = cloud(&[("connection-rate", "5M")]);
+    let (cloud, lab) = cloud(&[("connection-rate", "5M"), ("etag", "md5")]);
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let bounds = ["--max-bytes=170M", "--sizes=20M", "--max-concurrency=2"];
     let ran = lab.haul(&[&["bench", "-y", "r:b/some folder"], &bounds[..]].concat()).ok();

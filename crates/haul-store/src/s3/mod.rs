@@ -101,6 +101,7 @@ impl S3 {
             buckets_missed: Default::default(),
             asks_no_checksums: Default::default(),
             takes_no_relays: Default::default(),
+            relays_tried: Default::default(),
         })))
     }
 

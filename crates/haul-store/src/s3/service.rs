@@ -47,6 +47,8 @@ pub struct Service {
     pub asks_no_checksums: AtomicBool,
     /// The server can't take parts whose checksum comes after them, or doesn't confirm them: it showed so once.
     pub takes_no_relays: AtomicBool,
+    /// Set once a part was sent so.
+    pub relays_tried: tokio::sync::OnceCell<()>,
 }
 
 impl std::fmt::Debug for Config {

@@ -91,23 +91,44 @@ impl S3Upload {
 
     /// Sends a part as it comes from another store; where the server can't take it so, it is brought into memory first.
     async fn pass_on(&self, id: &str, index: u64, payload: &Payload, relay: &Relay) -> Result<Vec<u8>> {
-        let (service, place) = (&*self.service, &self.place);
-        if !service.takes_no_relays.load(Ordering::Relaxed) {
-            relay.open().await?;
-            match relay_part(service, place, id, index, payload, relay).await {
-                Ok(tag) => return Ok(tag),
-                Err(fault) => match relay.error() {
-                    Some(error) => return Err(error),
-                    None if matches!(fault.kind, ErrorKind::Unsupported | ErrorKind::Invalid | ErrorKind::Corrupt) => {
-                        tracing::debug!(%fault.message, "parts are brought into memory before they are sent");
-                        service.takes_no_relays.store(true, Ordering::Relaxed);
-                    }
-                    None => return Err(fault.at("write", &self.key)),
-                },
+        let service = &*self.service;
+        let takes = || !service.takes_no_relays.load(Ordering::Relaxed);
+        if takes() && service.config.provider.checksum == Checksum::Md5 {
+            // Whether ETags prove anything shows with the first part: the others wait, or all of them might be sent twice.
+            let mut tag = None;
+            let first = async {
+                tag = self.try_to_pass_on(id, index, payload, relay).await?;
+                Ok::<(), Error>(())
+            };
+            service.relays_tried.get_or_try_init(|| first).await?;
+            if let Some(tag) = tag {
+                return Ok(tag);
             }
         }
+        if takes()
+            && let Some(tag) = self.try_to_pass_on(id, index, payload, relay).await?
+        {
+            return Ok(tag);
+        }
         let whole = payload.gathered().await?;
-        put_part(service, place, id, index, whole).await.map_err(at("write", &self.key))
+        put_part(service, &self.place, id, index, whole).await.map_err(at("write", &self.key))
+    }
+
+    /// `None` when the server shows that it can't take a part so.
+    async fn try_to_pass_on(&self, id: &str, index: u64, payload: &Payload, relay: &Relay) -> Result<Option<Vec<u8>>> {
+        relay.open().await?;
+        match relay_part(&self.service, &self.place, id, index, payload, relay).await {
+            Ok(tag) => Ok(Some(tag)),
+            Err(fault) => match relay.error() {
+                Some(error) => Err(error),
+                None if matches!(fault.kind, ErrorKind::Unsupported | ErrorKind::Invalid | ErrorKind::Corrupt) => {
+                    tracing::debug!(%fault.message, "parts are brought into memory before they are sent");
+                    self.service.takes_no_relays.store(true, Ordering::Relaxed);
+                    Ok(None)
+                }
+                None => Err(fault.at("write", &self.key)),
+            },
+        }
     }
 
     async fn id(&self) -> Result<&str> {
