@@ -53,7 +53,8 @@ const CANNOT: &[Cannot] = &[
     Cannot { make: Make::Moto, deed: Deed::Named("\n"), says: "the server answered 404, but not as S3 does" },
     // It takes the request for an UploadPart without content, and answers 200 without a document.
     Cannot { make: Make::Rclone, deed: Deed::CopyOfParts, says: "" },
-    // In one of three cases it answers 500 from then on: the file begins anew.
+    // Its own temporary file stays, without the attributes that it looks for: in one of three cases it answers 500 to ListParts and
+    // to listings of the bucket from then on. The file begins anew.
     Cannot {
         make: Make::S3Proxy,
         deed: Deed::CutPart,
@@ -163,7 +164,8 @@ fn killed_and_gone_on(make: Make, provider: &str) {
     );
     let (asked, sent) = (seen("ListParts"), seen("UploadPart"));
     assert!(asked >= 1 && (anew || sent < parts as u64), "{what}: {:?}", proxy.counts());
-    lab.haul(&["copy", &format!("r:{bucket}"), "@back"]).ok();
+    // S3Proxy can't list a bucket either where a part was cut off.
+    lab.haul(&["copyto", &format!("r:{bucket}/big"), "@back/big"]).ok();
     same(&lab, "src", "back", &what);
 }
 
