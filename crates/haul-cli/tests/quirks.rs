@@ -151,15 +151,32 @@ fn a_write_without_an_etag_is_no_write() {
     }
 }
 
-/// A part that was "copied" without an answer is an empty one: no file is made of such.
+/// A part that was "copied" without an answer is an empty one, and some are all of the source: no file is made of such. It goes
+/// through this machine.
 #[test]
-fn parts_that_are_not_copied_make_no_file() {
-    let (lab, cloud) = cloud("Other", &[("quirk", "empty-part-copy"), ("bucket", "b")], &[]);
-    cloud.put("b", b"big", noise(1, 11 * MIB), &[]);
-    let ran = run(&lab, &["copyto", "r:b/big", "r:b/copy"]);
-    let copy = cloud.get("b", b"copy");
-    assert_eq!(ran.code == 0, copy.is_some(), "{}", ran.err);
-    assert!(copy.is_none_or(|copy| copy.bytes == noise(1, 11 * MIB)));
+fn a_server_that_copies_no_parts_is_found_out() {
+    for quirk in ["empty-part-copy", "no-copy-range", "no-copy-range,no-list-parts"] {
+        let (lab, cloud) = cloud("Other", &[("quirk", quirk), ("bucket", "b")], &[]);
+        cloud.put("b", b"big", noise(1, 11 * MIB), &[]);
+        run(&lab, &["copyto", "r:b/big", "r:b/copy"]).ok();
+        assert!(cloud.get("b", b"copy").unwrap().bytes == noise(1, 11 * MIB), "{quirk}");
+        assert_eq!(cloud.report().unfinished_uploads, 0, "{quirk}");
+    }
+}
+
+/// Another request was at work on the same bucket: that is over in a moment.
+#[test]
+fn conflicts_are_tried_again() {
+    let (lab, cloud) = cloud("AWS", &[("fault", "conflict=0.3")], &[]);
+    for n in 0..20 {
+        write(&lab.path(&format!("src/f{n}")), b"content", TIME);
+    }
+    lab.haul(&["mkdir", "r:b"]).ok();
+    lab.haul(&["copy", "@src", "r:b", "--immutable"]).ok();
+    assert_eq!(cloud.keys("b").len(), 20);
+    let report = cloud.report();
+    assert!(report.of("PutObject") > 20, "no conflict came");
+    assert_eq!(report.throttled, 0);
 }
 
 /// A listing that doesn't say whether it is whole, or miscounts, deletes nothing.

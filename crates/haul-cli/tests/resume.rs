@@ -290,7 +290,8 @@ fn a_killed_copy_inside_a_service_goes_on() {
     kill_in_time(|| start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12, afresh);
     assert_eq!(sim.report().unfinished_uploads, 1);
     let ran = run(&lab, &copy).ok();
-    assert!(ran.err.contains("ListParts 1") && !ran.err.contains("CreateMultipartUpload"), "{}", ran.err);
+    // Once to know what is there, once to see that all is.
+    assert!(ran.err.contains("ListParts 2") && !ran.err.contains("CreateMultipartUpload"), "{}", ran.err);
     assert!(sim.get("b", b"big").unwrap().bytes == sim.get("a", b"big").unwrap().bytes);
     let copied = sim.report().of("UploadPartCopy");
     assert!(copied <= SIZE.div_ceil(PART) + 5, "{copied} parts were copied");
@@ -299,6 +300,61 @@ fn a_killed_copy_inside_a_service_goes_on() {
 
     kill_in_time(|| start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12, afresh);
     lab.haul(&["jobs", "clean"]).ok();
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+}
+
+const ANEW: &str = "big: Begins anew: the server can't tell what it has of an unfinished upload: \
+    We encountered an internal error (InternalError)";
+
+/// A server that can't tell what it has of an upload (S3Proxy, once a part was cut off) costs bytes, and nobody has to do anything.
+#[test]
+fn an_upload_of_which_nothing_can_be_told_begins_anew() {
+    let (lab, sim, bytes) = half_uploaded("20M");
+    sim.set(Some("b"), &[("quirk", "no-list-parts")]).unwrap();
+    sim.reset();
+    let ran = run(&lab, &["copy", "@src", "c:b", "--low-level-retries=3"]).ok();
+    assert!(ran.err.contains(ANEW), "{}", ran.err);
+    let of = |name: &str| sim.report().of(name);
+    assert_eq!(
+        ["ListParts", "AbortMultipartUpload", "CreateMultipartUpload", "CompleteMultipartUpload"].map(of),
+        [3, 1, 1, 1]
+    );
+    assert!(sim.get("b", b"big").unwrap().bytes == bytes);
+    assert_eq!(sim.report().unfinished_uploads, 0);
+    assert_clean(&lab, None);
+}
+
+/// No answer is no reason to throw away what was sent.
+#[test]
+fn an_upload_on_a_server_that_is_away_is_kept() {
+    let (lab, sim, bytes) = half_uploaded("20M");
+    sim.set(None, &[("fault", "reset=1")]).unwrap();
+    let ran = run(&lab, &["copy", "@src", "c:b", "--low-level-retries=2", "--retries=1"]);
+    assert!(ran.code != 0 && !ran.err.contains("Begins anew"), "{}", ran.err);
+    sim.set(None, &[("fault", "off")]).unwrap();
+    sim.reset();
+    let ran = run(&lab, &["copy", "@src", "c:b"]).ok();
+    assert!(ran.err.contains("ListParts 1") && !ran.err.contains("CreateMultipartUpload"), "{}", ran.err);
+    assert!(sim.get("b", b"big").unwrap().bytes == bytes);
+    assert_clean(&lab, None);
+}
+
+#[test]
+fn a_copy_of_which_nothing_can_be_told_begins_anew() {
+    let (lab, sim) = cloud("40M");
+    sim.set(None, &[("write-latency", "100ms")]).unwrap();
+    sim.make("a", b"big", &Wanted { size: SIZE, seed: 5, mtime: Some("1600000000".into()), md5: false });
+    let copy = ["copy", "c:a", "c:b", "--s3-copy-cutoff=5Mi", "--s3-upload-concurrency=4"];
+    let afresh = || {
+        sim.bucket("b", None);
+        sim.reset();
+    };
+    kill_in_time(|| start(&lab, &copy), || sim.report().of("UploadPartCopy") >= 12, afresh);
+    sim.set(Some("b"), &[("quirk", "no-list-parts")]).unwrap();
+    let ran = run(&lab, &copy).ok();
+    assert!(ran.err.contains(ANEW) && ran.err.contains("AbortMultipartUpload 1"), "{}", ran.err);
+    assert!(sim.get("b", b"big").unwrap().bytes == sim.get("a", b"big").unwrap().bytes);
     assert_eq!(sim.report().unfinished_uploads, 0);
     assert_clean(&lab, None);
 }

@@ -620,6 +620,10 @@ pub trait LogCopy: Send + Sync {
 
     /// The copy that was left or begun is whole and visible, or removed.
     fn ended(&self);
+
+    /// Of what was left the store can't tell what is there. True when that has been so often enough to begin anew: then it is
+    /// left no more.
+    fn untold(&self, error: &Error) -> bool;
 }
 
 /// A copy that was begun and left.

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Algo, Error, ErrorKind, Key, Listed, error::Retry, hash};
+use haul_core::{Algo, Error, ErrorKind, Key, Listed, Version, error::Retry, hash};
 use haul_store::{
     Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload,
     Store, WriteSpec,
@@ -338,17 +338,63 @@ async fn a_web_page_is_no_answer() {
     assert_eq!(copy.message(), "the server's answer is cut, or is not one of S3");
 }
 
-async fn copy_one(store: &S3) -> haul_core::Result<haul_store::Stored> {
-    let from = store.caps().domain.as_ref().unwrap().place.clone();
-    let item = CopyItem {
-        from: Key::new("a"),
-        to: Key::new("b"),
-        size: 1,
-        want: None,
-        spec: WriteSpec::default(),
-        how: CopyHow::Copy,
-        log: None,
+/// A page of something else than S3 proves nothing to be missing, so nothing to be deleted.
+#[tokio::test]
+async fn a_page_that_was_not_found_is_no_answer() {
+    let page = || answer("404 Not Found", &[("content-type", "text/html")], PAGE);
+    let script =
+        script(vec![page(), page(), page(), fault("404 Not Found", "NoSuchKey"), answer("404 Not Found", &[], "")])
+            .await;
+    let (store, _) = open(&script, &[]);
+    let key = Key::new("k");
+    let why = "the server answered 404, but not as S3 does: is the endpoint an S3 server?";
+    assert_eq!(store.delete(vec![(key.clone(), None)]).await.remove(0).unwrap_err().message(), why);
+    assert_eq!(store.read(&key, None, None).await.map(drop).unwrap_err().message(), why);
+    assert_eq!(steps(&store).await, [format!("lost from : {why}")]);
+    for told in ["NoSuchKey", "an empty body"] {
+        assert!(store.delete(vec![(key.clone(), None)]).await.remove(0).is_ok(), "{told}");
+    }
+}
+
+/// Nothing may be the answer to another question.
+#[tokio::test]
+async fn an_empty_listing_is_of_the_folder_that_was_asked_for() {
+    let page = |of: &str| {
+        let text =
+            format!("<ListBucketResult><Prefix>{of}</Prefix><IsTruncated>false</IsTruncated></ListBucketResult>");
+        answer("200 OK", &[], &text)
     };
+    let script = script(vec![page("other/"), page(""), page("")]).await;
+    let (store, _) = open(&script, &[]);
+    assert_eq!(steps(&store).await, ["lost from : the listing is of another folder than was asked for"]);
+    assert_eq!(steps(&store).await, ["end"]);
+}
+
+/// Whoever compares afterwards would find no source.
+#[tokio::test]
+async fn a_moved_key_stays_if_its_copy_is_something_else() {
+    let done = |md5: char| {
+        let md5 = md5.to_string().repeat(32);
+        answer("200 OK", &[], &format!("<CopyObjectResult><ETag>\"{md5}\"</ETag></CopyObjectResult>"))
+    };
+    let script = script(vec![done('b'), done('a'), answer("204 No Content", &[], "")]).await;
+    let (store, meters) = open(&script, &[]);
+    let want = Some(Version::new("a".repeat(32)));
+    let error = copy_as(&store, want.clone(), CopyHow::Rename).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Corrupt, "the copy has another md5: its source stays"));
+    assert_eq!(meters.requests().get("DeleteObject"), None);
+    copy_as(&store, want, CopyHow::Rename).await.unwrap();
+    assert_eq!(meters.requests()["DeleteObject"], 1);
+}
+
+async fn copy_one(store: &S3) -> haul_core::Result<haul_store::Stored> {
+    copy_as(store, None, CopyHow::Copy).await
+}
+
+async fn copy_as(store: &S3, want: Option<Version>, how: CopyHow) -> haul_core::Result<haul_store::Stored> {
+    let from = store.caps().domain.as_ref().unwrap().place.clone();
+    let (from_key, to) = (Key::new("a"), Key::new("b"));
+    let item = CopyItem { from: from_key, to, size: 1, want, spec: WriteSpec::default(), how, log: None };
     store.copy(CopyBatch { from, items: vec![item], progress: None, links: Default::default() }).await.remove(0)
 }
 

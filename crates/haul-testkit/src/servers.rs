@@ -204,6 +204,11 @@ impl Server {
         format!("http://{}", self.address)
     }
 
+    /// The name of a bucket that isn't there.
+    pub fn no_bucket(&self, hint: &str) -> String {
+        format!("{hint}-new-{}", self.buckets.fetch_add(1, Relaxed))
+    }
+
     /// A new, empty bucket; its name starts with the hint where it can.
     ///
     /// Panics if it can't be made.

@@ -59,10 +59,23 @@ async fn copy_item(
     let moved = |bytes| progress.iter().for_each(|p| (p.0)(index, bytes));
     let stored = job.run(&item.spec, &moved).await?;
     if item.how == CopyHow::Rename && from != to {
+        // Whoever compares later has no source any more.
+        if service.config.etag_is_md5()
+            && let (Some(was), Some(is)) = (want.and_then(md5_of), stored.version.as_ref().and_then(md5_of))
+            && was != is
+        {
+            let message = "the copy has another md5: its source stays";
+            return Err(Error::new(ErrorKind::Corrupt, "move", message).with_key(&item.from));
+        }
         let call = Call::object("DeleteObject", Method::DELETE, &from);
         service.ask_for_nothing(call).await.map_err(at("move", &item.from))?;
     }
     Ok(stored)
+}
+
+/// The MD5 that a version of ours is, if it is one.
+fn md5_of(version: &Version) -> Option<Vec<u8>> {
+    meta::etag_md5(&String::from_utf8_lossy(&version.0))
 }
 
 /// One copy.
@@ -179,7 +192,7 @@ impl Job<'_> {
         let parts = self.parts(&copy, pinned, moved).await;
         let spec = WriteSpec::default();
         let result = match parts {
-            Ok(receipts) => upload::complete(service, key, self.to, &copy.id, &receipts, &spec, false).await,
+            Ok(receipts) => self.complete(&copy.id, &receipts, &spec).await,
             Err(error) => Err(error),
         };
         match &result {
@@ -192,6 +205,38 @@ impl Job<'_> {
             },
         }
         result
+    }
+
+    /// Puts the parts together, once the server says that each has the size it must have: one that copies all of the source where
+    /// a range was asked for answers like any other. A server that doesn't tell the parts is asked for the size of the whole.
+    ///
+    /// Errors: `Unsupported` when sizes differ, so that the file goes through this machine.
+    async fn complete(&self, id: &str, receipts: &[Receipt], spec: &WriteSpec) -> Result<Stored> {
+        let (service, key) = (self.service, self.key);
+        let token = Token { place: self.to.clone(), id: id.to_owned(), begun: String::from("-") };
+        let told = match resume::parts(service, &token.to_bytes()).await {
+            Ok(told) => Some(told),
+            Err(error) if error.retry() == Retry::Never || error.kind() == ErrorKind::Corrupt => None,
+            Err(error) => return Err(error.with_key(key)),
+        };
+        let ranges_ignored = || {
+            let message = "the server doesn't copy the ranges that it is asked for";
+            Error::new(ErrorKind::Unsupported, "copy", message).with_key(key)
+        };
+        if let Some(told) = &told {
+            let as_told = |part: &Receipt| told.iter().any(|t| (t.index + 1, t.size) == (part.number, part.size));
+            if !receipts.iter().all(as_told) {
+                return Err(ranges_ignored());
+            }
+        }
+        let stored = upload::complete(service, key, self.to, id, receipts, spec, false).await?;
+        if told.is_none() {
+            let head = read::head(service, key, self.to, stored.version.as_ref()).await?;
+            if read::size(&head, key)? != self.size {
+                return Err(ranges_ignored());
+            }
+        }
+        Ok(stored)
     }
 
     fn ended(&self) {
@@ -226,6 +271,9 @@ impl Job<'_> {
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.ended();
+                Ok(None)
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt && self.log.is_some_and(|log| log.untold(&error)) => {
                 Ok(None)
             }
             Err(error) => Err(error.with_key(self.key)),
@@ -270,6 +318,11 @@ impl Job<'_> {
         meta::customer_key(&self.service.config, "x-amz-server-side-encryption-customer-", &mut headers);
         let call = self.source(call, pinned).headers(headers);
         let (_, body) = self.service.ask(call).await.map_err(at("copy", self.key))?;
+        if body.trim_ascii().is_empty() {
+            // Not a word of a copy: such a server (rclone's) takes the request for a part without content.
+            let message = "the server doesn't copy parts";
+            return Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(self.key));
+        }
         let done = proof::done(&body, &COPIED).map_err(at("copy", self.key))?;
         let etag =
             done.etag.ok_or_else(|| Fault::broken("the server gave no receipt for a part").at("copy", self.key))?;

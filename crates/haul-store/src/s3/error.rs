@@ -53,7 +53,13 @@ impl Fault {
 
     /// From an answer that isn't success.
     pub fn answer(status: StatusCode, headers: &HeaderMap, body: &[u8], bucket: Option<&str>) -> Box<Fault> {
-        let code = xml::text_of(body, "Code").unwrap_or_else(|| code_of_status(status, bucket).to_owned());
+        let told = xml::text_of(body, "Code");
+        if told.is_none() && status == StatusCode::NOT_FOUND && !body.trim_ascii().is_empty() {
+            // A page that something else than S3 sends proves nothing to be missing, nor deleted.
+            let message = "the server answered 404, but not as S3 does: is the endpoint an S3 server?";
+            return Box::new(Fault { status: 404, ..*Fault::new(ErrorKind::Invalid, Retry::Never, message) });
+        }
+        let code = told.unwrap_or_else(|| code_of_status(status, bucket).to_owned());
         let said = xml::text_of(body, "Message").unwrap_or_default();
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let region = header("x-amz-bucket-region").or_else(|| xml::text_of(body, "Region")).filter(|r| !r.is_empty());
@@ -122,6 +128,7 @@ impl Fault {
     /// answer like any other.
     pub fn outcome(&self) -> Outcome {
         match (self.kind, self.retry) {
+            _ if self.is_conflict() => Outcome::Done,
             (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
             (ErrorKind::Busy, _) => Outcome::Throttled(None),
             // A host that never answered isn't busy.
@@ -130,6 +137,11 @@ impl Fault {
             _ if (400..500).contains(&self.status) => Outcome::Done,
             _ => Outcome::Failed,
         }
+    }
+
+    /// Another request was at work on the same: that says nothing of the service's load.
+    pub fn is_conflict(&self) -> bool {
+        self.status == 409
     }
 
     /// As the error of `op`.
@@ -194,10 +206,13 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
         | "ServiceUnavailable"
         | "Busy"
         | "ServerBusy"
-        | "BandwidthLimitExceeded" => (K::Busy, Backoff),
+        | "BandwidthLimitExceeded"
+        // Another request was at work on the same key or bucket. Nothing was done, and whether a condition holds is still open.
+        | "OperationAborted"
+        | "ConditionalRequestConflict" => (K::Busy, Backoff),
         "RequestTimeout" => (K::Timeout, Backoff),
-        "InternalError" | "OperationAborted" => (K::Io, Backoff),
-        "PreconditionFailed" | "ConditionalRequestConflict" => (K::Changed, Never),
+        "InternalError" => (K::Io, Backoff),
+        "PreconditionFailed" => (K::Changed, Never),
         "BadDigest"
         | "XAmzContentSHA256Mismatch"
         | "XAmzContentChecksumMismatch"
@@ -251,6 +266,8 @@ mod tests {
             (400, "RequestTimeout", K::Timeout, true),
             (500, "InternalError", K::Io, true),
             (412, "PreconditionFailed", K::Changed, false),
+            (409, "ConditionalRequestConflict", K::Busy, true),
+            (409, "OperationAborted", K::Busy, true),
             (400, "BadDigest", K::Corrupt, true),
             (507, "XMinioStorageFull", K::NoSpace, false),
             (501, "NotImplemented", K::Unsupported, false),
@@ -264,10 +281,15 @@ mod tests {
     #[test]
     fn a_status_alone_has_a_meaning() {
         use ErrorKind as K;
-        for (status, kind) in [(404, K::NotFound), (403, K::Denied), (412, K::Changed), (503, K::Busy), (502, K::Io)] {
+        for (status, kind) in [(403, K::Denied), (412, K::Changed), (503, K::Busy), (502, K::Io)] {
             assert_eq!(answer(status, &[], "").kind(), kind, "{status}");
             assert_eq!(answer(status, &[], "<html>no").kind(), kind, "{status}");
         }
+        assert_eq!(answer(404, &[], "").kind(), K::NotFound);
+        let page = answer(404, &[], "<html>no");
+        assert_eq!((page.kind(), page.retry()), (K::Invalid, Retry::Never));
+        let message = "the server answered 404, but not as S3 does: is the endpoint an S3 server?";
+        assert_eq!(page.message(), message);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Page {
     pub entries: Vec<Entry>,
     /// Where the next page begins; `None` on the last one.
     pub next: Option<Next>,
+    /// The prefix that it is said to be of: as it came, and decoded, since not every server encodes it. Empty when nothing is said.
+    pub of: Vec<Vec<u8>>,
 }
 
 /// How to ask for the next page.
@@ -242,7 +244,7 @@ impl Lister {
         if !self.request.recursive {
             call = call.query("delimiter", "/");
         }
-        page(&self.service, call, next).await
+        page(&self.service, call, &scope.prefix, next).await
     }
 
     /// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
@@ -267,8 +269,8 @@ pub fn in_order(bucket: &str) -> bool {
     !bucket.ends_with("--x-s3")
 }
 
-/// One page: that which begins at `next`.
-pub async fn page(service: &Service, call: Call<'_>, next: Option<&Next>) -> Tried<Page> {
+/// One page: that which begins at `next`, of the keys with `prefix`, as `call` asks.
+pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option<&Next>) -> Tried<Page> {
     let config = &service.config;
     let call = match next {
         Some(Next::Token(token)) => call.query("continuation-token", token),
@@ -276,7 +278,12 @@ pub async fn page(service: &Service, call: Call<'_>, next: Option<&Next>) -> Tri
         None => call,
     };
     let (_, body) = service.ask(call).await?;
-    parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)
+    let page = parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)?;
+    // Entries show by themselves whether they were asked for. Nothing does so only by what it is said to be of.
+    match page.of.iter().any(|of| !of.is_empty()) && page.entries.is_empty() && page.of.iter().all(|of| of != prefix) {
+        true => Err(Fault::broken("the listing is of another folder than was asked for")),
+        false => Ok(page),
+    }
 }
 
 /// A request for the first `max` keys with `prefix`.
@@ -329,6 +336,8 @@ struct Parsed {
     keys: Vec<Entry>,
     /// As they came: they end in `/` once they are decoded.
     prefixes: Vec<String>,
+    /// The prefix that the page is of.
+    of: Option<String>,
     current: Option<Told>,
     in_prefixes: bool,
     encoded: bool,
@@ -361,6 +370,7 @@ impl Parsed {
             },
             Step::Close("Prefix", "") if self.in_prefixes => self.bad = true,
             Step::Close("Prefix", text) if self.in_prefixes => self.prefixes.push(text.to_owned()),
+            Step::Close("Prefix", text) if self.current.is_none() => self.of = Some(text.to_owned()),
             Step::Close("EncodingType", text) => self.encoded = text.eq_ignore_ascii_case("url"),
             Step::Close("IsTruncated", text) => match text.trim() {
                 "true" => self.truncated = Some(true),
@@ -445,7 +455,8 @@ impl Parsed {
                 None => return Err(format!("{CUT}: try --s3-list-version 1")),
             },
         };
-        Ok(Page { entries, next })
+        let of = self.of.iter().flat_map(|of| [of.as_bytes().to_vec(), decode(of.as_bytes())]).collect();
+        Ok(Page { entries, next, of })
     }
 }
 
@@ -585,6 +596,14 @@ mod tests {
 
     fn text(xml: &[u8]) -> String {
         String::from_utf8_lossy(xml).into_owned()
+    }
+
+    #[test]
+    fn a_page_says_of_what_it_is() {
+        let of = |text: &str| parse(&whole(text), true, false).unwrap().of;
+        assert_eq!(of(""), Vec::<Vec<u8>>::new());
+        assert_eq!(of("<Prefix>a+b/</Prefix><CommonPrefixes><Prefix>x/</Prefix></CommonPrefixes>"), [b"a+b/", b"a+b/"]);
+        assert_eq!(of("<EncodingType>url</EncodingType><Prefix>a+b/</Prefix>"), [b"a+b/", b"a b/"]);
     }
 
     #[test]

@@ -125,7 +125,7 @@ async fn stat_by_list(service: &Service, key: &Key, place: &Place) -> Result<Ent
 async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
     let mut next = None;
     loop {
-        let page = list::page(service, list::page_call(service, bucket, prefix, 1), next.as_ref()).await?;
+        let page = list::page(service, list::page_call(service, bucket, prefix, 1), prefix, next.as_ref()).await?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.
             (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),

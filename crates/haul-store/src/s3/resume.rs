@@ -10,7 +10,7 @@ use super::{
     xml::{self, Step},
 };
 use crate::{Part, Resumed, Sent, WriteSpec};
-use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result, Retry};
 use http::Method;
 use std::sync::Arc;
 
@@ -100,6 +100,8 @@ fn of_key(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
 }
 
 /// The parts that an unfinished upload has, in order.
+///
+/// Errors: `NotFound` when the upload is gone; `Corrupt` when the server answers and can't tell them.
 pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
     let Some(Token { place, id, .. }) = Token::read(token) else { return Ok(Vec::new()) };
     let (mut parts, mut marker) = (Vec::new(), 0);
@@ -108,8 +110,8 @@ pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
         if marker > 0 {
             call = call.query("part-number-marker", marker.to_string());
         }
-        let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
-        let broken = |message: &str| Fault::broken(message).error("list");
+        let (_, body) = service.ask(call).await.map_err(|fault| untold(fault).error("list"))?;
+        let broken = |message: &str| unreadable(message).error("list");
         let page = parse_parts(&body).ok_or_else(|| broken("the list of parts can't be read"))?;
         parts.extend(page.0);
         match page.1 {
@@ -120,6 +122,22 @@ pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
     }
     parts.sort_by_key(|p: &Part| p.index);
     Ok(parts)
+}
+
+/// A server that is well and can't tell what it has of one upload won't be able to tomorrow (S3Proxy answers 500 for ever once a
+/// part was cut off): such an answer is as good as a damaged upload. One that comes from a gateway, asks for patience or is none at
+/// all says nothing of the upload.
+fn untold(mut fault: Box<Fault>) -> Box<Fault> {
+    let gateway = matches!(fault.status, 502 | 504);
+    if fault.kind == ErrorKind::Io && fault.status >= 500 && !gateway {
+        fault = unreadable(&fault.message);
+    }
+    fault
+}
+
+fn unreadable(why: &str) -> Box<Fault> {
+    let message = format!("the server can't tell what it has of an unfinished upload: {why}");
+    Fault::new(ErrorKind::Corrupt, Retry::Backoff, message)
 }
 
 /// The parts, and where the next page begins. A server that doesn't say whether there are more has told all that it will: what
@@ -174,6 +192,27 @@ mod tests {
             assert!(!same(&ours, &other), "{other:?}");
         }
         assert!(!same(&part(0, 1, ""), &part(0, 1, "")));
+    }
+
+    #[test]
+    fn an_upload_of_which_nothing_can_be_told_is_as_good_as_damaged() {
+        for (status, code, kind) in [
+            (500, "InternalError", ErrorKind::Corrupt),
+            (500, "", ErrorKind::Corrupt),
+            (502, "", ErrorKind::Io),
+            (503, "SlowDown", ErrorKind::Busy),
+            (504, "", ErrorKind::Io),
+            (404, "NoSuchUpload", ErrorKind::NotFound),
+            (403, "AccessDenied", ErrorKind::Denied),
+        ] {
+            let fault = untold(Fault::coded(status, code, "words", None));
+            assert_eq!(fault.kind, kind, "{status} {code}");
+        }
+        assert_eq!(untold(Fault::broken("the connection broke")).kind, ErrorKind::Io);
+        let fault = untold(Fault::coded(500, "InternalError", "We failed.", None));
+        assert_eq!(fault.retry, Retry::Backoff);
+        let message = "the server can't tell what it has of an unfinished upload: We failed (InternalError)";
+        assert_eq!(fault.message, message);
     }
 
     #[test]

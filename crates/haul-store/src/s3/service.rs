@@ -293,7 +293,7 @@ impl Service {
             let message = "the server can't keep a name that isn't UTF-8";
             return Err(Fault::new(ErrorKind::Invalid, Retry::Never, message));
         }
-        if fault.kind == ErrorKind::Busy {
+        if fault.kind == ErrorKind::Busy && !fault.is_conflict() {
             self.meters.throttled();
         }
         Err(fault)

@@ -9,9 +9,10 @@ use super::{
     settings::Keep,
     space::Piece,
 };
+use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
-use haul_core::{Algo, Hasher, Hashes};
+use haul_core::{Algo, Hasher, Hashes, hash::to_hex};
 use http_body_util::BodyExt as _;
 use hyper::{
     HeaderMap,
@@ -22,7 +23,7 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{self, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -149,7 +150,7 @@ impl Body for Sending {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
         if let Some((_, wait)) = &mut this.held {
             ready!(wait.poll_unpin(cx));
@@ -204,6 +205,23 @@ pub struct Received {
     pub pieces: Vec<Piece>,
     /// Checksums as they were sent, in headers or after the body, that of CRC-64/NVME included.
     pub sums: Vec<(HeaderName, HeaderValue)>,
+    /// Of signed chunks: each one's signature and SHA-256, that of the empty last one included, and its size.
+    pub chunks: Vec<Chunk>,
+    /// Lines after the last chunk, but for their signature.
+    pub trailers: Vec<String>,
+    /// The signature of those lines; empty if there is none.
+    pub trailer_signature: String,
+}
+
+/// A signed chunk.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// Its signature; empty if there is none.
+    pub signature: String,
+    /// SHA-256 of its bytes, in hex.
+    pub sha256: String,
+    /// Its bytes.
+    pub size: u64,
 }
 
 impl Received {
@@ -234,6 +252,8 @@ pub struct How {
     pub keep: Keep,
     /// What to compute besides the CRC-64/NVME.
     pub algos: Vec<Algo>,
+    /// The body's chunks are signed, and their hashes are wanted.
+    pub signed: bool,
 }
 
 /// Receives a request's body at its pace.
@@ -252,7 +272,7 @@ pub async fn receive(
         return Ok(received);
     }
     let mut hasher = Hasher::new(&[&[Algo::Crc64Nvme], &how.algos[..]].concat());
-    let mut chunks = is_chunked(headers).then(Chunks::default);
+    let mut chunks = is_chunked(headers).then(|| Chunks { hashes: how.signed, ..Chunks::default() });
     let mut kept = BytesMut::new();
     let expected = body.size_hint().exact().unwrap_or(u64::from(u16::MAX));
     if !pace.is_free() {
@@ -288,8 +308,12 @@ pub async fn receive(
             }
         }
     }
-    if let Some(chunks) = chunks {
+    if let Some(mut chunks) = chunks {
         received.sums.extend(chunks.trailers()?);
+        let signature = chunks.lines.iter().position(|line| line.starts_with(TRAILER_SIGNATURE));
+        let signature = signature.map(|at| chunks.lines.remove(at)).unwrap_or_default();
+        received.trailer_signature = signature.trim_start_matches(TRAILER_SIGNATURE).trim().to_owned();
+        (received.chunks, received.trailers) = (chunks.signed, chunks.lines);
     }
     received.hashes = hasher.finish();
     received.crc =
@@ -321,7 +345,7 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 }
 
 /// Where a body of chunks stands: `SIZE[;chunk-signature=…]\r\n` bytes `\r\n` …, `0[;…]\r\n`, trailers, `\r\n`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Chunks {
     /// A line that isn't whole.
     line: Vec<u8>,
@@ -330,7 +354,15 @@ struct Chunks {
     /// The chunk of size 0 was there.
     ended: bool,
     lines: Vec<String>,
+    /// Chunks are hashed.
+    hashes: bool,
+    /// The chunk that is under way, and the hash of what came of it.
+    current: Option<(Chunk, Context)>,
+    signed: Vec<Chunk>,
 }
+
+/// What a line with the signature of trailers begins with.
+const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature:";
 
 impl Chunks {
     /// The next content from what has come; `None` when there was only framing.
@@ -338,7 +370,14 @@ impl Chunks {
         if self.left > 0 {
             let take = self.left.min(data.len() as u64);
             self.left -= take;
-            return Ok(Some(data.split_to(take as usize)));
+            let content = data.split_to(take as usize);
+            if let Some((_, hash)) = &mut self.current {
+                hash.update(&content);
+            }
+            if self.left == 0 {
+                self.end_chunk();
+            }
+            return Ok(Some(content));
         }
         let Some(end) = data.iter().position(|b| *b == b'\n') else {
             self.line.extend_from_slice(data);
@@ -354,17 +393,31 @@ impl Chunks {
             // What ends a chunk's bytes.
             (_, "") => {}
             (true, trailer) => self.lines.push(trailer.to_owned()),
-            (false, size) => {
-                let size = size.split(';').next().unwrap_or_default();
+            (false, line) => {
+                let (size, more) = line.split_once(';').unwrap_or((line, ""));
                 self.left = u64::from_str_radix(size.trim(), 16).map_err(|_| broken())?;
                 self.ended = self.left == 0;
+                if self.hashes {
+                    let signature = more.trim().strip_prefix("chunk-signature=").unwrap_or_default().to_owned();
+                    let chunk = Chunk { signature, size: self.left, ..Chunk::default() };
+                    self.current = Some((chunk, Context::new(&SHA256)));
+                }
+                if self.ended {
+                    self.end_chunk();
+                }
             }
         }
         Ok(None)
     }
 
+    fn end_chunk(&mut self) {
+        if let Some((chunk, hash)) = self.current.take() {
+            self.signed.push(Chunk { sha256: to_hex(hash.finish().as_ref()), ..chunk });
+        }
+    }
+
     /// The checksums that came after the last chunk.
-    fn trailers(self) -> io::Result<Vec<(HeaderName, HeaderValue)>> {
+    fn trailers(&self) -> io::Result<Vec<(HeaderName, HeaderValue)>> {
         if !self.ended {
             return Err(broken());
         }

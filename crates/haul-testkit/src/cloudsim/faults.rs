@@ -20,11 +20,14 @@ pub enum Fault {
     CompleteError,
     /// A write is done, and the connection is reset instead of the answer.
     LostAnswer,
+    /// Status 409, as if another request were at work on the same: `ConditionalRequestConflict` for a write with a condition,
+    /// `OperationAborted` for a bucket; nothing was done.
+    Conflict,
 }
 
 impl Fault {
     /// All, in the order in which they are drawn.
-    pub const ALL: [Fault; 7] = [
+    pub const ALL: [Fault; 8] = [
         Fault::Error500,
         Fault::Reset,
         Fault::Cut,
@@ -32,6 +35,7 @@ impl Fault {
         Fault::WrongEtag,
         Fault::CompleteError,
         Fault::LostAnswer,
+        Fault::Conflict,
     ];
 
     /// Its name in settings and reports.
@@ -44,17 +48,22 @@ impl Fault {
             Fault::WrongEtag => "wrong-etag",
             Fault::CompleteError => "complete-error",
             Fault::LostAnswer => "lost-answer",
+            Fault::Conflict => "conflict",
         }
     }
 
     /// The requests that it can happen to.
-    fn applies(self, op: Op) -> bool {
+    fn applies(self, op: Op, conditional: bool) -> bool {
         match self {
             Fault::Error500 | Fault::Reset => true,
             Fault::Cut | Fault::Stall => op == Op::GetObject,
             Fault::WrongEtag => matches!(op, Op::PutObject | Op::UploadPart),
             Fault::CompleteError => op == Op::CompleteMultipartUpload,
             Fault::LostAnswer => !op.reads(),
+            Fault::Conflict => match op {
+                Op::PutObject | Op::CompleteMultipartUpload => conditional,
+                _ => matches!(op, Op::CreateBucket | Op::DeleteBucket),
+            },
         }
     }
 }
@@ -64,9 +73,10 @@ impl Fault {
 pub struct Faults([f64; Fault::ALL.len()]);
 
 impl Faults {
-    /// What happens to a request.
-    pub fn draw(&self, op: Op, random: &Random) -> Option<Fault> {
-        let likely = Fault::ALL.into_iter().zip(self.0).filter(|(fault, rate)| *rate > 0.0 && fault.applies(op));
+    /// What happens to a request, which may have a condition.
+    pub fn draw(&self, op: Op, conditional: bool, random: &Random) -> Option<Fault> {
+        let applies = |fault: Fault| fault.applies(op, conditional);
+        let likely = Fault::ALL.into_iter().zip(self.0).filter(|(fault, rate)| *rate > 0.0 && applies(*fault));
         likely.into_iter().find(|(_, rate)| random.draw() < *rate).map(|(fault, _)| fault)
     }
 }
@@ -119,10 +129,14 @@ mod tests {
     fn a_rate_spoils_about_its_share_and_only_what_it_can() {
         let faults: Faults = "cut=0.1,lost-answer=0.5".parse().unwrap();
         let random = Random::new(5);
-        let drawn = |op, fault| (0..10_000).filter(|_| faults.draw(op, &random) == Some(fault)).count();
+        let drawn = |op, fault| (0..10_000).filter(|_| faults.draw(op, true, &random) == Some(fault)).count();
         assert!((800..1_200).contains(&drawn(Op::GetObject, Fault::Cut)));
         assert_eq!(drawn(Op::PutObject, Fault::Cut), 0);
         assert_eq!(drawn(Op::GetObject, Fault::LostAnswer), 0);
         assert!((4_700..5_300).contains(&drawn(Op::DeleteObject, Fault::LostAnswer)));
+        let conflict: Faults = "conflict=1".parse().unwrap();
+        assert_eq!(conflict.draw(Op::PutObject, true, &random), Some(Fault::Conflict));
+        assert_eq!(conflict.draw(Op::PutObject, false, &random), None);
+        assert_eq!(conflict.draw(Op::CreateBucket, false, &random), Some(Fault::Conflict));
     }
 }

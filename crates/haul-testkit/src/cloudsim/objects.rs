@@ -67,7 +67,12 @@ pub const ARGUMENT: Refusal = Refusal::new(StatusCode::BAD_REQUEST, "InvalidArgu
 /// How the body of a request is received.
 pub fn how(op: Op, headers: &HeaderMap, settings: &Settings) -> How {
     let content = matches!(op, Op::PutObject | Op::UploadPart);
-    How { keep: if content { settings.keep } else { Keep::Bytes }, algos: rules::hashes(op, headers, settings) }
+    let hash = headers.get("x-amz-content-sha256").and_then(|v| v.to_str().ok()).unwrap_or_default();
+    How {
+        keep: if content { settings.keep } else { Keep::Bytes },
+        algos: rules::hashes(op, headers, settings),
+        signed: !settings.trusting && hash.starts_with(auth::SIGNED_CHUNKS),
+    }
 }
 
 /// A request that is let through.

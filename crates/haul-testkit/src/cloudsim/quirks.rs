@@ -55,6 +55,10 @@ quirks! {
     NoKeyCount = "no-key-count",
     /// KeyCount is one more than there are.
     WrongKeyCount = "wrong-key-count",
+    /// ListParts is answered with 500.
+    NoListParts = "no-list-parts",
+    /// UploadPartCopy doesn't look at the range: each part is all of the source.
+    NoCopyRange = "no-copy-range",
 }
 
 /// A set of them.

@@ -34,6 +34,11 @@ const INCOMPLETE: Refusal = Refusal::new(
     "IncompleteBody",
     "You did not provide the number of bytes specified by the x-amz-decoded-content-length HTTP header",
 );
+const TRAILERS: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "MalformedTrailerError",
+    "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+);
 const TOO_LARGE: Refusal = Refusal::new(
     StatusCode::BAD_REQUEST,
     "EntityTooLarge",
@@ -126,7 +131,20 @@ fn content(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
     if !decoded.is_empty() && decoded.parse() != Ok(received.size) {
         return Err(INCOMPLETE);
     }
+    trailers(asked, received)?;
     if received.size > LARGEST { Err(TOO_LARGE) } else { Ok(()) }
+}
+
+/// What comes after the body is what was announced, and all of it.
+fn trailers(asked: &Asked<'_>, received: &Received) -> Result<(), Refusal> {
+    let announced = asked.header("x-amz-trailer").split(',').map(|name| name.trim().to_lowercase());
+    let mut announced: Vec<_> = announced.filter(|name| !name.is_empty()).collect();
+    let came = received.trailers.iter().map(|line| line.split_once(':').map_or("", |(name, _)| name.trim()));
+    let mut came: Vec<_> = came.map(str::to_lowercase).collect();
+    announced.sort();
+    came.sort();
+    let is_so = asked.header("x-amz-content-sha256").ends_with("-TRAILER") != announced.is_empty();
+    if is_so && announced == came { Ok(()) } else { Err(TRAILERS) }
 }
 
 /// AWS's rules for names of buckets.

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, Request, Response, StatusCode,
     body::Incoming,
-    header::{CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, RETRY_AFTER},
+    header::{CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER},
     server::conn::http1,
     service::service_fn,
 };
@@ -237,8 +237,24 @@ impl Refusal {
     }
 }
 
-const INTERNAL: Refusal =
+/// What S3 says when it fails.
+pub const INTERNAL: Refusal =
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "We encountered an internal error.");
+
+fn conflict(op: Op) -> Refusal {
+    match op {
+        Op::CreateBucket | Op::DeleteBucket => Refusal::new(
+            StatusCode::CONFLICT,
+            "OperationAborted",
+            "A conflicting conditional operation is currently in progress against this resource. Please try again.",
+        ),
+        _ => Refusal::new(
+            StatusCode::CONFLICT,
+            "ConditionalRequestConflict",
+            "The conditional request cannot succeed due to a conflicting operation against this resource.",
+        ),
+    }
+}
 
 type Reply = io::Result<Response<Sending>>;
 
@@ -267,7 +283,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
     let (head, body) = request.into_parts();
     if head.uri.path().starts_with(admin::PATH) {
         let free = Pace { start: cloud.start, clock: cloud.clock.clone(), own: None, all: None };
-        let how = How { keep: Keep::Bytes, algos: Vec::new() };
+        let how = How { keep: Keep::Bytes, algos: Vec::new(), signed: false };
         let received = body::receive(body, &HeaderMap::new(), how, &free, |_| ()).await?;
         let answer = admin::answer(&cloud, &head, &received.bytes()).await;
         return respond(answer, free, Exchange::silent(cloud), None);
@@ -293,13 +309,14 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         if head.headers.contains_key(EXPECT) {
             answer.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         } else {
-            let how = How { keep: Keep::Sizes, algos: Vec::new() };
+            let how = How { keep: Keep::Sizes, algos: Vec::new(), signed: false };
             receive(&cloud, &mut exchange, body, &head.headers, how, &into).await?;
         }
         cloud.clock.wait(settings.latency.draw(&cloud.random)).await;
         return respond(answer, out, exchange, None);
     }
-    let fault = settings.faults.draw(op, &cloud.random);
+    let conditional = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_NONE_MATCH);
+    let fault = settings.faults.draw(op, conditional, &cloud.random);
     if let Some(fault) = fault {
         cloud.counters.spoilt(fault);
     }
@@ -316,6 +333,9 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
     }
     if fault == Some(Fault::Error500) {
         return respond(INTERNAL.answer(has_body), out, exchange, None);
+    }
+    if fault == Some(Fault::Conflict) {
+        return respond(conflict(op).answer(has_body), out, exchange, None);
     }
     if fault == Some(Fault::CompleteError) {
         let answer = Refusal { status: StatusCode::OK, ..INTERNAL };

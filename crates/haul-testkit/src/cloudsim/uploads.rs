@@ -7,7 +7,7 @@ use super::{
     pattern,
     quirks::Quirk,
     report::now_ms,
-    serve::{Answer, Refusal},
+    serve::{Answer, INTERNAL, Refusal},
     space::{self, Part, Stored, Tag, Unfinished, listed_from},
     xml,
 };
@@ -108,7 +108,10 @@ pub fn part_copy(asked: &Asked<'_>) -> Done {
     let wanted = asked.header("x-amz-copy-source-range");
     let within = wanted.is_empty()
         || wanted.rsplit('-').next().and_then(|last| last.parse().ok()).is_some_and(|last: u64| last < source.size);
-    let range = range(wanted, source.size)?.unwrap_or(0..source.size);
+    let range = match asked.has(Quirk::NoCopyRange) {
+        true => 0..source.size,
+        false => range(wanted, source.size)?.unwrap_or(0..source.size),
+    };
     if !within {
         return Err(Refusal::bad(
             "InvalidArgument",
@@ -144,6 +147,9 @@ pub fn part_copy(asked: &Asked<'_>) -> Done {
 
 /// Tells the parts that there are.
 pub fn list_parts(asked: &Asked<'_>) -> Done {
+    if asked.has(Quirk::NoListParts) {
+        return Err(INTERNAL);
+    }
     let after: u32 = asked.target.text("part-number-marker").parse().unwrap_or(0);
     let most: usize = asked.target.text("max-parts").parse().unwrap_or(1000).min(1000);
     upload(asked, |upload| {

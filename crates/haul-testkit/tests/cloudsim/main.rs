@@ -193,8 +193,17 @@ fn bodies_in_signed_chunks_are_taken_apart() {
     let held = server.get("b", b"k").unwrap();
     assert_eq!(held.bytes, b"hello world");
     assert!(!held.meta.contains_key("content-encoding"));
-    let body = body.replace("world", "w0rld");
-    assert_eq!(refused(&server, "PUT", "/b/k", &headers, body.as_bytes()), (400, "BadDigest".into()));
+    let other = body.replace("world", "w0rld");
+    assert_eq!(refused(&server, "PUT", "/b/k", &headers, other.as_bytes()), (400, "BadDigest".into()));
+    // What follows the body is what was announced.
+    let malformed = (400, "MalformedTrailerError".to_owned());
+    let bare = &body[..body.find("x-amz-checksum").unwrap()];
+    let two = body.replace("\r\n\r\n", "\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
+    for wrong in [&format!("{bare}\r\n"), &two] {
+        assert_eq!(refused(&server, "PUT", "/b/k", &headers, wrong.as_bytes()), malformed, "{wrong}");
+    }
+    let unannounced = [headers[0], headers[1], headers[3]];
+    assert_eq!(refused(&server, "PUT", "/b/k", &unannounced, body.as_bytes()), malformed);
 }
 
 #[test]

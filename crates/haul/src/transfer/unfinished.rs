@@ -5,7 +5,7 @@ use super::{ABORT_WITHIN, Mover, Order, abort, pump};
 use crate::journal::{Half, Journal, Opened, WriteNo};
 use futures::future::BoxFuture;
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Result,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Result,
     event::{Event, Sink},
     plan::Route,
 };
@@ -172,6 +172,9 @@ impl Mover {
                 Err(error)
             }
             Err(error) => {
+                if error.kind() == ErrorKind::Corrupt {
+                    self.cx.sink.emit(&anew(&opened.to, &error));
+                }
                 tracing::debug!(key = %opened.to, %error, "a half-sent file is removed");
                 self.discard(journal, write, &opened).await;
                 Ok(None)
@@ -181,9 +184,10 @@ impl Mover {
 
     /// Removes what was sent. Where that fails the journal still knows of it.
     async fn discard(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
-        match self.cx.dst.discard(&opened.to, &opened.token).await {
-            Ok(_) => journal.closed(write),
-            Err(error) => tracing::debug!(key = %opened.to, %error, "a half-sent file could not be removed"),
+        // The new write doesn't wait for what a server can't do.
+        match tokio::time::timeout(ABORT_WITHIN, self.cx.dst.discard(&opened.to, &opened.token)).await {
+            Ok(Ok(_)) => journal.closed(write),
+            answer => tracing::debug!(key = %opened.to, ?answer, "a half-sent file could not be removed"),
         }
     }
 
@@ -208,11 +212,22 @@ struct ServerCopy {
     /// How it would begin, but for token and size of parts.
     opened: Opened,
     sink: Arc<dyn Sink>,
-    state: Mutex<Option<(WriteNo, LeftCopy)>>,
+    state: Mutex<CopyState>,
 }
 
+#[derive(Default)]
+struct CopyState {
+    /// What was left or begun.
+    copy: Option<(WriteNo, LeftCopy)>,
+    /// How often the store could not tell of what was left.
+    untold: u32,
+}
+
+/// A store that could not tell so often what was left won't be able to: the copy begins anew. Those tries take about a second.
+const UNTOLD: u32 = 5;
+
 impl ServerCopy {
-    fn state(&self) -> MutexGuard<'_, Option<(WriteNo, LeftCopy)>> {
+    fn state(&self) -> MutexGuard<'_, CopyState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -220,33 +235,33 @@ impl ServerCopy {
 impl LogCopy for ServerCopy {
     fn left(&self) -> Option<LeftCopy> {
         let mut state = self.state();
-        if state.is_none() {
+        if state.copy.is_none() && state.untold == 0 {
             for half in self.journal.take(&self.opened.to) {
                 let Half { write, opened, sent } = half;
                 let same = (&opened.from, &opened.version, opened.size)
                     == (&self.opened.from, &self.opened.version, self.opened.size);
-                if !same || state.is_some() {
+                if !same || state.copy.is_some() {
                     // Removed when the job has ended well.
                     self.journal.kept(write);
                     continue;
                 }
                 let parts = sent.iter().filter(|sent| is_chunk(sent, &opened)).map(|sent| sent.part.clone()).collect();
-                *state = Some((write, LeftCopy { token: opened.token, part_size: opened.part_size, parts }));
+                state.copy = Some((write, LeftCopy { token: opened.token, part_size: opened.part_size, parts }));
             }
         }
-        state.as_ref().map(|(_, left)| left.clone())
+        state.copy.as_ref().map(|(_, left)| left.clone())
     }
 
     fn begun(&self, token: Vec<u8>, part_size: u64) -> BoxFuture<'_, ()> {
         let opened = Opened { token: token.clone(), part_size, ..self.opened.clone() };
         Box::pin(async move {
             let write = note(&self.journal, &*self.sink, opened).await;
-            *self.state() = write.map(|write| (write, LeftCopy { token, part_size, parts: Vec::new() }));
+            self.state().copy = write.map(|write| (write, LeftCopy { token, part_size, parts: Vec::new() }));
         })
     }
 
     fn copied(&self, part: Part) {
-        if let Some((write, left)) = &mut *self.state() {
+        if let Some((write, left)) = &mut self.state().copy {
             left.parts.push(part.clone());
             // The service holds the bytes and vouches for them: nobody here has seen them.
             let offset = part.index * left.part_size;
@@ -255,10 +270,29 @@ impl LogCopy for ServerCopy {
     }
 
     fn ended(&self) {
-        if let Some((write, _)) = self.state().take() {
+        if let Some((write, _)) = self.state().copy.take() {
             self.journal.closed(write);
         }
     }
+
+    fn untold(&self, error: &Error) -> bool {
+        let mut state = self.state();
+        state.untold += 1;
+        if state.untold < UNTOLD {
+            return false;
+        }
+        if let Some((write, _)) = state.copy.take() {
+            // Removed when the job has ended well.
+            self.journal.kept(write);
+        }
+        self.sink.emit(&anew(&self.opened.to, error));
+        true
+    }
+}
+
+/// Tells that what was sent earlier is sent again.
+fn anew(to: &Key, error: &Error) -> Event {
+    Event::Notice { key: Some(to.clone()), message: format!("Begins anew: {}", error.message()) }
 }
 
 /// Notes that a write begins. A journal that can't be written keeps no file from going.
@@ -290,7 +324,7 @@ fn is_chunk(sent: &Sent, opened: &Opened) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_core::{Key, Version};
+    use haul_core::Version;
 
     #[test]
     fn a_part_must_be_the_chunk_of_its_number() {
