@@ -199,6 +199,88 @@ fn signatures_that_say_too_little_or_come_too_late_are_refused() {
     assert_eq!(ask(&server, "GET", "/b?list-type=2", &headers, b"").status, 200);
 }
 
+/// A PUT of `/b/k` in chunks that are signed one by one, with a checksum after them: its headers, and its body.
+fn signed_in_chunks(chunks: &[&[u8]]) -> (Vec<(&'static str, String)>, Vec<u8>) {
+    use aws_lc_rs::{digest, hmac};
+    let hex = haul_core::hash::to_hex;
+    let sha256 = |bytes: &[u8]| hex(digest::digest(&digest::SHA256, bytes).as_ref());
+    let whole = chunks.concat();
+    let crc = base64(Algo::Crc64Nvme, &whole);
+    let date = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let scope = format!("{}/us-east-1/s3/aws4_request", &date[..8]);
+    let sign = |kind: &str, text: &str| {
+        let text = format!("{kind}\n{date}\n{scope}\n{text}");
+        let steps = [&date[..8], "us-east-1", "s3", "aws4_request", &text];
+        hex(&steps.iter().fold(b"AWS4haul-test-secret".to_vec(), |key, step| {
+            hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), step.as_bytes()).as_ref().to_vec()
+        }))
+    };
+    let hash = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
+    let mut headers = vec![
+        ("x-amz-content-sha256", hash.to_owned()),
+        ("x-amz-date", date.clone()),
+        ("x-amz-decoded-content-length", whole.len().to_string()),
+        ("x-amz-trailer", "x-amz-checksum-crc64nvme".to_owned()),
+    ];
+    let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let names = "host;x-amz-content-sha256;x-amz-date;x-amz-decoded-content-length;x-amz-trailer";
+    let request = format!("PUT\n/b/k\n\nhost:x\n{lines}\n{names}\n{hash}");
+    let seed = sign("AWS4-HMAC-SHA256", &sha256(request.as_bytes()));
+    headers.push((
+        "authorization",
+        format!("AWS4-HMAC-SHA256 Credential=haul-test/{scope}, SignedHeaders={names}, Signature={seed}"),
+    ));
+    let (mut before, mut body) = (seed, Vec::new());
+    for chunk in chunks.iter().chain([&&b""[..]]) {
+        before = sign("AWS4-HMAC-SHA256-PAYLOAD", &format!("{before}\n{}\n{}", sha256(b""), sha256(chunk)));
+        body.extend_from_slice(format!("{:x};chunk-signature={before}\r\n", chunk.len()).as_bytes());
+        body.extend_from_slice(chunk);
+        // What follows the empty chunk are the trailers.
+        body.extend_from_slice(if chunk.is_empty() { b"" } else { b"\r\n" });
+    }
+    let trailer = format!("x-amz-checksum-crc64nvme:{crc}\n");
+    let last = sign("AWS4-HMAC-SHA256-TRAILER", &format!("{before}\n{}", sha256(trailer.as_bytes())));
+    let end = format!("x-amz-checksum-crc64nvme:{crc}\r\nx-amz-trailer-signature:{last}\r\n\r\n");
+    body.extend_from_slice(end.as_bytes());
+    (headers, body)
+}
+
+#[test]
+fn chunks_are_the_ones_that_were_signed() {
+    let server = with_bucket(&[]);
+    let (first, last) = (pattern::bytes(1, 0, 64 << 10), pattern::bytes(2, 0, 1000));
+    let (headers, body) = signed_in_chunks(&[&first, &last]);
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &value[..])).collect();
+    let put = |body: &[u8]| refused(&server, "PUT", "/b/k", &headers, body);
+    let wrong = (403, "SignatureDoesNotMatch");
+    let text = |body: &[u8]| body.windows(17).rposition(|w| w == b";chunk-signature=").expect("a chunk");
+    let changed = |at: usize| {
+        let mut body = body.clone();
+        body[at] ^= 1;
+        body
+    };
+    says(&put(&changed(1000)), wrong, "a chunk's byte");
+    says(&put(&changed(body.len() - 1200)), wrong, "the last chunk's byte");
+    // Of the empty chunk that ends the body.
+    let signature = text(&body) + 17;
+    let other = if body[signature] == b'0' { b'1' } else { b'0' };
+    let with = |at: usize, byte: u8| {
+        let mut body = body.clone();
+        body[at] = byte;
+        body
+    };
+    says(&put(&with(signature, other)), wrong, "the last signature");
+    let digit = body.len() - 5;
+    let other = if body[digit] == b'0' { b'1' } else { b'0' };
+    says(&put(&with(digit, other)), wrong, "the signature of what follows");
+    assert!(server.get("b", b"k").is_none(), "nothing of it is kept");
+    assert_eq!(ask(&server, "PUT", "/b/k", &headers, &body).status, 200);
+    assert!(server.get("b", b"k").unwrap().bytes == [&first[..], &last].concat());
+    let (headers, body) = signed_in_chunks(&[&last, &first]);
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &value[..])).collect();
+    says(&refused(&server, "PUT", "/b/k", &headers, &body), (400, "InvalidChunkSizeError"), "a small chunk first");
+}
+
 #[test]
 fn a_bucket_is_where_it_was_made() {
     let server = Cloudsim::with(&[]);
