@@ -552,6 +552,25 @@ async fn what_the_source_cannot_give_is_its_error() {
     assert!(script.heads.lock().unwrap().len() <= 2);
 }
 
+/// What a file held when it was read is what its hash says: what it holds by the time it is sent must be that.
+#[tokio::test]
+async fn a_file_that_changes_before_it_is_sent_is_not_sent_as_something_else() {
+    let (mut file, was, is) = (tempfile::tempfile().unwrap(), vec![1; 600_000], vec![2; 600_000]);
+    std::io::Write::write_all(&mut file, &was).unwrap();
+    let file = Arc::new(file);
+    let script = script(vec![fault("400 Bad", "BadDigest")]).await;
+    let (store, _) = open(&script, &[]);
+    let upload = store.write(&Key::new("k"), known(600_000)).await.unwrap();
+    let payload = Payload::of_file(file.clone(), 0..600_000, Default::default());
+    let part = upload.part(0, 0, payload).await.unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&*file, &is, 0).unwrap();
+    let error = upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "it changed while it was sent"));
+    let crc = B64.encode(hash::hash_bytes(&[Algo::Crc64Nvme], &was).get(Algo::Crc64Nvme).unwrap());
+    let heads = script.heads.lock().unwrap();
+    assert!(heads[0].contains(&format!("x-amz-checksum-crc64nvme: {}", crc.to_lowercase())), "{}", heads[0]);
+}
+
 /// The parts are what they are: what refuses their checksum will do so again.
 #[tokio::test]
 async fn a_completion_whose_checksum_is_refused_is_not_sent_again() {

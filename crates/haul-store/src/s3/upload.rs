@@ -74,7 +74,11 @@ impl S3Upload {
     async fn send_part(&self, index: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
         if index == 0 && payload.relay().is_none() && self.id.get().is_none() && self.may_hold(size) {
-            *self.held.lock().unwrap_or_else(|e| e.into_inner()) = Some(payload);
+            // Hashed now, while whoever reads the source still looks whether it stays the same: what a file holds by the time it is
+            // sent must be that.
+            let hashes =
+                checksums(&self.service, &payload, &self.spec.hashes).await.map_err(|e| e.with_key(&self.key))?;
+            *self.held.lock().unwrap_or_else(|e| e.into_inner()) = Some(payload.with_hashes(hashes));
             return Ok(Part { index, size, tag: HELD.into() });
         }
         let id = self.id().await?;
@@ -247,10 +251,26 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     checksum_headers(&ours, &mut headers);
     let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
     let answer = service.ask_in_bucket(&place.bucket, call).await;
-    let (answer, _) = answer.map_err(|fault| refused(*fault, &spec.replace, "write", key))?;
-    let proved =
-        proof::of_body(service, &answer, ours, &payload, Some((key, place))).await.map_err(at("write", key))?;
+    let proved = match answer {
+        Ok((answer, _)) => proof::of_body(service, &answer, ours.clone(), &payload, Some((key, place))).await,
+        Err(fault) => Err(fault),
+    };
+    let proved = match proved {
+        Ok(proved) => proved,
+        Err(fault) if fault.kind == ErrorKind::Corrupt && !is_still(&payload, &ours).await? => {
+            let message = "it changed while it was sent";
+            return Err(Error::new(ErrorKind::Changed, "read", message).with_key(key));
+        }
+        Err(fault) => return Err(refused(*fault, &spec.replace, "write", key)),
+    };
     Ok(Stored { version: Some(meta::version(&proved.etag)), size, hashes: proved.hashes, ..Stored::default() })
+}
+
+/// Whether a payload still has a hash that it had: a file may have changed.
+async fn is_still(payload: &Payload, hashes: &Hashes) -> Result<bool> {
+    let Some((algo, _)) = hashes.iter().next().filter(|_| payload.pieces().is_none()) else { return Ok(true) };
+    let now = payload.clone().with_hashes(Hashes::default()).hash(&[algo]).await?;
+    Ok(now.agree(hashes).is_none_or(|(_, same)| same))
 }
 
 /// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway. Of what else is known of the
