@@ -272,6 +272,12 @@ impl Controller {
         self.rate.bound(now, BOUND.max(Duration::from_secs_f64(2.0 * self.meter.mean())))
     }
 
+    /// True when the user said how many there are.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
     /// Requests at once that may be in flight.
     #[must_use]
     pub fn limit(&self, now: Duration) -> usize {

@@ -40,6 +40,7 @@ use std::{
     sync::{Arc, RwLock},
     time::Duration,
 };
+use tokio::sync::Semaphore;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind {
@@ -101,6 +102,8 @@ impl S3 {
             buckets_missed: Default::default(),
             asks_no_checksums: Default::default(),
             takes_no_relays: Default::default(),
+            takes_relays: Default::default(),
+            gathering: Semaphore::new(upload::GATHERED as usize),
         })))
     }
 

@@ -40,6 +40,11 @@ pub struct S3Upload {
     at_once: Option<Semaphore>,
 }
 
+/// Memory for parts that are gathered is counted in MiB …
+const UNIT: u64 = 1 << 20;
+/// … and this many are for all of them: the job has set aside only what parts take that are sent on as they come.
+pub const GATHERED: u32 = 128;
+
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"";
 
@@ -95,17 +100,24 @@ impl S3Upload {
         if !service.takes_no_relays.load(Ordering::Relaxed) {
             relay.open().await?;
             match relay_part(service, place, id, index, payload, relay).await {
-                Ok(tag) => return Ok(tag),
+                Ok(tag) => {
+                    service.takes_relays.store(true, Ordering::Relaxed);
+                    return Ok(tag);
+                }
                 Err(fault) => match relay.error() {
                     Some(error) => return Err(error),
                     None if matches!(fault.kind, ErrorKind::Unsupported | ErrorKind::Invalid | ErrorKind::Corrupt) => {
-                        tracing::debug!(%fault.message, "parts are brought into memory before they are sent");
-                        service.takes_no_relays.store(true, Ordering::Relaxed);
+                        // A server that has taken others had a bad moment.
+                        let never = !service.takes_relays.load(Ordering::Relaxed);
+                        tracing::debug!(%fault.message, never, "a part is brought into memory before it is sent");
+                        service.takes_no_relays.fetch_or(never, Ordering::Relaxed);
                     }
                     None => return Err(fault.at("write", &self.key)),
                 },
             }
         }
+        let units = payload.len().div_ceil(UNIT).clamp(1, GATHERED.into()) as u32;
+        let _room = service.gathering.acquire_many(units).await;
         let whole = payload.gathered().await?;
         put_part(service, place, id, index, whole).await.map_err(at("write", &self.key))
     }
