@@ -164,7 +164,7 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
     let code = runtime.block_on(async {
         let mut context = Context::new(cli.flags, backends, line, screen.clone())?;
         context.resumes = resumes;
-        signals::listen(context.cancel.clone());
+        signals::listen(context.cancel.clone(), cli.command.finishes_itself());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         context.keep_hashes();
         finish(&context, outcome)

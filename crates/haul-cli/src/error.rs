@@ -1,7 +1,7 @@
 //! The one place that turns errors into words for a person and an exit code. Every other file only passes them on.
 
 use haul::Report;
-use haul_core::{Error, ErrorKind, Retry};
+use haul_core::{Error, ErrorKind, Retry, error::NO_KEYS};
 use std::fmt;
 
 /// Exit codes; 0 to 10 mean what they mean in rclone.
@@ -80,15 +80,18 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
     let Some(known) = known else { return Verdict { line, code: code::OTHER } };
     // These two are of this machine's folders, and say all themselves.
     let told = matches!(known.op(), "lock" | "find");
-    if let Some(hint) = hint(known.kind()).filter(|_| !told) {
+    if let Some(hint) = hint(known).filter(|_| !told) {
         line = format!("{line} ({hint})");
     }
     Verdict { line, code: error_code(known) }
 }
 
 /// What to do about an error of this kind, where there is something to say that the message doesn't.
-fn hint(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
+fn hint(error: &Error) -> Option<&'static str> {
+    Some(match error.kind() {
+        ErrorKind::DirNotFound if error.message().ends_with(NO_KEYS) => {
+            "check the spelling: haul lsd shows the folders of the path above it"
+        }
         ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
         ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
         ErrorKind::Busy => "the store asks to slow down: try --tpslimit or a smaller --transfers",

@@ -5,10 +5,19 @@
 
 use crate::error::code;
 use haul::Cancel;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens for the rest of the run. A signal that can't be listened for keeps its usual effect.
-pub fn listen(cancel: Cancel) {
+/// The line about it may take so long: a terminal or pipe that takes nothing just now must hold up neither the end nor a second
+/// signal.
+const SAID_WITHIN: Duration = Duration::from_millis(200);
+
+/// A command that doesn't end itself is ended at once, unless it is being held up by what doesn't take its output: then after this.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Listens for the rest of the run. A signal that can't be listened for keeps its usual effect. `finishes_itself`: the command has
+/// something to put in order before it ends, however long that takes.
+pub fn listen(cancel: Cancel, finishes_itself: bool) {
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
         let Ok(mut stream) = signal(kind) else { continue };
         let cancel = cancel.clone();
@@ -18,8 +27,16 @@ pub fn listen(cancel: Cancel) {
                     // Asked twice: the person means now. Hidden partial files may stay; nothing half is visible.
                     std::process::exit(i32::from(code::INTERRUPTED));
                 }
-                tracing::warn!("Stopping; press Ctrl-C again to stop at once");
+                let said =
+                    tokio::task::spawn_blocking(|| tracing::warn!("Stopping; press Ctrl-C again to stop at once"));
+                let _ = tokio::time::timeout(SAID_WITHIN, said).await;
                 cancel.cancel();
+                if !finishes_itself {
+                    std::thread::spawn(|| {
+                        std::thread::sleep(ENDS_WITHIN);
+                        std::process::exit(i32::from(code::INTERRUPTED));
+                    });
+                }
             }
         });
     }

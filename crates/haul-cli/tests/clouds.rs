@@ -56,6 +56,27 @@ fn one_fault_in_a_hundred_of_every_kind_spoils_nothing() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Where connections or requests are counted, a part that breaks off on its way from cloud to cloud gets a place again to go on:
+/// no other one may keep it while it waits for the place that the first has at the other cloud.
+#[test]
+fn parts_that_break_off_between_clouds_go_on_with_few_places() {
+    let (from, lab) = cloud(&[("fault", "cut=0.3"), ("seed", "3")]);
+    let to = Cloudsim::with(&[]);
+    lab.remote("d", &to.endpoint());
+    for n in 0..3 {
+        let wanted = Wanted { size: 40 * MIB, seed: n, mtime: Some("1600000000".into()), md5: false };
+        from.make("b", format!("from/{n}").as_bytes(), &wanted);
+    }
+    for (n, pinned) in
+        ["--max-connections=1", "--max-connections=2", "--transfers=1 --multi-thread-streams=2"].iter().enumerate()
+    {
+        let into = format!("d:b/{n}");
+        let bounded = ["copy", "c:b/from", &into, "--max-duration=60s", "--cutoff-mode=hard", "--s3-chunk-size=5Mi"];
+        lab.haul(&[&bounded[..], &pinned.split(' ').collect::<Vec<_>>()].concat()).ok();
+        lab.haul(&["check", "c:b/from", &into]).ok();
+    }
+}
+
 /// Both sides are asked in one lane: questions to one of them must not keep their places in it while nobody takes the answers.
 #[test]
 fn questions_to_both_sides_of_one_endpoint_all_come_to_an_end() {

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use haul_testkit::{
-    cloudsim::Cloudsim,
+    cloudsim::{Cloudsim, Wanted},
     folder::write,
     lab::{Lab, Ran, until},
     minio::Minio,
@@ -332,8 +332,10 @@ fn a_secret_in_a_remote_that_was_typed_is_not_shown() {
 fn stopped_at_once(endpoint: &str, flags: &[&str], waits: impl Fn() -> usize) {
     let (lab, there) = (lab(), remote(endpoint));
     let file = format!("{there}/d/f");
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 10] = [
         &["ls", &there],
+        &["check", "@src", &there],
+        &["rsync", "-r", "@src/", &there],
         &["copy", "@src", &there],
         &["copy", "@src", &there, "--no-check-dest"],
         &["copyto", "@src/1", &file],
@@ -354,7 +356,8 @@ fn stopped_at_once(endpoint: &str, flags: &[&str], waits: impl Fn() -> usize) {
             child.kill().unwrap();
         }
         let ran = lab.end(child);
-        assert!(ended && ran.code == 130, "{args:?}: {}\n{}", ran.code, ran.err);
+        let code = if args[0] == "rsync" { 20 } else { 130 };
+        assert!(ended && ran.code == code, "{args:?}: {}\n{}", ran.code, ran.err);
         // A second, and what a busy machine takes on top.
         assert!(took < Duration::from_secs(6), "{args:?} took {took:?} to stop\n{}", ran.err);
     }
@@ -374,6 +377,50 @@ fn a_run_that_gets_no_answer_stops_at_once() {
         }
     });
     stopped_at_once(&endpoint, &[], || count.load(Relaxed));
+}
+
+/// A pager that isn't read on holds up all that is to be said, but not the end.
+#[test]
+fn a_run_whose_words_nobody_takes_stops_at_once() {
+    let (lab, cloud) = (lab(), Cloudsim::with(&[("bucket", "many:keys=20000,shape=flat,size=1"), ("bucket", "none")]));
+    lab.remote("c", &cloud.endpoint());
+    let mut child = lab.start(&["check", "c:many", "c:none"]);
+    let said = child.stderr.take().unwrap();
+    assert!(until(|| rustix::io::ioctl_fionread(&said).unwrap() > 60_000), "the pipe isn't full");
+    let begun = Instant::now();
+    Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    let ended = until(|| child.try_wait().unwrap().is_some());
+    let took = begun.elapsed();
+    if !ended {
+        child.kill().unwrap();
+    }
+    assert_eq!((ended, child.wait().unwrap().code()), (true, Some(130)));
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+/// Parts that go from cloud to cloud wait for no end either; what has arrived is remembered.
+#[test]
+fn a_run_from_cloud_to_cloud_stops_at_once_and_goes_on() {
+    let (lab, from) = (lab(), Cloudsim::with(&[("bucket", "b")]));
+    let to = Cloudsim::with(&[("bucket", "b"), ("connection-rate", "3M")]);
+    lab.remote("c", &from.endpoint());
+    lab.remote("d", &to.endpoint());
+    from.make("b", b"f", &Wanted { size: 150 << 20, seed: 1, mtime: Some("1600000000".into()), md5: false });
+    let copy = ["copy", "c:b", "d:b", "--s3-chunk-size=5Mi"];
+    let mut child = lab.start(&[&copy[..], &["--transfers=1", "--multi-thread-streams=4"]].concat());
+    let arrived = || to.report().of("UploadPart");
+    assert!(until(|| arrived() > 5), "no part arrives");
+    let begun = Instant::now();
+    Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(until(|| child.try_wait().unwrap().is_some()));
+    let took = begun.elapsed();
+    assert_eq!(lab.end(child).code, 130);
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    to.set(None, &[("connection-rate", "off")]).unwrap();
+    to.reset();
+    lab.haul(&copy).ok();
+    assert!(arrived() < 30, "{} of 30 parts were sent again", arrived());
+    lab.haul(&["check", "c:b", "d:b"]).ok();
 }
 
 #[test]

@@ -310,3 +310,33 @@ fn cat_tells_of_wrong_bytes() {
     let part = lab.haul(&["cat", "--count=9", "s:b/k"]);
     assert_ne!(part.code, 0, "all of it is all of it, however it is asked for\n{}", part.err);
 }
+
+/// Folders of a bucket are only beginnings of keys: one that isn't there leaves no empty folder here, and isn't to be made.
+#[test]
+fn a_missing_prefix_leaves_no_folder_and_says_what_helps() {
+    let (lab, cloud) = (Lab::new(HAUL), Cloudsim::with(&[("bucket", "b")]));
+    lab.remote("c", &cloud.endpoint());
+    cloud.put("b", b"there/f", "x", &[]);
+    for verb in ["copy", "copyto", "sync", "move"] {
+        let ran = lab.haul(&[verb, "c:b/none", "@new/folder"]).code(3);
+        assert!(ran.err.contains("directory c:b/none not found: no key begins with it"), "{verb}: {}", ran.err);
+        assert!(!lab.path("new").exists(), "{verb}");
+    }
+    let ran = lab.haul(&["ls", "c:b/none"]).code(3);
+    let line = "haul: list: directory c:b/none not found: no key begins with it \
+                (check the spelling: haul lsd shows the folders of the path above it)\n";
+    assert_eq!(ran.err, line);
+    lab.haul(&["copy", "c:b/there", "@new/folder"]).ok();
+    assert!(lab.path("new/folder/f").exists());
+}
+
+#[test]
+fn a_check_says_once_that_a_store_cannot_be_reached() {
+    let lab = Lab::new(HAUL);
+    lab.remote("c", "http://127.0.0.1:1");
+    write(&lab.path("src/f"), b"x", TIME);
+    for flags in [&["check", "@src", "c:b/d"][..], &["check", "@src", "c:b/d", "--one-way"]] {
+        let ran = lab.haul(flags).code(1);
+        assert_eq!(ran.err.matches("nothing listens at 127.0.0.1:1").count(), 1, "{}", ran.err);
+    }
+}

@@ -45,6 +45,10 @@ pub enum ErrorKind {
     Io,
 }
 
+/// How the message of a [`ErrorKind::DirNotFound`] ends where folders are only beginnings of keys: such a one can't be made, and is
+/// there as soon as something is in it.
+pub const NO_KEYS: &str = "no key begins with it";
+
 /// Whether the same request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {

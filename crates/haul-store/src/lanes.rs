@@ -14,7 +14,7 @@ use std::{
     },
     time::Instant,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Requests at once to begin with, in each lane. A run of two seconds has no time to creep up, and 32 hide 100 ms of
 /// latency on small files; the controller doubles it within a few round trips where that gains.
@@ -26,6 +26,10 @@ const MAX_DATA: usize = 256;
 
 /// Questions at once at most: a service counts them against the same rate, and they need no bandwidth.
 const MAX_META: usize = 128;
+
+/// Answers at once whose bytes wait for a place elsewhere: with those that come, of [`MAX_DATA`] requests at most, they fit into the
+/// connections that a store has.
+const MAX_AHEAD: usize = 64;
 
 /// What a request does, as far as its concurrency is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +51,14 @@ pub struct Pinned {
     pub data: Option<usize>,
     /// Questions at once (`--checkers`).
     pub meta: Option<usize>,
+    /// Connections are few (`--max-connections`).
+    pub connections: bool,
+}
+
+/// Leave to ask for bytes for which there is no place yet; given back as it is dropped.
+#[derive(Debug)]
+pub struct Ahead {
+    _permit: OwnedSemaphorePermit,
 }
 
 /// The lanes of every endpoint that a run talks to.
@@ -65,6 +77,8 @@ pub struct Lanes {
     up: Arc<Lane>,
     copy: Arc<Lane>,
     meta: Arc<Lane>,
+    /// For requests ahead; `None` where connections are few.
+    ahead: Option<Arc<Semaphore>>,
 }
 
 /// One lane: requests of one direction to one endpoint.
@@ -127,6 +141,7 @@ impl Lanes {
             up: lane(pinned.data, MAX_DATA),
             copy: lane(pinned.data, MAX_DATA),
             meta: lane(pinned.meta, MAX_META),
+            ahead: (!pinned.connections).then(|| Arc::new(Semaphore::new(MAX_AHEAD))),
         }
     }
 
@@ -136,6 +151,14 @@ impl Lanes {
         for lane in [&self.down, &self.up, &self.copy] {
             *lane.controller() = Controller::new(Settings { pinned: data, start: START, max: MAX_DATA });
         }
+    }
+
+    /// Leave to ask for bytes before there is a place for them. `None` where the user said how many requests or connections there
+    /// are: each is then for bytes that go on.
+    pub fn ahead(&self) -> Option<Ahead> {
+        let pinned = self.down.controller().is_pinned();
+        let permit = self.ahead.clone().filter(|_| !pinned)?.try_acquire_owned().ok()?;
+        Some(Ahead { _permit: permit })
     }
 
     /// The endpoint, as people know it.
@@ -278,7 +301,7 @@ mod tests {
     use std::time::Duration;
 
     fn pinned(n: usize) -> Lanes {
-        Lanes::new("here", Pinned { data: Some(n), meta: None })
+        Lanes::new("here", Pinned { data: Some(n), ..Pinned::default() })
     }
 
     #[tokio::test]
@@ -326,6 +349,17 @@ mod tests {
         let mut first = lane.enter().await;
         first.waits(true);
         assert!(tokio::time::timeout(Duration::from_millis(10), lane.enter()).await.is_err());
+    }
+
+    #[test]
+    fn nothing_is_asked_for_ahead_where_places_are_counted() {
+        assert!(pinned(8).ahead().is_none());
+        assert!(Lanes::new("here", Pinned { connections: true, ..Pinned::default() }).ahead().is_none());
+        let lanes = Lanes::new("here", Pinned::default());
+        let ahead: Vec<Ahead> = (0..MAX_AHEAD).map_while(|_| lanes.ahead()).collect();
+        assert!(ahead.len() == MAX_AHEAD && lanes.ahead().is_none());
+        drop(ahead);
+        assert!(lanes.ahead().is_some());
     }
 
     #[tokio::test]

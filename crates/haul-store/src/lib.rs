@@ -27,7 +27,7 @@ pub mod task;
 
 pub use buffers::Buffers;
 pub use gate::Gate;
-pub use lanes::{Direction, Lanes, Roads};
+pub use lanes::{Ahead, Direction, Lanes, Roads};
 pub use meters::Meters;
 pub use payload::{Meter, Pace, Payload};
 pub use registry::{LinkRules, Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};

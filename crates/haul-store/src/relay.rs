@@ -1,7 +1,7 @@
 //! Bytes of one store that another store's request sends on as they come: no part of a file is ever whole in memory. They are asked
 //! for anew whenever they are sent again, and hashed as they pass.
 
-use crate::{Body, Store, blocks::ended_early, hashing};
+use crate::{Ahead, Body, Store, blocks::ended_early, hashing};
 use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
@@ -10,6 +10,8 @@ use std::{
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+const MORE: &str = "more bytes came than were asked for";
 
 /// A stretch of a key; clones are of the same one.
 #[derive(Clone)]
@@ -25,8 +27,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// An answer whose bytes nobody has taken yet.
-    opened: Option<BoxStream<'static, Result<Bytes>>>,
+    /// An answer whose bytes nobody has taken yet, and its leave to wait.
+    opened: Option<(BoxStream<'static, Result<Bytes>>, Option<Ahead>)>,
+    /// How often they were sent so far: what is left of an earlier time, on a connection that was given up, changes nothing here.
+    time: u64,
     /// Hashes of all bytes, once they have passed.
     hashes: Option<Hashes>,
     /// They could not be read.
@@ -56,14 +60,25 @@ impl Relay {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the bytes. Who sends them does this before it takes a place among uploads: whoever waits for a place to read then
-    /// holds none that another needs to go on.
+    /// Asks for the bytes before there is a place among uploads for them, so that a place never waits for an answer. Only where
+    /// that takes no place from bytes that are being sent on: those may have to be asked for again, when their connection breaks,
+    /// and keep their place among uploads until they have come. Else they are asked for as they are sent.
     ///
     /// Errors: those of [`Store::read`].
     pub async fn open(&self) -> Result<()> {
-        let pieces = self.ask().await;
-        *self.state() = State { lost: pieces.is_err(), ..State::default() };
-        self.state().opened = Some(pieces?);
+        let lanes = self.0.store.caps().lanes.as_ref();
+        let leave = lanes.and_then(|lanes| lanes.ahead());
+        let opened = match (lanes, leave) {
+            (Some(_), None) => None,
+            (_, leave) => match self.ask().await {
+                Ok(pieces) => Some((pieces, leave)),
+                Err(error) => {
+                    self.state().lost = true;
+                    return Err(error);
+                }
+            },
+        };
+        self.state().opened = opened;
         Ok(())
     }
 
@@ -79,7 +94,13 @@ impl Relay {
     pub fn pieces(&self, more: &[Algo]) -> BoxStream<'static, Result<Bytes>> {
         let mut algos = self.0.algos.clone();
         algos.extend(more.iter().filter(|algo| !self.0.algos.contains(algo)));
-        let passing = Passing { relay: self.clone(), pieces: None, hasher: Hasher::new(&algos), got: 0 };
+        let time = {
+            let mut state = self.state();
+            (state.hashes, state.lost, state.error) = (None, false, None);
+            state.time += 1;
+            state.time
+        };
+        let passing = Passing { relay: self.clone(), time, pieces: None, hasher: Hasher::new(&algos), got: 0 };
         stream::unfold(Some(passing), |passing| async move {
             let mut passing = passing?;
             match passing.next().await {
@@ -88,9 +109,7 @@ impl Relay {
                 Err(error) => {
                     // A body's error is only a text to the connection.
                     let shown = Error::new(error.kind(), "read", error.message());
-                    let mut state = passing.relay.state();
-                    (state.lost, state.error) = (true, Some(error));
-                    drop(state);
+                    passing.note(|state| (state.lost, state.error) = (true, Some(error)));
                     Some((Err(shown), None))
                 }
             }
@@ -117,38 +136,80 @@ impl Relay {
 /// Bytes on their way.
 struct Passing {
     relay: Relay,
+    /// Of [`State::time`].
+    time: u64,
     pieces: Option<BoxStream<'static, Result<Bytes>>>,
     hasher: Hasher,
     got: u64,
 }
 
 impl Passing {
+    /// Says how it went, unless they are being sent anew.
+    fn note(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.relay.state();
+        if state.time == self.time {
+            change(&mut state);
+        }
+    }
+
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let pieces = match &mut self.pieces {
             Some(pieces) => pieces,
             none => {
                 let opened = self.relay.state().opened.take();
                 none.insert(match opened {
-                    Some(opened) => opened,
+                    Some((opened, _)) => opened,
                     None => self.relay.ask().await?,
                 })
             }
         };
         let want = self.relay.size();
+        if self.got == want {
+            // Their end was seen with the last of them.
+            return Ok(None);
+        }
         let Some(piece) = pieces.next().await.transpose()? else {
-            return if self.got == want { Ok(None) } else { Err(ended_early(self.got, want)) };
+            return Err(ended_early(self.got, want));
         };
         self.got += piece.len() as u64;
         if self.got > want {
-            return Err(Error::new(ErrorKind::Corrupt, "read", "more bytes came than were asked for"));
+            return Err(Error::new(ErrorKind::Corrupt, "read", MORE));
         }
         let hasher = std::mem::replace(&mut self.hasher, Hasher::new(&[]));
         self.hasher = hashing::piece(hasher, &piece).await?;
         if self.got == want {
-            // Who sends it knows how long it is, and may not ask for its end.
+            // Who sends it knows how long it is, and may not ask for its end; without that the request counts as given up.
+            if pieces.next().await.transpose()?.is_some_and(|more| !more.is_empty()) {
+                return Err(Error::new(ErrorKind::Corrupt, "read", MORE));
+            }
             let hasher = std::mem::replace(&mut self.hasher, Hasher::new(&[]));
-            self.relay.state().hashes = Some(hasher.finish());
+            self.note(|state| state.hashes = Some(hasher.finish()));
         }
         Ok(Some(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Late, Payload, WriteSpec, mem::MemStore};
+    use haul_core::Key;
+
+    #[tokio::test]
+    async fn what_is_left_of_an_earlier_time_changes_nothing() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new());
+        let upload = store.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
+        let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"too short"))).await.unwrap();
+        upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap();
+        let entry = store.stat(&Key::new("f")).await.unwrap();
+        let relay = Relay::new(store, entry, 0..100, vec![Algo::Crc64Nvme]);
+        let (earlier, later) = (relay.pieces(&[]), relay.pieces(&[]));
+        assert!(earlier.collect::<Vec<_>>().await.last().unwrap().is_err());
+        assert!(!relay.is_lost() && relay.error().is_none());
+        assert!(later.collect::<Vec<_>>().await.last().unwrap().is_err());
+        assert!(relay.is_lost());
+        assert_eq!(relay.error().unwrap().message(), "it ended after 9 of 100 bytes");
+        drop(relay.pieces(&[]));
+        assert!(!relay.is_lost());
     }
 }

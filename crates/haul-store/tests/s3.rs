@@ -399,7 +399,7 @@ async fn directories_and_roots_are_looked_up() {
     let root = Key::new("");
     assert!(service.open(&format!("{name}/d"), &[]).0.stat(&root).await.is_ok());
     let missing = service.open(&format!("{name}/e"), &[]).0.stat(&root).await.unwrap_err();
-    assert_eq!(missing.to_string(), format!("stat: directory r:{name}/e not found"));
+    assert_eq!(missing.to_string(), format!("stat: directory r:{name}/e not found: no key begins with it"));
     let missing = service.open("no-such-bucket", &[]).0.stat(&root).await.unwrap_err();
     assert_eq!((missing.kind(), missing.message()), (ErrorKind::DirNotFound, "bucket no-such-bucket does not exist"));
     let by_list = service.open(&name, &[("no_head_object", "true")]).0;

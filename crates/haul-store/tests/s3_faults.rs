@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Algo, Error, ErrorKind, Key, Listed, Version, error::Retry, hash};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Version, error::Retry, hash};
 use haul_store::{
     Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload,
     Store, WriteSpec,
@@ -477,6 +477,16 @@ async fn only_announced_checksums_are_sent() {
 
 const CONTENT: &[u8] = b"passes through";
 
+/// Another store, which has them.
+async fn kept() -> (Arc<dyn Store>, Entry) {
+    let from: Arc<dyn Store> = Arc::new(MemStore::new());
+    let upload = from.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(CONTENT))).await.unwrap();
+    upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap();
+    let entry = from.stat(&Key::new("f")).await.unwrap();
+    (from, entry)
+}
+
 /// A part whose bytes are another store's, sent with the answers of `script`: what it came to, and how often what was sent how.
 async fn pass_on(
     provider: &str,
@@ -486,11 +496,7 @@ async fn pass_on(
     let script = script(answers).await;
     let (store, meters) = open(&script, &[("upload_cutoff", "0"), ("provider", provider)]);
     let store = stack(Arc::new(store), &LayerSettings { tries: 2, ..LayerSettings::default() }, &meters);
-    let from: Arc<dyn Store> = Arc::new(MemStore::new());
-    let upload = from.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
-    let part = upload.part(0, 0, Payload::from(Bytes::from_static(CONTENT))).await.unwrap();
-    upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap();
-    let entry = from.stat(&Key::new("f")).await.unwrap();
+    let (from, entry) = kept().await;
     let upload = store.write(&Key::new("k"), known(100)).await.unwrap();
     let payload = Payload::of_store(from, entry, range, vec![Algo::Crc64Nvme]);
     let sent = upload.part(0, 0, payload.clone()).await;
@@ -540,6 +546,25 @@ async fn a_part_that_passes_through_is_proved_by_the_answer() {
             assert!(parts[1].contains(guard), "sent from memory it has its checksum: {}", parts[1]);
         }
     }
+}
+
+/// A part that a server which takes others so refuses once goes from memory alone; it says nothing of those after it.
+#[tokio::test]
+async fn one_bad_answer_does_not_bring_all_parts_into_memory() {
+    let crc = |bytes| B64.encode(hash::hash_bytes(&[Algo::Crc64Nvme], bytes).get(Algo::Crc64Nvme).unwrap());
+    let part = |bytes| answer("200 OK", &[("etag", "e"), ("x-amz-checksum-crc64nvme", &crc(bytes))], "");
+    let begun = answer("200 OK", &[], "<R><UploadId>u</UploadId></R>");
+    let script = script(vec![begun, part(CONTENT), part(b"other"), part(CONTENT), part(CONTENT)]).await;
+    let (store, _) = open(&script, &[("upload_cutoff", "0")]);
+    let upload = store.write(&Key::new("k"), known(3 * CONTENT.len() as u64)).await.unwrap();
+    let (from, entry) = kept().await;
+    for index in 0..3 {
+        let payload = Payload::of_store(from.clone(), entry.clone(), 0..entry.size, vec![Algo::Crc64Nvme]);
+        upload.part(index, index * entry.size, payload).await.unwrap();
+    }
+    let heads = script.heads.lock().unwrap();
+    let trailers: Vec<bool> = heads[1..].iter().map(|head| head.contains("x-amz-trailer")).collect();
+    assert_eq!(trailers, [true, true, false, true]);
 }
 
 /// Where the other store can't give the bytes, that is the error, and the one that takes them isn't asked again.
@@ -602,8 +627,11 @@ async fn a_directory_bucket_lists_in_no_order() {
 async fn a_prefix_with_nothing_below_it_is_not_there() {
     let script = script(vec![page(&[], None), page(&[], None)]).await;
     let (store, _) = open_at(&script, "b/d", &[]);
-    assert_eq!(steps(&store).await, ["lost from : directory r:b/d not found"]);
-    assert_eq!(store.stat(&Key::new("")).await.unwrap_err().message(), "directory r:b/d not found");
+    assert_eq!(steps(&store).await, ["lost from : directory r:b/d not found: no key begins with it"]);
+    assert_eq!(
+        store.stat(&Key::new("")).await.unwrap_err().message(),
+        "directory r:b/d not found: no key begins with it"
+    );
 }
 
 /// Two parts of the smallest size, by whose MD5 the server's receipts are made.

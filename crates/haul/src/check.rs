@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{
     Algo, Entry, Error, Key, Kind,
     compare::{HashAnswer, Reason},
+    event::Event,
     join::Pair,
     policy::{Compare, Mode, Policy},
 };
@@ -112,7 +113,7 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
             let at = presence::Options { method: None, at_once: policy.checkers };
             match Pairs::indexed(src, &cx.dst, at, sink, how) {
                 Ok(pairs) => pairs,
-                Err(error) => return CheckReport { errors: vec![Arc::new(error)], ..CheckReport::default() },
+                Err(error) => return CheckReport { errors: vec![told(cx, error)], ..CheckReport::default() },
             }
         }
         (None, Some(options)) => Pairs::search(src(), &cx.dst, options, sink, index.clone()).0,
@@ -129,7 +130,7 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
             Ok(Some(pair)) => found.push(Step::Pair(Box::new(pair))),
             Ok(None) => return (!found.is_empty()).then_some((found, None)),
             Err(error) => {
-                found.push(Step::Lost(Arc::new(error)));
+                found.push(Step::Lost(told(cx, error)));
                 return Some((found, None));
             }
         }
@@ -152,6 +153,13 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
         index.end().await;
     }
     report
+}
+
+/// An error of no single file, as the sink was told of it: those of listings it hears of as they are read.
+fn told(cx: &Cx, error: Error) -> Arc<Error> {
+    let error = Arc::new(error);
+    cx.sink.emit(&Event::Error(error.clone()));
+    error
 }
 
 /// The destination's index, if the job has one. What reads both sides believes nothing.

@@ -308,7 +308,9 @@ impl Run {
             return Ok(());
         }
         // Only for a source that is there: a mistyped source must not leave an empty folder behind.
-        if self.cx.src.caps().dirs {
+        if !self.cx.src.caps().dirs {
+            self.see_prefix().await?;
+        } else {
             let top = self.cx.src.stat(&Key::new("")).await?;
             if self.policy.rsync.is_some() && self.takes_top() && self.dirs.is_new(&top.key) {
                 self.close_at_once(&top).await;
@@ -326,6 +328,20 @@ impl Run {
             self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
         }
         self.cx.dst.make_dir(&Key::new(""), &WriteSpec { keep, ..WriteSpec::default() }).await
+    }
+
+    /// Where the source's folders are only beginnings of keys: that there are such keys, before a folder is made for them. Asked only
+    /// where one is to be made; what else is wrong is told when they are listed.
+    async fn see_prefix(&self) -> Result<()> {
+        let root = Key::new("");
+        match self.cx.dst.stat(&root).await {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            _ => return Ok(()),
+        }
+        match self.cx.src.stat(&root).await {
+            Err(error) if error.kind() == ErrorKind::DirNotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// One walk over both sides.

@@ -110,8 +110,6 @@ fn tell(checked: &Checked, names: &(String, String)) {
 
 /// The counts at the end, and the exit code.
 fn conclude(report: &CheckReport, dst: &str) -> Outcome {
-    let lost = report.errors.iter().filter(|e| e.key().is_none());
-    lost.for_each(|error| tracing::error!("{error}"));
     if report.missing_at_dst > 0 {
         tracing::warn!("{dst}: {} files missing", report.missing_at_dst);
     }

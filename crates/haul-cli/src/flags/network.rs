@@ -76,6 +76,7 @@ pub fn net(flags: &super::Flags) -> Net {
             // As many requests as the files and their parts that the user asked for; parts alone pin no more than one file.
             data: pace.transfers.map(|files| files.max(1) * copy.multi_thread_streams.unwrap_or(haul::STREAMS).max(1)),
             meta: pace.checkers.map(|n| n.max(1)),
+            connections: flags.max_connections > 0,
         })),
         buffers: Buffers::keeping(usize::try_from(super::transfer::max_memory(copy) / 4).unwrap_or(usize::MAX)),
         dump_headers: flags.dump == Some(Dump::Headers),

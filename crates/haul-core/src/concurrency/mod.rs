@@ -285,6 +285,12 @@ impl Controller {
         self.meter.in_flight >= self.limit(now)
     }
 
+    /// True when the user said how many there are.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
     /// Requests at once that may be in flight.
     #[must_use]
     pub fn limit(&self, now: Duration) -> usize {

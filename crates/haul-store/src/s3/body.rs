@@ -3,14 +3,14 @@
 use crate::{Payload, relay::Relay};
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
-use futures::{StreamExt, future::BoxFuture, ready, stream, stream::BoxStream};
+use futures::{StreamExt, future::BoxFuture, ready, stream, stream::BoxStream, task::AtomicWaker};
 use haul_core::{Algo, Result};
 use http_body::{Frame, SizeHint};
 use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -30,7 +30,6 @@ const CHUNK: u64 = 1 << 20;
 #[derive(Default)]
 pub struct Pieces {
     payload: Payload,
-    passing: Option<BoxStream<'static, Result<Bytes>>>,
     piece: usize,
     offset: usize,
     /// Bytes that are still to come.
@@ -44,16 +43,34 @@ pub struct Pieces {
 }
 
 /// Whether a body still moves.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Moves {
     taken: AtomicU64,
     held: AtomicBool,
+    /// What comes from another store.
+    passing: Mutex<Option<BoxStream<'static, Result<Bytes>>>>,
+    given_up: AtomicBool,
+    /// The connection, which waits for more.
+    connection: AtomicWaker,
 }
 
 impl Moves {
     /// The number of times that the connection has taken something so far; `None` while it is us who hold it back.
     pub fn count(&self) -> Option<u64> {
         (!self.held.load(Ordering::Relaxed)).then(|| self.taken.load(Ordering::Relaxed))
+    }
+
+    /// Nobody wants the rest: the connection gets no more of it and ends, and another store is let go of at once. A connection
+    /// whose server answered early would else go on sending for as long as the server lets it.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        let passing = self.passing().take();
+        drop(passing);
+        self.connection.wake();
+    }
+
+    fn passing(&self) -> MutexGuard<'_, Option<BoxStream<'static, Result<Bytes>>>> {
+        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,7 +84,8 @@ impl Pieces {
             Some(relay) => (relay.size(), Some(relay.pieces(&[Algo::Md5]))),
             None => (payload.len(), None),
         };
-        Pieces { left, passing, payload, ..Pieces::default() }
+        let progress = Arc::new(Moves { passing: Mutex::new(passing), ..Moves::default() });
+        Pieces { left, payload, progress, ..Pieces::default() }
     }
 
     /// Tells whether it moves.
@@ -110,8 +128,8 @@ impl Pieces {
     }
 
     fn poll_passing(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        let Some(passing) = &mut self.passing else { return self.poll_file(cx) };
-        let piece = passing.poll_next_unpin(cx);
+        let piece = self.progress.passing().as_mut().map(|passing| passing.poll_next_unpin(cx));
+        let Some(piece) = piece else { return self.poll_file(cx) };
         // The other store has bounds of its own for how long it may say nothing.
         self.progress.held.store(piece.is_pending(), Ordering::Relaxed);
         piece
@@ -137,6 +155,11 @@ impl http_body::Body for Pieces {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
         this.progress.taken.fetch_add(1, Ordering::Relaxed);
+        this.progress.connection.register(cx.waker());
+        if this.progress.given_up.load(Ordering::Relaxed) {
+            this.left = 0;
+            return Poll::Ready(Some(Err(io::Error::other("the rest is not wanted"))));
+        }
         if this.held.is_empty() {
             let frame = match this.payload.pieces() {
                 Some(_) => this.next_piece().map(Ok),
@@ -290,18 +313,49 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), [10, 10, -20, 10, 10, 5]);
     }
 
+    /// All of a key of another store that holds `bytes`.
+    async fn of_store(bytes: &[u8]) -> Payload {
+        let store: Arc<dyn crate::Store> = Arc::new(crate::mem::MemStore::new());
+        let upload = store.write(&haul_core::Key::new("f"), Default::default()).await.unwrap();
+        let pieces = bytes.chunks(300_000).map(Bytes::copy_from_slice).collect();
+        let part = upload.part(0, 0, Payload::new(pieces)).await.unwrap();
+        upload.publish(vec![part], Default::default()).await.map_err(|u| u.error).unwrap();
+        let entry = store.stat(&haul_core::Key::new("f")).await.unwrap();
+        Payload::of_store(store, entry, 0..bytes.len() as u64, vec![])
+    }
+
+    /// A server that refuses a part before it has all of it may leave its connection open and read no more.
+    #[tokio::test]
+    async fn what_is_given_up_lets_go_of_the_other_store_and_wakes_its_connection() {
+        for trailer in [true, false] {
+            let body = Pieces::new(of_store(&[7; 1_000_000]).await.paced(pace_of_one_frame()), trailer);
+            let moves = body.progress();
+            let mut frames = http_body_util::BodyStream::new(body);
+            assert!(frames.next().await.unwrap().is_ok());
+            assert!(moves.passing().is_some());
+            let waiting = tokio::spawn(async move { frames.next().await.unwrap().map(drop) });
+            tokio::task::yield_now().await;
+            moves.give_up();
+            assert!(moves.passing().is_none());
+            assert_eq!(waiting.await.unwrap().unwrap_err().to_string(), "the rest is not wanted");
+        }
+    }
+
+    /// Lets the first frame go and no other.
+    fn pace_of_one_frame() -> crate::Pace {
+        let first = AtomicBool::new(true);
+        crate::Pace::new(FRAME, move |_| match first.swap(false, Ordering::Relaxed) {
+            true => Box::pin(std::future::ready(())),
+            false => Box::pin(std::future::pending()),
+        })
+    }
+
     /// As AWS describes it: size in hexadecimal, bytes, size 0, the checksum.
     #[tokio::test]
     async fn what_passes_through_goes_in_chunks_with_its_checksum_after_them() {
         for size in [1, CHUNK, CHUNK + 1, 2 * CHUNK + 7] {
             let bytes: Vec<u8> = (0..size).map(|i| ((i * 7) >> 3) as u8).collect();
-            let store: Arc<dyn crate::Store> = Arc::new(crate::mem::MemStore::new());
-            let upload = store.write(&haul_core::Key::new("f"), Default::default()).await.unwrap();
-            let pieces = bytes.chunks(300_000).map(Bytes::copy_from_slice).collect();
-            let part = upload.part(0, 0, Payload::new(pieces)).await.unwrap();
-            upload.publish(vec![part], Default::default()).await.map_err(|u| u.error).unwrap();
-            let entry = store.stat(&haul_core::Key::new("f")).await.unwrap();
-            let body = Pieces::new(Payload::of_store(store, entry, 0..size, vec![]), true);
+            let body = Pieces::new(of_store(&bytes).await, true);
             let announced = http_body::Body::size_hint(&body).exact().unwrap();
             let frames = http_body_util::BodyStream::new(body).map(|f| f.unwrap().into_data().unwrap());
             let sent = frames.collect::<Vec<Bytes>>().await.concat();

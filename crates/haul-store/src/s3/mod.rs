@@ -40,6 +40,7 @@ use std::{
     sync::{Arc, RwLock},
     time::Duration,
 };
+use tokio::sync::Semaphore;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind {
@@ -102,6 +103,8 @@ impl S3 {
             asks_no_checksums: Default::default(),
             takes_no_relays: Default::default(),
             relays_tried: Default::default(),
+            takes_relays: Default::default(),
+            gathering: Semaphore::new(upload::GATHERED as usize),
         })))
     }
 

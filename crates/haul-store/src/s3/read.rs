@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Body, Read};
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, error::NO_KEYS};
 use http::{HeaderMap, Method};
 use std::{ops::Range, sync::atomic::Ordering};
 
@@ -96,7 +96,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
 
 /// The error of a root below which there is nothing: S3 has no empty directories.
 pub fn no_root(service: &Service, op: &'static str) -> Error {
-    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found", service.locator))
+    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", service.locator))
 }
 
 /// A directory is there when anything is below it, its own marker included.

@@ -21,6 +21,7 @@ use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, RwLock, atomic::AtomicBool},
 };
+use tokio::sync::Semaphore;
 
 /// Everything that requests need, shared by the store and its uploads and listings.
 #[derive(Debug)]
@@ -45,10 +46,14 @@ pub struct Service {
     pub buckets_missed: Mutex<BTreeSet<String>>,
     /// The server can't be asked for checksums with a read: it said so once.
     pub asks_no_checksums: AtomicBool,
-    /// The server can't take parts whose checksum comes after them, or doesn't confirm them: it showed so once.
+    /// The server can't take parts whose checksum comes after them, or doesn't confirm them: the first of them showed so.
     pub takes_no_relays: AtomicBool,
     /// Set once a part was sent so.
     pub relays_tried: tokio::sync::OnceCell<()>,
+    /// It has taken such a part.
+    pub takes_relays: AtomicBool,
+    /// Room for parts that are brought into memory instead, in MiB.
+    pub gathering: Semaphore,
 }
 
 impl std::fmt::Debug for Config {
@@ -253,6 +258,7 @@ impl Service {
         let payload_hash = self.payload_hash(call).await?;
         let request = self.request(call, region, credentials.as_deref(), &payload_hash)?;
         let begun = tokio::time::Instant::now();
+        let moves = request.body().progress();
         let result = self.http.send(request).await;
         let status = result.as_ref().map_or(0, |r| r.status.as_u16());
         tracing::debug!(
@@ -279,6 +285,8 @@ impl Service {
         }
         let (status, headers) = (reply.status, reply.headers.clone());
         let body = reply.bytes().await.unwrap_or_default();
+        // It was refused, and may be sent again: on this connection no more of it.
+        moves.give_up();
         if !self.endpoint.tls() && reach::wants_tls(status, &body) {
             return Err(reach::needs_tls(&self.endpoint.authority(region)));
         }

@@ -40,6 +40,11 @@ pub struct S3Upload {
     at_once: Option<Semaphore>,
 }
 
+/// Memory for parts that are gathered is counted in MiB …
+const UNIT: u64 = 1 << 20;
+/// … and this many are for all of them: the job has set aside only what parts take that are sent on as they come.
+pub const GATHERED: u32 = 128;
+
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"";
 
@@ -114,6 +119,8 @@ impl S3Upload {
         {
             return Ok(tag);
         }
+        let units = payload.len().div_ceil(UNIT).clamp(1, GATHERED.into()) as u32;
+        let _room = service.gathering.acquire_many(units).await;
         let whole = payload.gathered().await?;
         put_part(service, &self.place, id, index, whole).await.map_err(at("write", &self.key))
     }
@@ -122,12 +129,17 @@ impl S3Upload {
     async fn try_to_pass_on(&self, id: &str, index: u64, payload: &Payload, relay: &Relay) -> Result<Option<Vec<u8>>> {
         relay.open().await?;
         match relay_part(&self.service, &self.place, id, index, payload, relay).await {
-            Ok(tag) => Ok(Some(tag)),
+            Ok(tag) => {
+                self.service.takes_relays.store(true, Ordering::Relaxed);
+                Ok(Some(tag))
+            }
             Err(fault) => match relay.error() {
                 Some(error) => Err(error),
                 None if matches!(fault.kind, ErrorKind::Unsupported | ErrorKind::Invalid | ErrorKind::Corrupt) => {
-                    tracing::debug!(%fault.message, "parts are brought into memory before they are sent");
-                    self.service.takes_no_relays.store(true, Ordering::Relaxed);
+                    // A server that has taken others had a bad moment.
+                    let never = !self.service.takes_relays.load(Ordering::Relaxed);
+                    tracing::debug!(%fault.message, never, "a part is brought into memory before it is sent");
+                    self.service.takes_no_relays.fetch_or(never, Ordering::Relaxed);
                     Ok(None)
                 }
                 None => Err(fault.at("write", &self.key)),

@@ -114,6 +114,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 }
 
 fn refuse(ctx: &Context, (code, line): Refusal) -> Outcome {
+    let (code, line) = match ctx.cancel.is_cancelled() {
+        // What it met on its way out is no news.
+        true => (exit::SIGNAL, format!("error: stopped by a signal (code {})", exit::SIGNAL)),
+        false => (code, line),
+    };
     ctx.screen.log(&format!("haul rsync: {}", one_line(&line)));
     Outcome::Exit(code)
 }

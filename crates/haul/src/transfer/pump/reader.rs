@@ -65,7 +65,7 @@ impl Reader {
         let budget = mover.budget.clone();
         let buffers = budget.buffers.clone();
         let passes = apart && mover.cx.dst.caps().relays && matches!(again, Again::Never);
-        let ranged = |read: ReadRange, in_hand: u64| {
+        let ranged = |read: ReadRange, in_hand: u64, passing: bool| {
             let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
             let chunks: Vec<u64> = (0..size.div_ceil(block)).filter(wanted).collect();
             let back = match again {
@@ -79,6 +79,7 @@ impl Reader {
                 size,
                 block,
                 in_hand,
+                passing,
                 back,
                 chunks,
                 next: 0,
@@ -91,20 +92,20 @@ impl Reader {
         match source.bytes {
             Bytes::File(file) if apart && size > IN_HAND && !mover.cx.dst.caps().files => {
                 let lazy = move |range| ready(Ok(Payload::of_file(file.clone(), range, buffers.clone())));
-                ranged(Box::new(move |range| Box::pin(lazy(range))), IN_HAND)
+                ranged(Box::new(move |range| Box::pin(lazy(range))), IN_HAND, false)
             }
             Bytes::File(file) => {
                 let read = move |range| file_range(file.clone(), range, buffers.clone()).map_ok(Payload::from);
-                ranged(Box::new(move |range| Box::pin(read(range))), block)
+                ranged(Box::new(move |range| Box::pin(read(range))), block, false)
             }
             Bytes::Ranges { store, entry } if passes => {
                 let algos = algos.clone();
                 let lazy =
                     move |range| ready(Ok(Payload::of_store(store.clone(), entry.clone(), range, algos.clone())));
-                ranged(Box::new(move |range| Box::pin(lazy(range))), PASSING)
+                ranged(Box::new(move |range| Box::pin(lazy(range))), PASSING, true)
             }
             Bytes::Ranges { store, entry } => {
-                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), block)
+                ranged(Box::new(move |range| Box::pin(store_range(store.clone(), entry.clone(), range))), block, false)
             }
             Bytes::Stream { stream, memory } => Reader::Streamed(Streamed {
                 stream: stream.fuse(),
@@ -145,7 +146,7 @@ impl Reader {
 
     /// True for one whose chunks are read as they are sent.
     pub fn passes(&self) -> bool {
-        matches!(self, Reader::Ranged(Ranged { in_hand: PASSING, .. }))
+        matches!(self, Reader::Ranged(Ranged { passing: true, .. }))
     }
 
     /// True for one that learns how long its chunks are as they come.
@@ -200,6 +201,8 @@ pub struct Ranged {
     block: u64,
     /// Memory of a chunk at most.
     in_hand: u64,
+    /// They are read as they are sent.
+    passing: bool,
     /// Chunks that the destination's own file has, and that file.
     back: Option<(Arc<File>, BTreeSet<u64>)>,
     /// The chunks to read, in order.
