@@ -49,7 +49,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// [`Sent::crc64`]; one that can't compares what it says of the parts.
     ///
     /// Errors: `NotFound` when it is gone; `Changed` when it was begun for something else than `spec` (other metadata,
-    /// say), and `Corrupt` when the store answers and can't tell what it has of it: discard it and begin anew; `Invalid` when the token is not one of this key; `Unsupported` where a write can't be found
+    /// say): discard it; `Corrupt` when the store answers and can't tell what it has of it: begin anew, and discard it if
+    /// that can be done; `Invalid` when the token is not one of this key; `Unsupported` where a write can't be found
     /// again.
     fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>>;
 
