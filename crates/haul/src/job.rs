@@ -294,7 +294,8 @@ impl Run {
             self.delete_doomed().await;
         }
         self.delete_spare().await;
-        self.finish_dirs(deletes).await;
+        // What the deletions before left is not tried again.
+        self.finish_dirs(deletes && !later).await;
     }
 
     fn check_backup(&self) -> Result<()> {

@@ -203,3 +203,71 @@ find s dst -depth -exec touch -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T
         assert!(fs::read(at("dst").join(name)).unwrap() == fs::read(at("s").join(name)).unwrap(), "{name}");
     }
 }
+
+/// Two sources that make one tree, all of it at the destination, which has more.
+const WHOLE: &str = r#"
+mkdir -p s/x t/x d/x d/y; touch s/x/1 t/x/2 t/b d/x/1 d/x/2 d/x/3 d/b d/q d/y/only
+"#;
+
+const WHOLE_DATED: &str = "\nfind s t d -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +\n";
+
+#[test]
+fn what_another_source_holds_beside_broken_rules_is_not_deleted() {
+    let all = ["d/x/1", "d/x/2", "d/x/3", "d/b", "d/q", "d/y/only"];
+    for (rules, code) in [("echo bogus >t/x/.rsync-filter", 1), ("echo '. missing' >t/x/.rsync-filter", 11)] {
+        let Some(oracle) = Oracle::new(&[WHOLE, rules, WHOLE_DATED].concat()) else { return };
+        for when in ["--delete", "--delete-before", "--delete-delay", "--delete-excluded"] {
+            for sources in [["s/", "t/"], ["s/x", "t/x"]] {
+                for dry in ["-aniF", "-aiF"] {
+                    let (ended, lines, errors) = oracle.haul(&[dry, when, sources[0], sources[1], "d/"]);
+                    assert!(ended == Some(code) && !lines.contains("deleting"), "{dry} {when} {lines} {errors}");
+                    assert_eq!(errors.matches("bad filter rule").count(), 1, "{errors}");
+                    assert!(all.iter().all(|kept| oracle.folder().join(kept).exists()), "{dry} {when} {errors}");
+                }
+            }
+        }
+    }
+    // rsync takes rules that it may not read for none.
+    let closed = "echo 'P 3' >t/x/.rsync-filter; chmod 0 t/x/.rsync-filter";
+    let Some(oracle) = Oracle::unprivileged(&[WHOLE, closed, WHOLE_DATED].concat()) else { return };
+    for more in ["-i", "--ignore-errors"] {
+        let (code, lines, errors) = oracle.haul(&["-aF", more, "--delete", "s/", "t/", "d/"]);
+        assert!(code == Some(1) && errors.contains("t/x/.rsync-filter: Permission denied"), "{lines} {errors}");
+        assert!(all.iter().all(|kept| oracle.folder().join(kept).exists()), "{lines} {errors}");
+    }
+}
+
+#[test]
+fn what_another_source_may_hold_keeps_deletions_from_being_done() {
+    for closed in ["chmod 0 t/x", "chmod 311 t/x", "chmod 600 t/x", "chmod 311 t"] {
+        let Some(oracle) = Oracle::unprivileged(&[WHOLE, WHOLE_DATED, closed].concat()) else { return };
+        oracle.same_but_for_lines(&["-aF", "--delete-before", "s/", "t/", "d/"], Compare::All);
+        for line in ["-aF --delete", "-aF --delete-delay", "-a --delete-before", "-a --delete --remove-source-files"] {
+            let args: Vec<&str> = line.split(' ').chain(["s/", "t/", "d/"]).collect();
+            let (code, _, errors) = oracle.haul(&args);
+            assert!(code == Some(23), "{line} {errors}");
+            assert_eq!(errors.matches("Permission denied").count(), 1, "{errors}");
+            let none = Command::new("chmod").args(["-R", "u+rwX"]).arg(oracle.folder()).status().unwrap();
+            assert!(none.success());
+            for kept in ["d/x/2", "d/x/3", "d/q", "d/y/only"] {
+                assert!(oracle.folder().join(kept).exists(), "{closed} {line} {kept} {errors}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_of_several_sources_tells_once_what_makes_way() {
+    for other in ["ln -s /nowhere t/y", "echo file >t/y"] {
+        let Some(oracle) = Oracle::new(&[WHOLE, other, WHOLE_DATED].concat()) else { return };
+        for when in ["--delete", "--delete-before", "--delete-after", "--delete-delay"] {
+            let tells = |dry: &str| {
+                let (code, mut lines, errors) = oracle.haul(&[dry, when, "s/", "t/", "d/"]);
+                assert_eq!(code, Some(0), "{errors}");
+                lines.retain(|c| c != '\r');
+                lines
+            };
+            assert_eq!(tells("-ain"), tells("-ai"), "{when} {other}");
+        }
+    }
+}

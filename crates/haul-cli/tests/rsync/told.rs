@@ -365,3 +365,36 @@ fn paths_that_are_kept_leave_directories_out_without_r() {
         &["-Ri s/q dst", "-Ri s/q/ dst", "-Ri s/q/a s/q dst", "-Rid s/q dst", "-Ri s/./q new", "-Rri s/q dst"],
     );
 }
+
+#[test]
+fn a_directory_that_deletions_before_leave_is_told_once() {
+    let lab = haul_testkit::lab::Lab::new(env!("CARGO_BIN_EXE_haul"));
+    for name in ["s/a", "d/a", "d/y/only", "d/y/gone"] {
+        haul_testkit::folder::write(&lab.path(name), name.as_bytes(), 1_000_000_000);
+    }
+    for dry in ["-rin", "-ri"] {
+        let ran = lab.haul(&["rsync", dry, "--delete-before", "-fP_only", "@s/", "@d"]).code(0);
+        let told = "cannot delete non-empty directory: y\n";
+        assert_eq!(ran.out.matches(told).count(), 1, "{dry} {}", ran.out);
+    }
+}
+
+#[test]
+fn a_directory_that_can_not_be_read_is_pruned_and_takes_no_files_place() {
+    let setup = r#"
+mkdir -p s/m s/g/h s/k/l d/k/l; echo in >s/m/in; echo in >s/g/h/in; echo in >s/k/l/in; echo f >s/k/f
+echo mine >d/m; echo mine >d/g; echo old >d/k/l/old
+find s d -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; chmod 0 s/m s/g/h s/k/l
+"#;
+    let Some(oracle) = Oracle::unprivileged(setup) else { return };
+    for line in ["-aim s/ d", "-rim s/ d", "-ain -m s/ d"] {
+        oracle.same(&line.split(' ').collect::<Vec<_>>(), Compare::Attributes);
+    }
+    for delete in ["--delete", "--delete-before", "--delete-after"] {
+        let (code, _, errors) = oracle.haul(&["-am", delete, "s/", "d"]);
+        assert_eq!(code, Some(23), "{errors}");
+        for (name, text) in [("d/m", "mine\n"), ("d/g", "mine\n"), ("d/k/l/old", "old\n")] {
+            assert_eq!(std::fs::read_to_string(oracle.folder().join(name)).unwrap(), text, "{name} {errors}");
+        }
+    }
+}

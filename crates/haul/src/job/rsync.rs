@@ -286,8 +286,10 @@ impl Run {
             let name = plain_key(bare(dst.key.as_bytes()));
             let other = self.in_its_place(&dst).await;
             if other.is_some() || self.cx.filter.others_show(&name) {
-                // What it holds goes when its place is taken, which may never be; a dry run tells where it would.
-                if !self.policy.dry_run || other.is_some_and(|other| !self.can_be_copied(&other)) {
+                // What it holds goes when its place is taken, which may never be; a dry run tells where it would, unless another job
+                // takes the place and tells.
+                let tells = self.policy.dry_run && !self.deletes_only();
+                if !tells || other.is_some_and(|other| !self.can_be_copied(&other)) {
                     *self.kept_below.lock().unwrap_or_else(|e| e.into_inner()) = Some(dst.key);
                 }
             } else if self.extra_below(&dst, src_files).await {

@@ -1,19 +1,26 @@
 //! Leaving out directories that hold nothing but such directories (rsync's `--prune-empty-dirs`).
 
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, Listed};
+use haul_core::{Entry, ErrorKind, Listed, Lost};
 
-/// Holds a directory back until something in it comes that is none. A range that could not be listed may hold something.
+/// Holds a directory back until something in it comes that is none. As in rsync that is so too where one can't be listed: a
+/// directory without anything in it must not take the place of a file. Then nothing is known of the topmost that is held back.
 pub fn without_empty_dirs(raw: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
     let mut held: Vec<Entry> = Vec::new();
     raw.flat_map(move |step| {
         let steps = match step {
             Listed::Batch(entries) => vec![Listed::Batch(prune(entries, &mut held))],
-            // After what it is in, before what it holds.
             Listed::Failed { lost, error } => {
                 let from = lost.from.as_bytes();
                 held.retain(|dir| from.starts_with(dir.key.as_bytes()));
-                vec![Listed::Batch(std::mem::take(&mut held)), Listed::Failed { lost, error }]
+                match held.first() {
+                    // Where another file system begins there is a directory.
+                    _ if error.kind() == ErrorKind::Hidden => {
+                        vec![Listed::Batch(std::mem::take(&mut held)), Listed::Failed { lost, error }]
+                    }
+                    Some(dir) => vec![Listed::Failed { lost: Lost { from: dir.key.clone(), ..lost }, error }],
+                    None => vec![Listed::Failed { lost, error }],
+                }
             }
             Listed::End => vec![Listed::End],
         };
@@ -40,7 +47,7 @@ fn prune(entries: Vec<Entry>, held: &mut Vec<Entry>) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_core::{Error, ErrorKind, Key, Lost};
+    use haul_core::{Error, Key};
 
     fn entries(keys: &[&str]) -> Vec<Entry> {
         keys.iter()
@@ -54,8 +61,12 @@ mod tests {
         let steps = vec![
             Listed::Batch(entries(&["a/", "a/b/", "a-b", "c/", "c/d/"])),
             Listed::Batch(entries(&["c/d/x", "c/e/", "f/", "g/", "g/h/"])),
-            Listed::Failed { lost: Lost::below(&Key::new("g/h/")), error },
-            Listed::Batch(entries(&["i/"])),
+            Listed::Failed { lost: Lost::inside(&Key::new("g/h/")), error },
+            Listed::Batch(entries(&["g/i", "i/"])),
+            Listed::Failed {
+                lost: Lost::inside(&Key::new("i/")),
+                error: Error::new(ErrorKind::Hidden, "list", "a mount point"),
+            },
             Listed::End,
         ];
         let given = without_empty_dirs(futures::stream::iter(steps).boxed()).collect::<Vec<_>>().await;
@@ -63,10 +74,10 @@ mod tests {
         for step in &given {
             match step {
                 Listed::Batch(entries) => keys.extend(entries.iter().map(|e| e.key.to_string())),
-                Listed::Failed { .. } => keys.push("lost".into()),
+                Listed::Failed { lost, .. } => keys.push(format!("lost from {}", lost.from.as_bytes().escape_ascii())),
                 Listed::End => keys.push("end".into()),
             }
         }
-        assert_eq!(keys, ["a-b", "c/", "c/d/", "c/d/x", "g/", "g/h/", "lost", "end"]);
+        assert_eq!(keys, ["a-b", "c/", "c/d/", "c/d/x", "lost from g/", "g/", "g/i", "i/", "lost from i/\\x00", "end"]);
     }
 }

@@ -91,7 +91,8 @@ impl Shown {
             _ => (Kind::Other, plain_key(name)),
         };
         if !self.selection.takes(key.as_bytes(), false) {
-            return Kind::Absent;
+            // Where nobody knows what its rules leave out, it may show this.
+            return if self.selection.is_broken() { Kind::Unknown } else { Kind::Absent };
         }
         let omitted = kind == Kind::Other || self.options.one_file_system > 1;
         if omitted && self.device.is_some_and(|device| device != st.st_dev) { Kind::Unknown } else { kind }

@@ -13,6 +13,7 @@ mod merge;
 mod named;
 mod options;
 mod owners;
+mod proof;
 mod sink;
 mod sources;
 mod stats;
@@ -34,7 +35,7 @@ use exit::Trouble;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Entry, Key, Mtime,
-    filter::rsync::Wrong,
+    filter::{Filter, rsync::Wrong},
     policy::{Chmod, Cutoff, DeleteWhen, Fsync, IdMap, Keep, Mode, Policy, RsyncHabits},
 };
 use haul_store::{LinkRules, WriteSpec};
@@ -189,6 +190,11 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
         tokio::time::sleep(CLOCK_TICK).await;
     }
     let (mut deleted, mut stopped) = (0, false);
+    if jobs.first().is_some_and(|job| job.part == Part::Deletes) {
+        let proof = proof::look(options, ctx, &lines, &jobs).await?;
+        incomplete |= !proof.whole && !options.ignore_errors;
+        stopped = proof.broken;
+    }
     for job in jobs {
         if stopped {
             break;
@@ -365,13 +371,12 @@ async fn job(
         });
         opened.filter_map(Result::transpose).collect::<Result<Vec<_>, Refusal>>()
     };
-    let place = Place {
+    lines.enter(Place {
         prefix: scope.prefix.clone(),
         root: folder_here(&src),
         typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
-    };
-    lines.enter(place);
+    });
     let filter = filters::filter(options, scope)?;
     let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
@@ -448,15 +453,22 @@ async fn job(
         let skipped = report.totals.not_deleted;
         lines.complain(&format!("Deletions stopped due to --max-delete limit ({skipped} skipped)"));
     }
-    for wrong in filter.broken_rules() {
-        let (Wrong::Rule(line) | Wrong::File(line)) = &wrong;
+    tell_broken_rules(&filter, lines);
+    Ok(report)
+}
+
+/// Tells of rules that directories brought and that can't be read, and says whether there are any.
+fn tell_broken_rules(filter: &Filter, lines: &Lines) -> bool {
+    let broken = filter.broken_rules();
+    for wrong in &broken {
+        let (Wrong::Rule(line) | Wrong::File(line)) = wrong;
         lines.complain(line);
         lines.trouble(|trouble| match wrong {
             Wrong::Rule(_) => trouble.rules = true,
             Wrong::File(_) => trouble.io = true,
         });
     }
-    Ok(report)
+    !broken.is_empty()
 }
 
 /// The engine's rules.
@@ -488,7 +500,6 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         link: !options.link_dest.is_empty(),
         drop_spare: false,
     };
-    let named = options.files_from.is_some() || options.names.is_some();
     let default = Policy::default();
     Policy {
         compare: options.compare(),
@@ -514,7 +525,7 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         backup_suffix: options.backup_suffix(),
         dry_run: options.dry_run,
         max_memory: flags::transfer::max_memory(&ctx.flags.copy),
-        max_depth: (!options.recursive && !named && !options.relative()).then_some(1),
+        max_depth: options.max_depth(),
         rsync: Some(habits),
         ..default
     }

@@ -576,6 +576,12 @@ impl Options {
         self.delete.map(|when| if self.keep_dirlinks { DeleteWhen::Before } else { when })
     }
 
+    /// How deep sources are listed.
+    pub fn max_depth(&self) -> Option<usize> {
+        let named = self.files_from.is_some() || self.names.is_some();
+        (!self.recursive && !named && !self.relative()).then_some(1)
+    }
+
     /// True for deletions that go by what the destination holds when all transfers are over.
     pub fn deletes_apart(&self) -> bool {
         self.delete_when() == Some(DeleteWhen::After) && !self.delete_delay

@@ -429,7 +429,7 @@ impl Lines {
         match action {
             Action::Copy => {
                 state.stats.transferred(differs, size);
-                if self.look.dry_run && self.look.hard_links {
+                if self.look.dry_run && self.look.hard_links && self.may_have_names(state, key, size) {
                     state.would_come.insert(key.clone());
                 }
                 self.coming(state, carried, key, size, differs);
@@ -459,6 +459,14 @@ impl Lines {
         }
     }
 
+    /// False for a file that provably has this name alone.
+    fn may_have_names(&self, state: &State, key: &Key, size: u64) -> bool {
+        let item = Item { lines: self, state, key, what: FileType::File, letters: String::new(), size };
+        let alone =
+            |st: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(st.st_mode).is_file() && st.st_nlink == 1;
+        !item.stat().is_some_and(alone)
+    }
+
     /// A name that becomes another one of a file; its line waits until the file's name is known.
     fn linked(&self, state: &mut State, key: &Key, to: &Key, (update, differs): (Update, Difference)) {
         if differs.new {
@@ -469,7 +477,8 @@ impl Lines {
         state.link_to = None;
     }
 
-    fn failed(&self, state: &mut State, error: &Error) {
+    /// `listed`: it is of a listing, which another walk may find out again.
+    fn failed(&self, state: &mut State, error: &Error, listed: bool) {
         if error.kind() == ErrorKind::Cancelled {
             return;
         }
@@ -479,8 +488,7 @@ impl Lines {
             (Some(name), _, op) => format!("{op} {name:?} failed: {}", error.message()),
             (None, _, op) => format!("{op} failed: {}", error.message()),
         };
-        // What can't be listed is found out again by each walk.
-        if error.op() != "list" || state.unlisted.insert(line.clone()) {
+        if !(listed || error.op() == "list") || state.unlisted.insert(line.clone()) {
             state.trouble.note(error);
             self.complain_in(state, &line);
         }
@@ -623,9 +631,10 @@ impl Sink for Lines {
                 if let Some(key) = key {
                     self.came(state, &key, !is_unread(error), None);
                 }
-                self.failed(state, error);
+                self.failed(state, error, false);
             }
-            Event::ListFailed { error, .. } | Event::Error(error) => self.failed(state, error),
+            Event::ListFailed { error, .. } => self.failed(state, error, true),
+            Event::Error(error) => self.failed(state, error, false),
             Event::LeftOut { key, what, size, why } => self.left_out(state, key, *what, *size, *why),
             Event::Notice { message, .. } => self.complain_in(state, message),
             _ => {}

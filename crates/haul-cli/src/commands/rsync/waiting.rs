@@ -15,8 +15,13 @@ pub struct Told {
 
 struct Place {
     told: Told,
-    waits: bool,
+    /// The file that is waited for.
+    waits: Option<Key>,
 }
+
+/// At most so many lines wait, some 10 MB: a file that stands still must not keep a million others from being told. Its own line comes
+/// early then.
+const MOST: usize = 65_536;
 
 /// Lines that can't be told yet.
 #[derive(Default)]
@@ -31,13 +36,23 @@ pub struct Waiting {
 impl Waiting {
     /// A line that waits for those before it alone.
     pub fn add(&mut self, told: Told) {
-        self.places.push_back(Place { told, waits: false });
+        self.push(Place { told, waits: None });
     }
 
     /// The line of a file that is yet to come.
     pub fn hold(&mut self, file: Key, told: Told) {
-        self.files.insert(file, self.before + self.places.len() as u64);
-        self.places.push_back(Place { told, waits: true });
+        self.lost(&file);
+        self.push(Place { told, waits: Some(file.clone()) });
+        self.files.insert(file, self.before + self.places.len() as u64 - 1);
+    }
+
+    fn push(&mut self, place: Place) {
+        if self.places.len() >= MOST
+            && let Some(file) = self.places.front_mut().and_then(|first| first.waits.take())
+        {
+            self.files.remove(&file);
+        }
+        self.places.push_back(place);
     }
 
     /// True when no file is waited for.
@@ -53,7 +68,7 @@ impl Waiting {
     /// A file has come; gives back what more is to be told of it, where its line doesn't wait.
     pub fn came(&mut self, file: &Key, more: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let Some(place) = self.settle(file) else { return more };
-        place.waits = false;
+        place.waits = None;
         let lines = [place.told.line.take(), more].into_iter().flatten().collect::<Vec<_>>();
         place.told.line = (!lines.is_empty()).then(|| lines.join(&b'\n'));
         None
@@ -62,7 +77,7 @@ impl Waiting {
     /// Nothing of a file came, and nothing is to be told of it.
     pub fn lost(&mut self, file: &Key) {
         if let Some(place) = self.settle(file) {
-            *place = Place { told: Told::default(), waits: false };
+            *place = Place { told: Told::default(), waits: None };
         }
     }
 
@@ -73,7 +88,7 @@ impl Waiting {
 
     /// The next line that can be told.
     pub fn next(&mut self) -> Option<Told> {
-        self.places.front().filter(|place| !place.waits)?;
+        self.places.front().filter(|place| place.waits.is_none())?;
         self.before += 1;
         self.places.pop_front().map(|place| place.told)
     }
@@ -113,8 +128,25 @@ mod tests {
         assert_eq!(all(&mut waiting), ["c", "d\nmore"]);
         assert!(!waiting.is_over());
         waiting.add(told("f"));
+        // A name that comes twice keeps nothing back.
+        waiting.hold(Key::new("e"), told("e"));
         waiting.end();
         assert!(waiting.is_over());
         assert_eq!(all(&mut waiting), ["f"]);
+    }
+
+    #[test]
+    fn a_file_that_stands_still_keeps_back_only_so_many_lines() {
+        let mut waiting = Waiting::default();
+        waiting.hold(Key::new("first"), Told { line: Some("first".into()), logged: None });
+        let mut told = 0;
+        for number in 0..3 * MOST {
+            waiting.hold(Key::new(number.to_string()), Told::default());
+            assert_eq!(waiting.came(&Key::new(number.to_string()), None), None);
+            told += std::iter::from_fn(|| waiting.next()).count();
+            assert!(waiting.places.len() <= MOST);
+        }
+        assert_eq!(told, 3 * MOST + 1);
+        assert!(waiting.is_over() && waiting.came(&Key::new("first"), None).is_none());
     }
 }
