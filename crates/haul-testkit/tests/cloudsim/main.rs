@@ -1,5 +1,5 @@
 //! The simulated cloud as a client sees it, byte by byte. That haul's own store gets along with it is the conformance
-//! suite's to show (haul-store/tests/conformance.rs).
+//! suite's to show (haul-store/tests/all/conformance.rs).
 
 #![allow(clippy::disallowed_methods)] // A test makes the files that clients are to copy.
 

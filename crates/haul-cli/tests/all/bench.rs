@@ -1,0 +1,183 @@
+//! `haul bench` with the real binary against a simulated cloud: the knee and the limit that it reports are those that the
+//! cloud was given, it removes what it sent in every case, and spends nothing unasked.
+
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    lab::{Lab, until},
+    servers::{ACCESS_KEY, SECRET_KEY},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    process::Command,
+    sync::{Mutex, PoisonError},
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// What measures speeds runs alone: two at once would measure each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A cloud with an empty bucket `b` that holds one file of somebody else's, and a lab whose remote `r` is it.
+fn cloud(settings: &[(&str, &str)]) -> (Cloudsim, Lab) {
+    let cloud = Cloudsim::with(settings);
+    cloud.put("b", b"theirs", &b"not ours"[..], &[]);
+    let lab = Lab::new(HAUL);
+    let endpoint = cloud.endpoint();
+    let text = format!(
+        "[r]\ntype = s3\nprovider = Other\nendpoint = {endpoint}\naccess_key_id = {ACCESS_KEY}\nsecret_access_key = {SECRET_KEY}\n"
+    );
+    fs::write(lab.config(), text).unwrap();
+    (cloud, lab)
+}
+
+#[track_caller]
+fn assert_removed(cloud: &Cloudsim) {
+    assert_eq!(cloud.keys("b"), [b"theirs".to_vec()], "only what was there before");
+    assert_eq!(cloud.report().unfinished_uploads, 0);
+}
+
+fn sweep<'a>(json: &'a Value, direction: &str, size: u64) -> &'a Value {
+    let sweeps = json["sweeps"].as_array().unwrap();
+    sweeps.iter().find(|s| s["direction"] == direction && s["size"] == size).unwrap()
+}
+
+#[test]
+fn the_knee_is_where_the_bandwidth_of_all_connections_is_used_up() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // One connection carries a tenth of what all carry together.
+    let rates = [("connection-rate", "1M"), ("rate-in", "10M"), ("rate-out", "10M"), ("latency", "2ms")];
+    let (cloud, lab) = cloud(&rates);
+    let bounds = ["--max-bytes=180M", "--sizes=300000B", "--max-concurrency=32", "--max-time=100s"];
+    let ran = lab.haul(&[&["bench", "--yes", "--json", "--report=@r.html", "r:b"], &bounds[..]].concat()).ok();
+    assert_removed(&cloud);
+
+    let json: Value = serde_json::from_str(&ran.out).expect("JSON and nothing else");
+    for direction in ["up", "down"] {
+        let sweep = sweep(&json, direction, 300_000);
+        let knee = sweep["knee"].as_u64().unwrap();
+        // On a busy machine the points scatter; 32 would be no knee at all.
+        assert!((9..=24).contains(&knee), "{direction}: {}", ran.out);
+        assert_eq!(sweep["limit"], "total bandwidth", "{direction}: {}", ran.out);
+        let points = sweep["points"].as_array().unwrap();
+        let four = points.iter().find(|p| p["at_once"] == 4).unwrap();
+        assert!(four["efficiency"].as_f64().unwrap() > 0.7, "{direction}: {}", ran.out);
+        assert!(sweep["auto"]["bytes"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(json["settings"][0]["transfers"], sweep(&json, "up", 300_000)["knee"]);
+    let verified = json["bytes_verified"].as_u64().unwrap();
+    assert!(verified > 0 && verified <= 90 << 20, "{verified}");
+    let report = cloud.report();
+    assert!(report.bytes_in + report.bytes_out < 190 << 20, "{report:?}");
+
+    let page = fs::read_to_string(lab.path("r.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<svg").count(), 3);
+    for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for secret in [&page, &ran.out, &ran.err] {
+        assert!(!secret.contains(SECRET_KEY));
+    }
+}
+
+#[test]
+fn the_knee_is_where_the_requests_a_second_are_used_up() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // 20 a second, 200 ms each: four at once are enough.
+    let (cloud, lab) = cloud(&[("latency", "200ms"), ("requests-per-second", "20,4")]);
+    let bounds = ["--max-bytes=1.4M", "--sizes=5000B", "--max-concurrency=16", "--max-time=60s"];
+    let ran = lab.haul(&[&["bench", "--yes", "--json", "r:b"], &bounds[..]].concat()).ok();
+    assert_removed(&cloud);
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(json["throttled"].as_u64().unwrap() > 0);
+    for direction in ["up", "down"] {
+        let sweep = sweep(&json, direction, 5000);
+        assert_eq!(sweep["limit"], "request rate", "{direction}: {}", ran.out);
+        assert!((3..=8).contains(&sweep["knee"].as_u64().unwrap()), "{direction}: {}", ran.out);
+    }
+}
+
+#[test]
+fn a_large_file_goes_in_parts_and_nothing_stays() {
+    let (cloud, lab) = cloud(&[("connection-rate", "5M"), ("etag", "md5")]);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let bounds = ["--max-bytes=170M", "--sizes=20M", "--max-concurrency=2"];
+    let ran = lab.haul(&[&["bench", "-y", "r:b/some folder"], &bounds[..]].concat()).ok();
+    assert_removed(&cloud);
+    assert!(ran.out.contains("1 x 20 MiB  up         2 parts"), "{}", ran.out);
+    assert!(ran.out.contains("1 x 20 MiB  down       2 parts"), "{}", ran.out);
+    assert!(
+        ran.out.contains("Settings that suit copying to r:b/some folder: --multi-thread-streams 2\n"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.ends_with("--report FILE.html writes this with plots.\n"), "{}", ran.out);
+}
+
+#[test]
+fn it_spends_nothing_unasked() {
+    let (cloud, lab) = cloud(&[]);
+    let ran = lab.haul(&["bench", "r:b"]).code(2);
+    let line = "haul: bench spends bytes and requests and there is no terminal to ask on: allow it with --yes\n";
+    assert!(ran.err.ends_with(line), "{}", ran.err);
+    assert!(ran.err.contains("  up      536.8 MB  about ") && ran.out.is_empty(), "{}", ran.err);
+    lab.haul(&["bench", "--dry-run", "--yes", "r:b"]).ok();
+    for (args, line) in [
+        (&["bench", "-y", "r:"][..], "haul: r: is all buckets of the remote: name the one to measure"),
+        (
+            &["bench", "-y", "r:b", "--transfers=3"],
+            "haul: bench finds out what suits, so it takes no --transfers: leave it out",
+        ),
+        (
+            &["bench", "-y", "r:b", "--include=*.txt"],
+            "haul: bench makes its own files and takes no filter: leave it out",
+        ),
+        (
+            &["bench", "-y", "r:b", "--max-bytes=1M"],
+            "haul: --max-bytes is too little to measure anything: allow at least 8M",
+        ),
+        (&["bench", "-y", "r:b", "--max-bytes=off"], "haul: --max-bytes must be a size: bench is always bounded"),
+    ] {
+        let ran = lab.haul(args).code(2);
+        assert_eq!(ran.err.lines().last(), Some(line), "{args:?}");
+    }
+    assert_eq!(cloud.report().requests.values().sum::<u64>(), 0);
+    // A mistyped path isn't made.
+    lab.haul(&["bench", "-y", "@none"]).code(3);
+    assert!(!lab.path("none").exists());
+    lab.haul(&["bench", "-y", "r:none"]).code(3);
+}
+
+#[test]
+fn what_comes_back_wrong_is_an_error_and_is_removed() {
+    // The cloud forgets the bytes and gives others.
+    let (cloud, lab) = cloud(&[("keep", "sizes")]);
+    let ran = lab.haul(&["bench", "-y", "r:b", "--max-bytes=20M", "--retries=1"]).code(1);
+    assert!(ran.err.contains("the 100000 bytes from 0 on are not those that were sent"), "{}", ran.err);
+    assert!(ran.out.is_empty());
+    assert_removed(&cloud);
+}
+
+#[test]
+fn stopped_by_a_signal_it_removes_what_it_sent() {
+    let (cloud, lab) = cloud(&[("latency", "30ms")]);
+    let child = lab.start(&["bench", "-y", "r:b", "--sizes=100k,16M", "--max-bytes=400M"]);
+    let puts = |cloud: &Cloudsim| cloud.keys("b").len();
+    assert!(until(|| puts(&cloud) > 10), "it sends");
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let ran = lab.end(child).code(130);
+    assert!(ran.out.is_empty(), "{}", ran.out);
+    assert_removed(&cloud);
+}
+
+#[test]
+fn a_local_folder_is_left_as_it_was() {
+    let lab = Lab::new(HAUL);
+    fs::create_dir(lab.path("d")).unwrap();
+    fs::write(lab.path("d/theirs"), b"not ours").unwrap();
+    let ran = lab.haul(&["bench", "-y", "--max-bytes=30M", "@d"]).ok();
+    assert!(ran.out.contains("files x size  direction  at once"), "{}", ran.out);
+    let names: Vec<_> = fs::read_dir(lab.path("d")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["theirs"]);
+}

@@ -1,0 +1,125 @@
+//! How many requests a job makes. They are billed, and they don't depend on the machine.
+
+use haul_testkit::{folder::write, lab::Lab, minio::Minio, proxy::Proxy};
+use std::collections::BTreeMap;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const KEYS: u64 = 2_500;
+/// Pages of 1,000, and two more.
+const LISTS: u64 = KEYS.div_ceil(1_000) + 2;
+
+struct Counted {
+    lab: Lab,
+    proxy: Proxy,
+    there: String,
+}
+
+impl Counted {
+    /// A lab whose remote `r` goes through a proxy that counts, with a bucket and a folder of small files.
+    fn new(hint: &str, files: u64) -> Option<Counted> {
+        let minio = Minio::shared()?;
+        let lab = Lab::new(HAUL);
+        let proxy = Proxy::start(minio.address).unwrap();
+        lab.remote("r", &proxy.endpoint());
+        for n in 0..files {
+            let path = lab.path(&format!("src/{}/{n:05}", n % 7));
+            write(&path, n.to_string().as_bytes(), 1_600_000_000_123_456_789 + n);
+        }
+        Some(Counted { lab, proxy, there: format!("r:{}", minio.bucket(hint)) })
+    }
+
+    /// The requests of one run of haul.
+    #[track_caller]
+    fn count(&self, args: &[&str]) -> BTreeMap<&'static str, u64> {
+        self.proxy.reset();
+        self.lab.haul(args).ok();
+        self.proxy.counts()
+    }
+
+    #[track_caller]
+    fn assert_lists_only(&self, args: &[&str]) {
+        let counts = self.count(args);
+        let others: Vec<_> = counts.keys().filter(|name| **name != "ListObjectsV2").collect();
+        assert!(others.is_empty() && counts["ListObjectsV2"] <= LISTS, "{args:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_sync_without_changes_only_lists_after_haul_wrote() {
+    let Some(c) = Counted::new("noop", KEYS) else { return };
+    let up = c.count(&["sync", "@src", &c.there]);
+    assert_eq!(up.get("PutObject"), Some(&KEYS), "{up:?}");
+    assert!(up.values().sum::<u64>() <= KEYS + LISTS, "{up:?}");
+    // Right after the upload, from both sides, by all ways to compare that a listing can answer.
+    c.assert_lists_only(&["sync", "@src", &c.there]);
+    c.assert_lists_only(&["sync", "@src", &c.there, "--size-only"]);
+    c.assert_lists_only(&["sync", "@src", &c.there, "--checksum"]);
+    c.assert_lists_only(&["copy", "@src", &c.there, "--ignore-existing"]);
+    c.assert_lists_only(&["check", "@src", &c.there]);
+    c.assert_lists_only(&["sync", "@src", &c.there, "--dry-run"]);
+}
+
+#[test]
+fn a_sync_without_changes_only_lists_after_rclone_wrote() {
+    let Some(c) = Counted::new("rclones", KEYS) else { return };
+    if !c.lab.has_rclone() {
+        return;
+    }
+    c.lab.rclone(&["copy", "@src", &c.there, "--transfers=16", "--checkers=16"]).ok();
+    c.assert_lists_only(&["sync", "@src", &c.there]);
+}
+
+#[test]
+fn a_smaller_cutoff_sends_parts_where_one_put_would_do() {
+    let Some(c) = Counted::new("parts", 0) else { return };
+    let bytes: Vec<u8> = (0..12_000_000u32).map(|n| (n / 7) as u8).collect();
+    write(&c.lab.path("src/f"), &bytes, 1_600_000_000_000_000_000);
+    let counts = c.count(&["copy", "@src", &c.there, "--multi-thread-cutoff=6M", "--s3-chunk-size=5Mi"]);
+    assert_eq!((counts.get("UploadPart"), counts.get("PutObject")), (Some(&3), None), "{counts:?}");
+    let counts = c.count(&["copy", "@src", &format!("{}/whole", c.there), "--s3-chunk-size=5Mi"]);
+    assert_eq!((counts.get("UploadPart"), counts.get("PutObject")), (None, Some(&1)), "{counts:?}");
+    c.lab.haul(&["copy", &c.there, "@back"]).ok();
+    assert!(std::fs::read(c.lab.path("back/f")).unwrap() == bytes);
+    assert!(std::fs::read(c.lab.path("back/whole/f")).unwrap() == bytes);
+}
+
+#[test]
+fn a_small_upload_is_one_put() {
+    let Some(c) = Counted::new("put", 1) else { return };
+    let counts = c.count(&["copy", "@src", &c.there]);
+    assert_eq!(counts, BTreeMap::from([("HeadObject", 1), ("PutObject", 1)]));
+    let counts = c.count(&["--no-check-dest", "copyto", "@src/0/00000", &format!("{}/a/b", c.there)]);
+    assert_eq!(counts, BTreeMap::from([("PutObject", 1)]));
+    // An empty file costs no more.
+    write(&c.lab.path("empty/file"), b"", 1);
+    let counts = c.count(&["--no-check-dest", "copy", "@empty", &c.there]);
+    assert_eq!(counts, BTreeMap::from([("PutObject", 1)]));
+}
+
+#[test]
+fn deletes_go_by_the_thousand() {
+    let Some(c) = Counted::new("delete", KEYS) else { return };
+    c.lab.haul(&["copy", "@src", &c.there]).ok();
+    let counts = c.count(&["delete", &c.there, "--exclude", "/0/**"]);
+    assert!(counts["DeleteObjects"] <= KEYS.div_ceil(1_000) && !counts.contains_key("DeleteObject"), "{counts:?}");
+    c.lab.haul(&["copy", "@src", &c.there]).ok();
+    write(&c.lab.path("few/0/00000"), b"0", 1_600_000_000_123_456_789);
+    let counts = c.count(&["sync", "@few", &c.there]);
+    assert!(counts["DeleteObjects"] <= KEYS.div_ceil(1_000) && !counts.contains_key("DeleteObject"), "{counts:?}");
+    assert!(counts["ListObjectsV2"] <= LISTS, "{counts:?}");
+    let left = c.lab.haul(&["lsf", "-R", "--files-only", &c.there]).ok();
+    assert_eq!(left.lines(), ["0/00000"]);
+}
+
+#[test]
+fn a_download_is_one_get_a_file() {
+    let Some(c) = Counted::new("get", 100) else { return };
+    c.lab.haul(&["copy", "@src", &c.there]).ok();
+    let counts = c.count(&["copy", &c.there, "@back"]);
+    assert_eq!(counts.get("GetObject"), Some(&100), "{counts:?}");
+    assert!(!counts.contains_key("HeadObject"), "{counts:?}");
+    // In this direction only the store knows the times: a HEAD each, as rclone, and no more.
+    let counts = c.count(&["sync", &c.there, "@back"]);
+    assert!(counts["HeadObject"] <= 100 && !counts.contains_key("GetObject"), "{counts:?}");
+    c.assert_lists_only(&["sync", &c.there, "@back", "--size-only"]);
+}

@@ -1,0 +1,133 @@
+//! The crates import one way only, and no crate does what another is for. The cargo graph keeps most of this; what it
+//! can't see (a dependency added in a hurry, a store importing another) is kept here.
+
+use std::{fs, path::Path};
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The `[dependencies]` of a crate, not its dev-dependencies.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(workspace().join("crates").join(name).join("Cargo.toml")).unwrap();
+    let section = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    section.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_import_one_way() {
+    let ours = |name: &str| -> Vec<String> {
+        dependencies(name).into_iter().filter(|d| d == "haul" || d.starts_with("haul-")).collect()
+    };
+    assert_eq!(ours("haul-core"), Vec::<String>::new());
+    assert_eq!(ours("haul-store"), ["haul-core"]);
+    assert_eq!(ours("haul"), ["haul-core", "haul-store"]);
+    assert_eq!(ours("haul-dvc"), ["haul", "haul-core", "haul-store"]);
+    assert_eq!(ours("haul-snapshot"), ["haul", "haul-core", "haul-dvc", "haul-store"]);
+    assert!(!ours("haul-cli").contains(&"haul-testkit".to_owned()), "the test kit is never shipped");
+}
+
+#[test]
+fn the_pure_crate_has_no_runtime_and_no_network() {
+    let pure = dependencies("haul-core");
+    for banned in ["tokio", "futures", "hyper", "rustix", "libc", "tracing", "crossbeam-channel"] {
+        assert!(!pure.contains(&banned.to_owned()), "haul-core must not depend on {banned}");
+    }
+}
+
+#[test]
+fn the_engine_knows_no_store_by_name() {
+    let folders = ["crates/haul/src", "crates/haul-dvc/src", "crates/haul-snapshot/src"];
+    for (file, text) in folders.into_iter().flat_map(sources) {
+        for banned in
+            ["haul_store::fs", "haul_store::s3", "haul_store::mem", "haul_store::pack", "haul_store::registry"]
+        {
+            assert!(!text.contains(banned), "{file} names {banned}");
+        }
+    }
+}
+
+#[test]
+fn no_store_imports_another() {
+    let stores = ["fs", "mem", "pack", "s3"];
+    for store in stores {
+        for (file, text) in sources(&format!("crates/haul-store/src/{store}")) {
+            for other in stores.into_iter().filter(|o| *o != store) {
+                assert!(!text.contains(&format!("crate::{other}::")), "{file} imports the store {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_of_dvc_touch_no_disk() {
+    let formats = ["address", "config", "dvcfile", "manifest"];
+    let all = sources("crates/haul-dvc/src");
+    let of = |name: &str| all.iter().find(|(file, _)| file.ends_with(&format!("/{name}.rs"))).unwrap();
+    for (file, text) in formats.map(of) {
+        for banned in ["std::fs", "rustix", "tokio", "haul_store", "haul::"] {
+            assert!(!text.contains(banned), "{file} uses {banned}");
+        }
+    }
+}
+
+#[test]
+fn formats_of_snapshots_touch_no_disk() {
+    let all = sources("crates/haul-snapshot/src");
+    let of = |name: &str| all.iter().find(|(file, _)| file.ends_with(&format!("/{name}.rs"))).unwrap();
+    for (file, text) in ["diff", "name", "record", "tree"].map(of) {
+        for banned in ["std::fs", "rustix", "tokio", "haul_store", "haul::"] {
+            assert!(!text.contains(banned), "{file} uses {banned}");
+        }
+    }
+}
+
+#[test]
+fn only_the_command_line_prints() {
+    let folders = ["haul-core", "haul-store", "haul", "haul-dvc", "haul-snapshot"];
+    for folder in folders.map(|name| format!("crates/{name}/src")) {
+        for (file, text) in sources(&folder) {
+            for banned in ["println!(", "eprintln!(", "print!(", "dbg!("] {
+                assert!(!text.contains(banned), "{file} uses {banned}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_of_tests_is_forgotten() {
+    for name in ["haul-core", "haul-store", "haul", "haul-cli"] {
+        for (file, _) in sources(&format!("crates/{name}/tests/all")) {
+            let path = Path::new(&file);
+            let folder = path.parent().unwrap();
+            let (module, beside) = match path.file_name().unwrap().to_str().unwrap() {
+                "main.rs" => continue,
+                "mod.rs" => (folder.file_name().unwrap().to_str().unwrap(), folder.parent().unwrap()),
+                other => (other.strip_suffix(".rs").unwrap(), folder),
+            };
+            let root = ["main.rs", "mod.rs"].map(|n| beside.join(n)).into_iter().find(|p| p.exists()).unwrap();
+            let named = fs::read_to_string(root).unwrap().lines().any(|l| l == format!("mod {module};"));
+            assert!(named, "{file} is compiled by nobody: name it in the file that holds its folder together");
+        }
+    }
+}
+
+/// Every Rust file below a folder: path, and text up to its tests.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    fn walk(dir: &Path, out: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, out);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned();
+                out.push((path.display().to_string(), product));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&workspace().join(folder), &mut out);
+    assert!(!out.is_empty(), "{folder} has no sources");
+    out
+}

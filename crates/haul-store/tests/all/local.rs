@@ -1,0 +1,746 @@
+//! What only a local disk has: links, sparse files, hidden names, devices.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
+use haul_store::{
+    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Gone, Late, Links, ListRequest, Part, Payload, Progress, Sent,
+    Store, WriteSpec,
+};
+use haul_testkit::disk::open;
+use std::{
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    },
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tempfile::{TempDir, tempdir};
+
+async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<(Lost, Error)>, bool) {
+    let (mut entries, mut failed, mut ended) = (Vec::new(), Vec::new(), false);
+    let mut listing = store.list(request);
+    while let Some(listed) = listing.next().await {
+        assert!(!ended, "nothing comes after End");
+        match listed {
+            Listed::Batch(batch) => entries.extend(batch),
+            Listed::Failed { lost, error } => failed.push((lost, error)),
+            Listed::End => ended = true,
+        }
+    }
+    assert!(entries.windows(2).all(|w| w[0].key < w[1].key), "in order");
+    (entries, failed, ended)
+}
+
+async fn keys(store: &Arc<dyn Store>, request: ListRequest) -> Vec<String> {
+    let (entries, failed, ended) = list(store, request).await;
+    assert!(ended && failed.is_empty(), "{failed:?}");
+    entries.iter().map(|e| e.key.to_string()).collect()
+}
+
+async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<()> {
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
+    let upload = store.write(&Key::new(key), spec).await?;
+    let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
+    upload.publish(vec![part], Late::default()).await?;
+    Ok(())
+}
+
+fn item(from: &str, to: &str, size: u64) -> CopyItem {
+    let (from, to) = (Key::new(from), Key::new(to));
+    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), how: CopyHow::Copy, log: None }
+}
+
+async fn copy(
+    from: &Arc<dyn Store>,
+    to: &Arc<dyn Store>,
+    items: Vec<CopyItem>,
+) -> Vec<haul_core::Result<haul_store::Stored>> {
+    let from = from.caps().domain.clone().unwrap().place;
+    to.copy(CopyBatch { from, items, progress: None, links: Default::default() }).await
+}
+
+fn tree() -> TempDir {
+    let temp = tempdir().unwrap();
+    for file in ["a-b", "a0", "a/x", "a/y/z", "b/c/d"] {
+        let path = temp.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    fs::create_dir(temp.path().join("empty")).unwrap();
+    temp
+}
+
+#[tokio::test]
+async fn a_tree_is_listed_in_key_order() {
+    let temp = tree();
+    let store = open(temp.path(), Links::Skip);
+    let all = ["a-b", "a/", "a/x", "a/y/", "a/y/z", "a0", "b/", "b/c/", "b/c/d", "empty/"];
+    assert_eq!(keys(&store, ListRequest::all()).await, all);
+    assert_eq!(keys(&store, ListRequest::dir("")).await, ["a-b", "a/", "a0", "b/", "empty/"]);
+    assert_eq!(keys(&store, ListRequest::dir("a/")).await, ["a/x", "a/y/"]);
+    let part = ListRequest { prefix: b"a/y".to_vec(), ..ListRequest::all() };
+    assert_eq!(keys(&store, part).await, ["a/y/", "a/y/z"]);
+    for (at, after) in all.iter().enumerate() {
+        let request = ListRequest { after: Some(Key::new(after)), ..ListRequest::all() };
+        assert_eq!(keys(&store, request).await, all[at + 1..], "after {after}");
+    }
+    let descend: haul_store::Descend = Arc::new(|key| key != b"a/");
+    let request = ListRequest { descend: Some(descend), ..ListRequest::all() };
+    assert_eq!(keys(&store, request).await, ["a-b", "a0", "b/", "b/c/", "b/c/d", "empty/"]);
+    let request = ListRequest { limit: Some(3), ..ListRequest::all() };
+    let (limited, failed, ended) = list(&store, request).await;
+    assert!(failed.is_empty() && !ended, "there are more");
+    assert_eq!(limited.iter().map(|e| e.key.to_string()).collect::<Vec<_>>(), ["a-b", "a/", "a/x"]);
+    assert_eq!(keys(&store, ListRequest::dir("no/such/")).await, [""; 0]);
+}
+
+/// Who must know whether a listing saw all is told of what went under it.
+#[tokio::test]
+async fn what_goes_while_it_is_listed_is_told() {
+    let dir = tempdir().unwrap();
+    for name in ["a/x", "b/y", "c"] {
+        fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let store = open(dir.path(), Links::Skip);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (tell, b) = (told.clone(), dir.path().join("b"));
+    // It is asked before the directory is read.
+    let descend = move |key: &[u8]| {
+        if key == b"b/" && b.exists() {
+            fs::rename(&b, b.with_file_name("0")).unwrap();
+        }
+        true
+    };
+    let request = ListRequest {
+        descend: Some(Arc::new(descend)),
+        gone: Some(Gone(Arc::new(move |key| tell.lock().unwrap().push(key.to_string())))),
+        ..ListRequest::all()
+    };
+    assert_eq!(keys(&store, request).await, ["a/", "a/x", "c"]);
+    assert_eq!(*told.lock().unwrap(), ["b/"]);
+}
+
+#[tokio::test]
+async fn big_and_deep_trees_are_listed_whole() {
+    let temp = tempdir().unwrap();
+    let mut want = Vec::new();
+    for dir in 0..60 {
+        want.push(format!("d{dir}/"));
+        for sub in 0..40 {
+            want.push(format!("d{dir}/s{sub}/"));
+            want.push(format!("d{dir}/s{sub}/f"));
+            fs::create_dir_all(temp.path().join(format!("d{dir}/s{sub}"))).unwrap();
+            fs::write(temp.path().join(format!("d{dir}/s{sub}/f")), "").unwrap();
+        }
+    }
+    // More than one window of names, and more than is kept when read ahead.
+    want.push("flat/".into());
+    fs::create_dir(temp.path().join("flat")).unwrap();
+    for file in 0..5000 {
+        want.push(format!("flat/{file}"));
+        fs::write(temp.path().join(format!("flat/{file}")), "").unwrap();
+    }
+    want.sort();
+    let store = open(temp.path(), Links::Skip);
+    assert_eq!(keys(&store, ListRequest::all()).await, want);
+    let after = ListRequest { after: Some(Key::new("flat/4998")), ..ListRequest::all() };
+    assert_eq!(
+        keys(&store, after).await,
+        ["flat/4999", "flat/5", "flat/50"]
+            .iter()
+            .map(|s| s.to_string())
+            .chain(want.iter().filter(|k| k.as_str() > "flat/50").cloned())
+            .collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn a_missing_root_proves_nothing() {
+    let temp = tempdir().unwrap();
+    let store = open(&temp.path().join("none"), Links::Skip);
+    let (entries, failed, ended) = list(&store, ListRequest::all()).await;
+    assert!(entries.is_empty() && !ended);
+    assert_eq!(failed[0].1.kind(), ErrorKind::DirNotFound);
+    assert!(failed[0].1.to_string().ends_with("/none: no such file or directory"), "{}", failed[0].1);
+    assert_eq!(failed[0].0, Lost::from(Key::new("")));
+    assert_eq!(store.stat(&Key::new("")).await.unwrap_err().kind(), ErrorKind::DirNotFound);
+    put(&store, "a/b", b"1", WriteSpec::default()).await.unwrap();
+    assert_eq!(keys(&store, ListRequest::all()).await, ["a/", "a/b"]);
+}
+
+#[tokio::test]
+async fn links_are_skipped_followed_or_translated() {
+    let temp = tree();
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("far"), "12345").unwrap();
+    symlink(outside.path().join("far"), temp.path().join("file")).unwrap();
+    symlink("b", temp.path().join("folder")).unwrap();
+    symlink("nowhere", temp.path().join("gone")).unwrap();
+    symlink("..", temp.path().join("a/loop")).unwrap();
+
+    let skip = open(temp.path(), Links::Skip);
+    let (entries, failed, ended) = list(&skip, ListRequest::all()).await;
+    assert!(ended && failed.is_empty());
+    let special: Vec<_> = entries.iter().filter(|e| e.kind == Kind::Special).map(|e| e.key.to_string()).collect();
+    assert_eq!(special, ["a/loop", "file", "folder", "gone"]);
+    assert!(skip.read(&Key::new("file"), None, None).await.is_err());
+
+    let follow = open(temp.path(), Links::Follow);
+    let (entries, failed, ended) = list(&follow, ListRequest::all()).await;
+    assert!(ended);
+    let found: Vec<_> = entries.iter().map(|e| e.key.to_string()).collect();
+    assert!(found.contains(&"folder/c/d".to_string()) && found.contains(&"file".to_string()), "{found:?}");
+    let lost: Vec<_> = failed.iter().map(|(lost, e)| (lost.from.to_string(), e.kind())).collect();
+    assert_eq!(lost, [("a/loop/".to_string(), ErrorKind::Invalid), ("gone".to_string(), ErrorKind::NotFound)]);
+    let read = follow.read(&Key::new("file"), None, None).await.unwrap();
+    assert_eq!(read.entry.size, 5);
+
+    let translate = open(temp.path(), Links::Translate);
+    let (entries, failed, _) = list(&translate, ListRequest::all()).await;
+    assert!(failed.is_empty());
+    let link = entries.iter().find(|e| e.key == Key::new("folder.rclonelink")).unwrap();
+    assert_eq!((link.kind, link.size), (Kind::File, 1));
+    let read = translate.read(&link.key, link.version.as_ref(), None).await.unwrap();
+    let Body::Stream(mut body) = read.body else { panic!("a stream") };
+    assert_eq!(body.next().await.unwrap().unwrap(), "b");
+
+    let copy_to = tempdir().unwrap();
+    let to = open(copy_to.path(), Links::Translate);
+    let mtime = Some(Mtime(-1_000_000_001));
+    put(&to, "x/l.rclonelink", b"../some/where", WriteSpec { mtime, ..Default::default() }).await.unwrap();
+    assert_eq!(fs::read_link(copy_to.path().join("x/l")).unwrap(), Path::new("../some/where"));
+    assert_eq!(to.stat(&Key::new("x/l.rclonelink")).await.unwrap().mtime, mtime);
+    copy(&translate, &to, vec![item("gone.rclonelink", "gone.rclonelink", 7)]).await.remove(0).unwrap();
+    assert_eq!(fs::read_link(copy_to.path().join("gone")).unwrap(), Path::new("nowhere"));
+    assert!(to.delete(vec![(Key::new("gone.rclonelink"), None)]).await.remove(0).is_ok());
+    assert!(fs::symlink_metadata(copy_to.path().join("gone")).is_err());
+}
+
+#[tokio::test]
+async fn a_planted_link_does_not_lead_out_of_the_destination() {
+    let (temp, outside) = (tempdir().unwrap(), tempdir().unwrap());
+    symlink(outside.path(), temp.path().join("d")).unwrap();
+    fs::write(outside.path().join("victim"), "old").unwrap();
+    symlink(outside.path().join("victim"), temp.path().join("f")).unwrap();
+    fs::write(temp.path().join("source"), "new").unwrap();
+    for links in [Links::Skip, Links::Follow, Links::Translate] {
+        let store = open(temp.path(), links);
+        for key in ["d/victim", "d/sub/x"] {
+            let error = put(&store, key, b"new", WriteSpec::default()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            assert!(error.message().contains("leads out of the folder"), "{error}");
+            assert!(copy(&store, &store, vec![item("source", key, 3)]).await.remove(0).is_err());
+        }
+        assert!(store.delete(vec![(Key::new("d/victim"), None)]).await.remove(0).is_err());
+        assert!(store.make_dir(&Key::new("d/made/"), &WriteSpec::default()).await.is_err());
+        let inplace = WriteSpec { inplace: true, ..Default::default() };
+        assert!(put(&store, "f", b"new", inplace).await.is_err());
+    }
+    // The link itself is replaced, not what it points to.
+    let store = open(temp.path(), Links::Skip);
+    put(&store, "f", b"new", WriteSpec::default()).await.unwrap();
+    assert_eq!(fs::read(temp.path().join("f")).unwrap(), b"new");
+    assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_keeps_bytes_times_and_holes() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    let sizes = [0u64, 1, 65_536, 65_537, 3_000_000];
+    for size in sizes {
+        let bytes: Vec<u8> = (0..size).map(|i| (i * 31 % 251) as u8).collect();
+        fs::write(a.path().join(format!("f{size}")), bytes).unwrap();
+    }
+    let sparse = fs::File::create(a.path().join("sparse")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    sparse.write_at(b"in the middle", 30 << 20).unwrap();
+    let mut items: Vec<_> = sizes.iter().map(|s| item(&format!("f{s}"), &format!("x/y/f{s}"), *s)).collect();
+    items.push(item("sparse", "sparse", 64 << 20));
+    let wanted = items.len();
+    let answers = copy(&from, &to, items).await;
+    assert_eq!(answers.len(), wanted);
+    for answer in answers {
+        answer.unwrap();
+    }
+    for size in sizes {
+        let (f, t) = (a.path().join(format!("f{size}")), b.path().join(format!("x/y/f{size}")));
+        assert_eq!(fs::read(&f).unwrap(), fs::read(&t).unwrap());
+        let (f, t) = (fs::metadata(f).unwrap(), fs::metadata(t).unwrap());
+        assert_eq!((f.mtime(), f.mtime_nsec()), (t.mtime(), t.mtime_nsec()));
+    }
+    assert_eq!(fs::read(a.path().join("sparse")).unwrap(), fs::read(b.path().join("sparse")).unwrap());
+    let blocks = fs::metadata(b.path().join("sparse")).unwrap().blocks();
+    assert!(blocks * 512 < 4 << 20, "{blocks} blocks: the holes were filled");
+}
+
+#[tokio::test]
+async fn a_copy_answers_for_each_item() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "new").unwrap();
+    fs::write(b.path().join("there"), "old").unwrap();
+    fs::create_dir(b.path().join("dir")).unwrap();
+    let stale = Some(haul_core::Version::new("stale"));
+    let absent = WriteSpec { replace: Replace::Absent, ..Default::default() };
+    let items = vec![
+        item("none", "x", 3),
+        CopyItem { want: stale, ..item("f", "stale", 3) },
+        CopyItem { spec: absent, ..item("f", "there", 3) },
+        item("f", "dir", 3),
+        item("f", "../escaped", 3),
+        item("f", "ok", 3),
+    ];
+    let kinds: Vec<_> = copy(&from, &to, items).await.into_iter().map(|r| r.map_err(|e| e.kind()).map(drop)).collect();
+    let wanted = [ErrorKind::NotFound, ErrorKind::Changed, ErrorKind::Exists, ErrorKind::Exists, ErrorKind::Invalid];
+    assert_eq!(kinds[..5], wanted.map(Err));
+    assert_eq!(kinds[5], Ok(()));
+    let mut left: Vec<_> = fs::read_dir(b.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["dir", "ok", "there"], "no partial file stays");
+    assert_eq!(fs::read(b.path().join("there")).unwrap(), b"old");
+}
+
+#[tokio::test]
+async fn nothing_is_added_from_a_source_that_is_not_the_one_listed() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "one").unwrap();
+    let listed = from.stat(&Key::new("f")).await.unwrap().version;
+    fs::write(a.path().join("f"), "another file").unwrap();
+    fs::write(b.path().join("f"), "on").unwrap();
+    let append = CopyItem { want: listed, how: CopyHow::Append { verify: false }, ..item("f", "f", 3) };
+    let error = copy(&from, &to, vec![append.clone()]).await.remove(0).unwrap_err();
+    assert_eq!((error.kind(), fs::read(b.path().join("f")).unwrap().as_slice()), (ErrorKind::Changed, &b"on"[..]));
+    let now = from.stat(&Key::new("f")).await.unwrap().version;
+    copy(&from, &to, vec![CopyItem { want: now, ..append }]).await.remove(0).unwrap();
+    assert_eq!(fs::read(b.path().join("f")).unwrap(), b"onother file", "as --append has it, without a look");
+}
+
+#[tokio::test]
+async fn a_move_renames_within_a_file_system() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "new").unwrap();
+    let inode = fs::metadata(a.path().join("f")).unwrap().ino();
+    let moved = CopyItem { how: CopyHow::Rename, ..item("f", "d/f", 3) };
+    copy(&from, &to, vec![moved]).await.remove(0).unwrap();
+    assert!(!a.path().join("f").exists());
+    assert_eq!(fs::metadata(b.path().join("d/f")).unwrap().ino(), inode);
+}
+
+/// Whoever puts another file under the hidden name while a long copy goes on doesn't get it published.
+#[tokio::test]
+async fn a_copy_whose_hidden_file_was_replaced_is_not_published() {
+    let (from, to) = (tempdir().unwrap(), tempdir().unwrap());
+    fs::write(from.path().join("big"), vec![7; 24 << 20]).unwrap();
+    let (src, dst) = (open(from.path(), Links::Skip), open(to.path(), Links::Skip));
+    let folder = to.path().to_owned();
+    let replace = move |_: usize, _: u64| {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, b"something else").unwrap();
+        }
+    };
+    let progress = Some(Progress(Arc::new(replace)));
+    let domain = src.caps().domain.clone().unwrap();
+    let items = vec![item("big", "big", 24 << 20)];
+    let batch = CopyBatch { from: domain.place, items, progress, links: Default::default() };
+    let error = dst.copy(batch).await.remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_hard_link_is_another_name_of_the_same_file() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    fs::write(a.path().join("f"), "new").unwrap();
+    fs::write(b.path().join("old"), "old").unwrap();
+    let link = |to| CopyItem { how: CopyHow::Link, ..item("f", to, 3) };
+    // A second time, when the two names are one file already, nothing must be left behind either.
+    for to_key in ["d/f", "old", "old"] {
+        copy(&from, &to, vec![link(to_key)]).await.remove(0).unwrap();
+        let inode = |path: std::path::PathBuf| fs::metadata(path).unwrap().ino();
+        assert_eq!(inode(a.path().join("f")), inode(b.path().join(to_key)));
+    }
+    assert_eq!(fs::read_dir(b.path()).unwrap().count(), 2);
+    let other = CopyItem { spec: WriteSpec { replace: Replace::Absent, ..WriteSpec::default() }, ..link("old") };
+    assert_eq!(copy(&from, &to, vec![other]).await.remove(0).unwrap_err().kind(), ErrorKind::Exists);
+}
+
+#[tokio::test]
+async fn a_move_across_file_systems_copies_then_deletes() {
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("skipped: no second file system at /dev/shm");
+    };
+    let a = tempdir().unwrap();
+    if fs::metadata(a.path()).unwrap().dev() == fs::metadata(other.path()).unwrap().dev() {
+        return eprintln!("skipped: /dev/shm is on the same file system");
+    }
+    let (from, to) = (open(a.path(), Links::Skip), open(other.path(), Links::Skip));
+    fs::write(a.path().join("f"), vec![7; 300_000]).unwrap();
+    let moved = CopyItem { how: CopyHow::Rename, ..item("f", "d/f", 300_000) };
+    copy(&from, &to, vec![moved]).await.remove(0).unwrap();
+    assert!(!a.path().join("f").exists());
+    assert_eq!(fs::read(other.path().join("d/f")).unwrap(), vec![7; 300_000]);
+}
+
+#[tokio::test]
+async fn hidden_names_are_not_listed_and_abort_removes_them() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let upload = store.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
+    upload.part(0, 0, Payload::from(Bytes::from_static(b"half"))).await.unwrap();
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
+    assert_eq!(keys(&store, ListRequest::all()).await, [""; 0]);
+    upload.abort().await.unwrap();
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_others_may_not_read_they_do_not_read_while_it_comes() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    for (mode, while_it_comes) in [("100600", 0o600), ("100640", 0o600), ("100644", 0o644)] {
+        let meta = haul_core::Meta::from([("mode".into(), mode.into())]);
+        let spec = WriteSpec { meta: Some(Box::new(meta)), ..Default::default() };
+        let upload = store.write(&Key::new("f"), spec).await.unwrap();
+        upload.part(0, 0, Payload::from(Bytes::from_static(b"half"))).await.unwrap();
+        let hidden = fs::read_dir(temp.path()).unwrap().next().unwrap().unwrap();
+        let is = hidden.metadata().unwrap().permissions().mode() & 0o777;
+        // The umask may take more.
+        assert_eq!(is | 0o044 & while_it_comes, while_it_comes, "{mode}");
+        upload.abort().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_file_keeps_its_mode_and_set_id_bits_are_dropped() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let mode = |name: &str| fs::metadata(temp.path().join(name)).unwrap().permissions().mode() & 0o7777;
+    fs::write(temp.path().join("f"), "old").unwrap();
+    fs::set_permissions(temp.path().join("f"), fs::Permissions::from_mode(0o640)).unwrap();
+    put(&store, "f", b"new", WriteSpec::default()).await.unwrap();
+    assert_eq!(mode("f"), 0o640);
+    let meta = haul_core::Meta::from([("mode".into(), "104755".into()), ("colour".into(), "blue".into())]);
+    let spec = |keep_setid| WriteSpec { meta: Some(Box::new(meta.clone())), keep_setid, ..Default::default() };
+    put(&store, "g", b"1", spec(false)).await.unwrap();
+    put(&store, "h", b"1", spec(true)).await.unwrap();
+    assert_eq!((mode("g"), mode("h")), (0o755, 0o4755));
+    let found = store.stat(&Key::new("g")).await.unwrap().meta.unwrap();
+    assert_eq!(found["mode"], "100755");
+    match found.get("colour") {
+        Some(colour) => assert_eq!(colour, "blue"),
+        None => eprintln!("skipped: this file system has no user attributes"),
+    }
+}
+
+#[tokio::test]
+async fn devices_and_fifos_are_special_and_not_opened() {
+    let temp = tempdir().unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(temp.path().join("socket")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, temp.path().join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let (entries, ..) = list(&store, ListRequest::all()).await;
+    assert!(entries.len() == 2 && entries.iter().all(|e| e.kind == Kind::Special));
+    let error = store.read(&Key::new("fifo"), None, None).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_a_directory_is_named() {
+    let temp = tempdir().unwrap();
+    fs::write(temp.path().join("f"), "").unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let error = put(&store, "f/x", b"1", WriteSpec::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists);
+    assert_eq!(error.to_string(), "f/x: write: a file is where a directory is needed: remove or rename it");
+}
+
+/// What was listed is copied by the shortest way: into the open, over what is there, only where nothing is, and not when it
+/// changed since.
+#[tokio::test]
+async fn listed_small_files_arrive_whole_under_every_condition() {
+    let (source, target) = (tempdir().unwrap(), tempdir().unwrap());
+    let (from, to) = (open(source.path(), Links::Skip), open(target.path(), Links::Skip));
+    for name in ["a", "b", "c", "d", "empty"] {
+        fs::write(source.path().join(name), if name == "empty" { String::new() } else { name.repeat(5000) }).unwrap();
+    }
+    let (entries, ..) = list(&from, ListRequest::all()).await;
+    for name in ["b", "c"] {
+        fs::write(target.path().join(name), "old").unwrap();
+    }
+    fs::set_permissions(target.path().join("b"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(source.path().join("d"), "another").unwrap();
+    let listed = |entry: &Entry| CopyItem {
+        want: entry.version.clone(),
+        spec: WriteSpec {
+            replace: if entry.key == Key::new("c") { Replace::Absent } else { Replace::Anything },
+            ..WriteSpec::default()
+        },
+        ..item(&entry.key.to_string(), &entry.key.to_string(), entry.size)
+    };
+    let answers = copy(&from, &to, entries.iter().map(listed).collect()).await;
+    let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().err().map(Error::kind)).collect();
+    assert_eq!(kinds, [None, None, Some(ErrorKind::Exists), Some(ErrorKind::Changed), None], "{answers:?}");
+    let names = |dir: &TempDir| {
+        let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&target), ["a", "b", "c", "empty"], "and nothing hidden");
+    for (name, content) in
+        [("a", "a".repeat(5000)), ("b", "b".repeat(5000)), ("c", "old".into()), ("empty", String::new())]
+    {
+        assert_eq!(fs::read_to_string(target.path().join(name)).unwrap(), content, "{name}");
+    }
+    assert_eq!(fs::metadata(target.path().join("b")).unwrap().mode() & 0o777, 0o640, "as what it replaced had it");
+}
+
+/// Mounts a small file system in memory, or says why it can't.
+fn small_disk(size: &str) -> Option<(TempDir, Unmount)> {
+    let temp = tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+        .arg(temp.path())
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no right to mount a small file system");
+        return None;
+    }
+    let unmount = Unmount(temp.path().into());
+    Some((temp, unmount))
+}
+
+struct Unmount(std::path::PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_leaves_no_part() {
+    let Some((disk, _unmount)) = small_disk("1m") else { return };
+    let source = tempdir().unwrap();
+    let (from, to) = (open(source.path(), Links::Skip), open(disk.path(), Links::Skip));
+    fs::write(disk.path().join("old"), "old").unwrap();
+    fs::write(source.path().join("big"), vec![1; 3 << 20]).unwrap();
+    fs::write(source.path().join("ok"), vec![1; 1000]).unwrap();
+
+    // Known size: told before any byte is sent.
+    let spec = WriteSpec { size: Some(3 << 20), ..Default::default() };
+    let error = to.write(&Key::new("old"), spec).await.err().expect("no space");
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    // Unknown size: told by the part that doesn't fit.
+    let upload = to.write(&Key::new("old"), WriteSpec::default()).await.unwrap();
+    let error = upload.part(0, 0, Payload::from(Bytes::from(vec![1; 3 << 20]))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    upload.abort().await.unwrap();
+    let answers = copy(&from, &to, vec![item("big", "old", 3 << 20), item("ok", "ok", 1000)]).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::NoSpace);
+    // What comes after would fail too, or take the room that is left from what is worth more.
+    assert_eq!(answers[1].as_ref().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(fs::read(disk.path().join("old")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 1, "no partial file stays");
+}
+
+/// Runs one test again in a process that isn't root's, which may read everything.
+fn as_nobody(test: &str) {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output();
+    match child {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        }
+        Err(error) => {
+            eprintln!("skipped: root may read every directory, and can't start a process of nobody's: {error}")
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_directory_is_lost_and_the_rest_is_listed() {
+    let temp = tree();
+    fs::create_dir_all(temp.path().join("a/shut/in")).unwrap();
+    fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0o0)).unwrap();
+    if fs::read_dir(temp.path().join("a/shut")).is_ok() {
+        return as_nobody("an_unreadable_directory_is_lost_and_the_rest_is_listed");
+    }
+    let store = open(temp.path(), Links::Skip);
+    let (entries, failed, ended) = list(&store, ListRequest::all()).await;
+    assert!(ended, "the rest is proved");
+    assert_eq!(failed.len(), 1);
+    assert_eq!((failed[0].0.clone(), failed[0].1.kind()), (Lost::inside(&Key::new("a/shut/")), ErrorKind::Denied));
+    let listed = |key: &str| entries.iter().any(|e| e.key == Key::new(key));
+    assert!(listed("b/c/d") && listed("a/shut/"), "that it is there is known");
+    fs::set_permissions(temp.path().join("a/shut"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[tokio::test]
+async fn names_that_are_no_text_are_copied() {
+    use std::ffi::OsStr;
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let name = OsStr::from_bytes(b"raw\xff\xfe");
+    fs::write(a.path().join(name), "1").unwrap();
+    let (from, to) = (open(a.path(), Links::Skip), open(b.path(), Links::Skip));
+    let (entries, ..) = list(&from, ListRequest::all()).await;
+    let key = entries[0].key.clone();
+    assert_eq!(key.as_bytes(), name.as_bytes());
+    let item = CopyItem { from: key.clone(), to: key, ..item("", "", 1) };
+    copy(&from, &to, vec![item]).await.remove(0).unwrap();
+    assert_eq!(fs::read(b.path().join(name)).unwrap(), b"1");
+}
+
+#[tokio::test]
+async fn writing_in_place_keeps_the_inode_and_cuts_the_rest() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    fs::write(temp.path().join("f"), "something long").unwrap();
+    let inode = fs::metadata(temp.path().join("f")).unwrap().ino();
+    put(&store, "f", b"short", WriteSpec { inplace: true, ..Default::default() }).await.unwrap();
+    assert_eq!(fs::read(temp.path().join("f")).unwrap(), b"short");
+    assert_eq!(fs::metadata(temp.path().join("f")).unwrap().ino(), inode);
+    let absent = WriteSpec { inplace: true, replace: Replace::Absent, ..Default::default() };
+    assert_eq!(put(&store, "f", b"x", absent).await.unwrap_err().kind(), ErrorKind::Exists);
+}
+
+#[tokio::test]
+async fn cleanup_removes_what_a_killed_write_left() {
+    let temp = tree();
+    let store = open(temp.path(), Links::Skip);
+    let upload = store.write(&Key::new("a/y/new"), WriteSpec::default()).await.unwrap();
+    drop(upload);
+    let cleanup = |secs, dry_run| {
+        let request = Extra::Cleanup { older_than: Duration::from_secs(secs), dry_run, below: Key::new("") };
+        let found = store.extra(request);
+        async move {
+            match found.await.unwrap() {
+                Answer::Unfinished { found, failed } if failed.is_empty() => found.len(),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert_eq!(cleanup(3600, false).await, 0, "too young");
+    assert_eq!(cleanup(0, true).await, 1);
+    assert_eq!(cleanup(0, false).await, 1);
+    assert_eq!(cleanup(0, false).await, 0);
+    assert_eq!(fs::read_dir(temp.path().join("a/y")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn set_meta_keeps_set_id_bits_but_adds_none() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let meta = haul_core::Meta::from([("mode".into(), "104755".into())]);
+    for (name, mode, wanted) in [("plain", 0o600, 0o755), ("setuid", 0o4700, 0o4755)] {
+        let path = temp.path().join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        store.set_meta(&Key::new(name), None, Some(&meta)).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, wanted, "{name}");
+    }
+}
+
+/// A hidden file left by a write of `f`, with one part of 5 bytes: its token and path.
+async fn left_behind(temp: &TempDir, store: &Arc<dyn Store>) -> (Vec<u8>, std::path::PathBuf) {
+    let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
+    let upload = store.write(&Key::new("f"), spec).await.unwrap();
+    upload.part(0, 0, Payload::from(Bytes::from_static(b"hello"))).await.unwrap();
+    let token = upload.token().await.unwrap().unwrap();
+    let path = temp.path().join(std::ffi::OsStr::from_bytes(&token));
+    assert_eq!(fs::read(&path).unwrap(), b"hello");
+    (token, path)
+}
+
+fn hello() -> Vec<Sent> {
+    let crc = haul_core::hash::hash_bytes(&[Algo::Crc64Nvme], b"hello");
+    let crc64 = u64::from_be_bytes(crc.get(Algo::Crc64Nvme).unwrap().try_into().unwrap());
+    vec![Sent { part: Part { index: 0, size: 5, tag: Vec::new() }, offset: 0, crc64 }]
+}
+
+async fn parts_found(store: &Arc<dyn Store>, token: &[u8]) -> haul_core::Result<usize> {
+    let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
+    Ok(store.resume(&Key::new("f"), token, hello(), spec).await?.1.len())
+}
+
+#[tokio::test]
+async fn a_partial_file_is_believed_only_as_far_as_it_holds_what_was_written() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let (token, path) = left_behind(&temp, &store).await;
+    assert_eq!(parts_found(&store, &token).await.unwrap(), 1);
+    // What a loss of power leaves: zeros, or a file that ends early.
+    fs::write(&path, b"he\0\0\0").unwrap();
+    assert_eq!(parts_found(&store, &token).await.unwrap(), 0);
+    fs::write(&path, b"hell").unwrap();
+    assert_eq!(parts_found(&store, &token).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_took_a_partial_files_place_is_left_alone() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    let outside = tempdir().unwrap();
+    fs::write(outside.path().join("secret"), b"hello").unwrap();
+    let (token, path) = left_behind(&temp, &store).await;
+    let gone = async || parts_found(&store, &token).await.unwrap_err().kind();
+    fs::write(&path, b"longer than the file").unwrap();
+    assert_eq!(gone().await, ErrorKind::NotFound);
+    fs::remove_file(&path).unwrap();
+    symlink(outside.path().join("secret"), &path).unwrap();
+    assert_eq!(gone().await, ErrorKind::NotFound);
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(outside.path().join("secret"), &path).unwrap();
+    assert_eq!(gone().await, ErrorKind::NotFound);
+    assert!(store.discard(&Key::new("f"), &token).await.unwrap());
+    assert!(!path.exists());
+    assert!(!store.discard(&Key::new("f"), &token).await.unwrap(), "it is told that nothing was there");
+    assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"hello");
+}
+
+#[tokio::test]
+async fn a_token_leads_only_to_hidden_files_beside_the_key() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    fs::write(temp.path().join("precious"), b"hello").unwrap();
+    fs::create_dir(temp.path().join("d")).unwrap();
+    let (hidden, _) = left_behind(&temp, &store).await;
+    let above = [b"../", &hidden[..]].concat();
+    for (key, token) in [("f", &b"precious"[..]), ("d/f", &hidden), ("d/f", &above), ("f", b"d/"), ("..", &hidden)] {
+        assert_eq!(store.discard(&Key::new(key), token).await.unwrap_err().kind(), ErrorKind::Invalid, "{key}");
+    }
+    assert!(temp.path().join("precious").exists());
+}
+
+#[tokio::test]
+async fn what_is_written_in_place_or_is_a_link_is_not_found_again() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Translate);
+    let inplace = WriteSpec { inplace: true, ..WriteSpec::default() };
+    for (key, spec) in [("f", inplace), ("l.rclonelink", WriteSpec::default())] {
+        let upload = store.write(&Key::new(key), spec).await.unwrap();
+        assert_eq!(upload.token().await.unwrap(), None, "{key}");
+        upload.abort().await.unwrap();
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests from outside, in one binary: it is linked once.
+
+#![allow(clippy::disallowed_methods)] // Tests make and read their own files.
+
+mod index;
+mod local;
+mod overlap_in_time;
+mod presence;
+mod progress;
+mod ranges;
+mod safety;
