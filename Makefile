@@ -48,7 +48,8 @@ lint:
 	else echo "cargo-deny is not installed: dependencies were not checked"; fi
 
 # ONLY=case[,case] picks cases by name or beginning; QUICK=1 runs each at a reduced size; LIST=1 names them; DIR=folder holds the
-# data; RUNS=n; PEERS=tool[,tool] leaves the other peers out.
+# data; RUNS=n; PEERS=tool[,tool] leaves the other peers out; PROFILE=dev takes what the tests built, a slow haul.
 bench: $(if $(LIST),,tools)
 	@python3 bench/bench.py $(if $(LIST),--list) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
-	  $(if $(RUNS),--runs $(RUNS)) $(if $(DIR),--dir $(DIR)) $(if $(PEERS),--tools $(PEERS))
+	  $(if $(RUNS),--runs $(RUNS)) $(if $(DIR),--dir $(DIR)) $(if $(PEERS),--tools $(PEERS)) \
+	  $(if $(PROFILE),--profile $(PROFILE))

@@ -39,7 +39,8 @@ def main():
         print("\n".join(f"{case.name:24} {case.what}" for case in chosen))
         return
     runs = args.runs or (1 if args.quick else RUNS)
-    tools = peers.find(ROOT, needed(chosen, args.tools), args.haul, args.cloudsim, heavy=not args.quick or bool(args.only))
+    heavy = not args.quick or bool(args.only)
+    tools = peers.find(ROOT, needed(chosen, args.tools), args.haul, args.cloudsim, heavy, args.profile)
     work = Path(tempfile.mkdtemp(prefix="haul-bench-", dir=args.dir))
     interrupted = False
     try:
@@ -71,7 +72,8 @@ def arguments():
     parser.add_argument("--tools", default="", metavar="TOOL[,TOOL]", help="haul and these peers only")
     parser.add_argument("--list", action="store_true", help="say what the cases are, run nothing")
     parser.add_argument("--runs", type=int, help=f"measured runs of each command (default {RUNS}, with --quick 1)")
-    parser.add_argument("--haul", metavar="PATH", help="this binary instead of building a release")
+    parser.add_argument("--profile", default="release", help="cargo's profile to build haul with (default release)")
+    parser.add_argument("--haul", metavar="PATH", help="this binary instead of building one")
     parser.add_argument("--cloudsim", metavar="PATH", help="likewise")
     parser.add_argument("--dir", default=str(ROOT / "target"), help="where data goes, such as /dev/shm (default: target/)")
     parser.add_argument("--lock", metavar="FILE", help="lock this file while measuring, so that jobs that share it wait")

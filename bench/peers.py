@@ -27,15 +27,15 @@ class Tools:
     versions: dict = field(default_factory=dict)
 
 
-def find(root, needed, haul=None, cloudsim=None, heavy=True):
-    """Finds or installs what is needed; builds haul and cloudsim unless a path is given.
+def find(root, needed, haul=None, cloudsim=None, heavy=True, profile="release"):
+    """Finds or installs what is needed; builds the workspace's programs by this profile of cargo unless a path is given.
 
     Without `heavy` the programs in Python are taken only if they are there.
     """
     tools = Tools()
     for name in needed:
         try:
-            path, why = obtain(root, name, haul, cloudsim, heavy)
+            path, why = obtain(root, name, haul, cloudsim, heavy, profile)
         except (OSError, subprocess.SubprocessError) as error:
             path, why = None, f"{name} can't be installed: {said(error)}"
         if path:
@@ -48,14 +48,14 @@ def find(root, needed, haul=None, cloudsim=None, heavy=True):
     return tools
 
 
-def obtain(root, name, haul, cloudsim, heavy):
+def obtain(root, name, haul, cloudsim, heavy, profile):
     """A path and None, or None and why not."""
     if name == "haul":
-        return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul")), None
+        return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul", profile)), None
     if name == "cloudsim":
-        return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim")), None
+        return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim", profile)), None
     if name == "farfs":
-        return build(root, "haul-testkit", "farfs"), None
+        return build(root, "haul-testkit", "farfs", profile), None
     if name == "s5cmd":
         return s5cmd(root)
     path = look(root, name)
@@ -67,11 +67,12 @@ def obtain(root, name, haul, cloudsim, heavy):
     return None, f"{name} is not installed{hint}"
 
 
-def build(root, package, program):
-    argv = ["cargo", "build", "--release", "--locked", "-p", package, "--bin", program]
-    subprocess.run(argv, cwd=root, check=True)
+def build(root, package, program, profile):
+    # Tests are built with the features of the whole workspace: what they compiled isn't compiled again.
+    what = ["--workspace", "--bins"] if profile == "dev" else ["-p", package, "--bin", program]
+    subprocess.run(["cargo", "build", "--profile", profile, "--locked", *what], cwd=root, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    return target / "release" / program
+    return target / ("debug" if profile == "dev" else profile) / program
 
 
 def look(root, name):
