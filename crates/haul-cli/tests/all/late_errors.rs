@@ -435,7 +435,7 @@ fn the_mount_goes_with_the_process_that_made_it() {
     assert!(!mounted(&place));
     drop(open);
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_mount_goes_with_the_process_that_made_it"])
+        .args(["--exact", "late_errors::the_mount_goes_with_the_process_that_made_it"])
         .env(KEPT, lab.path(""))
         .stdout(std::process::Stdio::null())
         .spawn()

@@ -563,7 +563,7 @@ fn as_nobody(test: &str) {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test])
+        .args(["--exact", &format!("local::{test}")])
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)
