@@ -1,6 +1,7 @@
 //! Runs rsync itself and `haul rsync` on equal folders, and compares what comes out.
 
 use haul_testkit::peers;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,6 +11,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Command,
+    time::{SystemTime, UNIX_EPOCH},
 };
 use tempfile::TempDir;
 
@@ -44,6 +46,8 @@ pub struct Oracle {
     /// Who runs them, where that is another than this user.
     user: Option<u32>,
     haul: PathBuf,
+    /// When all was made whose time a set-up doesn't say.
+    made: SystemTime,
 }
 
 /// A user that owns nothing, of whom root may make use.
@@ -54,7 +58,8 @@ impl Oracle {
     pub fn new(setup: &str) -> Option<Oracle> {
         let rsync = peers::need("rsync")?;
         let haul = env!("CARGO_BIN_EXE_haul").into();
-        Some(Oracle { rsync, setup: setup.into(), room: tempfile::tempdir().unwrap(), user: None, haul })
+        let room = tempfile::tempdir().unwrap();
+        Some(Oracle { rsync, setup: setup.into(), room, user: None, haul, made: SystemTime::now() })
     }
 
     /// The same, made and run by a user who may not read everything.
@@ -89,9 +94,26 @@ impl Oracle {
         }
         fs::create_dir(&work).unwrap();
         std::os::unix::fs::chown(&work, self.user, self.user).unwrap();
+        let began = fs::metadata(&work).unwrap().mtime();
         let made = self.command(Path::new("bash")).args(["-ec", &self.setup]).current_dir(&work).status().unwrap();
         assert!(made.success(), "the set-up failed");
+        self.give_one_time(&work, began);
         work
+    }
+
+    /// What was made since gets one time for all: whether a second ended while the set-up ran must not count.
+    fn give_one_time(&self, path: &Path, since: i64) {
+        let node = fs::symlink_metadata(path).unwrap();
+        if node.is_dir() {
+            fs::read_dir(path).unwrap().for_each(|below| self.give_one_time(&below.unwrap().path(), since));
+        }
+        if (since..=since + 60).contains(&node.mtime()) {
+            let made = self.made.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+            let last_modification = Timespec { tv_sec: made, tv_nsec: 0 };
+            let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let times = Timestamps { last_access, last_modification };
+            utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        }
     }
 
     fn run(&self, program: &Path, first: &[&str], args: &[String], compare: Compare) -> (Outcome, String) {
