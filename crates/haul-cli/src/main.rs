@@ -5,6 +5,7 @@ mod app;
 mod args;
 mod bwlimit;
 mod commands;
+#[path = "../../haul-remotes/src/config/mod.rs"]
 mod config;
 mod context;
 mod error;
@@ -20,6 +21,7 @@ mod screen;
 mod show;
 mod signals;
 mod summary;
+#[path = "../../haul-core/src/text.rs"]
 mod text;
 
 use std::process::ExitCode;
