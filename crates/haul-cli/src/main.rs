@@ -4,10 +4,10 @@
 mod app;
 mod args;
 mod bwlimit;
+mod cli;
 mod commands;
-#[path = "../../haul-remotes/src/config/mod.rs"]
-mod config;
 mod context;
+mod environment;
 mod error;
 mod flags;
 mod journal;
@@ -16,13 +16,10 @@ mod machine;
 mod print;
 mod progress;
 mod prompt;
-mod remote;
 mod screen;
 mod show;
 mod signals;
 mod summary;
-#[path = "../../haul-core/src/text.rs"]
-mod text;
 
 use std::process::ExitCode;
 

@@ -3,13 +3,13 @@
 
 use super::rsync::{self, Options, Stats};
 use crate::{
-    app,
     context::Context,
+    environment::env,
     error::{Outcome, code, one_line},
     print,
-    text::nearest,
 };
 use anyhow::Result;
+use haul_core::text::nearest;
 use jiff::Zoned;
 use std::{
     ffi::{OsStr, OsString},
@@ -89,7 +89,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         print::text(&help())?;
         return Ok(Outcome::Done);
     }
-    if let Some(line) = one_of_many(app::env) {
+    if let Some(line) = one_of_many(env) {
         return refuse(&line);
     }
     let began = Zoned::now();

@@ -2,13 +2,14 @@
 
 use super::jobs::find;
 use crate::{
-    app::{Given, Parsed, env, parse},
-    config::paths,
+    cli::{Given, Parsed, parse},
+    environment::environment,
     error::{Outcome, usage},
     journal,
 };
 use anyhow::{Context as _, Result, anyhow};
 use haul::journal::{Job, JobId, Unfinished, unfinished};
+use haul_remotes::config::paths;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
@@ -25,7 +26,7 @@ pub struct Args {
 /// The command line of the job, with the flags of this one added; the process is then in the folder in which it was given.
 pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
     let state = given.cli.flags.config.state_dir.as_ref();
-    let folder = paths::journals(state, &env, paths::home().as_deref());
+    let folder = paths::journals(state, &environment());
     let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
     let (jobs, _) = unfinished(&folder)?;
     let Unfinished { id, job, running, .. } = find(&jobs, &args.job)?;

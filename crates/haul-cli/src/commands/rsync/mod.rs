@@ -11,6 +11,7 @@ mod listing;
 mod log;
 mod merge;
 mod named;
+mod opening;
 mod options;
 mod owners;
 mod proof;
@@ -25,10 +26,10 @@ pub use options::Options;
 pub use stats::Stats;
 
 use crate::{
+    bwlimit,
     context::Context,
     error::{Outcome, one_line},
-    flags::{self, values::Span},
-    print,
+    flags, print,
 };
 use anyhow::Result;
 use exit::Trouble;
@@ -38,7 +39,7 @@ use haul_core::{
     filter::{Filter, rsync::Wrong},
     policy::{Chmod, Cutoff, DeleteWhen, Fsync, IdMap, Keep, Mode, Policy, RsyncHabits},
 };
-use haul_store::{LinkRules, WriteSpec};
+use haul_store::WriteSpec;
 use info::Info;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
@@ -101,9 +102,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
     }
     if options.list_only || options.paths.len() == 1 {
-        // A symlink is listed as what it is, and copied only with -l.
-        let seen = Options { links: true, ..options.clone() };
-        return Ok(match listing::list(&options, &surroundings(&seen, ctx)).await {
+        limit_bandwidth(&options, ctx);
+        return Ok(match listing::list(&options, ctx).await {
             Ok(code) => Outcome::Exit(code),
             Err(refusal) => refuse(ctx, refusal),
         });
@@ -142,26 +142,19 @@ fn close(options: &Options, ended: &Ended) -> Result<u8> {
     Ok(code)
 }
 
-/// The command's surroundings under rsync's options.
-fn surroundings(options: &Options, ctx: &Context) -> Context {
-    ctx.with_flags(|flags| {
-        flags.meta.links = options.links && !options.copy_links;
-        flags.meta.copy_links = options.copy_links;
-        flags.config.dry_run = options.dry_run;
-        let seconds = |s: Option<u64>| s.map(|s| Span(Some(Duration::from_secs(s))));
-        flags.network.timeout = seconds(options.timeout).unwrap_or(flags.network.timeout);
-        flags.network.contimeout = seconds(options.contimeout).unwrap_or(flags.network.contimeout);
-        if let Some(rate) = options.bwlimit {
-            flags.network.bwlimit = crate::bwlimit::Timetable::parse(&format!("{rate}B")).ok();
-        }
-    })
+/// `--bwlimit` of rsync's own, unless haul was given one.
+fn limit_bandwidth(options: &Options, ctx: &Context) {
+    let table = options.bwlimit.and_then(|rate| bwlimit::Timetable::parse(&format!("{rate}B")).ok());
+    if let Some(table) = table {
+        ctx.session.limit_bandwidth(bwlimit::follow(table, &ctx.cancel));
+    }
 }
 
 /// Runs all jobs of a command line.
 ///
 /// Errors: what can't be meant, before anything is changed.
 pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal> {
-    let ctx = &surroundings(options, ctx);
+    limit_bandwidth(options, ctx);
     let stop = stop_time(options)?;
     let Some((dest, sources)) = options.paths.split_last() else {
         return Err((exit::USAGE, "it needs SRC and DEST".into()));
@@ -297,7 +290,8 @@ fn check_sources(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(), R
     if options.delete.is_none() && !options.remove_source {
         return Ok(());
     }
-    let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
+    let opening = opening::looked_at(options);
+    let open = |path: &OsStr| ctx.open_as(path, &opening).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
     // A job of one file writes that name alone.
     for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.one.is_none()) {
         let filter = filters::filter(options, job.scope.clone())?;
@@ -325,39 +319,23 @@ fn now() -> Mtime {
     Mtime(jiff::Timestamp::now().as_nanosecond())
 }
 
-/// The surroundings in which a job's source is opened, by whoever looks at it: what its links are counts for each alike.
-fn of_source(options: &Options, surroundings: &Context, job: &Job) -> Context {
-    surroundings.with_flags(|flags| {
-        flags.meta.marks = is_here(&job.src) && is_here(&job.dst);
-        flags.meta.link_rules = options.link_rules(job.above());
-    })
-}
-
 /// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began;
 /// `left`: the time that it may take.
 async fn job(
     options: &Options,
-    surroundings: &Context,
+    ctx: &Context,
     lines: &Arc<Lines>,
     job: Job,
     dest: &OsStr,
     before: (bool, u64, Mtime),
     left: Option<Duration>,
 ) -> Result<Report, Refusal> {
-    let source_ctx = of_source(options, surroundings, &job);
+    let of_source = opening::of_source(options, &job);
     let above = job.above();
     let Job { src, into, dst, scope, top, one, part, alone } = job;
     let disks = is_here(&src) && is_here(&dst);
-    // What the destination's links lead to is not the source's.
-    let ctx = &surroundings.with_flags(|flags| {
-        let tell = options.keep_dirlinks;
-        flags.meta.marks = disks;
-        flags.meta.links = options.links;
-        flags.meta.copy_links = false;
-        flags.meta.own_links = !options.insecure_links;
-        flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
-    });
-    let open = |path: &OsStr| named::store(ctx, path);
+    let of_destination = opening::of_destination(options, disks);
+    let open = |path: &OsStr| named::store(ctx, path, &of_destination);
     // The directory that the one file goes into.
     let dest = if alone && one.is_some() { &dst[..] } else { dest };
     let beside_dest = |paths: &[Vec<u8>]| {
@@ -378,7 +356,7 @@ async fn job(
         one: one.as_ref().map(|(from, _)| from.clone()),
     });
     let filter = filters::filter(options, scope)?;
-    let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    let from = ctx.open_as(&src, &of_source).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     let left_out = match &one {
         Some((name, _)) => !filter.wants_name(&Entry::file(name.clone(), 0)),
@@ -442,6 +420,7 @@ async fn job(
     let names = one.as_ref().map(|(from, to)| (from, to));
     let journal = match part {
         Part::Deletes => None,
+        _ if options.dry_run => None,
         _ => super::job::journal(ctx, mode, &cx, names, false).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?,
     };
     let cx = Cx { journal, ..cx };

@@ -6,10 +6,11 @@ use super::{
     owners,
     table::{Entry, Here, OPTIONS},
 };
-use crate::{flags::keep::chown, text::nearest};
+use crate::flags::keep::chown;
 use haul_core::{
     links::{Munge, SourceLinks},
     policy::{Chmod, Compare, DeleteWhen, IdMap},
+    text::nearest,
 };
 use haul_store::LinkRules;
 use std::{
