@@ -1,7 +1,7 @@
 //! `haul dcp`: takes the options of mpiFileUtils' dcp for one node, and cp's rule for the destination. The work is done as
 //! by `haul rsync`, with dcp's summary.
 
-use super::rsync::{self, Options, Stats};
+use super::rsync::{self, Options, Reporting, Stats};
 use crate::{
     context::Context,
     environment::env,
@@ -97,7 +97,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         Ok(options) => options,
         Err(line) => return refuse(&line),
     };
-    let ended = match rsync::transfer(&options, ctx).await {
+    let every = given.progress.filter(|_| !given.quiet);
+    let reporting = every.map(|every| Reporting { every, line: progress });
+    let ended = match rsync::transfer(&options, reporting, ctx).await {
         Ok(ended) => ended,
         Err((_, line)) => return refuse(&line),
     };
@@ -258,7 +260,6 @@ fn options(given: &Given) -> Result<Options, String> {
         drop_cache: given.direct,
         quiet: given.quiet,
         out_format: given.verbose.then(|| "%n%L".into()),
-        report_every: given.progress.filter(|_| !given.quiet),
         ..Options::default()
     };
     if let Some(input) = &given.input {
@@ -353,7 +354,7 @@ fn listed_path(line: &[u8]) -> &[u8] {
 }
 
 /// A line of progress in dcp's words.
-pub fn progress(stats: &Stats, took: Duration) -> String {
+fn progress(stats: &Stats, took: Duration) -> String {
     let secs = took.as_secs_f64();
     let share = stats.moved * 100 / stats.transferred_bytes.max(1);
     let rate = amount(stats.moved as f64 / secs.max(0.001));

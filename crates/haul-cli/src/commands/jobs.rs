@@ -1,6 +1,9 @@
 //! `jobs`: what was cut short, and cleaning up after it.
 
-use super::{change::allowed, resume};
+use super::{
+    change::allowed,
+    resume::{self, find},
+};
 use crate::{
     context::Context,
     error::{Outcome, code, of_stores, one_line, usage},
@@ -48,16 +51,6 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     match outcome? {
         Outcome::Done if !unreadable.is_empty() => Ok(Outcome::Exit(code::OTHER)),
         outcome => Ok(outcome),
-    }
-}
-
-/// The job whose id is this, or begins with it.
-pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
-    let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
-    match (found.next(), found.next()) {
-        (Some(job), None) => Ok(job),
-        (Some(_), Some(_)) => Err(usage(format!("more than one job's id begins with {name}: write more of it"))),
-        (None, _) => Err(usage(format!("there is no unfinished job {name}: haul jobs lists those there are"))),
     }
 }
 

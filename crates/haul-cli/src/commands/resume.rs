@@ -1,6 +1,5 @@
 //! `resume`: runs the command of a job that was cut short again.
 
-use super::jobs::find;
 use crate::{
     cli::{Given, Parsed, parse},
     environment::environment,
@@ -40,6 +39,16 @@ pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
         more.push([OsStr::new("--state-dir="), state.as_os_str()].into_iter().collect());
     }
     again(id, job, more)
+}
+
+/// The job whose id is this, or begins with it.
+pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
+    let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
+    match (found.next(), found.next()) {
+        (Some(job), None) => Ok(job),
+        (Some(_), Some(_)) => Err(usage(format!("more than one job's id begins with {name}: write more of it"))),
+        (None, _) => Err(usage(format!("there is no unfinished job {name}: haul jobs lists those there are"))),
+    }
 }
 
 /// A job's command line, and the process in its folder. `more` are flags that count before its own.

@@ -40,7 +40,6 @@ use haul_core::{
     policy::{Chmod, Cutoff, DeleteWhen, Fsync, IdMap, Keep, Mode, Policy, RsyncHabits},
 };
 use haul_store::WriteSpec;
-use info::Info;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
@@ -108,7 +107,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             Err(refusal) => refuse(ctx, refusal),
         });
     }
-    match transfer(&options, ctx).await {
+    match transfer(&options, None, ctx).await {
         Ok(ended) => Ok(Outcome::Exit(close(&options, &ended)?)),
         Err(refusal) => Ok(refuse(ctx, refusal)),
     }
@@ -126,7 +125,7 @@ fn refuse(ctx: &Context, (code, line): Refusal) -> Outcome {
 
 /// The words at the end, and the exit code.
 fn close(options: &Options, ended: &Ended) -> Result<u8> {
-    let (lines, told) = (&ended.lines, Info::of(options).stats);
+    let (lines, told) = (&ended.lines, options.told().stats);
     if told > 1 {
         lines.tell(&ended.stats.lines(options.human, options.dry_run));
     }
@@ -150,10 +149,19 @@ fn limit_bandwidth(options: &Options, ctx: &Context) {
     }
 }
 
+/// A line of progress every so often.
+#[derive(Clone, Copy, Debug)]
+pub struct Reporting {
+    /// How often, in seconds.
+    pub every: u64,
+    /// What it says of the counts, after so long.
+    pub line: fn(&Stats, Duration) -> String,
+}
+
 /// Runs all jobs of a command line.
 ///
 /// Errors: what can't be meant, before anything is changed.
-pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal> {
+pub async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context) -> Result<Ended, Refusal> {
     limit_bandwidth(options, ctx);
     let stop = stop_time(options)?;
     let Some((dest, sources)) = options.paths.split_last() else {
@@ -161,7 +169,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     };
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
-    if Info::of(options).flist > 0 {
+    if options.told().flist > 0 {
         let late = options.delete_delay && options.delete == Some(DeleteWhen::After);
         let whole = matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After)) && !late;
         let grows =
@@ -175,7 +183,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
     check_sources(options, ctx, &jobs)?;
-    let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
+    let reporter = reporting.map(|reporting| tokio::spawn(report_on(lines.clone(), reporting)));
     let mut trouble = Trouble::default();
     let began = now();
     if options.remove_source || options.keep_dirlinks {
@@ -304,14 +312,13 @@ fn check_sources(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(), R
     Ok(())
 }
 
-/// A line of progress every so many seconds.
-async fn report_on(lines: Arc<Lines>, secs: u64) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(secs.max(1)));
+async fn report_on(lines: Arc<Lines>, Reporting { every, line }: Reporting) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(every.max(1)));
     ticks.tick().await;
     loop {
         ticks.tick().await;
         let (stats, took) = lines.so_far();
-        lines.say(&super::dcp::progress(&stats, took));
+        lines.say(&line(&stats, took));
     }
 }
 
