@@ -94,7 +94,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let began = Zoned::now();
     let options = match options(&given) {
-        Ok(options) => options,
+        // haul's own flag: dcp has none.
+        Ok(options) => Options { dry_run: ctx.flags.config.dry_run, ..options },
         Err(line) => return refuse(&line),
     };
     let every = given.progress.filter(|_| !given.quiet);

@@ -75,7 +75,8 @@ pub struct Ended {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let options = match Options::parse(args.words) {
-        Ok(options) => options,
+        // haul's own flag, before the word rsync, counts too.
+        Ok(options) => Options { dry_run: options.dry_run || ctx.flags.config.dry_run, ..options },
         Err(line) => return Ok(refuse(ctx, (exit::USAGE, line))),
     };
     if options.help {
@@ -162,6 +163,10 @@ pub struct Reporting {
 ///
 /// Errors: what can't be meant, before anything is changed.
 pub async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context) -> Result<Ended, Refusal> {
+    if ctx.flags.config.interactive {
+        let line = "--interactive works with haul's own commands only: use haul copy or haul sync, or leave it out";
+        return Err((exit::USAGE, line.into()));
+    }
     limit_bandwidth(options, ctx);
     let stop = stop_time(options)?;
     let Some((dest, sources)) = options.paths.split_last() else {
