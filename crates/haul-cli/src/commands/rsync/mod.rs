@@ -155,7 +155,7 @@ fn limit_bandwidth(options: &Options, ctx: &Context) {
 pub struct Reporting {
     /// How often, in seconds.
     pub every: u64,
-    /// What it says of the counts, after so long.
+    /// Puts the counts so far, and how long it took, in words.
     pub line: fn(&Stats, Duration) -> String,
 }
 

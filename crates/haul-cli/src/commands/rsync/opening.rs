@@ -1,4 +1,5 @@
-//! How the stores of a run are opened: symlinks of the source and of the destination, and how long a silent remote is waited for.
+//! How the stores of a run are opened: what symlinks mean at the source and at the destination, and how long to wait for a
+//! silent remote.
 
 use super::{
     options::Options,
@@ -9,7 +10,7 @@ use haul_remotes::OpenOptions;
 use haul_store::{LinkRules, Links};
 use std::time::Duration;
 
-/// Whatever is only looked at.
+/// A store that is only looked at.
 pub fn looked_at(options: &Options) -> OpenOptions {
     let wait = |seconds: Option<u64>| seconds.map(|seconds| patience(Some(Duration::from_secs(seconds))));
     OpenOptions {
@@ -20,13 +21,13 @@ pub fn looked_at(options: &Options) -> OpenOptions {
     }
 }
 
-/// A source that is listed by itself; so many directories of the transfer are `above` its folder.
+/// A source that is listed by itself. `above` is the number of directories of the transfer above its folder.
 pub fn of_listing(options: &Options, above: usize) -> OpenOptions {
     let links = links(options, options.copy_links, options.link_rules(above));
     OpenOptions { links, marks: true, ..looked_at(options) }
 }
 
-/// A job's source, whoever looks at it: what its links are counts for each alike.
+/// A job's source. All who look at it open it like this, so that its links mean the same to each of them.
 pub fn of_source(options: &Options, job: &Job) -> OpenOptions {
     let marks = is_here(&job.src) && is_here(&job.dst);
     OpenOptions { marks, ..of_listing(options, job.above()) }
