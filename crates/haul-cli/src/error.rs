@@ -89,23 +89,25 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
 
 /// The errors of stores among the causes, the outermost first.
 pub fn of_stores(error: &anyhow::Error) -> impl Iterator<Item = &Error> {
-    error.chain().filter_map(|e| match (e.downcast_ref::<Error>(), of_remote(e)) {
-        (None, Some(remotes::Error::Store(of_store))) => Some(of_store),
-        (own, _) => own,
-    })
+    error.chain().filter_map(of_store)
+}
+
+fn of_store<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Error> {
+    match error.downcast_ref() {
+        Some(remotes::Error::Store(of_store)) => Some(of_store),
+        _ => error.downcast_ref(),
+    }
 }
 
 /// The line of a wrong command line, which a remote on it may be.
 fn typed_wrong(error: &anyhow::Error) -> Option<&str> {
     let own = error.downcast_ref::<Usage>().map(|usage| usage.0.as_str());
-    own.or_else(|| match error.chain().find_map(of_remote) {
-        Some(remotes::Error::Typed(line)) => Some(line),
-        _ => None,
+    own.or_else(|| {
+        error.chain().find_map(|e| match e.downcast_ref() {
+            Some(remotes::Error::Typed(line)) => Some(line.as_str()),
+            _ => None,
+        })
     })
-}
-
-fn of_remote<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e remotes::Error> {
-    error.downcast_ref::<remotes::Error>().map(remotes::Error::cause)
 }
 
 /// What to do about an error of this kind, where there is something to say that the message doesn't.

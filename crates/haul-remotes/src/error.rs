@@ -1,17 +1,16 @@
 //! Why a typed name doesn't become an open store, or a configuration can't be read or changed. Each message is one line
 //! that names the thing; a front end adds nothing but its exit code.
 
+use std::fmt;
+
 /// What went wrong.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum Error {
     /// What was typed can't be meant: quotes that don't end, a name that no remote can have.
-    #[error("{0}")]
     Typed(String),
     /// The configuration, or a value of it, can't be used.
-    #[error("{0}")]
     Config(String),
     /// The system refused to do something.
-    #[error("{what}")]
     System {
         /// What it was.
         what: String,
@@ -19,16 +18,14 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The error beneath belongs to this.
-    #[error("{what}")]
     Within {
         /// A remote, an option, a file.
         what: String,
         /// The error beneath.
         source: Box<Error>,
     },
-    /// A store's error.
-    #[error(transparent)]
-    Store(#[from] haul_core::Error),
+    /// A store's error, which reads as itself.
+    Store(haul_core::Error),
 }
 
 /// A result with this crate's error.
@@ -59,6 +56,34 @@ impl Error {
     }
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Typed(why) | Error::Config(why) => f.write_str(why),
+            Error::System { what, .. } | Error::Within { what, .. } => f.write_str(what),
+            Error::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    /// The error beneath, of its own type: not the box that thiserror would give, which no caller can tell from others.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Typed(_) | Error::Config(_) => None,
+            Error::System { source, .. } => Some(source),
+            Error::Within { source, .. } => Some(&**source),
+            Error::Store(error) => error.source(),
+        }
+    }
+}
+
+impl From<haul_core::Error> for Error {
+    fn from(error: haul_core::Error) -> Error {
+        Error::Store(error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +101,8 @@ mod tests {
             beneath = cause.source();
         }
         assert_eq!(line, "remote \"r\": option x: it is empty");
+        let beneath = error.source().and_then(|e| e.downcast_ref::<Error>());
+        assert!(matches!(beneath, Some(Error::Within { what, .. }) if what == "option x"));
     }
 
     #[test]
