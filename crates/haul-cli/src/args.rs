@@ -2,11 +2,9 @@
 //! are joined to their flags, `--flag=false` takes a flag back, the last of repeated flags counts, and the environment's
 //! flags come first. An unknown flag or command is told here, with the nearest name.
 
-use crate::{
-    error::Usage,
-    text::{boolean, csv, nearest},
-};
+use crate::error::Usage;
 use clap::{ArgAction, Command};
+use haul_core::text::{boolean, csv, nearest};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -334,7 +332,7 @@ mod tests {
     use super::*;
 
     fn run(argv: &[&str], vars: &[(&str, &str)]) -> Result<String, String> {
-        let mut root = crate::app::command();
+        let mut root = crate::cli::command();
         root.build();
         let argv = ["haul"].iter().chain(argv).map(OsString::from).collect();
         let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));

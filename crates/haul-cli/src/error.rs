@@ -2,6 +2,7 @@
 
 use haul::Report;
 use haul_core::{Error, ErrorKind, Retry, error::NO_KEYS};
+use haul_remotes as remotes;
 use std::fmt;
 
 /// Exit codes; 0 to 10 mean what they mean in rclone.
@@ -72,10 +73,10 @@ pub struct Verdict {
 
 /// Puts an error in words.
 pub fn verdict(error: &anyhow::Error) -> Verdict {
-    if let Some(usage) = error.downcast_ref::<Usage>() {
-        return Verdict { line: usage.0.clone(), code: code::USAGE };
+    if let Some(line) = typed_wrong(error) {
+        return Verdict { line: line.into(), code: code::USAGE };
     }
-    let known = error.chain().find_map(|e| e.downcast_ref::<Error>());
+    let known = of_stores(error).next();
     let mut line = one_line(&chain(error));
     let Some(known) = known else { return Verdict { line, code: code::OTHER } };
     // These two are of this machine's folders, and say all themselves.
@@ -84,6 +85,29 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
         line = format!("{line} ({hint})");
     }
     Verdict { line, code: error_code(known) }
+}
+
+/// The errors of stores among the causes, the outermost first.
+pub fn of_stores(error: &anyhow::Error) -> impl Iterator<Item = &Error> {
+    error.chain().filter_map(of_store)
+}
+
+fn of_store<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Error> {
+    match error.downcast_ref() {
+        Some(remotes::Error::Store(of_store)) => Some(of_store),
+        _ => error.downcast_ref(),
+    }
+}
+
+/// The line of a wrong command line, which a remote on it may be.
+fn typed_wrong(error: &anyhow::Error) -> Option<&str> {
+    let own = error.downcast_ref::<Usage>().map(|usage| usage.0.as_str());
+    own.or_else(|| {
+        error.chain().find_map(|e| match e.downcast_ref() {
+            Some(remotes::Error::Typed(line)) => Some(line.as_str()),
+            _ => None,
+        })
+    })
 }
 
 /// What to do about an error of this kind, where there is something to say that the message doesn't.
@@ -221,6 +245,24 @@ mod tests {
                 code: 3
             }
         );
+    }
+
+    #[test]
+    fn an_error_of_a_remote_reads_and_counts_as_what_it_is() {
+        let typed = || remotes::Error::Typed("bad remote".into());
+        let usage = Verdict { line: "bad remote".into(), code: 2 };
+        assert_eq!(verdict(&typed().into()), usage);
+        assert_eq!(verdict(&anyhow::Error::from(typed().within("alias \"a\"")).context("more")), usage);
+        let config = remotes::Error::config("it is empty").within("remote \"r\"");
+        let line = "remote \"r\": it is empty".to_string();
+        assert_eq!(verdict(&config.into()), Verdict { line, code: 1 });
+        let denied = || remotes::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket"));
+        let line = "list: no such bucket (check the spelling, or create it with haul mkdir)".to_string();
+        assert_eq!(verdict(&denied().into()), Verdict { line: line.clone(), code: 3 });
+        let within = verdict(&anyhow::Error::from(denied().within("r")).context("c"));
+        assert_eq!(within, Verdict { line: format!("c: r: {line}"), code: 3 });
+        let system = remotes::Error::system("can't write x", std::io::Error::from_raw_os_error(28));
+        assert_eq!(verdict(&system.into()).line, "can't write x: No space left on device (os error 28)");
     }
 
     #[test]

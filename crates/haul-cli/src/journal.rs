@@ -1,15 +1,13 @@
-//! A command line as a journal keeps it, and a remote as a message names it: without secrets; in the order that `args` gave
-//! it, so that it can be run again.
+//! A command line as a journal keeps it: without secrets, in the order that `args` gave it, so that it can be run again.
 
-use crate::remote::{Place, Spec};
-use haul_store::{OptionKind, registry};
+use crate::flags::stores;
+pub use haul_remotes::secrets::shown as told;
+use haul_remotes::secrets::{LEFT_OUT, is_secret, left_out};
+use haul_store::registry;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
 };
-
-/// What stands where something was left out.
-const LEFT_OUT: &str = "…";
 
 /// Flags whose values may hold a secret, beside those of stores.
 const SECRET_FLAGS: [&str; 1] = ["password-command"];
@@ -37,12 +35,6 @@ pub fn keep(line: &[OsString]) -> Kept {
     Kept { words, complete }
 }
 
-/// What the user typed, for a message.
-pub fn told(typed: &OsStr) -> String {
-    without_secrets(typed)
-        .map_or_else(|| typed.to_string_lossy().into_owned(), |rest| String::from_utf8_lossy(&rest).into_owned())
-}
-
 /// The line as a person would type it.
 pub fn shown(words: &[Vec<u8>]) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_=./:,+@%".contains(b) || *b >= 0x80;
@@ -62,42 +54,21 @@ pub fn words(words: &[Vec<u8>]) -> impl Iterator<Item = OsString> {
 /// The word without the secret that it holds; `None` when it holds none.
 fn without_secrets(word: &OsStr) -> Option<Vec<u8>> {
     let bytes = word.as_bytes();
-    let Some(flag) = bytes.strip_prefix(b"--") else { return remote(bytes) };
+    let Some(flag) = bytes.strip_prefix(b"--") else { return left_out(bytes) };
     let at = flag.iter().position(|b| *b == b'=')?;
     let (name, value) = (&flag[..at], &flag[at + 1..]);
     let head = |rest: &[u8]| [b"--", name, b"=", rest].concat();
     if value.is_empty() {
         return None;
     }
-    if is_secret_flag(name) { Some(head(LEFT_OUT.as_bytes())) } else { remote(value).map(|rest| head(&rest)) }
+    if is_secret_flag(name) { Some(head(LEFT_OUT.as_bytes())) } else { left_out(value).map(|rest| head(&rest)) }
 }
 
 fn is_secret_flag(name: &[u8]) -> bool {
     let of_stores = registry::kinds().iter().flat_map(|kind| {
-        kind.options.iter().filter(|o| is_secret(o.kind, o.secret)).map(|option| crate::app::flag_name(kind, option))
+        kind.options.iter().filter(|option| is_secret(option)).map(|option| stores::name(kind, option))
     });
     of_stores.chain(SECRET_FLAGS.map(String::from)).any(|secret| secret.as_bytes() == name)
-}
-
-fn is_secret(kind: OptionKind, secret: bool) -> bool {
-    secret || kind == OptionKind::Obscured
-}
-
-/// A connection string without its options, when one of them is secret. A remote's name doesn't tell its type here, so an
-/// option counts as secret when it is one in any type.
-fn remote(text: &[u8]) -> Option<Vec<u8>> {
-    let Spec { place, path } = Spec::parse(text).ok()?;
-    let (name, options) = match &place {
-        Place::Local => return None,
-        Place::Remote { name, options } => (name.clone(), options),
-        Place::Backend { kind, options } => (format!(":{kind}"), options),
-    };
-    let secret = |name: &str| {
-        let mut all = registry::kinds().iter().flat_map(|kind| kind.options);
-        all.any(|option| option.name == name && is_secret(option.kind, option.secret))
-    };
-    let held = options.keys().any(|name| secret(name));
-    held.then(|| [name.as_bytes(), b",", LEFT_OUT.as_bytes(), b":", &path].concat())
 }
 
 #[cfg(test)]
@@ -129,12 +100,6 @@ mod tests {
         ] {
             assert_eq!(kept(&["copy", word, "x:"]), (format!("haul copy {left} x:"), false), "{word}");
         }
-    }
-
-    #[test]
-    fn a_message_names_no_secret() {
-        assert_eq!(told(OsStr::new(":s3,secret_access_key=hunter2:b/x")), ":s3,…:b/x");
-        assert_eq!(told(OsStr::new("r:b/x")), "r:b/x");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 mod app;
 mod args;
 mod bwlimit;
+mod cli;
 mod commands;
-mod config;
 mod context;
+mod environment;
 mod error;
 mod flags;
 mod journal;
@@ -15,12 +16,10 @@ mod machine;
 mod print;
 mod progress;
 mod prompt;
-mod remote;
 mod screen;
 mod show;
 mod signals;
 mod summary;
-mod text;
 
 use std::process::ExitCode;
 

@@ -1,11 +1,12 @@
-//! Asking before each change (`--interactive`).
+//! Asking on the terminal: before each change (`--interactive`), and for the password of the configuration.
 
 use crate::screen::Screen;
 use haul::{Cancel, Confirm};
-use haul_core::Key;
+use haul_core::{Error, ErrorKind, Key};
 use std::{
     collections::BTreeMap,
-    io::BufRead as _,
+    io::{self, BufRead as _},
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -56,4 +57,21 @@ impl Confirm for Prompt {
             }
         }
     }
+}
+
+/// Asks for the password of an encrypted config file; `again` after one that was wrong.
+///
+/// Errors: the user stopped it, or there is no terminal.
+pub fn config_password(path: &Path, again: bool) -> haul_remotes::Result<String> {
+    if again {
+        eprintln!("Wrong password, try again.");
+    }
+    let path = path.display();
+    rpassword::prompt_password(format!("Password of {path}: ")).map_err(|e| match e.kind() {
+        io::ErrorKind::Interrupted => Error::new(ErrorKind::Cancelled, "config", "stopped at the password").into(),
+        _ => {
+            let what = format!("{path} is encrypted and there is no terminal to ask: set HAUL_CONFIG_PASS");
+            haul_remotes::Error::system(what, e)
+        }
+    })
 }

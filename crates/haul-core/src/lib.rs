@@ -22,6 +22,7 @@ pub mod plan;
 pub mod policy;
 pub mod presence;
 pub mod ranges;
+pub mod text;
 pub mod units;
 
 pub use entry::{Entry, Inode, Kind, LINK, Meta, Mtime, PLAIN, Posix, Version, plain_key, shown_name, unmarked};

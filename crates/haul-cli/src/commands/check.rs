@@ -66,7 +66,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if policy.compare != Compare::SizeOnly {
         policy.compare = Compare::Checksum;
     }
-    let mut cx = cx(ctx, src.clone(), dst.clone(), &args.ends.dest)?;
+    let mut cx = cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &args.ends.dest)?;
     if let Some(key) = file {
         // One file is compared with its namesake in the destination.
         (src, dst) = (cx.src.clone(), cx.dst.clone());

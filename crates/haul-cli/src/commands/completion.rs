@@ -1,6 +1,6 @@
 //! `haul completion`: the script that makes a shell complete haul's commands and flags.
 
-use crate::{app, context::Context, error::Outcome};
+use crate::{cli, context::Context, error::Outcome};
 use anyhow::{Context as _, Result};
 use clap_complete::{Shell, generate};
 use std::{fs::OpenOptions, io::Write as _};
@@ -17,7 +17,7 @@ pub struct Args {
 /// Prints the script.
 pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     // Flags complete after any command too.
-    let mut tree = app::command_with_flags().mut_args(|arg| arg.global(true));
+    let mut tree = cli::command_with_flags().mut_args(|arg| arg.global(true));
     let mut script = Vec::new();
     generate(args.shell, &mut tree, "haul", &mut script);
     match args.file.filter(|f| f.as_os_str() != "-") {

@@ -1,15 +1,15 @@
 //! `haul dcp`: takes the options of mpiFileUtils' dcp for one node, and cp's rule for the destination. The work is done as
 //! by `haul rsync`, with dcp's summary.
 
-use super::rsync::{self, Options, Stats};
+use super::rsync::{self, Options, Reporting, Stats};
 use crate::{
-    app,
     context::Context,
+    environment::env,
     error::{Outcome, code, one_line},
     print,
-    text::nearest,
 };
 use anyhow::Result;
+use haul_core::text::nearest;
 use jiff::Zoned;
 use std::{
     ffi::{OsStr, OsString},
@@ -89,15 +89,18 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         print::text(&help())?;
         return Ok(Outcome::Done);
     }
-    if let Some(line) = one_of_many(app::env) {
+    if let Some(line) = one_of_many(env) {
         return refuse(&line);
     }
     let began = Zoned::now();
     let options = match options(&given) {
-        Ok(options) => options,
+        // haul's own flag: dcp has none.
+        Ok(options) => Options { dry_run: ctx.flags.config.dry_run, ..options },
         Err(line) => return refuse(&line),
     };
-    let ended = match rsync::transfer(&options, ctx).await {
+    let every = given.progress.filter(|_| !given.quiet);
+    let reporting = every.map(|every| Reporting { every, line: progress });
+    let ended = match rsync::transfer(&options, reporting, ctx).await {
         Ok(ended) => ended,
         Err((_, line)) => return refuse(&line),
     };
@@ -258,7 +261,6 @@ fn options(given: &Given) -> Result<Options, String> {
         drop_cache: given.direct,
         quiet: given.quiet,
         out_format: given.verbose.then(|| "%n%L".into()),
-        report_every: given.progress.filter(|_| !given.quiet),
         ..Options::default()
     };
     if let Some(input) = &given.input {
@@ -353,7 +355,7 @@ fn listed_path(line: &[u8]) -> &[u8] {
 }
 
 /// A line of progress in dcp's words.
-pub fn progress(stats: &Stats, took: Duration) -> String {
+fn progress(stats: &Stats, took: Duration) -> String {
     let secs = took.as_secs_f64();
     let share = stats.moved * 100 / stats.transferred_bytes.max(1);
     let rate = amount(stats.moved as f64 / secs.max(0.001));

@@ -2,7 +2,7 @@
 
 use super::{
     listing::{Failures, Source, depth},
-    sums,
+    sums::{self, hashes},
 };
 use crate::{
     context::Context,
@@ -12,15 +12,13 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use futures::StreamExt;
-use haul::{ListOptions, index::FileHashes};
-use haul_core::{Algo, Entry, Error, Hasher, hash::to_hex};
-use haul_store::Store;
+use haul::ListOptions;
+use haul_core::{Algo, Hasher, hash::to_hex};
 use std::{
     ffi::OsString,
     fs::File,
     io::{BufWriter, Read, Write},
     path::PathBuf,
-    sync::Arc,
 };
 
 /// Bytes of standard input hashed at a time.
@@ -102,29 +100,6 @@ async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<O
     out.finish()?;
     failures.finish()?;
     Ok(Outcome::Done)
-}
-
-/// A file and its hash, where the store knows it.
-pub type Sum = Result<(Entry, Option<Vec<u8>>), Error>;
-
-/// Hashes of entries, several at once, in their order. `kept` saves reading what was hashed before, unless `download`.
-pub fn hashes(
-    source: &Source,
-    entries: futures::stream::BoxStream<'static, Result<Entry, Error>>,
-    algo: Algo,
-    download: bool,
-    kept: Option<Arc<FileHashes>>,
-) -> futures::stream::BoxStream<'static, Sum> {
-    let store: Arc<dyn Store> = source.store.clone();
-    let sums = entries.map(move |entry| {
-        let (store, kept) = (store.clone(), kept.clone());
-        async move {
-            let entry = entry?;
-            let value = haul::hash::of(kept.as_deref(), &store, &entry, algo, download).await?;
-            Ok((entry, value))
-        }
-    });
-    sums.buffered(source.checkers.max(1)).boxed()
 }
 
 /// The hash in its column with two spaces after it; blank where the store has none for this file.

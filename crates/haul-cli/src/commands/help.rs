@@ -1,13 +1,13 @@
 //! `haul help`, `haul help COMMAND`, `haul help flags`.
 
 use crate::{
-    app,
+    cli,
     context::Context,
     error::{Outcome, usage},
     print,
-    text::nearest,
 };
 use anyhow::Result;
+use haul_core::text::nearest;
 
 /// On what.
 #[derive(clap::Args, Debug)]
@@ -33,7 +33,7 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
 }
 
 fn of(path: &[&str]) -> Result<String> {
-    let mut tree = app::command();
+    let mut tree = cli::command();
     tree.build();
     let mut command = &mut tree;
     for name in path {
@@ -51,7 +51,7 @@ fn of(path: &[&str]) -> Result<String> {
 
 /// The flags that hold `word` in name or help, in their groups.
 fn flags(word: &str) -> String {
-    let mut all = app::command_with_flags();
+    let mut all = cli::command_with_flags();
     let lower = word.to_lowercase();
     let holds = |arg: &clap::Arg| {
         let help = arg.get_help().map(|h| h.to_string()).unwrap_or_default();

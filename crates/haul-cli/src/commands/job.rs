@@ -11,6 +11,7 @@ use haul_core::{
     filter::Filter,
     policy::{Mode, Policy},
 };
+use haul_remotes::OpenOptions;
 use haul_store::Store;
 use std::{
     ffi::{OsStr, OsString},
@@ -89,9 +90,9 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
     let args = args.into();
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
-    let dst = if args.copy.pack { ctx.open_packed(&ends.dest)? } else { ctx.open(&ends.dest)? };
+    let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
     let mut policy = policy(ctx, &args)?;
-    let mut cx = cx(ctx, src, dst, &ends.dest)?;
+    let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     let report = match file {
         None => {
             see_destination(mode, &mut policy)?;
@@ -120,7 +121,7 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
         return Err(crate::error::usage(message));
     }
     let (dst, to) = ctx.open_parent(&ends.dest)?;
-    let mut cx = cx(ctx, src, dst, &ends.dest)?;
+    let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true)?;
     let report = haul::run_one(mode, policy(ctx, &args)?, cx, &from, &to).await;
     Ok(Outcome::Job(Box::new(report)))
@@ -150,12 +151,13 @@ pub fn see_destination(mode: Mode, policy: &mut Policy) -> Result<()> {
     Ok(())
 }
 
-/// The surroundings of a job between two opened ends.
-pub fn cx(ctx: &Context, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr) -> Result<Cx> {
-    let open_all = |paths: &[OsString]| paths.iter().map(|p| ctx.open(p)).collect::<Result<Vec<_>>>();
+/// The surroundings of a job between two opened ends; what other flags name is opened with `options`.
+pub fn cx(ctx: &Context, options: &OpenOptions, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr) -> Result<Cx> {
+    let open = |path: &OsString| ctx.open_as(path, options);
+    let open_all = |paths: &[OsString]| paths.iter().map(open).collect::<Result<Vec<_>>>();
     let spec = flags::filter(&ctx.flags)?;
     let interactive = ctx.flags.config.interactive;
-    let backup = ctx.flags.sync.backup_dir.as_ref().map(|path| ctx.open(path)).transpose()?;
+    let backup = ctx.flags.sync.backup_dir.as_ref().map(open).transpose()?;
     if let Some(backup) = &backup {
         check_backup(backup, &dst, dest)?;
     }

@@ -1,9 +1,12 @@
 //! `jobs`: what was cut short, and cleaning up after it.
 
-use super::{change::allowed, resume};
+use super::{
+    change::allowed,
+    resume::{self, find},
+};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line, usage},
+    error::{Outcome, code, of_stores, one_line, usage},
     journal, print,
     show::go_time,
 };
@@ -48,16 +51,6 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     match outcome? {
         Outcome::Done if !unreadable.is_empty() => Ok(Outcome::Exit(code::OTHER)),
         outcome => Ok(outcome),
-    }
-}
-
-/// The job whose id is this, or begins with it.
-pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
-    let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
-    match (found.next(), found.next()) {
-        (Some(job), None) => Ok(job),
-        (Some(_), Some(_)) => Err(usage(format!("more than one job's id begins with {name}: write more of it"))),
-        (None, _) => Err(usage(format!("there is no unfinished job {name}: haul jobs lists those there are"))),
     }
 }
 
@@ -130,7 +123,7 @@ async fn clean(folder: PathBuf, jobs: &[Unfinished], names: &[String], ctx: &Con
 
 /// True when the same may go well later: another haul has the job now, the network or the disk is away.
 fn may_pass(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|e| e.downcast_ref::<Error>()).any(|e| e.retry() != Retry::Never)
+    of_stores(error).any(|e| e.retry() != Retry::Never)
 }
 
 /// Errors: why it could not be begun; given back is what could not be removed.
@@ -159,7 +152,7 @@ async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) 
 fn destination(id: &JobId, job: &Job, ctx: &Context) -> Result<Arc<dyn Store>> {
     let given = resume::again(id, job, Vec::new())?;
     let typed = given.cli.command.destination().unwrap_or_default().to_os_string();
-    let there = ctx.of(given);
+    let there = ctx.beside(given.cli.flags, given.backends, given.line);
     if job.names_file { Ok(there.open_parent(&typed)?.0) } else { there.open(&typed) }
 }
 

@@ -4,12 +4,12 @@ use crate::{
     context::Context,
     error::usage,
     flags::{self, Flags},
-    remote::Spec,
 };
 use anyhow::Result;
 use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter};
+use haul_remotes::Spec;
 use haul_store::{ListRequest, Store};
 use std::{
     ffi::OsStr,

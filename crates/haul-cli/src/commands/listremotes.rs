@@ -1,7 +1,8 @@
 //! `haul listremotes`: the remotes of the config files and the environment.
 
-use crate::{app, context::Context, error::Outcome, print};
+use crate::{context::Context, error::Outcome, print};
 use anyhow::Result;
+use haul_remotes::Environment;
 use std::collections::BTreeMap;
 
 /// How to list.
@@ -37,26 +38,26 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
 
 /// Names with type and description.
 fn remotes(context: &Context) -> Result<BTreeMap<String, [String; 2]>> {
-    let config = context.config()?;
+    let config = context.session.config()?;
     let of = |name: &str, key: &str| config.get(name, key).unwrap_or_default();
     let mut all: BTreeMap<String, [String; 2]> = BTreeMap::new();
     for name in config.remotes() {
         all.insert(name.into(), [of(name, "type"), of(name, "description")]);
     }
-    for (name, kind) in from_environment(std::env::vars_os().filter_map(|(n, _)| n.into_string().ok())) {
+    for (name, kind) in from_environment(context.session.environment()) {
         all.entry(name).or_insert([kind, String::new()]);
     }
     Ok(all)
 }
 
 /// Remotes that variables such as `RCLONE_CONFIG_MYREMOTE_TYPE` define; their names are in lower case.
-fn from_environment(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+fn from_environment(environment: &Environment) -> Vec<(String, String)> {
     let name = |variable: &str| {
         let rest = variable.strip_prefix("HAUL_CONFIG_").or_else(|| variable.strip_prefix("RCLONE_CONFIG_"))?;
         let name = rest.strip_suffix("_TYPE").filter(|n| !n.is_empty())?.to_lowercase();
-        Some((name, app::env(variable)?.to_string_lossy().into_owned()))
+        Some((name, environment.get(variable)?.to_string_lossy().into_owned()))
     };
-    names.filter_map(|variable| name(&variable)).collect()
+    environment.names().filter_map(name).collect()
 }
 
 fn json(remotes: &[(String, [String; 2])]) -> Result<String> {

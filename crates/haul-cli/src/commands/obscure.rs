@@ -1,7 +1,8 @@
 //! `haul obscure`: what a password looks like in a config file.
 
-use crate::{config::obscure::obscure, context::Context, error::Outcome, print};
+use crate::{context::Context, error::Outcome, print};
 use anyhow::{Context as _, Result};
+use haul_remotes::config::obscure::obscure;
 use std::io::Read as _;
 
 /// The password.

@@ -1,14 +1,14 @@
 //! `resume`: runs the command of a job that was cut short again.
 
-use super::jobs::find;
 use crate::{
-    app::{Given, Parsed, env, parse},
-    config::paths,
+    cli::{Given, Parsed, parse},
+    environment::environment,
     error::{Outcome, usage},
     journal,
 };
 use anyhow::{Context as _, Result, anyhow};
 use haul::journal::{Job, JobId, Unfinished, unfinished};
+use haul_remotes::config::paths;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
@@ -25,7 +25,7 @@ pub struct Args {
 /// The command line of the job, with the flags of this one added; the process is then in the folder in which it was given.
 pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
     let state = given.cli.flags.config.state_dir.as_ref();
-    let folder = paths::journals(state, &env, paths::home().as_deref());
+    let folder = paths::journals(state, &environment());
     let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
     let (jobs, _) = unfinished(&folder)?;
     let Unfinished { id, job, running, .. } = find(&jobs, &args.job)?;
@@ -39,6 +39,16 @@ pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
         more.push([OsStr::new("--state-dir="), state.as_os_str()].into_iter().collect());
     }
     again(id, job, more)
+}
+
+/// The job whose id is this, or begins with it.
+pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
+    let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
+    match (found.next(), found.next()) {
+        (Some(job), None) => Ok(job),
+        (Some(_), Some(_)) => Err(usage(format!("more than one job's id begins with {name}: write more of it"))),
+        (None, _) => Err(usage(format!("there is no unfinished job {name}: haul jobs lists those there are"))),
+    }
 }
 
 /// A job's command line, and the process in its folder. `more` are flags that count before its own.

@@ -54,7 +54,7 @@ async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
     let dst = ctx.open(&args.ends.dest)?;
     let mut policy = flags::policy(&ctx.flags)?;
     policy.dry_run = true;
-    let mut cx = job::cx(ctx, src, dst, &args.ends.dest)?;
+    let mut cx = job::cx(ctx, &ctx.open_options(), src, dst, &args.ends.dest)?;
     // Nothing is changed, so there is nothing to ask a person.
     cx.confirm = None;
     let tally = Arc::new(Tally::new(&args, cx.sink.clone())?);

@@ -1,24 +1,46 @@
-//! Checking files against a file of hashes: `hashsum --checkfile`.
+//! Hashes of a path's files, and checking them against a file of hashes: `hashsum --checkfile`.
 
-use super::{
-    hashsum::hashes,
-    listing::{Failures, Source, depth, open_file},
-};
+use super::listing::{Failures, Source, depth, open_file};
 use crate::{
     context::Context,
     error::{Outcome, code, usage},
 };
 use anyhow::{Result, bail};
 use futures::StreamExt;
-use haul::{ListOptions, pipe};
-use haul_core::{Algo, hash};
+use haul::{ListOptions, index::FileHashes, pipe};
+use haul_core::{Algo, Entry, Error, hash};
+use haul_store::Store;
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
+    sync::Arc,
 };
 
 /// A file of hashes larger than this is no file of hashes.
 const LARGEST: u64 = 1 << 30;
+
+/// A file and its hash, where the store knows it.
+pub type Sum = Result<(Entry, Option<Vec<u8>>), Error>;
+
+/// Hashes of entries, several at once, in their order. `kept` saves reading what was hashed before, unless `download`.
+pub fn hashes(
+    source: &Source,
+    entries: futures::stream::BoxStream<'static, Result<Entry, Error>>,
+    algo: Algo,
+    download: bool,
+    kept: Option<Arc<FileHashes>>,
+) -> futures::stream::BoxStream<'static, Sum> {
+    let store: Arc<dyn Store> = source.store.clone();
+    let sums = entries.map(move |entry| {
+        let (store, kept) = (store.clone(), kept.clone());
+        async move {
+            let entry = entry?;
+            let value = haul::hash::of(kept.as_deref(), &store, &entry, algo, download).await?;
+            Ok((entry, value))
+        }
+    });
+    sums.buffered(source.checkers.max(1)).boxed()
+}
 
 /// Compares the files of `path` with the hashes in `file`; says each difference in one line. Exit code 1 if there is one.
 pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ctx: &Context) -> Result<Outcome> {

@@ -7,6 +7,7 @@ pub mod general;
 pub mod keep;
 pub mod log;
 pub mod network;
+pub mod stores;
 pub mod transfer;
 pub mod values;
 
@@ -15,7 +16,7 @@ pub use keep::keep;
 pub use network::net;
 pub use transfer::policy;
 
-use haul_store::{LinkRules, Links};
+use haul_store::Links;
 
 /// All of them.
 #[derive(clap::Args, Clone, Debug)]
@@ -48,10 +49,9 @@ pub struct Flags {
 
 /// How symlinks are treated.
 pub fn links(flags: &Flags) -> Links {
-    match (flags.meta.links, flags.meta.copy_links, flags.meta.link_rules) {
-        (translate, false, Some(rules)) => Links::By(LinkRules { translate, ..rules }),
-        (true, ..) => Links::Translate,
-        (_, true, _) => Links::Follow,
+    match (flags.meta.links, flags.meta.copy_links) {
+        (true, _) => Links::Translate,
+        (_, true) => Links::Follow,
         _ => Links::Skip,
     }
 }

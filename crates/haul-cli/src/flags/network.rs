@@ -6,7 +6,7 @@ use haul_store::{
     Buffers, Gate, Net,
     lanes::{Pinned, Roads},
 };
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// Connections, bandwidth, request rate.
 #[derive(clap::Args, Clone, Debug)]
@@ -55,18 +55,21 @@ pub enum Dump {
 }
 
 /// A time limit that stands for "never", where the network needs some number.
-const FOREVER: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How long to wait. As in rclone, 0 means no limit.
+pub fn patience(limit: Option<Duration>) -> Duration {
+    limit.filter(|limit| !limit.is_zero()).unwrap_or(FOREVER)
+}
 
 /// What all network stores share, as the flags say.
 pub fn net(flags: &super::Flags) -> Net {
     let (pace, copy) = (&flags.pace, &flags.copy);
     let flags = &flags.network;
     let default = Net::default();
-    // rclone's 0 means no limit.
-    let limit = |span: Span| span.0.filter(|d| !d.is_zero()).unwrap_or(FOREVER);
     Net {
-        connect_timeout: limit(flags.contimeout),
-        idle_timeout: limit(flags.timeout),
+        connect_timeout: patience(flags.contimeout.0),
+        idle_timeout: patience(flags.timeout.0),
         connections: if flags.max_connections > 0 { flags.max_connections } else { default.connections },
         user_agent: flags.user_agent.clone().unwrap_or(default.user_agent),
         insecure_tls: flags.no_check_certificate,

@@ -8,7 +8,6 @@ use haul_core::{
     policy::{Compare, Cutoff, DeleteWhen, Fsync, Order, OrderBy, Policy, RenameBy},
     units::Size,
 };
-use haul_store::LinkRules;
 
 /// What counts as the same, and how it is brought over.
 #[derive(clap::Args, Clone, Debug)]
@@ -173,15 +172,6 @@ pub struct MetaFlags {
     /// Copy what symlinks point to
     #[arg(long, short = 'L', conflicts_with = "links")]
     pub copy_links: bool,
-    /// What else is done with symlinks, where they aren't all followed: `haul rsync` asks for it.
-    #[arg(skip)]
-    pub link_rules: Option<LinkRules>,
-    /// Files called as translated symlinks are told from those: `haul rsync` asks for it between disks.
-    #[arg(skip)]
-    pub marks: bool,
-    /// Links of other users on the way to a folder aren't followed: `haul rsync` asks for it for all but sources.
-    #[arg(skip)]
-    pub own_links: bool,
     /// Use the store's time of writing instead of asking for the modification time
     #[arg(long)]
     pub use_server_modtime: bool,

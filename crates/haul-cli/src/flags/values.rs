@@ -1,5 +1,6 @@
 //! Values of flags that aren't plain numbers or text, read by the same rules as everywhere in haul.
 
+use crate::environment::home;
 use haul_core::units::{self, Size};
 use std::{path::PathBuf, time::Duration};
 
@@ -29,7 +30,7 @@ pub fn duration(span: Option<Span>) -> Option<Duration> {
 
 /// A file name with `~/` for the home folder, which a shell leaves alone in `--flag=~/x`.
 pub fn path(text: &str) -> Result<PathBuf, String> {
-    match (text.strip_prefix("~/"), crate::config::paths::home()) {
+    match (text.strip_prefix("~/"), home()) {
         (Some(rest), Some(home)) => Ok(home.join(rest)),
         _ => Ok(PathBuf::from(text)),
     }

@@ -10,7 +10,11 @@ use haul_testkit::{
     lab::{Lab, peak},
     peers,
 };
-use std::{fs, process::Stdio};
+use std::{
+    fs,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const MIB: u64 = 1 << 20;
@@ -102,6 +106,32 @@ fn a_rate_limit_is_found_and_kept() {
     assert!(report.throttled < 60, "{} of {} requests were refused", report.throttled, report.total_requests);
     assert!(ran.err.contains("Requests:      up "), "{}", ran.err);
     assert!(ran.err.contains(" a second (the other side throttles)"), "{}", ran.err);
+}
+
+/// `--tpslimit` is one limit for the whole run: both sides, and all jobs of a line with several sources, keep to it together.
+#[test]
+fn requests_to_both_sides_keep_to_one_limit() {
+    const PER_SECOND: u32 = 40;
+    let (from, lab) = cloud(&[]);
+    let to = Cloudsim::with(&[]);
+    lab.remote("d", &to.endpoint());
+    for n in 0..40 {
+        from.put("b", format!("x/{}/{n}", n % 2).as_bytes(), b"text".to_vec(), &[]);
+    }
+    let limit = format!("--tpslimit={PER_SECOND}");
+    for args in [&["copy", "c:b/x"][..], &["rsync", "-r", "c:b/x/"], &["rsync", "-r", "c:b/x/0", "c:b/x/1"]] {
+        from.reset();
+        to.reset();
+        let into = format!("d:b/{}", args.len());
+        let begun = Instant::now();
+        lab.haul(&[&[limit.as_str()], args, &[&into]].concat()).ok();
+        let took = begun.elapsed();
+        assert_eq!(to.report().of("PutObject"), 40, "{args:?}");
+        let requests = from.report().total_requests + to.report().total_requests;
+        // The first one goes at once. A busy machine only makes it slower.
+        let least = Duration::from_secs(requests - 1) / PER_SECOND;
+        assert!(took >= least, "{args:?}: {requests} requests in {took:?}");
+    }
 }
 
 /// A store that closes all but eight connections: as many are used as it takes, and few more are tried.

@@ -21,6 +21,7 @@ fn crates_import_one_way() {
     };
     assert_eq!(ours("haul-core"), Vec::<String>::new());
     assert_eq!(ours("haul-store"), ["haul-core"]);
+    assert_eq!(ours("haul-remotes"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul-dvc"), ["haul", "haul-core", "haul-store"]);
     assert_eq!(ours("haul-snapshot"), ["haul", "haul-core", "haul-dvc", "haul-store"]);
@@ -32,6 +33,30 @@ fn the_pure_crate_has_no_runtime_and_no_network() {
     let pure = dependencies("haul-core");
     for banned in ["tokio", "futures", "hyper", "rustix", "libc", "tracing", "crossbeam-channel"] {
         assert!(!pure.contains(&banned.to_owned()), "haul-core must not depend on {banned}");
+    }
+}
+
+#[test]
+fn remotes_know_no_command_line_no_terminal_and_no_environment() {
+    let imported = dependencies("haul-remotes");
+    for banned in ["anyhow", "clap", "rpassword", "tracing-subscriber"] {
+        assert!(!imported.contains(&banned.to_owned()), "haul-remotes must not depend on {banned}");
+    }
+    for (file, text) in sources("crates/haul-remotes/src") {
+        for banned in ["std::env", "env::var", "home_dir", "stdin()", "SystemTime::now", "Timestamp::now"] {
+            assert!(!text.contains(banned), "{file} uses {banned}");
+        }
+    }
+}
+
+#[test]
+fn one_file_reads_the_environment() {
+    for (file, text) in
+        sources("crates/haul-cli/src").into_iter().filter(|(file, _)| !file.ends_with("/environment.rs"))
+    {
+        for banned in ["env::var", "home_dir("] {
+            assert!(!text.contains(banned), "{file} uses {banned}");
+        }
     }
 }
 
@@ -84,7 +109,7 @@ fn formats_of_snapshots_touch_no_disk() {
 
 #[test]
 fn only_the_command_line_prints() {
-    let folders = ["haul-core", "haul-store", "haul", "haul-dvc", "haul-snapshot"];
+    let folders = ["haul-core", "haul-store", "haul-remotes", "haul", "haul-dvc", "haul-snapshot"];
     for folder in folders.map(|name| format!("crates/{name}/src")) {
         for (file, text) in sources(&folder) {
             for banned in ["println!(", "eprintln!(", "print!(", "dbg!("] {

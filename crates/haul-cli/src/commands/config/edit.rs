@@ -1,15 +1,13 @@
 //! The commands that change the configuration.
 
 use super::show::{self, Secrets, known, option};
-use crate::{
-    config::{Config, crypt::Secret, obscure},
-    context::Context,
-    error::usage,
-    print,
-    remote::is_name,
-    text::nearest,
-};
+use crate::{context::Context, error::usage, print};
 use anyhow::{Result, anyhow, bail};
+use haul_core::text::nearest;
+use haul_remotes::{
+    config::{Config, crypt::Secret, file::Ini, obscure},
+    is_name,
+};
 use haul_store::{OptionKind, registry};
 use std::path::Path;
 
@@ -79,7 +77,7 @@ pub fn create(args: CreateArgs, context: &Context) -> Result<()> {
     check_kind(&args.kind)?;
     let pairs = pairs(&args.options)?;
     let values = values(&args.kind, &pairs, args.how)?;
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     let (_, path) = config.change(name, |ini| {
         ini.remove_section(name);
         put(ini, name, "type", &args.kind)?;
@@ -90,7 +88,7 @@ pub fn create(args: CreateArgs, context: &Context) -> Result<()> {
 
 /// Changes options of a remote.
 pub fn update(args: UpdateArgs, context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
     let kind = config.get(name, "type").unwrap_or_default();
     let values = values(&kind, &pairs(&args.options)?, args.how)?;
@@ -101,7 +99,7 @@ pub fn update(args: UpdateArgs, context: &Context) -> Result<()> {
 /// Sets passwords of a remote, obscured whatever they look like.
 pub fn password(mut args: UpdateArgs, context: &Context) -> Result<()> {
     args.how.obscure = !args.how.no_obscure;
-    let config = context.load_config()?;
+    let config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
     let kind = config.get(name, "type").unwrap_or_default();
     for (key, _) in pairs(&args.options)? {
@@ -114,29 +112,29 @@ pub fn password(mut args: UpdateArgs, context: &Context) -> Result<()> {
 
 /// Takes options away.
 pub fn unset(args: UnsetArgs, context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
     let (_, path) = config.change(name, |ini| {
         args.keys.iter().for_each(|key| {
             ini.remove(name, key);
         });
-        Ok(())
+        anyhow::Ok(())
     })?;
     say(&config, name, &path, How { obscure: false, no_obscure: false, no_output: false })
 }
 
 /// Deletes a remote.
 pub fn delete(args: NameArgs, context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
-    let (_, path) = config.change(name, |ini| Ok(ini.remove_section(name)))?;
+    let (_, path) = config.change(name, |ini| anyhow::Ok(ini.remove_section(name)))?;
     told(&config, &path);
     Ok(())
 }
 
 /// Creates the file if it isn't there.
 pub fn touch(context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     if config.file().is_some_and(|f| f.exists) {
         return Ok(());
     }
@@ -146,7 +144,7 @@ pub fn touch(context: &Context) -> Result<()> {
 
 /// Encrypts the file, with `--password-command`, the environment or a question.
 pub fn encrypt(context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     let secret = new_secret(&config)?;
     config.set_secret(Some(secret))?;
     Ok(())
@@ -154,14 +152,14 @@ pub fn encrypt(context: &Context) -> Result<()> {
 
 /// Decrypts the file.
 pub fn decrypt(context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     config.set_secret(None)?;
     Ok(())
 }
 
 /// Says whether the file is encrypted; that its password fits, loading it has proved.
 pub fn check(context: &Context) -> Result<()> {
-    let config = context.load_config()?;
+    let config = context.session.load_config()?;
     match config.file() {
         Some(file) if file.secret.is_some() => Ok(()),
         Some(file) => Err(usage(format!("config file {} isn't encrypted", file.path.display()))),
@@ -171,7 +169,7 @@ pub fn check(context: &Context) -> Result<()> {
 
 fn new_secret(config: &Config) -> Result<Secret> {
     if let Some(given) = config.password().given()? {
-        return Secret::new(&given);
+        return Ok(Secret::new(&given)?);
     }
     loop {
         let first = rpassword::prompt_password("New password: ").map_err(|_| {
@@ -236,7 +234,7 @@ fn checked(kind: &str, key: &str, value: &str, how: How) -> Result<String> {
     }
     // What can be revealed was obscured before; --obscure says it wasn't.
     match how.obscure || obscure::reveal(value).is_err() {
-        true => obscure::obscure(value),
+        true => Ok(obscure::obscure(value)?),
         false => Ok(value.into()),
     }
 }
@@ -252,7 +250,7 @@ fn warn_unknown(kind: &str, key: &str) {
 }
 
 /// Sets one value.
-pub fn put(ini: &mut crate::config::file::Ini, name: &str, key: &str, value: &str) -> Result<()> {
+pub fn put(ini: &mut Ini, name: &str, key: &str, value: &str) -> Result<()> {
     ini.set(name, key, value).map_err(|e| anyhow!("option {key}: {e}"))
 }
 

@@ -1,18 +1,15 @@
 //! The menu of `haul config`: new, delete, rename, copy, password, quit.
 
 use super::edit::{ALIAS, check_kind, check_name, put};
-use crate::{
-    config::{Config, crypt::Secret, obscure},
-    context::Context,
-    print,
-};
+use crate::{context::Context, print};
 use anyhow::{Context as _, Result, bail};
+use haul_remotes::config::{Config, crypt::Secret, obscure};
 use haul_store::{OptionKind, OptionSpec, registry};
 use std::io::Write as _;
 
 /// Shows the menu until the user quits.
 pub fn menu(context: &Context) -> Result<()> {
-    let mut config = context.load_config()?;
+    let mut config = context.session.load_config()?;
     let confirm = Confirm { auto: context.flags.config.auto_confirm };
     loop {
         list(&config)?;
@@ -166,7 +163,7 @@ fn question(option: &OptionSpec) -> Result<Option<String>> {
     }
     if option.kind == OptionKind::Obscured {
         let secret = hidden(option.name)?;
-        return if secret.is_empty() { Ok(None) } else { obscure::obscure(&secret).map(Some) };
+        return if secret.is_empty() { Ok(None) } else { Ok(Some(obscure::obscure(&secret)?)) };
     }
     let answer = match (option.secret, option.default) {
         (true, _) => hidden(option.name)?,
@@ -194,7 +191,7 @@ fn hidden(name: &str) -> Result<String> {
 fn delete(config: &mut Config, confirm: Confirm) -> Result<()> {
     let Some(name) = choose(config)? else { return Ok(()) };
     if confirm.yes(&format!("Delete {name}?"), false)? {
-        config.change(&name, |ini| Ok(ini.remove_section(&name)))?;
+        config.change(&name, |ini| anyhow::Ok(ini.remove_section(&name)))?;
     }
     Ok(())
 }
@@ -202,7 +199,7 @@ fn delete(config: &mut Config, confirm: Confirm) -> Result<()> {
 fn rename(config: &mut Config) -> Result<()> {
     let Some(name) = choose(config)? else { return Ok(()) };
     let to = new_name(config)?;
-    config.change(&name, |ini| Ok(ini.rename_section(&name, &to)))?;
+    config.change(&name, |ini| anyhow::Ok(ini.rename_section(&name, &to)))?;
     Ok(())
 }
 
@@ -229,7 +226,10 @@ fn password(config: &mut Config, confirm: Confirm) -> Result<()> {
         return print::line("They differ: nothing is changed.");
     }
     match Secret::new(&first) {
-        Ok(secret) => config.set_secret(Some(secret)).map(|_| ()),
+        Ok(secret) => {
+            config.set_secret(Some(secret))?;
+            Ok(())
+        }
         Err(e) => print::line(&format!("{e}: nothing is changed.")),
     }
 }

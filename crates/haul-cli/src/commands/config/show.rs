@@ -1,12 +1,9 @@
 //! The commands that show the configuration.
 
-use crate::{
-    config::{Config, paths::Places},
-    context::Context,
-    error::usage,
-    print,
-};
+use crate::{context::Context, error::usage, print};
 use anyhow::{Result, bail};
+use haul_core::text::nearest;
+use haul_remotes::config::{Config, Places};
 use haul_store::{OptionKind, OptionSpec, registry};
 use serde_json::{Map, Value, json};
 
@@ -64,7 +61,7 @@ fn is_secret(kind: &str, key: &str) -> bool {
 
 /// Prints one remote or all.
 pub fn show(args: NameArgs, context: &Context, secrets: Secrets) -> Result<()> {
-    let config = context.config()?;
+    let config = context.session.config()?;
     let text = match &args.name {
         Some(name) => section(config, known(config, name)?, secrets),
         None => config.remotes().iter().map(|n| section(config, n, secrets)).collect::<Vec<_>>().join("\n"),
@@ -80,7 +77,7 @@ pub fn show(args: NameArgs, context: &Context, secrets: Secrets) -> Result<()> {
 pub fn known<'a>(config: &Config, name: &'a str) -> Result<&'a str> {
     let name = name.strip_suffix(':').unwrap_or(name);
     if config.source(name).is_none() {
-        let near = crate::text::nearest(name, config.remotes());
+        let near = nearest(name, config.remotes());
         bail!(
             "unknown remote {name:?} ({})",
             near.map_or("see haul listremotes".into(), |n| format!("did you mean {n}?"))
@@ -91,7 +88,7 @@ pub fn known<'a>(config: &Config, name: &'a str) -> Result<&'a str> {
 
 /// Prints all as JSON.
 pub fn dump(context: &Context) -> Result<()> {
-    let config = context.config()?;
+    let config = context.session.config()?;
     let mut all = Map::new();
     let mut names = config.remotes();
     names.sort_unstable();
@@ -115,12 +112,12 @@ fn pretty(value: &Value) -> Result<String> {
 
 /// Prints where the config file is.
 pub fn file(context: &Context) -> Result<()> {
-    let (path, exists) = match context.places() {
+    let (path, exists) = match context.session.places() {
         Places::Nowhere => bail!("no config file is in use: --config is empty"),
         Places::Only(path) => (path.clone(), path.exists()),
-        Places::Both { own, rclone } => match [own.clone(), rclone].into_iter().find(|p| p.exists()) {
-            Some(path) => (path, true),
-            None => (own, false),
+        Places::Both { own, rclone } => match [own, rclone].into_iter().find(|p| p.exists()) {
+            Some(path) => (path.clone(), true),
+            None => (own.clone(), false),
         },
     };
     let says = match exists {
@@ -132,7 +129,7 @@ pub fn file(context: &Context) -> Result<()> {
 
 /// Prints all places.
 pub fn paths(context: &Context) -> Result<()> {
-    match context.places() {
+    match context.session.places() {
         Places::Nowhere => print::line("Config file: none")?,
         Places::Only(path) => print::line(&format!("Config file: {}", path.display()))?,
         Places::Both { own, rclone } => {
@@ -179,7 +176,7 @@ fn provider_option(option: &OptionSpec) -> Value {
 
 /// Prints a remote as a connection string.
 pub fn string(args: StringArgs, context: &Context) -> Result<()> {
-    let config = context.config()?;
+    let config = context.session.config()?;
     let (name, path) = args.remote.split_once(':').unwrap_or((&args.remote, ""));
     let name = known(config, name)?;
     let kind = config.get(name, "type").ok_or_else(|| usage(format!("remote {name:?} has no type")))?;

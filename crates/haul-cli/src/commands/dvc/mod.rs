@@ -8,11 +8,9 @@ mod status;
 mod transfer;
 
 use crate::{
-    app::env,
-    config::paths,
     context::Context,
+    environment::{env, home},
     error::{Outcome, usage},
-    remote::{Place as At, Spec},
 };
 use anyhow::{Context as _, Result, anyhow};
 use haul_core::{Error, ErrorKind, event::Sink};
@@ -24,6 +22,7 @@ use haul_dvc::{
     remote::{Ahead, Proof},
     repo::{Chosen, Index, Repo, Surroundings, count},
 };
+use haul_remotes::{Place as At, Spec};
 use haul_store::{Store, disk};
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
@@ -130,7 +129,7 @@ struct Opened {
 fn open(ctx: &Context) -> Result<Opened> {
     let here = std::env::current_dir().context("can't find the current folder")?;
     let base = |var: &str, fallback: Option<PathBuf>| env(var).map(PathBuf::from).or(fallback);
-    let home = paths::home();
+    let home = home();
     let user = base("XDG_CONFIG_HOME", home.as_ref().map(|home| home.join(".config"))).map(|dir| dir.join("dvc"));
     let system = base("DVC_SYSTEM_CONFIG_DIR", Some("/etc/xdg/dvc".into()));
     let configs = [system, base("DVC_GLOBAL_CONFIG_DIR", user)];

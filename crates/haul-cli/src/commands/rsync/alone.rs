@@ -2,7 +2,7 @@
 //! makes a directory of it, and one of none makes nothing. What counts is what the source shows, so it is looked at first.
 
 use super::{
-    exit, filters, of_source,
+    exit, filters, opening,
     sources::{Dest, Job, Planner, Refusal, Typed, join},
 };
 use futures::StreamExt as _;
@@ -101,7 +101,8 @@ async fn shown(planner: &Planner<'_>, job: &Job, counts: impl Fn(&Entry) -> bool
     if job.top && !job.scope.prefix.is_empty() && !filter.wants_root() {
         return Ok(Shown::Nothing);
     }
-    let store = of_source(options, planner.ctx, job).open(&job.src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    let opened = planner.ctx.open_as(&job.src, &opening::of_source(options, job));
+    let store = opened.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let max_depth = (!options.recursive && job.scope.only.is_none()).then_some(1);
     let request = ListOptions { dirs: true, for_join: true, max_depth, ..ListOptions::default() };
     let mut listing = haul::list(&store, &Arc::new(filter), request);

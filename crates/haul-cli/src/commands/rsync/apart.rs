@@ -2,7 +2,7 @@
 //! to one place is refused before anything is done. Sources that are all on this machine are merged instead.
 
 use super::{
-    exit,
+    exit, opening,
     options::Options,
     sources::{Job, Refusal},
 };
@@ -36,7 +36,8 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
         }
     }
     for job in contents {
-        let store = ctx.open(&job.src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+        let store =
+            ctx.open_as(&job.src, &opening::looked_at(options)).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
         for (_, name) in &names {
             if shows(&store, name).await? {
                 let (src, name) = (told(&job.src), String::from_utf8_lossy(name));

@@ -125,16 +125,17 @@ fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, W
 
 /// The directory beside each file where rsync leaves what is cut short: on neither side is that anybody's file.
 fn partial_dir(options: &Options) -> Option<Vec<u8>> {
-    let usual = || crate::app::env("RSYNC_PARTIAL_DIR").map(|dir| dir.as_bytes().to_vec()).filter(|_| options.partial);
+    let usual =
+        || crate::environment::env("RSYNC_PARTIAL_DIR").map(|dir| dir.as_bytes().to_vec()).filter(|_| options.partial);
     let dir = options.partial_dir.clone().or_else(usual).filter(|dir| !dir.starts_with(b"/"))?;
     Some(clean(&dir)).filter(|dir| !dir.is_empty())
 }
 
 /// What this user adds to CVS's list.
 fn cvs_words(any_links: bool) -> Vec<Vec<u8>> {
-    let home = crate::config::paths::home()
+    let home = crate::environment::home()
         .and_then(|home| named::read(home.join(".cvsignore").as_os_str().as_bytes(), any_links).ok());
-    let env = crate::app::env("CVSIGNORE").map(|env| env.as_bytes().to_vec());
+    let env = crate::environment::env("CVSIGNORE").map(|env| env.as_bytes().to_vec());
     home.into_iter().chain(env).collect()
 }
 

@@ -1,7 +1,5 @@
 //! What is told beside errors: rsync's levels (`--info`), as `-v`, `-P`, `--stats` and `-q` set them. Pure.
 
-use super::options::Options;
-
 /// What rsync can tell of, with the `-v`s from on which it does; level 2 of one comes with the second `-v`.
 const FLAGS: &[(&str, u8, &str)] = &[
     ("backup", 2, "changes nothing"),
@@ -59,13 +57,28 @@ pub struct Info {
     pub stats: u8,
 }
 
+/// The options that say how much is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// `-q`.
+    pub quiet: bool,
+    /// How many `-v`s.
+    pub verbose: u8,
+    /// `--progress`.
+    pub progress: bool,
+    /// `--stats`.
+    pub stats: bool,
+    /// Levels that `--info` sets, in order.
+    pub levels: &'a [(&'static str, u8)],
+}
+
 impl Info {
     /// What the options ask for.
-    pub fn of(options: &Options) -> Info {
-        if options.quiet {
+    pub fn of(asked: Asked<'_>) -> Info {
+        let Asked { quiet, verbose, progress, stats, levels } = asked;
+        if quiet {
             return Info::default();
         }
-        let verbose = options.verbose;
         let mut info = Info { nonreg: 1, ..Info::default() };
         for (flag, from, _) in FLAGS {
             if verbose >= *from {
@@ -75,13 +88,13 @@ impl Info {
         if verbose > 1 {
             info.name = 2;
         }
-        if options.progress {
+        if progress {
             (info.progress, info.name, info.flist) = (1, info.name.max(1), info.flist.max(1));
         }
-        if options.stats {
+        if stats {
             info.stats = 2;
         }
-        for (flag, level) in &options.info {
+        for (flag, level) in levels {
             info.set(flag, *level);
         }
         info
@@ -131,7 +144,7 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_rsync() {
-        let of = |verbose, info: &str| Info::of(&Options { verbose, info: parse(info).unwrap(), ..Options::default() });
+        let of = |verbose, info: &str| Info::of(Asked { verbose, levels: &parse(info).unwrap(), ..Asked::default() });
         let quiet = Info { nonreg: 1, ..Info::default() };
         assert_eq!(of(0, ""), quiet);
         let one = Info { del: 1, flist: 1, name: 1, stats: 1, ..quiet };
@@ -141,10 +154,10 @@ mod tests {
         assert_eq!(of(1, "name0,stats2"), Info { name: 0, stats: 2, ..one });
         assert_eq!(of(2, "none"), Info::default());
         assert_eq!(of(2, "all0,progress2,backup"), Info { progress: 2, ..Info::default() });
-        let options = Options { verbose: 2, progress: true, quiet: true, ..Options::default() };
-        assert_eq!(Info::of(&options), Info::default());
-        let options = Options { progress: true, stats: true, ..Options::default() };
-        assert_eq!(Info::of(&options), Info { progress: 1, name: 1, flist: 1, stats: 2, ..quiet });
+        let asked = Asked { verbose: 2, progress: true, quiet: true, ..Asked::default() };
+        assert_eq!(Info::of(asked), Info::default());
+        let asked = Asked { progress: true, stats: true, ..Asked::default() };
+        assert_eq!(Info::of(asked), Info { progress: 1, name: 1, flist: 1, stats: 2, ..quiet });
         assert_eq!(parse("name,bogus3").unwrap_err(), "Unknown --info item: \"bogus3\"");
     }
 }

@@ -4,6 +4,7 @@ use super::{
     exit,
     filters::{self, Scope},
     format::{number, permissions, shown},
+    opening,
     options::Options,
     sources::{Refusal, folder_here, is_here},
 };
@@ -26,15 +27,13 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
     let mut code = 0;
     for source in sources {
         let above = usize::from(!is_contents(source.as_bytes()));
-        let ctx = &ctx.with_flags(|flags| {
-            flags.meta.marks = true;
-            flags.meta.link_rules = options.link_rules(above);
-        });
+        // A symlink is listed as what it is, and copied only with -l.
+        let opening = opening::of_listing(&Options { links: true, ..options.clone() }, above);
         let name = source.as_bytes();
         let link = link_here(options, name).filter(|_| is_here(source));
         let (store, file) = match &link {
-            Some((dir, key)) => (ctx.open(OsStr::from_bytes(dir)).map_err(io)?, Some(key.clone())),
-            None => ctx.open_source(source).await.map_err(io)?,
+            Some((dir, key)) => (ctx.open_as(OsStr::from_bytes(dir), &opening).map_err(io)?, Some(key.clone())),
+            None => ctx.open_source_as(source, &opening).await.map_err(io)?,
         };
         let contents = is_contents(name);
         let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();

@@ -11,6 +11,7 @@ mod listing;
 mod log;
 mod merge;
 mod named;
+mod opening;
 mod options;
 mod owners;
 mod proof;
@@ -25,10 +26,10 @@ pub use options::Options;
 pub use stats::Stats;
 
 use crate::{
+    bwlimit,
     context::Context,
     error::{Outcome, one_line},
-    flags::{self, values::Span},
-    print,
+    flags, print,
 };
 use anyhow::Result;
 use exit::Trouble;
@@ -38,8 +39,7 @@ use haul_core::{
     filter::{Filter, rsync::Wrong},
     policy::{Chmod, Cutoff, DeleteWhen, Fsync, IdMap, Keep, Mode, Policy, RsyncHabits},
 };
-use haul_store::{LinkRules, WriteSpec};
-use info::Info;
+use haul_store::WriteSpec;
 use sink::{Lines, Place};
 use sources::{Job, Part, Planner, Refusal, beside, folder_here, is_here};
 use std::{
@@ -75,7 +75,8 @@ pub struct Ended {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let options = match Options::parse(args.words) {
-        Ok(options) => options,
+        // haul's own flag, before the word rsync, counts too.
+        Ok(options) => Options { dry_run: options.dry_run || ctx.flags.config.dry_run, ..options },
         Err(line) => return Ok(refuse(ctx, (exit::USAGE, line))),
     };
     if options.help {
@@ -101,14 +102,13 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
     }
     if options.list_only || options.paths.len() == 1 {
-        // A symlink is listed as what it is, and copied only with -l.
-        let seen = Options { links: true, ..options.clone() };
-        return Ok(match listing::list(&options, &surroundings(&seen, ctx)).await {
+        limit_bandwidth(&options, ctx);
+        return Ok(match listing::list(&options, ctx).await {
             Ok(code) => Outcome::Exit(code),
             Err(refusal) => refuse(ctx, refusal),
         });
     }
-    match transfer(&options, ctx).await {
+    match transfer(&options, None, ctx).await {
         Ok(ended) => Ok(Outcome::Exit(close(&options, &ended)?)),
         Err(refusal) => Ok(refuse(ctx, refusal)),
     }
@@ -126,7 +126,7 @@ fn refuse(ctx: &Context, (code, line): Refusal) -> Outcome {
 
 /// The words at the end, and the exit code.
 fn close(options: &Options, ended: &Ended) -> Result<u8> {
-    let (lines, told) = (&ended.lines, Info::of(options).stats);
+    let (lines, told) = (&ended.lines, options.told().stats);
     if told > 1 {
         lines.tell(&ended.stats.lines(options.human, options.dry_run));
     }
@@ -142,33 +142,39 @@ fn close(options: &Options, ended: &Ended) -> Result<u8> {
     Ok(code)
 }
 
-/// The command's surroundings under rsync's options.
-fn surroundings(options: &Options, ctx: &Context) -> Context {
-    ctx.with_flags(|flags| {
-        flags.meta.links = options.links && !options.copy_links;
-        flags.meta.copy_links = options.copy_links;
-        flags.config.dry_run = options.dry_run;
-        let seconds = |s: Option<u64>| s.map(|s| Span(Some(Duration::from_secs(s))));
-        flags.network.timeout = seconds(options.timeout).unwrap_or(flags.network.timeout);
-        flags.network.contimeout = seconds(options.contimeout).unwrap_or(flags.network.contimeout);
-        if let Some(rate) = options.bwlimit {
-            flags.network.bwlimit = crate::bwlimit::Timetable::parse(&format!("{rate}B")).ok();
-        }
-    })
+/// `--bwlimit` of rsync's own, unless haul was given one.
+fn limit_bandwidth(options: &Options, ctx: &Context) {
+    let table = options.bwlimit.and_then(|rate| bwlimit::Timetable::parse(&format!("{rate}B")).ok());
+    if let Some(table) = table {
+        ctx.session.limit_bandwidth(bwlimit::follow(table, &ctx.cancel));
+    }
+}
+
+/// A line of progress every so often.
+#[derive(Clone, Copy, Debug)]
+pub struct Reporting {
+    /// How often, in seconds.
+    pub every: u64,
+    /// Puts the counts so far, and how long it took, in words.
+    pub line: fn(&Stats, Duration) -> String,
 }
 
 /// Runs all jobs of a command line.
 ///
 /// Errors: what can't be meant, before anything is changed.
-pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal> {
-    let ctx = &surroundings(options, ctx);
+pub async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context) -> Result<Ended, Refusal> {
+    if ctx.flags.config.interactive {
+        let line = "--interactive works with haul's own commands only: use haul copy or haul sync, or leave it out";
+        return Err((exit::USAGE, line.into()));
+    }
+    limit_bandwidth(options, ctx);
     let stop = stop_time(options)?;
     let Some((dest, sources)) = options.paths.split_last() else {
         return Err((exit::USAGE, "it needs SRC and DEST".into()));
     };
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
-    if Info::of(options).flist > 0 {
+    if options.told().flist > 0 {
         let late = options.delete_delay && options.delete == Some(DeleteWhen::After);
         let whole = matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After)) && !late;
         let grows =
@@ -182,7 +188,7 @@ pub async fn transfer(options: &Options, ctx: &Context) -> Result<Ended, Refusal
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
     check_sources(options, ctx, &jobs)?;
-    let reporter = options.report_every.map(|secs| tokio::spawn(report_on(lines.clone(), secs)));
+    let reporter = reporting.map(|reporting| tokio::spawn(report_on(lines.clone(), reporting)));
     let mut trouble = Trouble::default();
     let began = now();
     if options.remove_source || options.keep_dirlinks {
@@ -297,7 +303,8 @@ fn check_sources(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(), R
     if options.delete.is_none() && !options.remove_source {
         return Ok(());
     }
-    let open = |path: &OsStr| ctx.open(path).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
+    let opening = opening::looked_at(options);
+    let open = |path: &OsStr| ctx.open_as(path, &opening).map_err(|e| (exit::FILE_IO, format!("{e:#}")));
     // A job of one file writes that name alone.
     for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.one.is_none()) {
         let filter = filters::filter(options, job.scope.clone())?;
@@ -310,14 +317,13 @@ fn check_sources(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(), R
     Ok(())
 }
 
-/// A line of progress every so many seconds.
-async fn report_on(lines: Arc<Lines>, secs: u64) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(secs.max(1)));
+async fn report_on(lines: Arc<Lines>, Reporting { every, line }: Reporting) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(every.max(1)));
     ticks.tick().await;
     loop {
         ticks.tick().await;
         let (stats, took) = lines.so_far();
-        lines.say(&super::dcp::progress(&stats, took));
+        lines.say(&line(&stats, took));
     }
 }
 
@@ -325,39 +331,23 @@ fn now() -> Mtime {
     Mtime(jiff::Timestamp::now().as_nanosecond())
 }
 
-/// The surroundings in which a job's source is opened, by whoever looks at it: what its links are counts for each alike.
-fn of_source(options: &Options, surroundings: &Context, job: &Job) -> Context {
-    surroundings.with_flags(|flags| {
-        flags.meta.marks = is_here(&job.src) && is_here(&job.dst);
-        flags.meta.link_rules = options.link_rules(job.above());
-    })
-}
-
 /// Runs one job. `before`: whether some source is missing, how much was deleted by jobs before it, and when the first began;
 /// `left`: the time that it may take.
 async fn job(
     options: &Options,
-    surroundings: &Context,
+    ctx: &Context,
     lines: &Arc<Lines>,
     job: Job,
     dest: &OsStr,
     before: (bool, u64, Mtime),
     left: Option<Duration>,
 ) -> Result<Report, Refusal> {
-    let source_ctx = of_source(options, surroundings, &job);
+    let of_source = opening::of_source(options, &job);
     let above = job.above();
     let Job { src, into, dst, scope, top, one, part, alone } = job;
     let disks = is_here(&src) && is_here(&dst);
-    // What the destination's links lead to is not the source's.
-    let ctx = &surroundings.with_flags(|flags| {
-        let tell = options.keep_dirlinks;
-        flags.meta.marks = disks;
-        flags.meta.links = options.links;
-        flags.meta.copy_links = false;
-        flags.meta.own_links = !options.insecure_links;
-        flags.meta.link_rules = tell.then_some(LinkRules { tell, ..LinkRules::default() });
-    });
-    let open = |path: &OsStr| named::store(ctx, path);
+    let of_destination = opening::of_destination(options, disks);
+    let open = |path: &OsStr| named::store(ctx, path, &of_destination);
     // The directory that the one file goes into.
     let dest = if alone && one.is_some() { &dst[..] } else { dest };
     let beside_dest = |paths: &[Vec<u8>]| {
@@ -378,7 +368,7 @@ async fn job(
         one: one.as_ref().map(|(from, _)| from.clone()),
     });
     let filter = filters::filter(options, scope)?;
-    let from = source_ctx.open(&src).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    let from = ctx.open_as(&src, &of_source).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let to = open(&dst)?;
     let left_out = match &one {
         Some((name, _)) => !filter.wants_name(&Entry::file(name.clone(), 0)),
@@ -442,6 +432,7 @@ async fn job(
     let names = one.as_ref().map(|(from, to)| (from, to));
     let journal = match part {
         Part::Deletes => None,
+        _ if options.dry_run => None,
         _ => super::job::journal(ctx, mode, &cx, names, false).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?,
     };
     let cx = Cx { journal, ..cx };

@@ -6,9 +6,9 @@ use super::{
     options::Options,
     sources::{Refusal, is_here},
 };
-use crate::context::Context;
-use anyhow::Error;
+use crate::{context::Context, error::of_stores};
 use haul_core::ErrorKind;
+use haul_remotes::OpenOptions;
 use haul_store::{Store, fs::open_by_own_links};
 use rustix::{
     fs::{CWD, Mode, OFlags},
@@ -93,8 +93,8 @@ pub fn check_dest(options: &Options, dest: &OsStr) -> Result<(), Refusal> {
 /// Opens a folder.
 ///
 /// Errors: those of opening it, with the exit code.
-pub fn store(ctx: &Context, path: &OsStr) -> Result<Arc<dyn Store>, Refusal> {
-    ctx.open(path).map_err(|error: Error| match error.downcast_ref::<haul_core::Error>().map(haul_core::Error::kind) {
+pub fn store(ctx: &Context, path: &OsStr, options: &OpenOptions) -> Result<Arc<dyn Store>, Refusal> {
+    ctx.open_as(path, options).map_err(|error| match of_stores(&error).next().map(haul_core::Error::kind) {
         Some(ErrorKind::Denied) if is_here(path) => {
             (exit::SELECTION, format!("{}: {}", path.display(), anothers_link()))
         }

@@ -1,15 +1,16 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
 use super::{
-    info,
+    info::{self, Asked, Info},
     named::Input,
     owners,
     table::{Entry, Here, OPTIONS},
 };
-use crate::{flags::keep::chown, text::nearest};
+use crate::flags::keep::chown;
 use haul_core::{
     links::{Munge, SourceLinks},
     policy::{Chmod, Compare, DeleteWhen, IdMap},
+    text::nearest,
 };
 use haul_store::LinkRules;
 use std::{
@@ -130,8 +131,6 @@ pub struct Options {
     pub files_from: Option<Vec<u8>>,
     /// These names instead of a file of them.
     pub names: Option<Vec<Vec<u8>>>,
-    /// Progress on a line of its own this often, in seconds.
-    pub report_every: Option<u64>,
     /// Whose errors are told.
     pub program: &'static str,
     pub from0: bool,
@@ -538,6 +537,12 @@ impl Options {
             return Err("--suffix can't be empty without --backup-dir".into());
         }
         Ok(self)
+    }
+
+    /// How much is told.
+    pub fn told(&self) -> Info {
+        let Options { quiet, verbose, progress, stats, .. } = *self;
+        Info::of(Asked { quiet, verbose, progress, stats, levels: &self.info })
     }
 
     /// How to compare.

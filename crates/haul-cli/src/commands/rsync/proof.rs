@@ -2,7 +2,7 @@
 //! others name by name, so none of them is listed yet. Here all of them are, since nothing is deleted after an error.
 
 use super::{
-    filters, of_source,
+    filters, opening,
     options::Options,
     sink::{Lines, Place},
     sources::{Job, Part, Refusal, folder_here, is_here},
@@ -38,7 +38,7 @@ pub async fn look(options: &Options, ctx: &Context, lines: &Arc<Lines>, jobs: &[
             one: None,
         });
         let filter = Arc::new(filters::filter(options, job.scope.clone())?);
-        let opened = of_source(options, ctx, job).open(&job.src);
+        let opened = ctx.open_as(&job.src, &opening::of_source(options, job));
         let store = opened.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
         let request = ListOptions {
             dirs: true,

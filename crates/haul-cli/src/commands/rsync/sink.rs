@@ -109,7 +109,7 @@ impl Lines {
     /// A sink that prints what the options ask for. `sends`: the destination is a remote, and the source isn't.
     pub fn new(options: &Options, screen: Arc<Screen>, sends: bool) -> Lines {
         let root = rustix::process::geteuid().is_root();
-        let info = Info::of(options);
+        let info = options.told();
         let format = match (&options.out_format, options.itemize) {
             (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
             (None, 1..) => Some("%i %n%L".into()),

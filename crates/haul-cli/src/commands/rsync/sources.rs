@@ -5,12 +5,14 @@ use super::{
     alone, apart, exit,
     filters::{self, Scope},
     merge::merge,
+    opening,
     options::Options,
     sink::Lines,
 };
-use crate::{context::Context, remote::Place, remote::Spec};
+use crate::context::Context;
 use futures::StreamExt as _;
 use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
+use haul_remotes::{Place, Spec};
 use haul_store::{ListRequest, Store};
 use rustix::{
     fs::{FileType, Mode, OFlags},
@@ -306,7 +308,7 @@ impl Planner<'_> {
 
     async fn open(&self, typed: &Typed, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
         let word = typed.word(path);
-        self.ctx.open_source(&word).await.map_err(|error| {
+        self.ctx.open_source_as(&word, &opening::looked_at(self.options)).await.map_err(|error| {
             let text = format!("{error:#}");
             match text.starts_with("unknown remote") {
                 true => (exit::UNSUPPORTED, format!("{text}; hosts by ssh aren't supported")),

@@ -3,8 +3,13 @@
 use super::{in_words, named, refuse};
 use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
-use haul_core::{Error, ErrorKind, policy::Mode};
+use haul_core::{
+    Error, ErrorKind,
+    policy::{Mode, Policy},
+};
+use haul_remotes::OpenOptions;
 use haul_snapshot::pull::{open, pull, surroundings};
+use haul_store::Links;
 use std::ffi::{OsStr, OsString};
 
 /// Arguments of `snapshot pull`.
@@ -36,8 +41,8 @@ impl Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse(ctx, &[(ctx.flags.meta.copy_links, "--copy-links")])?;
     let (name, typed) = named(&args.name)?;
-    let ctx = &ctx.with_flags(|flags| flags.meta.links = true);
-    let (src, dst) = (ctx.open(&args.from.remote)?, ctx.open(&args.folder)?);
+    let options = OpenOptions { links: Links::Translate, ..ctx.open_options() };
+    let (src, dst) = (ctx.open_as(&args.from.remote, &options)?, ctx.open_as(&args.folder, &options)?);
     let version = open(&src, &name, typed.as_deref()).await?;
     let label = format!("{name}@{}", version.version);
     if args.delete && version.record.filtered && !ctx.flags.filter.delete_excluded {
@@ -47,10 +52,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
     }
     tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
-    let mut policy = flags::policy(&ctx.flags)?;
+    let mut policy = Policy { links: true, ..flags::policy(&ctx.flags)? };
     let mode = if args.delete { Mode::Sync } else { Mode::Copy };
     job::see_destination(mode, &mut policy)?;
-    let cx = job::cx(ctx, src, dst, &args.folder)?;
+    let cx = job::cx(ctx, &options, src, dst, &args.folder)?;
     let mut cx = surroundings(cx, &version, policy.keep_setid)?;
     cx.journal = job::journal(ctx, mode, &cx, None, false)?;
     let pulled = pull(&cx, &policy, &version, mode).await;

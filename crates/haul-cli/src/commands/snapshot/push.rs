@@ -6,15 +6,19 @@ use crate::{
     context::Context,
     error::{Outcome, usage},
     flags,
-    remote::Spec,
 };
 use anyhow::Result;
-use haul_core::{Error, ErrorKind, Mtime, policy::Mode};
+use haul_core::{
+    Error, ErrorKind, Mtime,
+    policy::{Mode, Policy},
+};
 use haul_dvc::{remote::Proof, state::State};
+use haul_remotes::{OpenOptions, Place, Spec};
 use haul_snapshot::{
     name,
     push::{How, Outcome as Came, push},
 };
+use haul_store::Links;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
@@ -55,13 +59,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     name::check(&name).map_err(usage)?;
     // Symlinks are kept as such, unless what they point to is asked for.
-    let ctx = &ctx.with_flags(|flags| flags.meta.links = !flags.meta.copy_links);
-    let (src, dst) = (ctx.open(&args.folder)?, ctx.open(&args.to.remote)?);
-    let mut cx = job::cx(ctx, src, dst, &args.to.remote)?;
+    let kept = !ctx.flags.meta.copy_links;
+    let options = OpenOptions { links: if kept { Links::Translate } else { Links::Follow }, ..ctx.open_options() };
+    let (src, dst) = (ctx.open_as(&args.folder, &options)?, ctx.open_as(&args.to.remote, &options)?);
+    let mut cx = job::cx(ctx, &options, src, dst, &args.to.remote)?;
     cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
     // What a name promises can't change, so the remote's index is gone by unasked.
     cx.known.index = ctx.known_content().index;
-    let policy = flags::policy(&ctx.flags)?;
+    let policy = Policy { links: kept, ..flags::policy(&ctx.flags)? };
     let state = State::new(ctx.hashes());
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let proof = if args.verify { Proof::Full } else { Proof::Sampled };
@@ -95,7 +100,7 @@ fn own_name(folder: &OsStr) -> Result<String> {
     let spec = Spec::parse(folder.as_bytes())?;
     let path = Path::new(OsStr::from_bytes(&spec.path));
     let whole = match spec.place {
-        crate::remote::Place::Local => path
+        Place::Local => path
             .canonicalize()
             .map_err(|_| Error::new(ErrorKind::DirNotFound, "open", format!("{}: no such folder", folder.display())))?,
         _ => path.to_path_buf(),

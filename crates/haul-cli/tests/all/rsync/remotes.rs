@@ -51,6 +51,24 @@ fn remotes_are_sources_and_destinations() {
 }
 
 #[test]
+fn flags_of_haul_that_keep_a_run_from_changing_anything_count() {
+    let lab = Lab::new(HAUL);
+    source(&lab);
+    write(&lab.path("dst/extra"), b"extra", BASE);
+    let before = folder::read(&lab.path("dst"));
+    for words in [&["rsync", "-a", "--delete", "@src/", "@dst"][..], &["dcp", "@src", "@dst"]] {
+        for flag in ["--dry-run", "-n"] {
+            lab.haul(&[&[flag], words].concat()).ok();
+            assert_same(&before, &folder::read(&lab.path("dst")), flag);
+        }
+        let refused = lab.haul(&[&["--interactive"], words].concat()).code(1);
+        let line = "--interactive works with haul's own commands only: use haul copy or haul sync, or leave it out";
+        assert_eq!(refused.err, format!("haul {}: {line}\n", words[0]));
+        assert_same(&before, &folder::read(&lab.path("dst")), "refused");
+    }
+}
+
+#[test]
 fn remotes_that_may_bring_the_same_are_refused() {
     let cloud = Cloudsim::with(&[]);
     let lab = Lab::new(HAUL);

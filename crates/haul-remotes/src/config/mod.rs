@@ -6,7 +6,8 @@ pub mod obscure;
 pub mod paths;
 mod store;
 
-pub use store::{Config, Password};
+pub use paths::Places;
+pub use store::{Ask, Config, Password, Source};
 
 /// A configuration of this text, in a file that lives as long as the folder.
 #[cfg(test)]

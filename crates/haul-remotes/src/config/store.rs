@@ -3,27 +3,43 @@
 // The config file is read and written here and nowhere else.
 #![allow(clippy::disallowed_methods)]
 
-use super::{crypt, crypt::Secret, file::Ini, paths::Places};
-use anyhow::{Context as _, Result, anyhow, bail};
-use haul_core::Error;
+use super::{
+    crypt,
+    crypt::Secret,
+    file::{Ini, Malformed},
+    paths::Places,
+};
+use crate::{Environment, Error, Result};
+use haul_core::text;
 use std::{
     ffi::OsString,
-    fs,
-    io::{ErrorKind, Write as _},
+    fmt, fs,
+    io::{self, ErrorKind, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
+/// Asks a person for the password of a file; the flag says that the last answer was wrong.
+pub type Ask = Arc<dyn Fn(&Path, bool) -> Result<String> + Send + Sync>;
+
 /// Where the password of an encrypted file comes from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Password {
     /// `--password-command`.
     pub command: Option<String>,
     /// `HAUL_CONFIG_PASS` or `RCLONE_CONFIG_PASS`.
     pub env: Option<OsString>,
-    /// A person may be asked (`--ask-password`).
-    pub ask: bool,
+    /// A person, if one may be asked (`--ask-password`).
+    pub ask: Option<Ask>,
+}
+
+/// Without the password.
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Password").finish_non_exhaustive()
+    }
 }
 
 /// One loaded file.
@@ -95,7 +111,13 @@ impl Config {
     }
 
     /// Changes the file that defines `remote` (the first file, when none does), and writes it. Says which file it was.
-    pub fn change<T>(&mut self, remote: &str, edit: impl FnOnce(&mut Ini) -> Result<T>) -> Result<(T, PathBuf)> {
+    ///
+    /// Errors: those of `edit`; there is no file to write to, or it can't be written.
+    pub fn change<T, E: From<Error>>(
+        &mut self,
+        remote: &str,
+        edit: impl FnOnce(&mut Ini) -> Result<T, E>,
+    ) -> Result<(T, PathBuf), E> {
         let at = self.sources.iter().position(|s| s.ini.has(remote)).unwrap_or(0);
         let source = self.main_at(at)?;
         let mut ini = source.ini.clone();
@@ -131,11 +153,17 @@ impl Config {
     }
 
     fn main_at(&mut self, at: usize) -> Result<&mut Source> {
-        self.sources.get_mut(at).ok_or_else(|| anyhow!("there is no config file to write to: --config is empty"))
+        self.sources.get_mut(at).ok_or_else(|| Error::config("there is no config file to write to: --config is empty"))
     }
 }
 
 impl Password {
+    /// The one that the environment gives.
+    pub fn from_environment(environment: &Environment) -> Password {
+        let env = environment.get("HAUL_CONFIG_PASS").or_else(|| environment.get("RCLONE_CONFIG_PASS"));
+        Password { env, ..Password::default() }
+    }
+
     /// The password that the command or the environment gives.
     pub fn given(&self) -> Result<Option<String>> {
         match &self.command {
@@ -152,28 +180,23 @@ impl Password {
                 if self.command.is_some() { "--password-command" } else { "HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS" };
             return match fits(&secret)? {
                 true => Ok(secret),
-                false => bail!("can't decrypt {}: the password from {from} is wrong", path.display()),
+                false => {
+                    let path = path.display();
+                    Err(Error::config(format!("can't decrypt {path}: the password from {from} is wrong")))
+                }
             };
         }
-        if !self.ask {
+        let Some(ask) = &self.ask else {
             let path = path.display();
-            bail!("{path} is encrypted: set HAUL_CONFIG_PASS or --password-command, or allow --ask-password");
-        }
-        self.prompt(path, fits)
-    }
-
-    fn prompt(&self, path: &Path, fits: impl Fn(&Secret) -> Result<bool>) -> Result<Secret> {
+            let why =
+                format!("{path} is encrypted: set HAUL_CONFIG_PASS or --password-command, or allow --ask-password");
+            return Err(Error::Config(why));
+        };
+        let mut again = false;
         loop {
-            let answer = rpassword::prompt_password(format!("Password of {}: ", path.display()));
-            if answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Interrupted) {
-                return Err(Error::new(haul_core::ErrorKind::Cancelled, "config", "stopped at the password").into());
-            }
-            let text = answer.with_context(|| {
-                format!("{} is encrypted and there is no terminal to ask: set HAUL_CONFIG_PASS", path.display())
-            })?;
-            match Secret::new(&text) {
+            match Secret::new(&ask(path, again)?) {
                 Ok(secret) if fits(&secret)? => return Ok(secret),
-                _ => eprintln!("Wrong password, try again."),
+                _ => again = true,
             }
         }
     }
@@ -181,14 +204,14 @@ impl Password {
 
 /// Runs a command (words apart by space, double quotes around a word with spaces) and takes its output as password.
 fn run(command: &str) -> Result<String> {
-    let words = crate::text::words(command);
-    let Some((program, args)) = words.split_first() else { bail!("--password-command is empty") };
+    let words = text::words(command);
+    let Some((program, args)) = words.split_first() else { return Err(Error::config("--password-command is empty")) };
     let output = Command::new(program).args(args).stderr(std::process::Stdio::inherit()).output();
-    let output = output.with_context(|| format!("can't run --password-command {program}"))?;
+    let output = output.map_err(|e| Error::system(format!("can't run --password-command {program}"), e))?;
     if !output.status.success() {
-        bail!("--password-command {program} failed: {}", output.status);
+        return Err(Error::config(format!("--password-command {program} failed: {}", output.status)));
     }
-    let text = String::from_utf8(output.stdout).map_err(|_| anyhow!("--password-command gave no UTF-8 text"))?;
+    let text = String::from_utf8(output.stdout).map_err(|_| Error::config("--password-command gave no UTF-8 text"))?;
     Ok(text.trim_matches(['\r', '\n']).to_string())
 }
 
@@ -198,11 +221,13 @@ fn load(path: &Path, password: &Password) -> Result<Source> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Source { path: path.into(), ini: Ini::default(), secret: None, exists: false });
         }
-        Err(e) => return Err(e).with_context(|| format!("can't read config file {}", path.display())),
+        Err(e) => return Err(Error::system(format!("can't read config file {}", path.display()), e)),
     };
-    let text = String::from_utf8(bytes).map_err(|_| anyhow!("config file {} isn't UTF-8", path.display()))?;
+    let not_text = |_| Error::config(format!("config file {} isn't UTF-8", path.display()));
+    let text = String::from_utf8(bytes).map_err(not_text)?;
     let (text, secret) = opened(path, text, password)?;
-    let ini = Ini::parse(&text).map_err(|e| anyhow!("config file {}:{}: {}", path.display(), e.line, e.why))?;
+    let malformed = |e: Malformed| Error::config(format!("config file {}:{}: {}", path.display(), e.line, e.why));
+    let ini = Ini::parse(&text).map_err(malformed)?;
     Ok(Source { path: path.into(), ini, secret, exists: true })
 }
 
@@ -210,8 +235,8 @@ fn opened(path: &Path, text: String, password: &Password) -> Result<(String, Opt
     if !crypt::is_encrypted(&text) {
         return Ok((text, None));
     }
-    let decrypt =
-        |secret: &Secret| crypt::decrypt(&text, secret).with_context(|| format!("config file {}", path.display()));
+    let of_file = |e: Error| e.within(format!("config file {}", path.display()));
+    let decrypt = |secret: &Secret| crypt::decrypt(&text, secret).map_err(of_file);
     let secret = password.find(path, |secret| Ok(decrypt(secret)?.is_some()))?;
     let plain = decrypt(&secret)?.unwrap_or_default();
     Ok((plain, Some(secret)))
@@ -227,18 +252,18 @@ fn sealed(text: &str, secret: Option<&Secret>) -> Result<String> {
 /// Writes beside and renames, for nobody else to read; a symlink goes on pointing to the file.
 fn write(path: &Path, text: &str) -> Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    write_to(&target, text).with_context(|| format!("can't write config file {}", path.display()))
+    write_to(&target, text).map_err(|e| Error::system(format!("can't write config file {}", path.display()), e))
 }
 
-fn write_to(target: &Path, text: &str) -> Result<()> {
+fn write_to(target: &Path, text: &str) -> io::Result<()> {
     let dir = target.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
-    let name = target.file_name().ok_or_else(|| anyhow!("it names no file"))?;
+    let name = target.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}.new", std::process::id()));
     let beside = dir.join(hidden);
-    let done = write_new(&beside, text).and_then(|()| Ok(fs::rename(&beside, target)?));
+    let done = write_new(&beside, text).and_then(|()| fs::rename(&beside, target));
     if done.is_err() {
         // The error that counts is the first; a file that isn't there needs no removing.
         let _ = fs::remove_file(&beside);
@@ -246,12 +271,12 @@ fn write_to(target: &Path, text: &str) -> Result<()> {
     done
 }
 
-fn write_new(path: &Path, text: &str) -> Result<()> {
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // A leftover of that name might have had another mode.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(text.as_bytes())?;
-    Ok(file.sync_all()?)
+    file.sync_all()
 }
 
 #[cfg(test)]
@@ -271,7 +296,7 @@ mod tests {
         let mut config = Config::load(&both(dir), Password::default()).unwrap();
         assert_eq!(config.remotes(), ["b", "a"]);
         assert_eq!(config.get("b", "type").as_deref(), Some("memory"));
-        let set = |ini: &mut Ini, name: &str| ini.set(name, "x", "1").map_err(|e| anyhow!(e));
+        let set = |ini: &mut Ini, name: &str| ini.set(name, "x", "1").map_err(Error::Config);
         assert_eq!(config.change("a", |ini| set(ini, "a")).unwrap().1, dir.join("rclone.conf"));
         assert_eq!(config.change("c", |ini| set(ini, "c")).unwrap().1, dir.join("haul.conf"));
         let text = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
@@ -289,7 +314,7 @@ mod tests {
         fs::write(&real, "").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let mut config = Config::load(&Places::Only(link.clone()), Password::default()).unwrap();
-        config.change("a", |ini| ini.set("a", "type", "local").map_err(|e| anyhow!(e))).unwrap();
+        config.change("a", |ini| ini.set("a", "type", "local").map_err(Error::Config)).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "[a]\ntype = local\n");
     }
@@ -313,7 +338,7 @@ mod tests {
             format!("can't decrypt {shown}: the password from HAUL_CONFIG_PASS or RCLONE_CONFIG_PASS is wrong")
         );
         let mut config = load(Some("correct horse é ")).unwrap();
-        config.change("enc", |ini| ini.set("enc", "x", "1").map_err(|e| anyhow!(e))).unwrap();
+        config.change("enc", |ini| ini.set("enc", "x", "1").map_err(Error::Config)).unwrap();
         assert!(crypt::is_encrypted(&fs::read_to_string(&path).unwrap()));
         assert_eq!(load(Some("correct horse é ")).unwrap().get("enc", "x").as_deref(), Some("1"));
     }

@@ -1,17 +1,16 @@
 //! Where the config files are, haul's own first, then rclone's; and where haul keeps what isn't configuration.
 
-// The one place that asks for the home folder; the tests make files.
-#![allow(clippy::disallowed_methods)]
-
+use crate::Environment;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
 };
 
 /// The files of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Places {
     /// No file at all: `--config ""`.
+    #[default]
     Nowhere,
     /// This file and no other: `--config FILE`.
     Only(PathBuf),
@@ -24,39 +23,31 @@ pub enum Places {
     },
 }
 
-/// The user's home folder.
-pub fn home() -> Option<PathBuf> {
-    std::env::home_dir()
-}
-
-/// Reads an environment variable; empty counts as unset.
-pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
-
 /// The files of a run, by `--config`, `HAUL_CONFIG`, `RCLONE_CONFIG`, `XDG_CONFIG_HOME` and the home folder.
-pub fn places(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Places {
+pub fn places(flag: Option<&OsString>, environment: &Environment) -> Places {
     if let Some(flag) = flag {
         return if flag.is_empty() { Places::Nowhere } else { Places::Only(flag.into()) };
     }
-    let home = home.map_or_else(PathBuf::new, Path::to_path_buf);
-    let base = env("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
-    let own = env("HAUL_CONFIG").map_or_else(|| base.join("haul/haul.conf"), PathBuf::from);
-    Places::Both { own, rclone: rclone_file(env, &home, &base) }
+    let home = environment.home().map_or_else(PathBuf::new, Path::to_path_buf);
+    let base = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let own = environment.get("HAUL_CONFIG").map_or_else(|| base.join("haul/haul.conf"), PathBuf::from);
+    Places::Both { own, rclone: rclone_file(environment, &home, &base) }
 }
 
 /// The folder for journals, in the one for what haul remembers.
-pub fn journals(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Option<PathBuf> {
-    state(flag, env, home).map(|state| state.join("jobs"))
+pub fn journals(flag: Option<&OsString>, environment: &Environment) -> Option<PathBuf> {
+    state(flag, environment).map(|state| state.join("jobs"))
 }
 
 /// The folder for what haul remembers: `--state-dir` (or its variable), in `XDG_STATE_HOME` or the home folder; `None` when
 /// there is none of these, or the flag is empty.
-pub fn state(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Option<PathBuf> {
+pub fn state(flag: Option<&OsString>, environment: &Environment) -> Option<PathBuf> {
     let state = match flag {
         Some(flag) if flag.is_empty() => return None,
         Some(flag) => PathBuf::from(flag),
-        None => match env("XDG_STATE_HOME") {
+        None => match environment.get("XDG_STATE_HOME") {
             Some(base) => PathBuf::from(base).join("haul"),
-            None => home?.join(".local/state/haul"),
+            None => environment.home()?.join(".local/state/haul"),
         },
     };
     // The job may be told of from another folder than the one it runs in.
@@ -64,8 +55,8 @@ pub fn state(flag: Option<&OsString>, env: Env<'_>, home: Option<&Path>) -> Opti
 }
 
 /// The first of rclone's places that has a file; the usual one when none has.
-fn rclone_file(env: Env<'_>, home: &Path, base: &Path) -> PathBuf {
-    if let Some(path) = env("RCLONE_CONFIG") {
+fn rclone_file(environment: &Environment, home: &Path, base: &Path) -> PathBuf {
+    if let Some(path) = environment.get("RCLONE_CONFIG") {
         return path.into();
     }
     let usual = home.join(".config/rclone/rclone.conf");
@@ -75,18 +66,23 @@ fn rclone_file(env: Env<'_>, home: &Path, base: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods)] // A test makes its own files.
+
     use super::*;
 
+    fn environment(vars: &[(&str, &str)], home: Option<&Path>) -> Environment {
+        let vars = vars.iter().map(|(name, value)| (name.into(), value.into()));
+        Environment::new(vars).with_home(home.map(Path::to_path_buf))
+    }
+
     fn of(flag: Option<&str>, vars: &[(&str, &str)], home: &Path) -> Places {
-        let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
-        places(flag.map(OsString::from).as_ref(), &env, Some(home))
+        places(flag.map(OsString::from).as_ref(), &environment(vars, Some(home)))
     }
 
     #[test]
     fn journals_by_flag_environment_and_home() {
         let of = |flag: Option<&str>, vars: &[(&str, &str)], home: Option<&str>| {
-            let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
-            journals(flag.map(OsString::from).as_ref(), &env, home.map(Path::new))
+            journals(flag.map(OsString::from).as_ref(), &environment(vars, home.map(Path::new)))
         };
         let state = [("XDG_STATE_HOME", "/x")];
         assert_eq!(of(Some("/s"), &state, Some("/h")), Some("/s/jobs".into()));

@@ -1,15 +1,23 @@
 //! Where a remote's options come from, and in which order they count: connection string, command line,
 //! `HAUL_CONFIG_<NAME>_<KEY>` or `RCLONE_CONFIG_…`, `HAUL_<TYPE>_<KEY>` or `RCLONE_<TYPE>_<KEY>`, config file.
 
-use super::spec::{Place, Spec};
-use crate::{app::BackendFlags, config::Config, config::obscure::reveal, text::nearest};
-use anyhow::{Context as _, Result, anyhow, bail};
-use haul_core::units::{parse_duration, parse_size};
+use crate::{
+    Environment, Error, Result,
+    config::{Config, obscure::reveal},
+    spec::{Place, Spec},
+};
+use haul_core::{
+    text::{boolean, nearest},
+    units::{parse_duration, parse_size},
+};
 use haul_store::{
     OptionKind,
     registry::{self, StoreKind},
 };
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{collections::BTreeMap, fmt};
+
+/// Options of stores as a front end's flags give them: kind, then option, then value.
+pub type StoreFlags = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A remote, ready to be opened.
 #[derive(Clone)]
@@ -36,9 +44,9 @@ pub struct Resolver<'a> {
     /// The loaded files.
     pub config: &'a dyn Fn() -> Result<&'a Config>,
     /// Options from the command line.
-    pub flags: &'a BackendFlags,
+    pub flags: &'a StoreFlags,
     /// The environment.
-    pub env: &'a dyn Fn(&str) -> Option<OsString>,
+    pub environment: &'a Environment,
 }
 
 /// How many aliases may point to aliases, so that a loop ends.
@@ -59,11 +67,12 @@ impl Resolver<'_> {
                 return self.finish(&kind, remote, spec.path, typed);
             }
             let target = self.value(ALIAS, &remote, "remote", &typed)?;
-            let target = target.ok_or_else(|| anyhow!("alias {remote:?} has no remote: set it with haul config"))?;
-            let next = Spec::parse(target.as_bytes()).with_context(|| format!("alias {remote:?}"))?;
+            let target = target
+                .ok_or_else(|| Error::config(format!("alias {remote:?} has no remote: set it with haul config")))?;
+            let next = Spec::parse(target.as_bytes()).map_err(|e| e.within(format!("alias {remote:?}")))?;
             spec = Spec { path: join(&next.path, &spec.path), place: next.place };
         }
-        bail!("an alias points to itself, through {MAX_ALIASES} others");
+        Err(Error::config(format!("an alias points to itself, through {MAX_ALIASES} others")))
     }
 
     /// A remote's type, its name, and the options typed with it.
@@ -92,22 +101,26 @@ impl Resolver<'_> {
             return Err(unknown(config, name));
         }
         config.get(name, "type").ok_or_else(|| {
-            anyhow!("remote {name:?} has no type: set one with haul config update, or create the remote again")
+            let why = "set one with haul config update, or create the remote again";
+            Error::config(format!("remote {name:?} has no type: {why}"))
         })
     }
 
     fn finish(&self, kind: &str, remote: String, path: Vec<u8>, typed: BTreeMap<String, String>) -> Result<Resolved> {
-        let kind = registry::kind(kind).with_context(|| format!("remote {remote:?}"))?;
+        let kind = registry::kind(kind).map_err(|e| Error::from(e).within(format!("remote {remote:?}")))?;
         if let Some(bad) = typed.keys().find(|k| *k != "type" && !kind.options.iter().any(|o| o.name == *k)) {
             let near = nearest(bad, kind.options.iter().map(|o| o.name));
             let near = near.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
-            bail!("remote {remote:?}: a store of type {} has no option {bad:?}{near}", kind.name);
+            let kind = kind.name;
+            return Err(Error::config(format!(
+                "remote {remote:?}: a store of type {kind} has no option {bad:?}{near}"
+            )));
         }
         let mut options = BTreeMap::new();
         for option in kind.options {
             let Some(value) = self.value(kind.name, &remote, option.name, &typed)? else { continue };
-            let value =
-                read(option.kind, &value).with_context(|| format!("remote {remote:?}, option {}", option.name))?;
+            let value = read(option.kind, &value)
+                .map_err(|e| e.within(format!("remote {remote:?}, option {}", option.name)))?;
             options.insert(option.name.to_string(), value);
         }
         Ok(Resolved { kind, remote, path, options })
@@ -141,7 +154,7 @@ impl Resolver<'_> {
     /// `HAUL_<NAME>`, else `RCLONE_<NAME>`; an empty one counts as unset.
     fn variable(&self, name: &str) -> Option<String> {
         let name = name.to_uppercase().replace('-', "_");
-        let found = ["HAUL", "RCLONE"].into_iter().find_map(|p| (self.env)(&format!("{p}_{name}")));
+        let found = ["HAUL", "RCLONE"].into_iter().find_map(|p| self.environment.get(&format!("{p}_{name}")));
         found.map(|value| value.to_string_lossy().into_owned())
     }
 }
@@ -161,14 +174,13 @@ fn join(base: &[u8], path: &[u8]) -> Vec<u8> {
 
 /// A value as a store reads it: passwords revealed, the rest checked.
 fn read(kind: OptionKind, value: &str) -> Result<String> {
-    let bad = |want: &str| anyhow!("{value:?} isn't {want}");
+    let bad = |want: &str| Error::config(format!("{value:?} isn't {want}"));
     match kind {
         OptionKind::Text => {}
         // A bare word is more likely the beginning of a remote whose quotes were forgotten than a folder here.
         OptionKind::Remote if !value.is_empty() && !value.contains([':', '/']) => {
-            bail!(
-                "{value:?} isn't a remote with a path: write it in quotes as \"{value}:PATH\", or ./{value} for a folder here"
-            );
+            let write = format!("write it in quotes as \"{value}:PATH\", or ./{value} for a folder here");
+            return Err(Error::config(format!("{value:?} isn't a remote with a path: {write}")));
         }
         OptionKind::Remote => {}
         OptionKind::Obscured if value.is_empty() => {}
@@ -176,7 +188,7 @@ fn read(kind: OptionKind, value: &str) -> Result<String> {
         OptionKind::Bool => {
             // An empty or `unset` one leaves the choice to the store.
             let set = !value.is_empty() && value != "unset";
-            let read = crate::text::boolean(value);
+            let read = boolean(value);
             return match (set, read) {
                 (false, _) => Ok(String::new()),
                 (true, Some(on)) => Ok(on.to_string()),
@@ -187,20 +199,21 @@ fn read(kind: OptionKind, value: &str) -> Result<String> {
             value.parse::<i64>().map_err(|_| bad("a whole number"))?;
         }
         OptionKind::Size => {
-            parse_size(value).map_err(|e| anyhow!(e))?;
+            parse_size(value).map_err(Error::config)?;
         }
         OptionKind::Duration => {
-            parse_duration(value).map_err(|e| anyhow!(e))?;
+            parse_duration(value).map_err(Error::config)?;
         }
     }
     Ok(value.into())
 }
 
-fn unknown(config: &Config, name: &str) -> anyhow::Error {
+fn unknown(config: &Config, name: &str) -> Error {
     let known = config.remotes();
     if let Some(file) = config.file().filter(|f| !f.exists) {
         let path = file.path.display();
-        return anyhow!("unknown remote {name:?}: there is no config file {path} (create a remote with haul config)");
+        let why = format!("there is no config file {path} (create a remote with haul config)");
+        return Error::config(format!("unknown remote {name:?}: {why}"));
     }
     let near = match (nearest(name, known.iter().copied()), known.as_slice()) {
         (Some(near), _) => format!("did you mean {near}:?"),
@@ -213,7 +226,7 @@ fn unknown(config: &Config, name: &str) -> anyhow::Error {
         [] => "no config file is in use".into(),
         files => format!("not in {}", files.join(" or ")),
     };
-    anyhow!("unknown remote {name:?}: {files} ({near})")
+    Error::config(format!("unknown remote {name:?}: {files} ({near})"))
 }
 
 #[cfg(test)]
@@ -223,12 +236,12 @@ mod tests {
 
     fn resolve(text: &str, conf: &str, flags: &[(&str, &str, &str)], vars: &[(&str, &str)]) -> Result<Resolved> {
         let (_dir, config) = store_for_tests(conf);
-        let mut backend = BackendFlags::new();
+        let mut backend = StoreFlags::new();
         for (kind, option, value) in flags {
             backend.entry(kind.to_string()).or_default().insert(option.to_string(), value.to_string());
         }
-        let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
-        let resolver = Resolver { config: &|| Ok(&config), flags: &backend, env: &env };
+        let environment = Environment::new(vars.iter().map(|(name, value)| (name.into(), value.into())));
+        let resolver = Resolver { config: &|| Ok(&config), flags: &backend, environment: &environment };
         resolver.resolve(&Spec::parse(text.as_bytes())?)
     }
 
@@ -274,7 +287,7 @@ mod tests {
     fn a_type_that_haul_lacks_is_named() {
         let error = resolve("x:b", "[x]\ntype = dropbox\n", &[], &[]).unwrap_err();
         assert_eq!(
-            format!("{error:#}"),
+            format!("{error}: {}", error.cause()),
             "remote \"x\": open: there is no store of type \"dropbox\": haul has local, s3, memory, pack"
         );
     }

@@ -1,6 +1,6 @@
 //! Passwords as rclone.conf holds them: hidden from a glance, not encrypted (the key is public), so the file is 0600.
 
-use anyhow::{Result, bail};
+use crate::{Error, Result};
 use aws_lc_rs::rand;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ctr::cipher::{KeyIvInit as _, StreamCipher as _};
@@ -14,11 +14,13 @@ const KEY: [u8; 32] = [
 ];
 const IV: usize = 16;
 
+const NOT_OBSCURED: &str = "the password isn't obscured: obscure it with haul obscure";
+
 /// Obscures a password; each time it looks different.
 pub fn obscure(plain: &str) -> Result<String> {
     let mut iv = [0; IV];
     if rand::fill(&mut iv).is_err() {
-        bail!("the system gives no random numbers");
+        return Err(Error::config("the system gives no random numbers"));
     }
     Ok(obscure_with(plain, iv))
 }
@@ -32,17 +34,17 @@ fn obscure_with(plain: &str, iv: [u8; IV]) -> String {
 /// The password behind an obscured one.
 pub fn reveal(obscured: &str) -> Result<String> {
     let Ok(mut bytes) = URL_SAFE_NO_PAD.decode(obscured) else {
-        bail!("the password isn't obscured: obscure it with haul obscure");
+        return Err(Error::config(NOT_OBSCURED));
     };
     if bytes.len() < IV {
-        bail!("the obscured password is too short: obscure it again with haul obscure");
+        return Err(Error::config("the obscured password is too short: obscure it again with haul obscure"));
     }
     let mut iv = [0; IV];
     iv.copy_from_slice(&bytes[..IV]);
     Aes256Ctr::new(&KEY.into(), &iv.into()).apply_keystream(&mut bytes[IV..]);
     match String::from_utf8(bytes.split_off(IV)) {
         Ok(plain) => Ok(plain),
-        Err(_) => bail!("the password isn't obscured: obscure it with haul obscure"),
+        Err(_) => Err(Error::config(NOT_OBSCURED)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Small rules about text that several files share: nearest names, words, lists with commas.
+//! Small rules about text that a person writes: nearest names, words, lists with commas.
 
 /// The candidate most like `word`, if any is near enough to be meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,8 +1,7 @@
 //! The syntax: `name:path`, `name,key=value:path`, `:backend,key="v:1":path`, or a path of this machine. Paths are raw
 //! bytes.
 
-use crate::error::usage;
-use anyhow::Result;
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 /// What a user typed.
@@ -76,11 +75,11 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(legal) && !name.starts_with(['-', ' ']) && !name.ends_with(' ')
 }
 
-fn wrong(text: &[u8], why: &str) -> anyhow::Error {
+fn wrong(text: &[u8], why: &str) -> Error {
     // Options may hold secrets, so what follows the name isn't shown.
     let head = text.split(|b| *b == b',').next().unwrap_or_default();
     let more = if head.len() < text.len() { ",…" } else { "" };
-    usage(format!("bad remote {:?}{more}: {why}", String::from_utf8_lossy(head)))
+    Error::Typed(format!("bad remote {:?}{more}: {why}", String::from_utf8_lossy(head)))
 }
 
 /// Options, and how many bytes they took with the colon.

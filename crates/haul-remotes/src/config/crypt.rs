@@ -1,6 +1,6 @@
 //! An encrypted config file, in rclone's form: a marker line, then base64 of nonce and NaCl secretbox.
 
-use anyhow::{Result, anyhow, bail};
+use crate::{Error, Result};
 use aws_lc_rs::{
     digest::{SHA256, digest},
     rand,
@@ -33,7 +33,7 @@ impl Secret {
     pub fn new(password: &str) -> Result<Secret> {
         let normal: String = password.nfkc().collect();
         if normal.trim().is_empty() {
-            bail!("the configuration's password is empty");
+            return Err(Error::config("the configuration's password is empty"));
         }
         let hash = digest(&SHA256, format!("[{normal}][rclone-config]").as_bytes());
         let mut key = [0; 32];
@@ -50,27 +50,28 @@ pub fn is_encrypted(text: &str) -> bool {
 /// The text behind an encrypted file; `None` when the key is wrong.
 pub fn decrypt(text: &str, secret: &Secret) -> Result<Option<String>> {
     let Some((MARKER, body)) = first_line(text) else {
-        bail!("it is encrypted in a newer way than {MARKER}");
+        return Err(Error::config(format!("it is encrypted in a newer way than {MARKER}")));
     };
     let packed: String = body.split_whitespace().collect();
-    let bytes = STANDARD.decode(packed).map_err(|_| anyhow!("the encrypted part isn't base64: the file is damaged"))?;
+    let damaged = |why: &str| Error::config(format!("{why}: the file is damaged"));
+    let bytes = STANDARD.decode(packed).map_err(|_| damaged("the encrypted part isn't base64"))?;
     let Some((nonce, sealed)) = bytes.split_at_checked(NONCE) else {
-        bail!("the encrypted part is too short: the file is damaged");
+        return Err(damaged("the encrypted part is too short"));
     };
     let mut fixed = [0; NONCE];
     fixed.copy_from_slice(nonce);
     let Ok(plain) = XSalsa20Poly1305::new(&secret.0.into()).decrypt(&fixed.into(), sealed) else { return Ok(None) };
-    String::from_utf8(plain).map(Some).map_err(|_| anyhow!("the decrypted configuration isn't UTF-8"))
+    String::from_utf8(plain).map(Some).map_err(|_| Error::config("the decrypted configuration isn't UTF-8"))
 }
 
 /// The text of an encrypted file.
 pub fn encrypt(plain: &str, secret: &Secret) -> Result<String> {
     let mut nonce = [0; NONCE];
     if rand::fill(&mut nonce).is_err() {
-        bail!("the system gives no random numbers");
+        return Err(Error::config("the system gives no random numbers"));
     }
     let sealed = XSalsa20Poly1305::new(&secret.0.into()).encrypt(&nonce.into(), plain.as_bytes());
-    let sealed = sealed.map_err(|_| anyhow!("can't encrypt the configuration"))?;
+    let sealed = sealed.map_err(|_| Error::config("can't encrypt the configuration"))?;
     let body = STANDARD.encode([&nonce[..], &sealed].concat());
     Ok(format!("# Encrypted rclone configuration File\n\n{MARKER}\n{body}\n"))
 }

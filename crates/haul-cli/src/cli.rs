@@ -1,0 +1,123 @@
+//! The command line: what can be typed, and what was.
+
+use crate::{
+    args,
+    commands::Command,
+    environment::env,
+    error::{Usage, code},
+    flags::{Flags, stores},
+};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use haul_remotes::StoreFlags;
+use std::ffi::OsString;
+
+/// Moves data between clouds, clusters and disks.
+#[derive(Parser)]
+#[command(
+    name = "haul",
+    bin_name = "haul",
+    version,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "haul help COMMAND says more on a command, haul help flags lists the flags that stand before or after any."
+)]
+pub struct Cli {
+    /// Flags that stand before or after any command.
+    #[command(flatten)]
+    pub flags: Flags,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands and all flags, shown in the help.
+pub fn command_with_flags() -> clap::Command {
+    Cli::command().args(stores::all())
+}
+
+/// The commands; the flags work but only `haul help flags` shows them.
+pub fn command() -> clap::Command {
+    command_with_flags().mut_args(|arg| arg.hide(true))
+}
+
+/// A command line that was understood.
+pub struct Given {
+    /// Command and flags.
+    pub cli: Cli,
+    /// Options of stores.
+    pub backends: StoreFlags,
+    /// The line in order: flags that belong to no command, each one word, then the command with its own.
+    pub line: Vec<OsString>,
+}
+
+/// What a command line comes to.
+pub enum Parsed {
+    /// A command to run.
+    Run(Box<Given>),
+    /// Help or version was asked for and shown.
+    Said(u8),
+}
+
+/// Reads a command line, whose first word is the program's name.
+pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
+    let mut tree = command();
+    tree.build();
+    let line = args::arrange(&tree, argv, &|name| if stores::is_variable(name) { None } else { env(name) })?;
+    let parsed = command().try_get_matches_from(&line);
+    let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, stores::given(&matches))));
+    match cli {
+        Ok((mut cli, backends)) => {
+            cli.flags.meta.links |= cli.command.keeps_links() && !cli.flags.meta.copy_links;
+            Ok(Parsed::Run(Box::new(Given { cli, backends, line })))
+        }
+        Err(e) if e.use_stderr() && e.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Usage(first_paragraph(&e.render().to_string())))
+        }
+        Err(e) => {
+            // Nothing is left to do when the help can't be printed.
+            let _ = e.print();
+            Ok(Parsed::Said(if e.use_stderr() { code::USAGE } else { code::OK }))
+        }
+    }
+}
+
+/// What clap says, without its `error:` and usage, on one line.
+fn first_paragraph(text: &str) -> String {
+    let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_command_tree_holds_together() {
+        command_with_flags().debug_assert();
+    }
+
+    #[test]
+    fn no_flag_of_a_command_hides_a_global_one_of_another_meaning() {
+        let root = command();
+        let shorts: BTreeMap<char, &str> =
+            root.get_arguments().filter_map(|a| Some((a.get_short()?, a.get_long()?))).collect();
+        for sub in root.get_subcommands() {
+            for arg in sub.get_arguments() {
+                let (Some(short), Some(long)) = (arg.get_short(), arg.get_long()) else { continue };
+                let global = shorts.get(&short).copied().unwrap_or(long);
+                assert_eq!(global, long, "-{short} of haul {}", sub.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn claps_words_become_one_line() {
+        let error = command().try_get_matches_from(["haul", "--transfers=x", "version"]).unwrap_err();
+        assert_eq!(
+            first_paragraph(&error.render().to_string()),
+            "invalid value 'x' for '--transfers <N>': invalid digit found in string"
+        );
+    }
+}

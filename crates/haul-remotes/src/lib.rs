@@ -1,0 +1,19 @@
+//! From a typed name to an open store: config files, connection strings, options of stores with their sources, and one
+//! [`Session`] a process, which opens all of them with the same limits.
+//!
+//! Nothing here knows a command line or a terminal, and nothing reads the environment: a front end says what it saw, as an
+//! [`Environment`] and [`Settings`]. `examples/open.rs` lists a remote in a few lines.
+
+pub mod config;
+mod environment;
+mod error;
+mod options;
+pub mod secrets;
+mod session;
+mod spec;
+
+pub use environment::Environment;
+pub use error::{Error, Result};
+pub use options::StoreFlags;
+pub use session::{OpenOptions, Session, Settings};
+pub use spec::{Place, Spec, is_name};

@@ -1,0 +1,255 @@
+//! One session a process: it knows the configuration, and all that it opens shares one limit of requests, one table of
+//! lanes, one pool of buffers and one meter of bandwidth.
+
+mod source;
+
+use crate::{
+    Environment, Error, Result,
+    config::{Config, Password, Places, paths},
+    options::{Resolved, Resolver, StoreFlags},
+    secrets,
+    spec::{Place, Spec},
+};
+use haul_core::Key;
+use haul_store::{
+    Links, Meters, Net, OpenRequest, OptionKind, Store,
+    layers::{LayerSettings, rate::Rate, stack},
+    pack,
+};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// How many remotes may be made on one another, so that a loop ends.
+const MAX_WRAPPED: usize = 8;
+
+/// What a front end says once. By default there is no configuration and no limit.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// The config files.
+    pub places: Places,
+    /// The password of an encrypted one.
+    pub password: Password,
+    /// Variables that define remotes and set options.
+    pub environment: Environment,
+    /// Options of stores from the command line.
+    pub flags: StoreFlags,
+    /// Time limits, TLS, the limit of requests, lanes and buffers of all network stores.
+    pub net: Net,
+    /// Retries, bandwidth and the end of the run.
+    pub layers: LayerSettings,
+    /// Counts requests and retries of all stores.
+    pub meters: Arc<Meters>,
+}
+
+impl Settings {
+    /// Those that the environment has for every front end: config files and their password, remotes and options.
+    pub fn from_environment(environment: Environment) -> Settings {
+        Settings {
+            places: paths::places(None, &environment),
+            password: Password::from_environment(&environment),
+            environment,
+            ..Settings::default()
+        }
+    }
+}
+
+/// What a caller chooses for the stores that it opens. What a remote is made on is opened the same way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// How symlinks are treated.
+    pub links: Links,
+    /// See [`OpenRequest::marks`].
+    pub marks: bool,
+    /// Symbolic links on the way to a folder on disk are followed only where they belong to root or this user.
+    pub own_links: bool,
+    /// Files go into packs there. A pack remote is that already.
+    pub pack: bool,
+    /// Give up connecting after this long, instead of the session's time.
+    pub connect_timeout: Option<Duration>,
+    /// Give up when nothing moves for this long, instead of the session's time.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// Opens stores by name.
+pub struct Session {
+    settings: Settings,
+    /// Set once: by the settings, or by the first who limits it later.
+    rate: OnceLock<Arc<Rate>>,
+    config: OnceLock<Config>,
+}
+
+impl Session {
+    /// A session with these settings. Reads no file: a copy between local disks needs no configuration.
+    pub fn new(settings: Settings) -> Session {
+        let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
+        Session { settings, rate, config: OnceLock::new() }
+    }
+
+    /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
+    /// gate, lanes, buffers, bandwidth, retries and meters count for both.
+    pub fn beside(&self, other: Settings) -> Session {
+        let Net { gate, roads, buffers, .. } = self.settings.net.clone();
+        let (layers, meters) = (self.settings.layers.clone(), self.settings.meters.clone());
+        let settings = Settings { net: Net { gate, roads, buffers, ..other.net }, layers, meters, ..other };
+        Session { settings, rate: self.rate.clone(), config: OnceLock::new() }
+    }
+
+    /// Limits the bandwidth of all that is opened from here on, unless it is limited already.
+    pub fn limit_bandwidth(&self, rate: Arc<Rate>) {
+        // The first limit counts.
+        let _ = self.rate.set(rate);
+    }
+
+    /// Where the config files are.
+    pub fn places(&self) -> &Places {
+        &self.settings.places
+    }
+
+    /// The environment that the front end saw.
+    pub fn environment(&self) -> &Environment {
+        &self.settings.environment
+    }
+
+    /// The configuration, read when it is first asked for.
+    ///
+    /// Errors: those of [`Config::load`].
+    pub fn config(&self) -> Result<&Config> {
+        match self.config.get() {
+            Some(config) => Ok(config),
+            None => {
+                let loaded = self.load_config()?;
+                // Two threads may both read it; the first to finish counts.
+                Ok(self.config.get_or_init(|| loaded))
+            }
+        }
+    }
+
+    /// The configuration, read afresh, for a command that changes it.
+    ///
+    /// Errors: those of [`Config::load`].
+    pub fn load_config(&self) -> Result<Config> {
+        Config::load(&self.settings.places, self.settings.password.clone())
+    }
+
+    /// Opens what a user typed as a folder, bucket or remote root. That it exists isn't checked.
+    ///
+    /// Errors: it can't be meant, names no remote, or has an option that can't be used.
+    pub fn open(&self, typed: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Arc<dyn Store>> {
+        self.open_spec(&Spec::parse(typed.as_ref().as_bytes())?, options)
+    }
+
+    /// Opens what another program's configuration names, as if it were typed so.
+    ///
+    /// Errors: as [`Session::open`].
+    pub fn open_spec(&self, spec: &Spec, options: &OpenOptions) -> Result<Arc<dyn Store>> {
+        self.open_resolved(self.resolve(spec)?, options)
+    }
+
+    /// Opens what a user typed as a source: when it names one file, the store is of the folder that holds it, and the key is
+    /// the file's.
+    ///
+    /// Errors: as [`Session::open`]; the store can't tell whether it is a file.
+    pub async fn open_source(
+        &self,
+        typed: impl AsRef<OsStr>,
+        options: &OpenOptions,
+    ) -> Result<(Arc<dyn Store>, Option<Key>)> {
+        let spec = Spec::parse(typed.as_ref().as_bytes())?;
+        let resolved = self.resolve(&spec)?;
+        let store = self.open_resolved(resolved.clone(), options)?;
+        // A bare remote is never a file; nor is a bucket alone. What is made on another remote has no buckets.
+        let Some((parent, leaf)) = source::split(&spec.path).and_then(|_| source::split(&resolved.path)) else {
+            return Ok((store, None));
+        };
+        if parent.is_empty() && !store.caps().dirs && !resolved.kind.wraps() {
+            return Ok((store, None));
+        }
+        let key = Key::new(leaf);
+        let parent = self.open_resolved(Resolved { path: parent.to_vec(), ..resolved.clone() }, options)?;
+        let file = match store.caps().dirs {
+            true => source::is_file(&*parent, &key).await?,
+            false => source::is_key(&*parent, &key).await?,
+        };
+        Ok(if file { (parent, Some(key)) } else { (store, None) })
+    }
+
+    /// Opens the folder of what a user typed as one file's destination; the key is the file's.
+    ///
+    /// Errors: as [`Session::open`]; it can only be a folder.
+    pub fn open_parent(&self, typed: impl AsRef<OsStr>, options: &OpenOptions) -> Result<(Arc<dyn Store>, Key)> {
+        let typed = typed.as_ref();
+        let spec = Spec::parse(typed.as_bytes())?;
+        let resolved = self.resolve(&spec)?;
+        let Some((parent, leaf)) = source::split(&spec.path).and_then(|_| source::split(&resolved.path)) else {
+            let shown = secrets::shown(typed);
+            return Err(Error::Typed(format!("{shown} names a folder: give the file a name")));
+        };
+        let (parent, key) = (parent.to_vec(), Key::new(leaf));
+        Ok((self.open_resolved(Resolved { path: parent, ..resolved }, options)?, key))
+    }
+
+    fn resolve(&self, spec: &Spec) -> Result<Resolved> {
+        let Settings { flags, environment, .. } = &self.settings;
+        Resolver { config: &|| self.config(), flags, environment }.resolve(spec)
+    }
+
+    fn open_resolved(&self, resolved: Resolved, options: &OpenOptions) -> Result<Arc<dyn Store>> {
+        let packs = options.pack && !resolved.kind.wraps();
+        let store = self.open_nested(resolved, options, MAX_WRAPPED)?;
+        if !packs {
+            return Ok(store);
+        }
+        let place = Place::Backend { kind: pack::KIND.name.into(), options: BTreeMap::new() };
+        let pack = self.resolve(&Spec { place, path: Vec::new() })?;
+        self.open_on(pack, [("remote".to_string(), store)].into(), options)
+    }
+
+    fn open_nested(&self, resolved: Resolved, options: &OpenOptions, left: usize) -> Result<Arc<dyn Store>> {
+        let mut wrapped = BTreeMap::new();
+        for option in resolved.kind.options.iter().filter(|option| option.kind == OptionKind::Remote) {
+            let Some(text) = resolved.options.get(option.name).filter(|text| !text.is_empty()) else { continue };
+            let name = &resolved.remote;
+            if left == 0 {
+                let why = format!("remote {name:?} is made on itself, through {MAX_WRAPPED} others");
+                return Err(Error::Config(why));
+            }
+            let inner = Spec::parse(text.as_bytes()).and_then(|spec| self.resolve(&spec));
+            let inner = inner.map_err(|e| e.within(format!("remote {name:?}, option {}", option.name)))?;
+            wrapped.insert(option.name.to_string(), self.open_nested(inner, options, left - 1)?);
+        }
+        self.open_on(resolved, wrapped, options)
+    }
+
+    fn open_on(
+        &self,
+        resolved: Resolved,
+        wrapped: BTreeMap<String, Arc<dyn Store>>,
+        options: &OpenOptions,
+    ) -> Result<Arc<dyn Store>> {
+        let Settings { net, layers, meters, .. } = &self.settings;
+        let wraps = resolved.kind.wraps();
+        let store = (resolved.kind.open)(OpenRequest {
+            remote: resolved.remote,
+            path: resolved.path,
+            options: resolved.options,
+            net: Net {
+                connect_timeout: options.connect_timeout.unwrap_or(net.connect_timeout),
+                idle_timeout: options.idle_timeout.unwrap_or(net.idle_timeout),
+                ..net.clone()
+            },
+            meters: meters.clone(),
+            links: options.links,
+            marks: options.marks,
+            own_links: options.own_links,
+            wrapped,
+        })?;
+        let layers = LayerSettings { rate: self.rate.get().cloned(), ..layers.clone() };
+        // The layers are around what it is made on.
+        Ok(if wraps { store } else { stack(store, &layers, meters) })
+    }
+}
