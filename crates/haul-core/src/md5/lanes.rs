@@ -20,6 +20,10 @@ pub fn width() -> usize {
             return 8;
         }
     }
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        return 8;
+    }
     1
 }
 
@@ -53,6 +57,11 @@ fn take(width: usize, lanes: &mut [Lane<'_>], blocks: usize) {
             return padded(lanes, blocks, |states, data| unsafe { x86::eight(states, data, blocks) });
         }
     }
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    if lanes.len() > 1 && width >= 8 && std::arch::is_aarch64_feature_detected!("neon") {
+        // SAFETY: the processor has NEON, which is all that it was compiled for.
+        return padded(lanes, blocks, |states, data| unsafe { arm::eight(states, data, blocks) });
+    }
     let _ = width;
     for lane in lanes {
         lane.data[..blocks].iter().for_each(|block| fast_md5::transform(lane.state, block));
@@ -60,7 +69,7 @@ fn take(width: usize, lanes: &mut [Lane<'_>], blocks: usize) {
 }
 
 /// Fills the registers' idle lanes with copies of the first, whose results nobody takes.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 fn padded<const N: usize>(
     lanes: &mut [Lane<'_>],
     blocks: usize,
@@ -75,7 +84,7 @@ fn padded<const N: usize>(
 }
 
 /// The constants of the 64 steps (RFC 1321, section 3.4).
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 #[rustfmt::skip]
 const K: [u32; 64] = [
     0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
@@ -88,74 +97,88 @@ const K: [u32; 64] = [
     0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 ];
 
+/// A function that takes `blocks` blocks of each of so many streams into their states. A macro, since what runs in it must be
+/// compiled for the same registers: the vector, how a block of each is loaded (word `n` of all in vector `n`), and the
+/// operations.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+macro_rules! kernel {
+    ($name:ident, $feature:literal, $lanes:literal, $vector:ty, $set:ident, $add:ident, $load:ident, $out:ident,
+     $f:ident, $g:ident, $h:ident, $i:ident, $rol:ident) => {
+        #[target_feature(enable = $feature)]
+        pub fn $name(states: &mut [[u32; 4]; $lanes], data: &[&[[u8; BLOCK]]; $lanes], blocks: usize) {
+            let word = |n: usize| -> $vector { $load!(states.map(|state| state[n])) };
+            let mut all = [word(0), word(1), word(2), word(3)];
+            for block in 0..blocks {
+                let m = $out(data, block);
+                let [mut a, mut b, mut c, mut d] = all;
+                macro_rules! one {
+                    ($mix:ident, $a:ident, $b:ident, $c:ident, $d:ident, $m:expr, $k:expr, $s:literal) => {
+                        let sum = $add($add($a, $set(K[$k] as i32)), m[$m % 16]);
+                        let sum = $add(sum, $mix($b, $c, $d));
+                        $a = $add($b, $rol!(sum, $s));
+                    };
+                }
+                // Of each round four times four steps; which word of the block a step takes in is the RFC's.
+                for n in 0..4 {
+                    one!($f, a, b, c, d, 4 * n, 4 * n, 7);
+                    one!($f, d, a, b, c, 4 * n + 1, 4 * n + 1, 12);
+                    one!($f, c, d, a, b, 4 * n + 2, 4 * n + 2, 17);
+                    one!($f, b, c, d, a, 4 * n + 3, 4 * n + 3, 22);
+                }
+                for n in 0..4 {
+                    one!($g, a, b, c, d, 20 * n + 1, 4 * n + 16, 5);
+                    one!($g, d, a, b, c, 20 * n + 6, 4 * n + 17, 9);
+                    one!($g, c, d, a, b, 20 * n + 11, 4 * n + 18, 14);
+                    one!($g, b, c, d, a, 20 * n + 16, 4 * n + 19, 20);
+                }
+                for n in 0..4 {
+                    one!($h, a, b, c, d, 12 * n + 5, 4 * n + 32, 4);
+                    one!($h, d, a, b, c, 12 * n + 8, 4 * n + 33, 11);
+                    one!($h, c, d, a, b, 12 * n + 11, 4 * n + 34, 16);
+                    one!($h, b, c, d, a, 12 * n + 14, 4 * n + 35, 23);
+                }
+                for n in 0..4 {
+                    one!($i, a, b, c, d, 28 * n, 4 * n + 48, 6);
+                    one!($i, d, a, b, c, 28 * n + 7, 4 * n + 49, 10);
+                    one!($i, c, d, a, b, 28 * n + 14, 4 * n + 50, 15);
+                    one!($i, b, c, d, a, 28 * n + 21, 4 * n + 51, 21);
+                }
+                all = [$add(all[0], a), $add(all[1], b), $add(all[2], c), $add(all[3], d)];
+            }
+            // SAFETY: vectors hold plain words, as many as there are streams.
+            let words: [[u32; $lanes]; 4] = unsafe { std::mem::transmute(all) };
+            for (stream, state) in states.iter_mut().enumerate() {
+                *state = words.map(|word| word[stream]);
+            }
+        }
+    };
+}
+
+/// Bytes or words as a vector of the same size.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+macro_rules! vector {
+    ($plain:expr) => {
+        // SAFETY: both are plain bits of one size, which the compiler checks.
+        unsafe { std::mem::transmute($plain) }
+    };
+}
+
+/// One of the RFC's four functions.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+macro_rules! mix {
+    ($name:ident, $feature:literal, $vector:ty, |$b:ident, $c:ident, $d:ident| $value:expr) => {
+        #[inline]
+        #[target_feature(enable = $feature)]
+        fn $name($b: $vector, $c: $vector, $d: $vector) -> $vector {
+            $value
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{BLOCK, K};
     use std::arch::x86_64::*;
-
-    /// A function that takes `blocks` blocks of each of so many streams into their states. A macro, since what runs in it must be
-    /// compiled for the same registers: the vector, how a block of each is loaded (word `n` of all in vector `n`), and the
-    /// operations.
-    macro_rules! kernel {
-        ($name:ident, $feature:literal, $lanes:literal, $vector:ty, $set:ident, $add:ident, $load:ident, $out:ident,
-         $f:ident, $g:ident, $h:ident, $i:ident, $rol:ident) => {
-            #[target_feature(enable = $feature)]
-            pub fn $name(states: &mut [[u32; 4]; $lanes], data: &[&[[u8; BLOCK]]; $lanes], blocks: usize) {
-                let word = |n: usize| -> $vector { $load!(states.map(|state| state[n])) };
-                let mut all = [word(0), word(1), word(2), word(3)];
-                for block in 0..blocks {
-                    let m = $out(data, block);
-                    let [mut a, mut b, mut c, mut d] = all;
-                    macro_rules! one {
-                        ($mix:ident, $a:ident, $b:ident, $c:ident, $d:ident, $m:expr, $k:expr, $s:literal) => {
-                            let sum = $add($add($a, $set(K[$k] as i32)), m[$m % 16]);
-                            let sum = $add(sum, $mix($b, $c, $d));
-                            $a = $add($b, $rol!(sum, $s));
-                        };
-                    }
-                    // Of each round four times four steps; which word of the block a step takes in is the RFC's.
-                    for n in 0..4 {
-                        one!($f, a, b, c, d, 4 * n, 4 * n, 7);
-                        one!($f, d, a, b, c, 4 * n + 1, 4 * n + 1, 12);
-                        one!($f, c, d, a, b, 4 * n + 2, 4 * n + 2, 17);
-                        one!($f, b, c, d, a, 4 * n + 3, 4 * n + 3, 22);
-                    }
-                    for n in 0..4 {
-                        one!($g, a, b, c, d, 20 * n + 1, 4 * n + 16, 5);
-                        one!($g, d, a, b, c, 20 * n + 6, 4 * n + 17, 9);
-                        one!($g, c, d, a, b, 20 * n + 11, 4 * n + 18, 14);
-                        one!($g, b, c, d, a, 20 * n + 16, 4 * n + 19, 20);
-                    }
-                    for n in 0..4 {
-                        one!($h, a, b, c, d, 12 * n + 5, 4 * n + 32, 4);
-                        one!($h, d, a, b, c, 12 * n + 8, 4 * n + 33, 11);
-                        one!($h, c, d, a, b, 12 * n + 11, 4 * n + 34, 16);
-                        one!($h, b, c, d, a, 12 * n + 14, 4 * n + 35, 23);
-                    }
-                    for n in 0..4 {
-                        one!($i, a, b, c, d, 28 * n, 4 * n + 48, 6);
-                        one!($i, d, a, b, c, 28 * n + 7, 4 * n + 49, 10);
-                        one!($i, c, d, a, b, 28 * n + 14, 4 * n + 50, 15);
-                        one!($i, b, c, d, a, 28 * n + 21, 4 * n + 51, 21);
-                    }
-                    all = [$add(all[0], a), $add(all[1], b), $add(all[2], c), $add(all[3], d)];
-                }
-                // SAFETY: vectors hold plain words, as many as there are streams.
-                let words: [[u32; $lanes]; 4] = unsafe { std::mem::transmute(all) };
-                for (stream, state) in states.iter_mut().enumerate() {
-                    *state = words.map(|word| word[stream]);
-                }
-            }
-        };
-    }
-
-    /// Bytes or words as a vector of the same size.
-    macro_rules! vector {
-        ($plain:expr) => {
-            // SAFETY: both are plain bits of one size, which the compiler checks.
-            unsafe { std::mem::transmute($plain) }
-        };
-    }
 
     macro_rules! rol16 {
         ($x:expr, $s:literal) => {
@@ -169,7 +192,7 @@ mod x86 {
         };
     }
 
-    // The four functions of the RFC as truth tables of three bits.
+    // With AVX-512 the four functions of the RFC are truth tables of three bits.
     kernel!(
         sixteen,
         "avx512f",
@@ -186,16 +209,6 @@ mod x86 {
         rol16
     );
     kernel!(eight, "avx2", 8, __m256i, _mm256_set1_epi32, _mm256_add_epi32, vector, load8, f8, g8, h8, i8, rol8);
-
-    macro_rules! mix {
-        ($name:ident, $feature:literal, $vector:ty, |$b:ident, $c:ident, $d:ident| $value:expr) => {
-            #[inline]
-            #[target_feature(enable = $feature)]
-            fn $name($b: $vector, $c: $vector, $d: $vector) -> $vector {
-                $value
-            }
-        };
-    }
 
     mix!(f16, "avx512f", __m512i, |b, c, d| _mm512_ternarylogic_epi32::<0xca>(b, c, d));
     mix!(g16, "avx512f", __m512i, |b, c, d| _mm512_ternarylogic_epi32::<0xca>(d, b, c));
@@ -261,5 +274,67 @@ mod x86 {
             }
         }
         words
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod arm {
+    use super::{BLOCK, K};
+    use std::arch::aarch64::*;
+
+    /// Two registers of four streams each: what one waits for, the other has work to fill.
+    type Both = [uint32x4_t; 2];
+
+    macro_rules! rol {
+        ($x:expr, $s:literal) => {
+            $x.map(|x| vsriq_n_u32::<{ 32 - $s }>(vshlq_n_u32::<$s>(x), x))
+        };
+    }
+
+    kernel!(eight, "neon", 8, Both, set, add, vector, load, f, g, h, i, rol);
+
+    mix!(f, "neon", Both, |b, c, d| std::array::from_fn(|n| vbslq_u32(b[n], c[n], d[n])));
+    mix!(g, "neon", Both, |b, c, d| std::array::from_fn(|n| vbslq_u32(d[n], b[n], c[n])));
+    mix!(h, "neon", Both, |b, c, d| std::array::from_fn(|n| veorq_u32(b[n], veorq_u32(c[n], d[n]))));
+    mix!(i, "neon", Both, |b, c, d| std::array::from_fn(|n| veorq_u32(c[n], vornq_u32(b[n], d[n]))));
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn set(word: i32) -> Both {
+        [vdupq_n_u32(word as u32); 2]
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn add(a: Both, b: Both) -> Both {
+        std::array::from_fn(|n| vaddq_u32(a[n], b[n]))
+    }
+
+    /// Block `at` of each stream, turned: word `n` of all in vector `n`.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn load(data: &[&[[u8; BLOCK]]; 8], at: usize) -> [Both; 16] {
+        let rows: [[uint32x4_t; 4]; 8] = std::array::from_fn(|n| vector!(data[n][at]));
+        let mut words = [[vdupq_n_u32(0); 2]; 16];
+        for half in 0..2 {
+            for quarter in 0..4 {
+                let r: [uint32x4_t; 4] = std::array::from_fn(|row| rows[4 * half + row][quarter]);
+                // Words of even and of odd number, of two streams each; then of four.
+                let (even, even2) = (pairs(vtrn1q_u32(r[0], r[1])), pairs(vtrn1q_u32(r[2], r[3])));
+                let (odd, odd2) = (pairs(vtrn2q_u32(r[0], r[1])), pairs(vtrn2q_u32(r[2], r[3])));
+                let turned =
+                    [vtrn1q_u64(even, even2), vtrn1q_u64(odd, odd2), vtrn2q_u64(even, even2), vtrn2q_u64(odd, odd2)];
+                for (n, word) in turned.into_iter().enumerate() {
+                    words[4 * quarter + n][half] = vreinterpretq_u32_u64(word);
+                }
+            }
+        }
+        words
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn pairs(words: uint32x4_t) -> uint64x2_t {
+        vreinterpretq_u64_u32(words)
     }
 }
