@@ -3,8 +3,9 @@
 use crate::{
     args,
     commands::{self, Command},
+    config::{Config, Password},
     context::Context,
-    error::{self, Outcome, Usage, code},
+    error::{self, Outcome, Usage, Verdict, code},
     flags::{self, Flags},
     log, machine,
     screen::Screen,
@@ -16,7 +17,7 @@ use haul_store::{
     OptionKind, OptionSpec,
     registry::{self, StoreKind},
 };
-use std::{collections::BTreeMap, ffi::OsString, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc};
 
 /// Moves data between clouds, clusters and disks.
 #[derive(Parser)]
@@ -27,7 +28,7 @@ use std::{collections::BTreeMap, ffi::OsString, sync::Arc};
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "haul help COMMAND says more on a command, haul help flags lists the flags that stand before or after any."
+    after_help = "haul help COMMAND explains a command. haul help flags lists the flags that work with any command."
 )]
 pub struct Cli {
     /// Flags that stand before or after any command.
@@ -96,9 +97,9 @@ pub fn main(argv: Vec<OsString>) -> u8 {
     machine::allow_open_files();
     let screen = Arc::new(Screen::new());
     let code = match parse(argv) {
-        Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &e)),
+        Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &error::verdict(&e))),
         Ok(Parsed::Said(code)) => code,
-        Err(e) => tell(&screen, &e.into()),
+        Err(e) => tell(&screen, &error::verdict(&e.into())),
     };
     screen.finish();
     code
@@ -150,7 +151,19 @@ pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
 /// What clap says, without its `error:` and usage, on one line.
 fn first_paragraph(text: &str) -> String {
     let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    // The standard library's words for a number that can't be read.
+    line.replace("invalid digit found in string", "it is not a whole number")
+        .replace("invalid float literal", "it is not a number")
+}
+
+/// What to type if a path that isn't there is the name of a remote without its colon. Nobody is asked for a password for that.
+fn remote_without_colon(context: &Context) -> Option<String> {
+    let config = Config::load(&context.places(), Password::default()).ok()?;
+    let known = config.remotes();
+    let mut words = context.line.iter().skip(1).filter_map(|word| word.to_str());
+    let name = words.find(|word| known.contains(word) && !Path::new(word).exists())?;
+    Some(format!("{name} is also a remote: for that, type {name}:"))
 }
 
 fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
@@ -167,7 +180,10 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         signals::listen(context.cancel.clone(), cli.command.finishes_itself());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         context.keep_hashes();
-        finish(&context, outcome)
+        let code = finish(&context, outcome).unwrap_or_else(|error| {
+            tell(screen, &error::verdict_with(&error, remote_without_colon(&context).as_deref()))
+        });
+        Ok(code)
     });
     // A blocking read of a terminal or a pipe must not keep a finished program alive.
     runtime.shutdown_background();
@@ -187,16 +203,21 @@ fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
     if let Some(left) = report.and_then(error::half_sent) {
         tracing::warn!("{left}");
     }
-    Ok(match outcome? {
+    let code = match outcome? {
         Outcome::Done => code::OK,
         Outcome::Exit(code) => code,
         Outcome::Job(report) => error::report_code(&report, no_transfer),
-    })
+    };
+    if code == code::DIR_NOT_FOUND
+        && let Some(hint) = remote_without_colon(context)
+    {
+        tracing::warn!("{hint}");
+    }
+    Ok(code)
 }
 
 /// Says what went wrong, in one line.
-fn tell(screen: &Screen, error: &anyhow::Error) -> u8 {
-    let verdict = error::verdict(error);
+fn tell(screen: &Screen, verdict: &Verdict) -> u8 {
     screen.tell(&verdict.line);
     verdict.code
 }
@@ -229,7 +250,7 @@ mod tests {
         let error = command().try_get_matches_from(["haul", "--transfers=x", "version"]).unwrap_err();
         assert_eq!(
             first_paragraph(&error.render().to_string()),
-            "invalid value 'x' for '--transfers <N>': invalid digit found in string"
+            "invalid value 'x' for '--transfers <N>': it is not a whole number"
         );
     }
 }

@@ -311,7 +311,7 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
         }
         Event::Failed { error, .. } if error.kind() == ErrorKind::Cancelled => {
             if let Some((key, _)) = running {
-                tracing::debug!(%key, "Stopped before it was whole; nothing of it is left");
+                tracing::debug!(%key, "Stopped before it was complete");
             }
         }
         Event::Failed { error, .. } => failed(error, running.map(|(key, _)| key)),
@@ -338,6 +338,10 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
 }
 
 fn failed(error: &haul_core::Error, key: Option<&Key>) {
+    // A guard that holds back deletions didn't fail: its message says what it refused.
+    if error.kind() == ErrorKind::Limit && error.op() == "delete" {
+        return tracing::error!("{}", error.message());
+    }
     match error.key().or(key) {
         Some(key) if key.is_root() => {
             tracing::error!(key = "top directory", "Failed to {}: {}", error.op(), error.message())
@@ -368,7 +372,7 @@ fn unchanged(why: Reason) -> &'static str {
         Reason::NotExisting => "Destination doesn't exist, skipping as --existing is set",
         Reason::Newer => "Destination is newer than source, skipping",
         Reason::Extra => "Not in the source, left alone",
-        Reason::NotSeen => "Not known to be gone from the source, left alone",
+        Reason::NotSeen => "Not proved absent from the source, left alone",
         _ => "Unchanged skipping",
     }
 }

@@ -88,7 +88,7 @@ fn lane(count: &LaneCount) -> String {
         (Limit::Rate, None) => "the other side throttles",
         (Limit::Demand, _) => "no more were needed",
         (Limit::Searching, _) => "still growing",
-        (Limit::Knee, _) => "more bring no more",
+        (Limit::Knee, _) => "more don't help",
         (Limit::Processors, _) => "the processors here are busy",
         (Limit::Pinned, _) => "as set",
         (Limit::Max, _) => "haul's most",
@@ -274,7 +274,7 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
         row("Not proved:", format!("{} that went on from an earlier run; --verify=read proves them", totals.unproved));
     }
     if totals.server_copies > 0 {
-        row("Server-side:", format!("{} copied inside the store", totals.server_copies));
+        row("Server-side:", format!("{} copied without passing through haul", totals.server_copies));
     }
     if totals.touched > 0 {
         row("Attributes:", format!("{} set on unchanged files, times included", totals.touched));
@@ -353,7 +353,7 @@ mod tests {
             lines,
             [
                 "Proved equal:  2 by md5",
-                "Server-side:   1 copied inside the store",
+                "Server-side:   1 copied without passing through haul",
                 "Protected:     4 not deleted: the source's listing did not prove them gone",
                 "Retries:       1, asked to slow down 0 times",
                 "API calls:     3 (ListObjectsV2 1, PutObject 2)",
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(
             text.lines().nth(1),
             Some(
-                "Requests:      host:9000 down 48 at once (more bring no more), up 5.0 a second (the other side \
+                "Requests:      host:9000 down 48 at once (more don't help), up 5.0 a second (the other side \
                  throttles), copies 64 at once (still growing)"
             )
         );

@@ -47,7 +47,7 @@ fn each_message_in_full() {
     for (args, code, message) in [
         (&["version", "--transferz", "3"][..], 2, "unknown flag --transferz (did you mean --transfers?)"),
         (&["cpoy", "a", "b"], 2, "unknown command \"cpoy\" (did you mean copy?)"),
-        (&["version", "--transfers", "x"], 2, "invalid value 'x' for '--transfers <N>': invalid digit found in string"),
+        (&["version", "--transfers", "x"], 2, "invalid value 'x' for '--transfers <N>': it is not a whole number"),
         (
             &["version", "--max-size", "5x"],
             2,
@@ -61,15 +61,11 @@ fn each_message_in_full() {
             1,
             "unknown remote \"mino\": not in HOME/.config/rclone/rclone.conf (did you mean minio:?)",
         ),
-        (
-            &["copy", "box:b", "x"],
-            1,
-            "remote \"box\": open: there is no store of type \"box\": haul has local, s3, memory, pack",
-        ),
+        (&["copy", "box:b", "x"], 1, "remote \"box\": unknown type of store \"box\"; haul has local, s3, memory, pack"),
         (
             &["--config", "bad.conf", "listremotes"],
             1,
-            "config file bad.conf:3: it is no [section], no comment and no key = value",
+            "config file bad.conf:3: expected [section], a comment or key = value",
         ),
         (
             &["config", "create", "a/b", "local"],
@@ -79,7 +75,7 @@ fn each_message_in_full() {
         (
             &["config", "create", "q", "nosuch"],
             2,
-            "there is no store of type \"nosuch\": haul has local, s3, memory, pack, alias",
+            "unknown type of store \"nosuch\"; haul has local, s3, memory, pack, alias",
         ),
         (&["config", "show", "minoi"], 1, "unknown remote \"minoi\" (did you mean minio?)"),
         (&["config", "update", "minio", "region"], 2, "option \"region\" has no value"),

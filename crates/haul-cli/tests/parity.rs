@@ -333,7 +333,7 @@ fn too_many_deletes_delete_none() {
     let lab = Lab::new(HAUL);
     build(&lab.path("t"));
     let ran = lab.haul(&["sync", "@t/src", "@t/dst", "--max-delete=1"]).code(7);
-    assert!(ran.err.contains("not deleting 4 files: more than --max-delete 1"), "{}", ran.err);
+    assert!(ran.err.contains("Refused to delete 4 files: that is more than --max-delete 1"), "{}", ran.err);
     assert!(lab.path("t/dst/extra.txt").exists() && lab.path("t/dst/extra dir/x.jpg").exists());
 }
 

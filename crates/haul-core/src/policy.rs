@@ -279,7 +279,7 @@ pub struct Policy {
     pub no_update_dir_mtime: bool,
     /// Use the store's own LastModified instead of asking for the stored mtime (`--use-server-modtime`).
     pub use_server_mtime: bool,
-    /// Don't list the destination: ask for each source file (`--no-traverse`).
+    /// Don't list the destination: look up each source file (`--no-traverse`).
     pub no_traverse: bool,
     /// List all of the destination, whatever would be cheaper (`--fast-list`).
     pub list_all: bool,
@@ -321,7 +321,7 @@ pub struct Policy {
     pub drop_cache: bool,
     /// Write to the final name directly (`--inplace`).
     pub inplace: bool,
-    /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
+    /// Suffix of the hidden name that a file has during its transfer (`--partial-suffix`).
     pub partial_suffix: String,
     /// Ending for replaced and deleted files that are kept (`--suffix`).
     pub backup_suffix: Option<String>,

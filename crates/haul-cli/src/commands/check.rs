@@ -28,7 +28,7 @@ pub struct Args {
     /// Compare the content by reading both sides, not by hashes
     #[arg(long)]
     download: bool,
-    /// Don't mind what only the destination has
+    /// Ignore files that exist only at the destination
     #[arg(long)]
     one_way: bool,
     #[command(flatten)]
@@ -47,13 +47,13 @@ struct Lists {
     /// Write files that are the same here
     #[arg(long = "match", value_name = "FILE")]
     matching: Option<PathBuf>,
-    /// Write files that the source lacks here
+    /// Write the names of files missing from the source to this file
     #[arg(long, value_name = "FILE")]
     missing_on_src: Option<PathBuf>,
-    /// Write files that the destination lacks here
+    /// Write the names of files missing from the destination to this file
     #[arg(long, value_name = "FILE")]
     missing_on_dst: Option<PathBuf>,
-    /// Write files that could not be compared here
+    /// Write the names of files that could not be compared to this file
     #[arg(long, value_name = "FILE")]
     error: Option<PathBuf>,
 }

@@ -22,7 +22,7 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     let text = match words.as_slice() {
         ["flags"] => flags(""),
         ["flags", word] => match flags(word) {
-            none if none.trim().is_empty() => return Err(usage(format!("no flag has to do with {word:?}"))),
+            none if none.trim().is_empty() => return Err(usage(format!("no flag matches {word:?}"))),
             found => found,
         },
         ["flags", ..] => return Err(usage("haul help flags takes one word")),

@@ -21,10 +21,10 @@ use std::{
 /// From where to where, as typed.
 #[derive(clap::Args, Debug)]
 pub struct Ends {
-    /// Remote or local path to take from
+    /// Source: a remote or local path
     #[arg(value_name = "SOURCE:PATH")]
     pub source: OsString,
-    /// Remote or local path to bring to
+    /// Destination: a remote or local path
     #[arg(value_name = "DEST:PATH")]
     pub dest: OsString,
 }
@@ -34,12 +34,12 @@ pub struct Ends {
 pub struct CopyArgs {
     #[command(flatten)]
     ends: Ends,
-    /// Create empty directories of the source too
+    /// Also create empty directories of the source
     #[arg(long)]
     create_empty_src_dirs: bool,
     #[command(flatten)]
     keep: flags::keep::KeepFlags,
-    /// Put small files into packs at DEST: few large tar archives with indexes
+    /// Store small files at DEST in packs: a few large tar archives with indexes
     #[arg(long)]
     pack: bool,
 }
@@ -49,7 +49,7 @@ pub struct CopyArgs {
 pub struct MoveArgs {
     #[command(flatten)]
     copy: CopyArgs,
-    /// Remove directories of the source that are left empty
+    /// Remove source directories that became empty
     #[arg(long)]
     delete_empty_src_dirs: bool,
 }

@@ -14,7 +14,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
 };
 
-/// Go on with a job that was cut short
+/// Resume an interrupted job
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Its id, or how it begins: haul jobs lists them
@@ -26,7 +26,7 @@ pub struct Args {
 pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
     let state = given.cli.flags.config.state_dir.as_ref();
     let folder = paths::journals(state, &env, paths::home().as_deref());
-    let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
+    let folder = folder.ok_or_else(|| usage("no directory for journals: set one with --state-dir"))?;
     let (jobs, _) = unfinished(&folder)?;
     let Unfinished { id, job, running, .. } = find(&jobs, &args.job)?;
     if *running {

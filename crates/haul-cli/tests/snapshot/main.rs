@@ -185,7 +185,7 @@ fn filters_leave_out_and_a_dry_run_sends_nothing() {
     let ran = site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@src"]).code(1);
     let why =
         "was pushed through a filter, so --delete could delete what it left out: add --delete-excluded to do so\n";
-    assert!(ran.err.starts_with("haul: pull: src@2") && ran.err.ends_with(why), "{}", ran.err);
+    assert!(ran.err.starts_with("haul: src@2") && ran.err.ends_with(why), "{}", ran.err);
     assert_eq!(names(&site.path("src")), before);
     site.haul(&["snapshot", "pull", "--delete", "--delete-excluded", "@store", "src", "@src"]).ok();
     assert_eq!(names(&site.path("src")).into_iter().collect::<Vec<_>>(), ["keep/a"]);
@@ -268,12 +268,12 @@ fn what_is_wrong_is_told_in_a_line() {
         (
             &["snapshot", "pull", "@store", "other", "@out"][..],
             4,
-            "haul: find: there is no snapshot \"other\": see haul snapshot list\n",
+            "haul: no snapshot \"other\" (see haul snapshot list)\n",
         ),
         (
             &["snapshot", "pull", "@store", "src@ffff", "@out"],
             4,
-            "haul: find: there is no version \"ffff\" of \"src\": see haul snapshot list\n",
+            "haul: no version \"ffff\" of \"src\" (see haul snapshot list)\n",
         ),
         (
             &["snapshot", "push", "@src", "@store", "a/b"],
@@ -283,12 +283,12 @@ fn what_is_wrong_is_told_in_a_line() {
         (
             &["snapshot", "push", "@src", "@src/store"],
             1,
-            "haul: start: the destination ROOT/src/store is inside the source ROOT/src: exclude it with a filter, or choose another\n",
+            "haul: the destination ROOT/src/store is inside the source ROOT/src: exclude it with a filter, or choose another\n",
         ),
         (
             &["snapshot", "pull", "@store", "src", "@store/files"],
             1,
-            "haul: start: the destination ROOT/store/files is inside the source ROOT/store: exclude it with a filter, or choose another\n",
+            "haul: the destination ROOT/store/files is inside the source ROOT/store: exclude it with a filter, or choose another\n",
         ),
         (
             &["snapshot", "pull", "-L", "@store", "src", "@out"],
@@ -304,14 +304,14 @@ fn what_is_wrong_is_told_in_a_line() {
         (
             &["snapshot", "push", "@nowhere", "@store"],
             3,
-            "haul: open: ROOT/nowhere: no such folder (check the spelling, or create it with haul mkdir)\n",
+            "haul: ROOT/nowhere: no such folder (check the spelling, or create it with haul mkdir)\n",
         ),
         (
             &["snapshot", "list", "@nowhere"],
             3,
-            "haul: stat: ROOT/nowhere: no such file or directory (check the spelling, or create it with haul mkdir)\n",
+            "haul: ROOT/nowhere: no such file or directory (check the spelling, or create it with haul mkdir)\n",
         ),
-        (&["snapshot", "list", "@store", "other"], 4, "haul: list: there is no snapshot \"other\"\n"),
+        (&["snapshot", "list", "@store", "other"], 4, "haul: no snapshot \"other\"\n"),
     ] {
         let ran = site.haul(args).code(code);
         assert_eq!(ran.err.replace(&site.path("").display().to_string(), "ROOT/"), message, "{args:?}");

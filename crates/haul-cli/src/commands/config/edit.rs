@@ -203,7 +203,7 @@ pub fn check_kind(kind: &str) -> Result<()> {
     if names.contains(&kind) {
         return Ok(());
     }
-    Err(usage(format!("there is no store of type {kind:?}: haul has {}", names.join(", "))))
+    Err(usage(format!("unknown type of store {kind:?}; haul has {}", names.join(", "))))
 }
 
 /// Reads `key=value` and `key value`.

@@ -107,7 +107,7 @@ fn choose(config: &Config) -> Result<Option<String>> {
         let by_number = answer.parse::<usize>().ok().and_then(|n| names.get(n.checked_sub(1)?));
         match names.iter().find(|n| **n == answer).or(by_number) {
             Some(name) => return Ok(Some(name.clone())),
-            None => print::line("There is no such remote.")?,
+            None => print::line("No such remote.")?,
         }
     }
 }

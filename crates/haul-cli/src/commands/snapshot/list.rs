@@ -58,7 +58,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         store.stat(&Key::new("")).await?;
     }
     if let Some(name) = args.name.as_ref().filter(|name| !all.contains_key(*name)) {
-        let message = format!("there is no snapshot {name:?}");
+        let message = format!("no snapshot {name:?}");
         return Err(Error::new(ErrorKind::NotFound, "list", message).into());
     }
     if args.name.is_none() && !args.json {
