@@ -2,7 +2,9 @@
 
 use crate::{
     args,
+    colour::{self, Choice},
     commands::{self, Command},
+    complete,
     config::{Config, Password},
     context::Context,
     error::{self, Outcome, Usage, Verdict, code},
@@ -45,7 +47,7 @@ pub type BackendFlags = BTreeMap<String, BTreeMap<String, String>>;
 /// The commands and all flags, shown in the help.
 pub fn command_with_flags() -> clap::Command {
     let flags = registry::kinds().iter().flat_map(|kind| kind.options.iter().map(move |option| flag(kind, option)));
-    Cli::command().args(flags)
+    commands::help::dress(Cli::command().args(flags))
 }
 
 /// The commands; the flags work but only `haul help flags` shows them.
@@ -94,9 +96,13 @@ pub fn env(name: &str) -> Option<OsString> {
 
 /// Runs haul and gives its exit code.
 pub fn main(argv: Vec<OsString>) -> u8 {
+    if argv.get(1).is_some_and(|word| word == complete::NAME) {
+        return complete::main(&argv[2..]);
+    }
     machine::allow_open_files();
-    let screen = Arc::new(Screen::new());
-    let code = match parse(argv) {
+    let colour = colour::choice(&argv, &env);
+    let screen = Arc::new(Screen::new(colour));
+    let code = match parse(argv, colour) {
         Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &error::verdict(&e))),
         Ok(Parsed::Said(code)) => code,
         Err(e) => tell(&screen, &error::verdict(&e.into())),
@@ -123,14 +129,14 @@ pub enum Parsed {
     Said(u8),
 }
 
-/// Reads a command line, whose first word is the program's name.
-pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
+/// Reads a command line, whose first word is the program's name; what is shown of help has colours as `colour` says.
+pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
     let mut tree = command();
     tree.build();
     // The environment's backend flags have their own place in the precedence, see `remote`.
     let backend = |name: &str| registry::kinds().iter().any(|k| name.contains(&format!("_{}_", k.name.to_uppercase())));
     let line = args::arrange(&tree, argv, &|name| if backend(name) { None } else { env(name) })?;
-    let parsed = command().try_get_matches_from(&line);
+    let parsed = command().color(colour.clap()).try_get_matches_from(&line);
     let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, backend_flags(&matches))));
     match cli {
         Ok((mut cli, backends)) => {

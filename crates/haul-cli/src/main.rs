@@ -4,7 +4,9 @@
 mod app;
 mod args;
 mod bwlimit;
+mod colour;
 mod commands;
+mod complete;
 mod config;
 mod context;
 mod error;

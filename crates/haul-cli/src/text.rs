@@ -54,6 +54,21 @@ fn split(text: &str, ends: impl Fn(char) -> bool) -> Vec<String> {
     fields
 }
 
+/// Columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.chars().map(column_of).sum()
+}
+
+/// Columns of a character: 2 for East Asian wide ones and emoji, 0 for marks that join the one before.
+pub fn column_of(c: char) -> usize {
+    match u32::from(c) {
+        0x300..=0x36F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
+        0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
+        0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD => 2,
+        _ => 1,
+    }
+}
+
 /// `true`, `false`, `1`, `0`, `t`, `f` in any usual case.
 pub fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {

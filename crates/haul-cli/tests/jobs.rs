@@ -99,6 +99,7 @@ fn what_was_cut_short_is_listed() {
         id(&lab)
     );
     assert_eq!(ran.out, want);
+    assert_eq!(lab.haul(&["__complete", "zsh", "resume", ""]).ok().out, format!("{}\n", id(&lab)));
     let elsewhere = lab.haul(&["jobs", "--state-dir", "@other"]).ok();
     assert_eq!(elsewhere.out, "");
 }
@@ -148,7 +149,7 @@ fn what_cant_be_done_is_told() {
     let forget = format!("{secrets} (to forget it with what it left, delete {})", forget.display());
     says(&lab.haul(&["jobs", "clean"]).code(1), &forget);
     assert!(partial.exists());
-    let unknown = "there is no unfinished job nosuch: haul jobs lists those there are";
+    let unknown = "no unfinished job nosuch (see haul jobs)";
     assert_eq!(lab.haul(&["resume", "nosuch"]).code(2).err.trim_end(), format!("haul: {unknown}"));
     assert_eq!(lab.haul(&["jobs", "clean", "nosuch"]).code(2).err.trim_end(), format!("haul: {unknown}"));
     let nowhere = "haul: no directory for journals: set one with --state-dir";

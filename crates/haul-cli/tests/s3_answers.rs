@@ -309,7 +309,7 @@ fn cat_tells_of_wrong_bytes() {
     let ran = lab.haul(&["cat", "s:b/k"]);
     assert_eq!(ran.out, "abd");
     assert_ne!(ran.code, 0, "{}", ran.err);
-    assert_says(&ran, "k: read: what was read does not have the md5 that the source says it has");
+    assert_says(&ran, "k: what was read does not have the md5 that the source says it has");
     let part = lab.haul(&["cat", "--count=9", "s:b/k"]);
     assert_ne!(part.code, 0, "all of it is all of it, however it is asked for\n{}", part.err);
 }

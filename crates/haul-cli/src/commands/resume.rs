@@ -3,6 +3,7 @@
 use super::jobs::find;
 use crate::{
     app::{Given, Parsed, env, parse},
+    colour::Choice,
     config::paths,
     error::{Outcome, usage},
     journal,
@@ -55,7 +56,7 @@ pub fn again(id: &JobId, job: &Job, more: Vec<OsString>) -> Result<Given> {
     let flags = own.iter().take_while(|word| word.as_bytes().starts_with(b"--")).count();
     let (own_flags, command) = own.split_at(flags);
     let line = [&[OsString::from("haul")], own_flags, &more, command].concat();
-    match parse(line) {
+    match parse(line, Choice::Auto) {
         Ok(Parsed::Run(given)) if given.cli.command.destination().is_some() => Ok(*given),
         Ok(_) => Err(anyhow!("job {id}: its journal holds no job's command")),
         Err(e) => Err(anyhow!("job {id}: {}", e.0)),

@@ -11,6 +11,9 @@ use tracing::Level;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Log and progress")]
 pub struct LogFlags {
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", ignore_case = true, default_value = "auto")]
+    pub color: crate::colour::Choice,
     /// Append the log to this file instead of standard error
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub log_file: Option<PathBuf>,

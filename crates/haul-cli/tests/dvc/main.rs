@@ -492,7 +492,7 @@ fn what_dvcignore_names_is_left_out() {
     site.write("data/.dvcignore", b"x\n");
     let ran = site.haul(&["dvc", "add", "data"]).code(1);
     assert!(
-        ran.err.contains("data/.dvcignore: read: DVC allows no .dvcignore in a tracked directory: move it up"),
+        ran.err.contains("data/.dvcignore: DVC allows no .dvcignore in a tracked directory: move it up"),
         "{}",
         ran.err
     );

@@ -183,9 +183,8 @@ fn filters_leave_out_and_a_dry_run_sends_nothing() {
     // What was left out may be nowhere else.
     let before = names(&site.path("src"));
     let ran = site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@src"]).code(1);
-    let why =
-        "was pushed through a filter, so --delete could delete what it left out: add --delete-excluded to do so\n";
-    assert!(ran.err.starts_with("haul: src@2") && ran.err.ends_with(why), "{}", ran.err);
+    let why = "was pushed through a filter, so --delete could delete files that it excluded (--delete-excluded if that is intended)\n";
+    assert!(ran.err.starts_with("haul: Refused to delete: src@2") && ran.err.ends_with(why), "{}", ran.err);
     assert_eq!(names(&site.path("src")), before);
     site.haul(&["snapshot", "pull", "--delete", "--delete-excluded", "@store", "src", "@src"]).ok();
     assert_eq!(names(&site.path("src")).into_iter().collect::<Vec<_>>(), ["keep/a"]);

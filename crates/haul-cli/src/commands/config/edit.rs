@@ -17,6 +17,7 @@ use std::path::Path;
 #[derive(clap::Args, Debug)]
 pub struct CreateArgs {
     /// Its name
+    #[arg(value_name = "REMOTE")]
     name: String,
     /// Its type: see haul config providers
     kind: String,
@@ -30,6 +31,7 @@ pub struct CreateArgs {
 #[derive(clap::Args, Debug)]
 pub struct UpdateArgs {
     /// The remote
+    #[arg(value_name = "REMOTE")]
     name: String,
     /// Options: key=value, or key value
     #[arg(required = true)]
@@ -42,6 +44,7 @@ pub struct UpdateArgs {
 #[derive(clap::Args, Debug)]
 pub struct UnsetArgs {
     /// The remote
+    #[arg(value_name = "REMOTE")]
     name: String,
     /// Names of options
     #[arg(required = true)]
@@ -52,6 +55,7 @@ pub struct UnsetArgs {
 #[derive(clap::Args, Debug)]
 pub struct NameArgs {
     /// The remote
+    #[arg(value_name = "REMOTE")]
     name: String,
 }
 
