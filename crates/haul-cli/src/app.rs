@@ -179,6 +179,9 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         _ => given,
     };
     log::start(&flags::log::settings(&cli.flags)?, screen)?;
+    if let Some(notice) = flags::ignored::notice(&cli.flags.ignored) {
+        tracing::warn!("{notice}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         let mut context = Context::new(cli.flags, backends, line, screen.clone())?;

@@ -117,7 +117,8 @@ pub struct Moving {
 impl Counts {
     /// A decision; in a dry run what would be done counts as done.
     pub fn decide(&mut self, action: Action, why: Reason, size: u64, dry_run: bool) {
-        if !matches!(why, Reason::Missing) {
+        let is_extra = action == Action::Keep && why == Reason::Extra;
+        if why != Reason::Missing && !is_extra {
             self.checks += 1;
         }
         match action {

@@ -283,6 +283,8 @@ pub struct Policy {
     pub no_traverse: bool,
     /// List all of the destination, whatever would be cheaper (`--fast-list`).
     pub list_all: bool,
+    /// Report files that only the destination has where they aren't deleted, as far as it is listed.
+    pub tell_extra: bool,
     /// Don't look at the destination at all: copy everything (`--no-check-dest`).
     pub no_check_dest: bool,
     /// List and compare everything before the first transfer (`--check-first`).
@@ -389,6 +391,7 @@ impl Default for Policy {
             use_server_mtime: false,
             no_traverse: false,
             list_all: false,
+            tell_extra: false,
             no_check_dest: false,
             check_first: false,
             create_empty_dirs: false,

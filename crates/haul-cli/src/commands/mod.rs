@@ -47,6 +47,7 @@ pub mod version;
 mod change;
 mod item;
 mod listing;
+mod lists;
 mod sums;
 
 use crate::{context::Context, error::Outcome};

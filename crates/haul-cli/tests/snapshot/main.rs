@@ -52,9 +52,17 @@ fn there_and_back(site: &Site, remote: &str) {
     // A second time nothing is new, and nothing is hashed or sent.
     assert_eq!(site.haul(&["snapshot", "push", "@src", remote, "src"]).ok().out, version);
     let ran = site.haul(&["snapshot", "list", remote]).ok();
-    assert_eq!(ran.out, format!("src\t1 version\t{}", &version[4..]));
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["VERSIONS", "NEWEST", "FILES", "SIZE", "SNAPSHOT"]);
+    assert!(
+        lines[1].starts_with("       1  2") && lines[1].ends_with(&format!("      8  33 B  {}", version.trim())),
+        "{}",
+        ran.out
+    );
     let ran = site.haul(&["snapshot", "list", remote, "src"]).ok();
-    assert_eq!(ran.out, format!("{}\t8 files, 5 folders, 4 symlinks, 33 B\n", version[4..].trim()));
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines[0], "               TIME  FILES  SIZE  VERSION");
+    assert!(lines[1].ends_with(&format!("      8  33 B  {}", version[4..].trim())), "{}", ran.out);
     assert_eq!(
         site.haul(&["snapshot", "check", remote, "--verify=read"]).ok().out,
         format!("{}: all 7 there\n", version.trim())
@@ -319,5 +327,5 @@ fn what_is_wrong_is_told_in_a_line() {
     let why =
         "\"a.rclonelink\": haul takes files of such names for symlinks: rename it, or leave it out with --exclude";
     assert!(ran.err.contains(why) && ran.err.contains("No version was made"), "{}", ran.err);
-    assert_eq!(site.haul(&["snapshot", "list", "@store"]).ok().out, format!("src\t1 version\t{}\n", &version[4..]));
+    assert!(site.haul(&["snapshot", "list", "@store"]).ok().out.ends_with(&format!("  {version}\n")));
 }
