@@ -54,6 +54,23 @@ fn split(text: &str, ends: impl Fn(char) -> bool) -> Vec<String> {
     fields
 }
 
+/// A text in lines of at most so many columns, broken at spaces; all but the first begin with `indent`.
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split_whitespace() {
+            if !line.is_empty() && columns(&line) + 1 + columns(word) >= width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines.join(&format!("\n{indent}"))
+}
+
 /// Columns that a text takes on a terminal.
 pub fn columns(text: &str) -> usize {
     text.chars().map(column_of).sum()
@@ -95,6 +112,12 @@ mod tests {
         ] {
             assert_eq!(nearest(word, names), near, "{word}");
         }
+    }
+
+    #[test]
+    fn lines_are_wrapped_at_words() {
+        assert_eq!(wrap("one two three four", 10, "  "), "one two\n  three\n  four");
+        assert_eq!(wrap("a\nb averylongword", 5, ""), "a\nb\naverylongword");
     }
 
     #[test]

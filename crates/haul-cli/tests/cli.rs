@@ -34,7 +34,8 @@ fn version() {
     let home = home();
     let (code, out, err) = run(home.path(), &["version"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.starts_with(concat!("haul v", env!("CARGO_PKG_VERSION"), "\n- os/type: ")), "{out}");
+    assert!(out.starts_with(concat!("haul v", env!("CARGO_PKG_VERSION"), "\n- commit: ")), "{out}");
+    assert!(out.contains("\n- os/type: linux\n") && out.ends_with("\n- stores: local, s3, memory, pack\n"), "{out}");
 }
 
 #[test]
@@ -304,8 +305,8 @@ fn help_says_how_to_use_a_command() {
 #[test]
 fn the_menu_of_config_makes_an_s3_remote() {
     let home = home();
-    // Name, type, provider, env_auth, keys, region, endpoint; defaults for the rest; --auto-confirm keeps it.
-    let answers = "n\nr\ns3\n2\n\nkey\nsecret\n\nhttp://127.0.0.1:9\n\n\n\n\n\nq\n";
+    // Name, type, provider, env_auth, keys, region, endpoint; --auto-confirm keeps it.
+    let answers = "n\nr\n?\ns3\n2\n?\n\nkey\nsecret\n\nhttp://127.0.0.1:9\nq\n";
     let output = haul(home.path(), &["config", "--auto-confirm"]).write_stdin(answers).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let out = String::from_utf8(output.stdout).unwrap();
@@ -314,4 +315,24 @@ fn the_menu_of_config_makes_an_s3_remote() {
     let want = "[r]\ntype = s3\nprovider = Minio\naccess_key_id = key\nsecret_access_key = secret\n\
                 endpoint = http://127.0.0.1:9\n";
     assert_eq!((code, out.as_str()), (0, want));
+}
+
+#[test]
+fn the_menu_of_config_explains_tests_and_edits() {
+    let home = home();
+    let menu = |answers: &'static str| {
+        let output = haul(home.path(), &["config", "--auto-confirm"]).write_stdin(answers).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let out = menu("n\nr\n?\ns3\nMinio\n\nkey\nsecret\n\nhttp://127.0.0.1:1\nq\n");
+    assert!(out.contains("An S3 service of any make is s3."), "{out}");
+    assert!(!out.contains("sse_kms_key_id") && !out.contains("storage_class"), "few questions: {out}");
+    assert!(out.contains("It doesn't work yet: nothing listens at 127.0.0.1:1"), "{out}");
+    let out = menu("e\nr\n\n\n\n\neu\n-\nq\n");
+    assert!(out.contains("endpoint (now http://127.0.0.1:1)"), "{out}");
+    let want = "[r]\ntype = s3\nprovider = Minio\naccess_key_id = key\nsecret_access_key = secret\nregion = eu\n";
+    assert_eq!(run(home.path(), &["config", "show", "r"]).1, want);
+    let out = menu("n\nhere\nalias\n/tmp\nq\n");
+    assert!(out.contains("It works. Next: haul lsd here:"), "{out}");
 }

@@ -68,7 +68,7 @@ enum EncryptionSub {
 /// Runs it.
 pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     match args.command {
-        None | Some(Sub::Edit) => interactive::menu(context)?,
+        None | Some(Sub::Edit) => interactive::menu(context).await?,
         Some(Sub::Create(args)) => edit::create(args, context)?,
         Some(Sub::Update(args)) => edit::update(args, context)?,
         Some(Sub::Unset(args)) => edit::unset(args, context)?,
