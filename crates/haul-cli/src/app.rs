@@ -2,27 +2,44 @@
 
 use crate::{
     cli::{Given, Parsed, parse},
+    colour,
     commands::{self, Command},
+    complete,
     context::Context,
-    error::{self, Outcome, code},
+    environment::env,
+    error::{self, Outcome, Verdict, code},
     flags, log, machine,
     screen::Screen,
     signals,
 };
 use anyhow::Result;
-use std::{ffi::OsString, sync::Arc};
+use haul_remotes::config::{Config, Password};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 /// Runs haul and gives its exit code.
 pub fn main(argv: Vec<OsString>) -> u8 {
+    if argv.get(1).is_some_and(|word| word == complete::NAME) {
+        return complete::main(&argv[2..]);
+    }
     machine::allow_open_files();
-    let screen = Arc::new(Screen::new());
-    let code = match parse(argv) {
-        Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &e)),
+    let colour = colour::choice(&argv, &env);
+    let screen = Arc::new(Screen::new(colour));
+    let code = match parse(argv, colour) {
+        Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &error::verdict(&e))),
         Ok(Parsed::Said(code)) => code,
-        Err(e) => tell(&screen, &e.into()),
+        Err(e) => tell(&screen, &error::verdict(&e.into())),
     };
     screen.finish();
     code
+}
+
+/// What to type if a path that isn't there is the name of a remote without its colon. Nobody is asked for a password for that.
+fn remote_without_colon(context: &Context) -> Option<String> {
+    let config = Config::load(context.session.places(), Password::default()).ok()?;
+    let known = config.remotes();
+    let mut words = context.line.iter().skip(1).filter_map(|word| word.to_str());
+    let name = words.find(|word| known.contains(word) && !Path::new(word).exists())?;
+    Some(format!("{name} is also a remote: for that, type {name}:"))
 }
 
 fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
@@ -32,6 +49,9 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         _ => given,
     };
     log::start(&flags::log::settings(&cli.flags)?, screen)?;
+    if let Some(notice) = flags::ignored::notice(&cli.flags.ignored) {
+        tracing::warn!("{notice}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         let mut context = Context::new(cli.flags, backends, line, screen.clone())?;
@@ -39,7 +59,10 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         signals::listen(context.cancel.clone(), cli.command.finishes_itself());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         context.keep_hashes();
-        finish(&context, outcome)
+        let code = finish(&context, outcome).unwrap_or_else(|error| {
+            tell(screen, &error::verdict_with(&error, remote_without_colon(&context).as_deref()))
+        });
+        Ok(code)
     });
     // A blocking read of a terminal or a pipe must not keep a finished program alive.
     runtime.shutdown_background();
@@ -59,16 +82,21 @@ fn finish(context: &Context, outcome: Result<Outcome>) -> Result<u8> {
     if let Some(left) = report.and_then(error::half_sent) {
         tracing::warn!("{left}");
     }
-    Ok(match outcome? {
+    let code = match outcome? {
         Outcome::Done => code::OK,
         Outcome::Exit(code) => code,
         Outcome::Job(report) => error::report_code(&report, no_transfer),
-    })
+    };
+    if code == code::DIR_NOT_FOUND
+        && let Some(hint) = remote_without_colon(context)
+    {
+        tracing::warn!("{hint}");
+    }
+    Ok(code)
 }
 
 /// Says what went wrong, in one line.
-fn tell(screen: &Screen, error: &anyhow::Error) -> u8 {
-    let verdict = error::verdict(error);
+fn tell(screen: &Screen, verdict: &Verdict) -> u8 {
     screen.tell(&verdict.line);
     verdict.code
 }

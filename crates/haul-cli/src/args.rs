@@ -36,6 +36,30 @@ struct Flag {
     local: bool,
 }
 
+/// What to type for commands of other programs that haul doesn't have.
+const OTHER_NAMES: [(&str, &str); 18] = [
+    ("cp", "use copy, or copyto to give a file a new name"),
+    ("mv", "use move, or moveto to give a file a new name"),
+    ("rm", "use deletefile for one file, delete for the files in a path, purge for a whole directory"),
+    ("du", "use size"),
+    ("ncdu", "use size, or tree --size"),
+    ("mount", RCLONE),
+    ("nfsmount", RCLONE),
+    ("serve", RCLONE),
+    ("bisync", RCLONE),
+    ("dedupe", RCLONE),
+    ("checksum", "use hashsum --checkfile"),
+    ("copyurl", RCLONE),
+    ("settier", RCLONE),
+    ("cryptcheck", RCLONE),
+    ("cryptdecode", RCLONE),
+    ("authorize", RCLONE),
+    ("backend", RCLONE),
+    ("rc", RCLONE),
+];
+
+const RCLONE: &str = "haul doesn't have it; rclone does, with the same remotes";
+
 /// A flag in its final form.
 struct Given {
     flag: Flag,
@@ -131,6 +155,9 @@ impl<'a> Line<'a> {
         if self.current.get_positionals().next().is_some() {
             self.rest.push(arg);
             return Ok(());
+        }
+        if let Some((_, instead)) = OTHER_NAMES.iter().find(|(other, _)| self.is_root && *other == name) {
+            return Err(Usage(format!("unknown command {name:?} ({instead})")));
         }
         let names = self.current.get_subcommands().map(|c| c.get_name());
         let near = nearest(&name, names).map_or("see haul help".into(), |n| format!("did you mean {n}?"));
@@ -398,6 +425,8 @@ mod tests {
             ("obscure --zzzzzz", "unknown flag --zzzzzz (see haul help flags)"),
             ("obscure -Pz", "unknown flag -z in -Pz (see haul help flags)"),
             ("obscure -z", "unknown flag -z (see haul help flags)"),
+            ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
+            ("mount x y", "unknown command \"mount\" (haul doesn't have it; rclone does, with the same remotes)"),
             ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),
             ("config shwo", "unknown command \"shwo\" of haul config (did you mean show?)"),
             ("obscure x --transfers", "--transfers needs a value"),

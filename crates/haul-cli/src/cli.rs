@@ -2,7 +2,8 @@
 
 use crate::{
     args,
-    commands::Command,
+    colour::Choice,
+    commands::{Command, help},
     environment::env,
     error::{Usage, code},
     flags::{Flags, stores},
@@ -20,7 +21,7 @@ use std::ffi::OsString;
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "haul help COMMAND says more on a command, haul help flags lists the flags that stand before or after any."
+    after_help = "haul help COMMAND explains a command. haul help flags lists the flags that work with any command."
 )]
 pub struct Cli {
     /// Flags that stand before or after any command.
@@ -33,7 +34,7 @@ pub struct Cli {
 
 /// The commands and all flags, shown in the help.
 pub fn command_with_flags() -> clap::Command {
-    Cli::command().args(stores::all())
+    help::dress(Cli::command().args(stores::all()))
 }
 
 /// The commands; the flags work but only `haul help flags` shows them.
@@ -59,12 +60,12 @@ pub enum Parsed {
     Said(u8),
 }
 
-/// Reads a command line, whose first word is the program's name.
-pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
+/// Reads a command line, whose first word is the program's name; what is shown of help has colours as `colour` says.
+pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
     let mut tree = command();
     tree.build();
     let line = args::arrange(&tree, argv, &|name| if stores::is_variable(name) { None } else { env(name) })?;
-    let parsed = command().try_get_matches_from(&line);
+    let parsed = command().color(colour.clap()).try_get_matches_from(&line);
     let cli = parsed.and_then(|matches| Cli::from_arg_matches(&matches).map(|cli| (cli, stores::given(&matches))));
     match cli {
         Ok((mut cli, backends)) => {
@@ -85,7 +86,10 @@ pub fn parse(argv: Vec<OsString>) -> Result<Parsed, Usage> {
 /// What clap says, without its `error:` and usage, on one line.
 fn first_paragraph(text: &str) -> String {
     let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    // The standard library's words for a number that can't be read.
+    line.replace("invalid digit found in string", "it is not a whole number")
+        .replace("invalid float literal", "it is not a number")
 }
 
 #[cfg(test)]
@@ -117,7 +121,7 @@ mod tests {
         let error = command().try_get_matches_from(["haul", "--transfers=x", "version"]).unwrap_err();
         assert_eq!(
             first_paragraph(&error.render().to_string()),
-            "invalid value 'x' for '--transfers <N>': invalid digit found in string"
+            "invalid value 'x' for '--transfers <N>': it is not a whole number"
         );
     }
 }

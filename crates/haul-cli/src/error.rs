@@ -1,7 +1,7 @@
 //! The one place that turns errors into words for a person and an exit code. Every other file only passes them on.
 
 use haul::Report;
-use haul_core::{Error, ErrorKind, Retry, error::NO_KEYS};
+use haul_core::{Error, ErrorKind, Retry, error::NO_KEYS, units::size_text};
 use haul_remotes as remotes;
 use std::fmt;
 
@@ -73,6 +73,11 @@ pub struct Verdict {
 
 /// Puts an error in words.
 pub fn verdict(error: &anyhow::Error) -> Verdict {
+    verdict_with(error, None)
+}
+
+/// The same; `missing` says more of a path that isn't there than haul's own hint does.
+pub fn verdict_with(error: &anyhow::Error, missing: Option<&str>) -> Verdict {
     if let Some(line) = typed_wrong(error) {
         return Verdict { line: line.into(), code: code::USAGE };
     }
@@ -81,7 +86,8 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
     let Some(known) = known else { return Verdict { line, code: code::OTHER } };
     // These two are of this machine's folders, and say all themselves.
     let told = matches!(known.op(), "lock" | "find");
-    if let Some(hint) = hint(known).filter(|_| !told) {
+    let missing = missing.filter(|_| known.kind() == ErrorKind::DirNotFound);
+    if let Some(hint) = missing.or(hint(known)).filter(|_| !told) {
         line = format!("{line} ({hint})");
     }
     Verdict { line, code: error_code(known) }
@@ -165,9 +171,9 @@ pub fn report_code(report: &Report, error_on_no_transfer: bool) -> u8 {
 /// Why a job ended before its end, or with a code that no error explains; one line.
 pub fn why_stopped(report: &Report, error_on_no_transfer: bool) -> Option<&'static str> {
     match report_code(report, error_on_no_transfer) {
-        code::TRANSFER_LIMIT => Some("Stopped: --max-transfer was reached, what is left was not transferred"),
-        code::TIME_LIMIT => Some("Stopped: --max-duration was reached, what is left was not transferred"),
-        code::INTERRUPTED => Some("Stopped: what was not transferred yet is left, run the same command to go on"),
+        code::TRANSFER_LIMIT => Some("Stopped: --max-transfer was reached. Run the same command to transfer more."),
+        code::TIME_LIMIT => Some("Stopped: --max-duration was reached. Run the same command to transfer the rest."),
+        code::INTERRUPTED => Some("Stopped. Run the same command to transfer the rest."),
         code::NOTHING => Some("Nothing was transferred, and --error-on-no-transfer is set"),
         _ => None,
     }
@@ -177,19 +183,34 @@ pub fn why_stopped(report: &Report, error_on_no_transfer: bool) -> Option<&'stat
 pub fn half_sent(report: &Report) -> Option<String> {
     let what = match report.half_sent {
         0 => return None,
-        1 => "1 large file is half sent".into(),
-        n => format!("{n} large files are half sent"),
+        1 => "1 large file was".into(),
+        n => format!("{n} large files were"),
     };
-    Some(format!("{what}: run the same command again to go on, or remove it with haul jobs clean"))
+    let kept = size_text(report.half_sent_bytes);
+    Some(format!("{what} partly sent ({kept} kept). The next run continues there; haul jobs clean removes it"))
 }
 
 /// The error and what lies beneath it, without what was said already: an error of the system is both message and cause.
 fn chain(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+    error.chain().map(words).fold(String::new(), |said, cause| match said.as_str() {
         "" => cause,
         before if before.ends_with(&cause) => said,
         before => format!("{before}: {cause}"),
     })
+}
+
+/// An error as a person reads it. The operation is an internal word, so it is only told where the message is the system's own,
+/// which names nothing.
+fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let Some(known) = of_store(error) else { return error.to_string() };
+    let message = match known.message() {
+        system if system.contains("(os error ") => format!("can't {}: {system}", known.op()),
+        own => own.to_owned(),
+    };
+    match known.key().filter(|key| !key.is_root()) {
+        Some(key) if !message.starts_with(&*key.display()) => format!("{key}: {message}"),
+        _ => message,
+    }
 }
 
 /// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
@@ -228,22 +249,19 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_that_names_the_thing_and_what_to_do() {
-        assert_eq!(of(ErrorKind::NotFound).line, "a/b: read: it broke");
-        assert_eq!(of(ErrorKind::NoSpace).line, "a/b: read: it broke (make room at the destination)");
+        assert_eq!(of(ErrorKind::NotFound).line, "a/b: it broke");
+        assert_eq!(of(ErrorKind::NoSpace).line, "a/b: it broke (make room at the destination)");
         let held = Error::new(ErrorKind::Busy, "lock", "another one works in it");
-        assert_eq!(verdict(&held.into()).line, "lock: another one works in it");
+        assert_eq!(verdict(&held.into()).line, "another one works in it");
         let full = Error::from_io("write", std::io::Error::from_raw_os_error(28)).with_key(&Key::new("a/b"));
-        let line = "a/b: write: No space left on device (os error 28) (make room at the destination)";
+        let line = "a/b: can't write: No space left on device (os error 28) (make room at the destination)";
         assert_eq!(verdict(&full.into()).line, line);
         let within = anyhow::Error::from(std::io::Error::other("it broke")).context("can't save");
         assert_eq!(verdict(&within).line, "can't save: it broke");
         let nested = anyhow::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket")).context("r:b");
         assert_eq!(
             verdict(&nested),
-            Verdict {
-                line: "r:b: list: no such bucket (check the spelling, or create it with haul mkdir)".into(),
-                code: 3
-            }
+            Verdict { line: "r:b: no such bucket (check the spelling, or create it with haul mkdir)".into(), code: 3 }
         );
     }
 
@@ -257,7 +275,7 @@ mod tests {
         let line = "remote \"r\": it is empty".to_string();
         assert_eq!(verdict(&config.into()), Verdict { line, code: 1 });
         let denied = || remotes::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket"));
-        let line = "list: no such bucket (check the spelling, or create it with haul mkdir)".to_string();
+        let line = "no such bucket (check the spelling, or create it with haul mkdir)".to_string();
         assert_eq!(verdict(&denied().into()), Verdict { line: line.clone(), code: 3 });
         let within = verdict(&anyhow::Error::from(denied().within("r")).context("c"));
         assert_eq!(within, Verdict { line: format!("c: r: {line}"), code: 3 });
@@ -269,13 +287,13 @@ mod tests {
     fn what_is_half_sent_is_told() {
         let of = |half_sent| half_sent_line(half_sent);
         assert_eq!(of(0), None);
-        let rest = "run the same command again to go on, or remove it with haul jobs clean";
-        assert_eq!(of(1), Some(format!("1 large file is half sent: {rest}")));
-        assert_eq!(of(3), Some(format!("3 large files are half sent: {rest}")));
+        let rest = "partly sent (88 MiB kept). The next run continues there; haul jobs clean removes it";
+        assert_eq!(of(1), Some(format!("1 large file was {rest}")));
+        assert_eq!(of(3), Some(format!("3 large files were {rest}")));
     }
 
     fn half_sent_line(half_sent: usize) -> Option<String> {
-        super::half_sent(&Report { half_sent, ..Report::default() })
+        super::half_sent(&Report { half_sent, half_sent_bytes: 88 << 20, ..Report::default() })
     }
 
     #[test]
@@ -296,10 +314,7 @@ mod tests {
         assert_eq!(report_code(&Report { stopped: Some(ErrorKind::Limit), ..report.clone() }, false), 7);
         let stopped = Report { stopped: Some(ErrorKind::Cancelled), ..report.clone() };
         assert_eq!(report_code(&stopped, false), 130);
-        assert_eq!(
-            why_stopped(&stopped, false),
-            Some("Stopped: what was not transferred yet is left, run the same command to go on")
-        );
+        assert_eq!(why_stopped(&stopped, false), Some("Stopped. Run the same command to transfer the rest."));
         assert_eq!(why_stopped(&report, true), None);
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! Levels are rclone's. `tracing` has no NOTICE, so its WARN is printed as NOTICE.
 
-use crate::{error::one_line, screen::Screen};
+use crate::{
+    colour::{RED, YELLOW, paint},
+    error::one_line,
+    screen::Screen,
+};
 use anyhow::{Context as _, Result};
 use jiff::Zoned;
 use std::{fmt::Write as _, fs::OpenOptions, path::PathBuf, sync::Arc};
@@ -57,7 +61,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         event.record(&mut seen);
         let now = Zoned::now();
         let level = *event.metadata().level();
-        let line = if self.json { json(&now, level, event.metadata(), &seen) } else { text(&now, level, &seen) };
+        let line = match self.json {
+            true => json(&now, level, event.metadata(), &seen),
+            false => text(&now, level, &seen, self.screen.colours_log()),
+        };
         self.screen.log(&line);
     }
 }
@@ -67,6 +74,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
 struct Seen {
     message: String,
     key: Option<String>,
+    /// Statistics as JSON, for the JSON log.
+    stats: Option<String>,
     fields: Vec<(&'static str, String)>,
 }
 
@@ -76,6 +85,7 @@ impl Visit for Seen {
         match field.name() {
             "message" => self.message = text,
             "key" => self.key = Some(text),
+            "stats" => self.stats = Some(text),
             name => self.fields.push((name, text)),
         }
     }
@@ -98,8 +108,15 @@ fn name(level: Level) -> &'static str {
     }
 }
 
-fn text(now: &Zoned, level: Level, seen: &Seen) -> String {
-    let mut line = format!("{} {:6}: ", now.strftime("%Y/%m/%d %H:%M:%S"), name(level));
+fn text(now: &Zoned, level: Level, seen: &Seen, colours: bool) -> String {
+    let colour = match level {
+        Level::ERROR => Some(RED),
+        Level::WARN => Some(YELLOW),
+        _ => None,
+    };
+    let name = format!("{:6}", name(level));
+    let name = colour.map_or_else(|| name.clone(), |colour| paint(&name, colour, colours));
+    let mut line = format!("{} {name}: ", now.strftime("%Y/%m/%d %H:%M:%S"));
     if let Some(key) = &seen.key {
         line.push_str(&format!("{}: ", one_line(key)));
     }
@@ -123,8 +140,11 @@ fn json(now: &Zoned, level: Level, metadata: &Metadata<'_>, seen: &Seen) -> Stri
     for (name, value) in &seen.fields {
         line.insert((*name).into(), value.clone().into());
     }
-    let source = format!("{}:{}", metadata.file().unwrap_or("haul"), metadata.line().unwrap_or(0));
-    line.insert("source".into(), source.into());
+    if let Some(stats) = seen.stats.as_ref().and_then(|stats| serde_json::from_str(stats).ok()) {
+        line.insert("stats".into(), stats);
+    }
+    // The part of haul that says it, as `store/s3/list`.
+    line.insert("source".into(), metadata.target().trim_start_matches("haul_").replace("::", "/").into());
     serde_json::Value::Object(line).to_string()
 }
 
@@ -139,10 +159,18 @@ mod tests {
     #[test]
     fn lines_look_like_rclones() {
         let seen = Seen { message: "Copied (new)".into(), key: Some("a\nb".into()), ..Default::default() };
-        assert_eq!(text(&now(), Level::INFO, &seen), "2026/11/21 02:22:13 INFO  : a\u{FFFD}b: Copied (new)");
+        assert_eq!(text(&now(), Level::INFO, &seen, false), "2026/11/21 02:22:13 INFO  : a\u{FFFD}b: Copied (new)");
         let seen = Seen { message: "Stopping".into(), ..Default::default() };
-        assert_eq!(text(&now(), Level::WARN, &seen), "2026/11/21 02:22:13 NOTICE: Stopping");
-        assert_eq!(text(&now(), Level::ERROR, &seen), "2026/11/21 02:22:13 ERROR : Stopping");
-        assert_eq!(text(&now(), Level::DEBUG, &seen), "2026/11/21 02:22:13 DEBUG : Stopping");
+        assert_eq!(text(&now(), Level::WARN, &seen, false), "2026/11/21 02:22:13 NOTICE: Stopping");
+        assert_eq!(text(&now(), Level::ERROR, &seen, false), "2026/11/21 02:22:13 ERROR : Stopping");
+        assert_eq!(text(&now(), Level::DEBUG, &seen, false), "2026/11/21 02:22:13 DEBUG : Stopping");
+    }
+
+    #[test]
+    fn levels_have_colours() {
+        let seen = Seen { message: "Stopping".into(), ..Default::default() };
+        assert_eq!(text(&now(), Level::WARN, &seen, true), "2026/11/21 02:22:13 \x1b[33mNOTICE\x1b[0m: Stopping");
+        assert_eq!(text(&now(), Level::ERROR, &seen, true), "2026/11/21 02:22:13 \x1b[31mERROR \x1b[0m: Stopping");
+        assert_eq!(text(&now(), Level::INFO, &seen, true), "2026/11/21 02:22:13 INFO  : Stopping");
     }
 }

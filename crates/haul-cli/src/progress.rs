@@ -67,7 +67,7 @@ struct State {
     /// A job has begun: before that there is nothing to show.
     active: bool,
     ended: bool,
-    /// Bytes at earlier times, within [`WINDOW`].
+    /// Bytes that this run had moved at earlier times, within [`WINDOW`].
     past: VecDeque<(Instant, u64)>,
 }
 
@@ -75,6 +75,8 @@ struct Running {
     key: Key,
     size: u64,
     done: u64,
+    /// Of these, what an earlier run sent.
+    resumed: u64,
     began: Instant,
     server: bool,
 }
@@ -101,7 +103,7 @@ impl Progress {
             names: log.stats_file_name_length,
         };
         let state = State {
-            counts: Counts::default(),
+            counts: Counts { dry_run: flags.config.dry_run, ..Counts::default() },
             moving: BTreeMap::new(),
             began: Instant::now(),
             active: false,
@@ -144,15 +146,16 @@ impl Progress {
         }
         let elapsed = self.lock().began.elapsed();
         let text = summary::last(&counts, elapsed, report, &self.meters, self.look.one_line);
-        self.say(&text, !report.is_ok());
+        let object = summary::json(&counts, elapsed, &[], report.stopped.is_some());
+        self.say(&text, &object, !report.is_ok());
     }
 
-    /// Statistics where they belong: with `-P` on standard output, else in the log.
-    fn say(&self, text: &str, amiss: bool) {
+    /// Statistics where they belong: with `-P` on standard output, else in the log, which has them as an object too if it is JSON.
+    fn say(&self, text: &str, stats: &serde_json::Value, amiss: bool) {
         match (self.look.progress, self.look.notice || amiss) {
             (true, _) => self.screen.print(text),
-            (false, true) => tracing::warn!("{}", block(text, self.look.one_line)),
-            (false, false) => tracing::info!("{}", block(text, self.look.one_line)),
+            (false, true) => tracing::warn!(%stats, "{}", block(text, self.look.one_line)),
+            (false, false) => tracing::info!(%stats, "{}", block(text, self.look.one_line)),
         }
     }
 
@@ -178,11 +181,14 @@ impl Progress {
             if self.look.live {
                 let moving = state.moving_now();
                 drop(state);
-                self.screen.draw(summary::live(&counts, elapsed, &moving, self.look.one_line, self.look.names));
+                let (one_line, names) = (self.look.one_line, self.look.names);
+                self.screen.draw(summary::live(&counts, elapsed, &moving, one_line, names, self.screen.size()));
             } else if self.look.interval.is_some_and(|i| told.elapsed() >= i) {
+                let moving = state.moving_now();
                 drop(state);
                 told = Instant::now();
-                self.say(&summary::stats(&counts, elapsed, self.look.one_line), counts.errors > 0);
+                let object = summary::json(&counts, elapsed, &moving, false);
+                self.say(&summary::stats(&counts, elapsed, self.look.one_line), &object, counts.errors > 0);
             }
         }
     }
@@ -201,7 +207,8 @@ impl State {
     /// The counts with the speed of the last seconds.
     fn snapshot(&mut self) -> (Counts, Duration) {
         let now = Instant::now();
-        self.past.push_back((now, self.counts.bytes));
+        let moved = self.counts.bytes.saturating_sub(self.counts.resumed);
+        self.past.push_back((now, moved));
         while self.past.len() > 2 && now - self.past[0].0 > WINDOW {
             self.past.pop_front();
         }
@@ -209,7 +216,7 @@ impl State {
         let span = now.duration_since(since).as_secs_f64();
         let mut counts = self.counts.clone();
         if span > 0.0 {
-            counts.speed = Some(counts.bytes.saturating_sub(bytes) as f64 / span);
+            counts.speed = Some(moved.saturating_sub(bytes) as f64 / span);
         }
         (counts, self.began.elapsed())
     }
@@ -219,7 +226,7 @@ impl State {
             name: r.key.display().into_owned(),
             size: r.size,
             done: r.done,
-            speed: r.done as f64 / r.began.elapsed().as_secs_f64().max(0.001),
+            speed: r.done.saturating_sub(r.resumed) as f64 / r.began.elapsed().as_secs_f64().max(0.001),
         };
         self.moving.values().map(one).collect()
     }
@@ -236,7 +243,8 @@ impl State {
             Event::Decided { action, why, size, dry_run, .. } => counts.decide(*action, *why, *size, *dry_run),
             Event::Begun { step, key, size, route } => {
                 let server = *route == Route::Server;
-                let running = Running { key: key.clone(), size: *size, done: 0, began: Instant::now(), server };
+                let running =
+                    Running { key: key.clone(), size: *size, done: 0, resumed: 0, began: Instant::now(), server };
                 self.moving.insert(*step, running);
             }
             Event::Moved { step, bytes } => {
@@ -244,6 +252,14 @@ impl State {
                 if let Some(running) = self.moving.get_mut(step) {
                     counts.bytes = counts.bytes.saturating_add_signed(*bytes);
                     running.done = running.done.saturating_add_signed(*bytes);
+                }
+            }
+            Event::Resumed { step, bytes } => {
+                if let Some(running) = self.moving.get_mut(step) {
+                    counts.bytes = counts.bytes.saturating_add_signed(*bytes);
+                    counts.resumed = counts.resumed.saturating_add_signed(*bytes);
+                    running.done = running.done.saturating_add_signed(*bytes);
+                    running.resumed = running.resumed.saturating_add_signed(*bytes);
                 }
             }
             Event::Done { step, size, .. } => {
@@ -311,7 +327,7 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
         }
         Event::Failed { error, .. } if error.kind() == ErrorKind::Cancelled => {
             if let Some((key, _)) = running {
-                tracing::debug!(%key, "Stopped before it was whole; nothing of it is left");
+                tracing::debug!(%key, "Stopped before it was complete");
             }
         }
         Event::Failed { error, .. } => failed(error, running.map(|(key, _)| key)),
@@ -338,6 +354,10 @@ fn tell(event: &Event, running: Option<(&Key, bool)>) {
 }
 
 fn failed(error: &haul_core::Error, key: Option<&Key>) {
+    // A guard that holds back deletions didn't fail: its message says what it refused.
+    if error.kind() == ErrorKind::Limit && error.op() == "delete" {
+        return tracing::error!("{}", error.message());
+    }
     match error.key().or(key) {
         Some(key) if key.is_root() => {
             tracing::error!(key = "top directory", "Failed to {}: {}", error.op(), error.message())
@@ -368,7 +388,7 @@ fn unchanged(why: Reason) -> &'static str {
         Reason::NotExisting => "Destination doesn't exist, skipping as --existing is set",
         Reason::Newer => "Destination is newer than source, skipping",
         Reason::Extra => "Not in the source, left alone",
-        Reason::NotSeen => "Not known to be gone from the source, left alone",
+        Reason::NotSeen => "Not proved absent from the source, left alone",
         _ => "Unchanged skipping",
     }
 }

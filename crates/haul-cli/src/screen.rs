@@ -1,5 +1,10 @@
 //! The terminal as one thing that a live display and log lines share, so that neither breaks the other.
 
+use crate::{
+    colour::{self, Choice, RED},
+    environment::env,
+};
+use haul_core::text::{column_of, columns};
 use std::{
     fs::File,
     io::{IsTerminal as _, Write as _, stderr, stdout},
@@ -10,6 +15,7 @@ use std::{
 pub struct Screen {
     /// Standard output is a terminal, so a display may be drawn there.
     live: bool,
+    colour: Choice,
     state: Mutex<State>,
 }
 
@@ -27,13 +33,24 @@ const USUAL: (usize, usize) = (80, 24);
 
 impl Screen {
     /// The process's terminal.
-    pub fn new() -> Self {
-        Screen { live: stdout().is_terminal(), state: Mutex::default() }
+    pub fn new(colour: Choice) -> Self {
+        Screen { live: stdout().is_terminal() && !colour::is_dumb(&env), colour, state: Mutex::default() }
+    }
+
+    /// True where the log has colours: on a terminal, not in a file.
+    pub fn colours_log(&self) -> bool {
+        let state = self.lock();
+        state.log.is_none() && !state.json && self.colour.on(stderr().is_terminal())
     }
 
     /// Can a live display be drawn?
     pub fn is_live(&self) -> bool {
         self.live
+    }
+
+    /// True where what a command prints has colours.
+    pub fn colours_output(&self) -> bool {
+        self.colour.on(stdout().is_terminal())
     }
 
     /// Sends the log to a file, as text or JSON.
@@ -51,9 +68,11 @@ impl Screen {
             return;
         }
         let drawn = std::mem::take(&mut state.drawn);
-        erase(drawn.len());
+        self.erase(&drawn);
         let _ = writeln!(stderr(), "{line}");
-        put(&mut state, drawn);
+        if !drawn.is_empty() {
+            redraw(&mut state, drawn, self.size().0);
+        }
     }
 
     /// An error that ends the program, as a line for a person; in the log's form where a program reads it.
@@ -65,7 +84,15 @@ impl Screen {
         if to_file || json {
             tracing::error!("{line}");
         } else {
-            self.log(&format!("haul: {line}"));
+            self.log(&format!("{} {line}", colour::paint("haul:", RED, self.colours_log())));
+        }
+    }
+
+    /// Columns and lines of the terminal.
+    pub fn size(&self) -> (usize, usize) {
+        match rustix::termios::tcgetwinsize(stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+            _ => USUAL,
         }
     }
 
@@ -74,17 +101,17 @@ impl Screen {
         if !self.live {
             return;
         }
-        let (width, height) = size();
+        let (width, height) = self.size();
         let cut = |line: String| fit(&line, width.saturating_sub(1));
         let lines = lines.into_iter().take(height.saturating_sub(1)).map(cut).collect();
         let mut state = self.lock();
-        redraw(&mut state, lines);
+        redraw(&mut state, lines, width);
     }
 
     /// Lines that stay, below whatever is there, on standard output.
     pub fn print(&self, text: &str) {
         let mut state = self.lock();
-        erase(std::mem::take(&mut state.drawn).len());
+        self.erase(&std::mem::take(&mut state.drawn));
         let _ = writeln!(stdout(), "{text}");
         let _ = stdout().flush();
     }
@@ -92,9 +119,16 @@ impl Screen {
     /// Takes the display away.
     pub fn finish(&self) {
         let mut state = self.lock();
-        erase(std::mem::take(&mut state.drawn).len());
+        self.erase(&std::mem::take(&mut state.drawn));
         if let Some(file) = &mut state.log {
             let _ = file.flush();
+        }
+    }
+
+    fn erase(&self, drawn: &[String]) {
+        if !drawn.is_empty() {
+            let _ = stdout().write_all(format!("\x1b[{}A\r\x1b[J", rows(drawn, self.size().0)).as_bytes());
+            let _ = stdout().flush();
         }
     }
 
@@ -104,43 +138,66 @@ impl Screen {
 }
 
 /// Draws over the lines that are there, in one write, so that nothing flickers.
-fn redraw(state: &mut State, lines: Vec<String>) {
-    let old = state.drawn.len();
-    let mut out = String::new();
-    if old > 0 {
-        out.push_str(&format!("\x1b[{old}A\r"));
-    }
-    for line in &lines {
-        out.push_str(&format!("{line}\x1b[K\n"));
-    }
-    out.push_str("\x1b[J");
-    let _ = stdout().write_all(out.as_bytes());
+fn redraw(state: &mut State, lines: Vec<String>, width: usize) {
+    let _ = stdout().write_all(over(&state.drawn, &lines, width).as_bytes());
     let _ = stdout().flush();
     state.drawn = lines;
 }
 
-fn put(state: &mut State, lines: Vec<String>) {
-    if !lines.is_empty() {
-        redraw(state, lines);
+/// What draws `new` over `old` on a terminal of this width.
+fn over(old: &[String], new: &[String], width: usize) -> String {
+    let mut out = String::new();
+    if !old.is_empty() {
+        // All of it goes first where the terminal has become narrower: what it wrapped stands in more rows than there are lines.
+        let up = rows(old, width);
+        let erase = if up > old.len() { "\x1b[J" } else { "" };
+        out.push_str(&format!("\x1b[{up}A\r{erase}"));
     }
+    for line in new {
+        out.push_str(&format!("{line}\x1b[K\n"));
+    }
+    out.push_str("\x1b[J");
+    out
 }
 
-fn erase(lines: usize) {
-    if lines > 0 {
-        let _ = stdout().write_all(format!("\x1b[{lines}A\r\x1b[J").as_bytes());
-        let _ = stdout().flush();
-    }
+/// Rows that lines take on a terminal of this width: one that is longer is wrapped when the terminal becomes narrower.
+fn rows(lines: &[String], width: usize) -> usize {
+    lines.iter().map(|line| columns(line).div_ceil(width.max(1)).max(1)).sum()
 }
 
-/// Columns and lines of the terminal.
-fn size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => USUAL,
-    }
-}
-
-/// The first `width` columns, counting a character as one: a wide one may be cut off by the terminal itself.
+/// As much of a line as fits into so many columns.
 fn fit(line: &str, width: usize) -> String {
-    line.chars().take(width).collect()
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += column_of(*c);
+        used <= width
+    };
+    line.chars().take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_display_is_drawn_over_the_last_one() {
+        assert_eq!(over(&[], &of(&["a"]), 80), "a\x1b[K\n\x1b[J");
+        assert_eq!(over(&of(&["a", "b"]), &of(&["c"]), 80), "\x1b[2A\rc\x1b[K\n\x1b[J");
+    }
+
+    #[test]
+    fn what_a_narrower_terminal_wrapped_is_erased() {
+        let old = of(&[&"x".repeat(79), "short"]);
+        assert_eq!(rows(&old, 80), 2);
+        assert_eq!(over(&old, &of(&["c"]), 40), "\x1b[3A\r\x1b[Jc\x1b[K\n\x1b[J");
+    }
+
+    #[test]
+    fn lines_are_cut_by_columns() {
+        assert_eq!((fit("abc", 2).as_str(), fit("日本語", 5).as_str(), fit("abc", 9).as_str()), ("ab", "日本", "abc"));
+    }
 }

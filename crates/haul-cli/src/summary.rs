@@ -3,6 +3,7 @@
 
 use haul::Report;
 use haul_core::concurrency::{Limit, Shown};
+use haul_core::text::{column_of, columns};
 use haul_core::{
     compare::Reason,
     plan::Action,
@@ -36,6 +37,10 @@ pub struct Counts {
     pub renames: u64,
     /// Errors.
     pub errors: u64,
+    /// Of the bytes moved, those that an earlier run left at the destination: they are no speed of this one.
+    pub resumed: u64,
+    /// Nothing is done, so nothing has a speed.
+    pub dry_run: bool,
     /// Bytes a second lately; `None` for the average.
     pub speed: Option<f64>,
     /// What was found out of how many requests each endpoint takes.
@@ -88,7 +93,7 @@ fn lane(count: &LaneCount) -> String {
         (Limit::Rate, None) => "the other side throttles",
         (Limit::Demand, _) => "no more were needed",
         (Limit::Searching, _) => "still growing",
-        (Limit::Knee, _) => "more bring no more",
+        (Limit::Knee, _) => "more don't help",
         (Limit::Processors, _) => "the processors here are busy",
         (Limit::Pinned, _) => "as set",
         (Limit::Max, _) => "haul's most",
@@ -112,7 +117,8 @@ pub struct Moving {
 impl Counts {
     /// A decision; in a dry run what would be done counts as done.
     pub fn decide(&mut self, action: Action, why: Reason, size: u64, dry_run: bool) {
-        if !matches!(why, Reason::Missing) {
+        let is_extra = action == Action::Keep && why == Reason::Extra;
+        if why != Reason::Missing && !is_extra {
             self.checks += 1;
         }
         match action {
@@ -142,7 +148,15 @@ impl Counts {
 
     fn speed(&self, elapsed: Duration) -> f64 {
         let secs = elapsed.as_secs_f64();
-        self.speed.unwrap_or(if secs > 0.0 { self.bytes as f64 / secs } else { 0.0 })
+        let moved = self.bytes.saturating_sub(self.resumed);
+        self.speed.unwrap_or(if secs > 0.0 { moved as f64 / secs } else { 0.0 })
+    }
+
+    /// Time until everything known of is moved; `None` where nothing is left or nothing moves.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        let left = self.total_bytes.saturating_sub(self.bytes);
+        let speed = self.speed(elapsed);
+        (left > 0 && speed >= 1.0).then(|| Duration::from_secs((left as f64 / speed) as u64))
     }
 }
 
@@ -150,13 +164,8 @@ fn percent(done: u64, of: u64) -> String {
     if of == 0 { "-".into() } else { format!("{:.0}%", (done as f64 / of as f64 * 100.0).min(100.0)) }
 }
 
-fn eta(counts: &Counts, elapsed: Duration) -> String {
-    let left = counts.total_bytes.saturating_sub(counts.bytes);
-    let speed = counts.speed(elapsed);
-    if left == 0 || speed < 1.0 {
-        return "-".into();
-    }
-    duration_short(Duration::from_secs((left as f64 / speed) as u64))
+fn eta(left: Option<Duration>) -> String {
+    left.map_or_else(|| "-".into(), duration_short)
 }
 
 fn transferred(counts: &Counts, elapsed: Duration) -> String {
@@ -166,12 +175,39 @@ fn transferred(counts: &Counts, elapsed: Duration) -> String {
         size_text(counts.total_bytes.max(counts.bytes)),
         percent(counts.bytes, counts.total_bytes),
         size_text(counts.speed(elapsed) as u64),
-        eta(counts, elapsed)
+        eta(counts.left(elapsed))
     )
+}
+
+/// The same for a narrow terminal: what is asked for first stands first.
+fn transferred_briefly(counts: &Counts, elapsed: Duration) -> String {
+    format!(
+        "{} {}/s ETA {}, {} of {}",
+        percent(counts.bytes, counts.total_bytes),
+        brief(counts.speed(elapsed) as u64),
+        eta(counts.left(elapsed)),
+        brief(counts.bytes),
+        brief(counts.total_bytes.max(counts.bytes)),
+    )
+}
+
+/// A size in at most eight characters: `512 B`, `12.3 MiB`, `1023 MiB`.
+fn brief(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let step = (bytes.max(1).ilog2() / 10) as usize;
+    let number = bytes as f64 / 1024f64.powi(step as i32);
+    match step {
+        0 => format!("{bytes} B"),
+        _ if number < 99.95 => format!("{number:.1} {}", UNITS[step]),
+        _ => format!("{number:.0} {}", UNITS[step]),
+    }
 }
 
 /// The statistics, as rclone prints them.
 pub fn stats(counts: &Counts, elapsed: Duration, one_line: bool) -> String {
+    if one_line && counts.dry_run {
+        return would_transfer(counts);
+    }
     if one_line {
         let files = match counts.total_transfers {
             0 => String::new(),
@@ -182,8 +218,16 @@ pub fn stats(counts: &Counts, elapsed: Duration, one_line: bool) -> String {
     lines(counts, elapsed).join("\n")
 }
 
+fn would_transfer(counts: &Counts) -> String {
+    let files = if counts.transfers == 1 { "1 file" } else { &format!("{} files", counts.transfers) };
+    format!("Would transfer: {files}, {}", size_text(counts.bytes))
+}
+
 fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
-    let mut lines = vec![format!("Transferred:   \t{}", transferred(counts, elapsed))];
+    let mut lines = match counts.dry_run {
+        true => vec![would_transfer(counts)],
+        false => vec![format!("Transferred:   \t{}", transferred(counts, elapsed))],
+    };
     if counts.errors > 0 {
         lines.push(format!("Errors:        {:>10}", counts.errors));
     }
@@ -192,15 +236,18 @@ fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
     }
     if counts.deletes > 0 || counts.dirs_deleted > 0 {
         let freed = size_text(counts.deleted_bytes);
-        lines.push(format!(
-            "Deleted:       {:>10} (files), {} (dirs), {freed} (freed)",
-            counts.deletes, counts.dirs_deleted
-        ));
+        lines.push(match counts.dry_run {
+            true => format!("Would delete:   {} files, {} directories, {freed}", counts.deletes, counts.dirs_deleted),
+            false => format!(
+                "Deleted:       {:>10} (files), {} (dirs), {freed} (freed)",
+                counts.deletes, counts.dirs_deleted
+            ),
+        });
     }
     if counts.renames > 0 {
         lines.push(format!("Renamed:       {:>10}", counts.renames));
     }
-    if counts.total_transfers > 0 {
+    if counts.total_transfers > 0 && !counts.dry_run {
         let share = percent(counts.transfers, counts.total_transfers);
         lines.push(format!("Transferred:   {:>10} / {}, {share}", counts.transfers, counts.total_transfers));
     }
@@ -212,50 +259,146 @@ fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
     lines
 }
 
-/// Width of a file's bar, in characters.
-const BAR: usize = 20;
+/// Terminals of fewer columns get the brief first line.
+const WIDE: usize = 80;
+/// What a terminal must have for a bar, and the bar's width then.
+const BARS: [(usize, usize); 2] = [(120, 20), (WIDE, 10)];
+/// The name's least width: below that there is none.
+const NAME: usize = 4;
 
-/// The display: the statistics and the files on their way. Names are cut to `names` characters (0: not at all).
-pub fn live(counts: &Counts, elapsed: Duration, moving: &[Moving], one_line: bool, names: usize) -> Vec<String> {
+/// The display for a terminal of so many columns and lines: the statistics and as many of the files on their way as fit. Names are
+/// shortened in the middle to `names` characters (0: as far as the terminal is wide), so that percent, speed and time left are seen.
+pub fn live(
+    counts: &Counts,
+    elapsed: Duration,
+    moving: &[Moving],
+    one_line: bool,
+    names: usize,
+    (width, height): (usize, usize),
+) -> Vec<String> {
+    // The last column stays free: some terminals wrap when it is written.
+    let width = width.saturating_sub(1);
+    let is_narrow = width < WIDE - 1;
     if one_line {
-        return vec![stats(counts, elapsed, true)];
+        return vec![if is_narrow { transferred_briefly(counts, elapsed) } else { stats(counts, elapsed, true) }];
     }
     let mut all = lines(counts, elapsed);
+    if let Some(first) = all.first_mut().filter(|_| !counts.dry_run) {
+        // A tab would leave what was drawn in its place before.
+        *first = if is_narrow { transferred_briefly(counts, elapsed) } else { first.replace('\t', " ") };
+    }
     if !moving.is_empty() {
         all.push("Transferring:".into());
     }
-    let shown: Vec<String> = moving.iter().map(|m| short(&m.name, names)).collect();
-    let width = shown.iter().map(|n| n.chars().count()).max().unwrap_or(0);
-    all.extend(moving.iter().zip(&shown).map(|(m, name)| file(m, name, width)));
+    let room = height.saturating_sub(1).saturating_sub(all.len());
+    let shown = if moving.len() > room { room.saturating_sub(1) } else { moving.len() };
+    all.extend(rows(&moving[..shown], names, width));
+    if moving.len() > shown {
+        all.push(format!(" … and {} more", moving.len() - shown));
+    }
     all
 }
 
-fn file(moving: &Moving, name: &str, width: usize) -> String {
-    let full =
-        if moving.size == 0 { BAR } else { (moving.done.min(moving.size) as usize * BAR) / moving.size as usize };
-    let left = moving.size.saturating_sub(moving.done) as f64 / moving.speed.max(1.0);
-    format!(
-        " * {name:<width$} [{}{}] {:>4} of {}, {}/s, {}",
-        "█".repeat(full),
-        "░".repeat(BAR - full),
-        percent(moving.done, moving.size),
-        size_text(moving.size),
-        size_text(moving.speed as u64),
-        if moving.speed < 1.0 { "-".into() } else { duration_short(Duration::from_secs(left as u64)) },
-    )
+/// A row for each file, in columns: name, percent, speed, time left, and where there is room a bar and the size.
+fn rows(moving: &[Moving], names: usize, width: usize) -> Vec<String> {
+    let bar = BARS.iter().find(|(least, _)| width + 1 >= *least).map_or(0, |(_, bar)| *bar);
+    let tails: Vec<String> = moving.iter().map(|file| tail(file, bar)).collect();
+    let longest = tails.iter().map(|tail| columns(tail)).max().unwrap_or(0);
+    let room = width.saturating_sub(longest + " *  ".len());
+    let most = if names == 0 { room } else { names.min(room) };
+    let names: Vec<String> =
+        moving.iter().map(|file| if most < NAME { String::new() } else { short(&file.name, most) }).collect();
+    let column = names.iter().map(|name| columns(name)).max().unwrap_or(0);
+    let row = |(name, tail): (&String, &String)| {
+        let pad = " ".repeat(column - columns(name));
+        format!(" * {name}{pad} {tail}")
+    };
+    names.iter().zip(&tails).map(row).collect()
+}
+
+fn tail(file: &Moving, bar: usize) -> String {
+    let left = file.size.saturating_sub(file.done) as f64 / file.speed.max(1.0);
+    let left = (file.speed >= 1.0).then(|| Duration::from_secs(left as u64));
+    let tail = format!(
+        "{:>4} {:>10} {:>6}",
+        percent(file.done, file.size),
+        format!("{}/s", brief(file.speed as u64)),
+        eta(left)
+    );
+    if bar == 0 {
+        return tail;
+    }
+    let full = match file.size {
+        0 => bar,
+        size => (file.done.min(size) as u128 * bar as u128 / u128::from(size)) as usize,
+    };
+    format!("{tail} [{}{}] {:>8}", "█".repeat(full), "░".repeat(bar - full), brief(file.size))
 }
 
 /// The name's ends, with `…` for what is left out between them.
 fn short(name: &str, longest: usize) -> String {
     let name = crate::error::one_line(name);
-    let letters: Vec<char> = name.chars().collect();
-    if longest == 0 || letters.len() <= longest {
+    if columns(&name) <= longest {
         return name;
     }
-    let head = (longest - 1) / 2;
-    let tail = longest - 1 - head;
-    let (head, tail) = (&letters[..head], &letters[letters.len() - tail..]);
-    head.iter().chain(&['…']).chain(tail).collect()
+    let room = longest.saturating_sub(1);
+    let (head, tail) = (room / 2, room - room / 2);
+    let letters: Vec<char> = name.chars().collect();
+    let fits = |letters: &mut dyn Iterator<Item = &char>, room: usize| -> Vec<char> {
+        let mut used = 0;
+        let within = |c: &&char| {
+            used += column_of(**c);
+            used <= room
+        };
+        letters.take_while(within).copied().collect()
+    };
+    let head = fits(&mut letters.iter(), head);
+    let mut tail = fits(&mut letters.iter().rev(), tail);
+    tail.reverse();
+    head.into_iter().chain(['…']).chain(tail).collect()
+}
+
+/// The statistics as an object of the JSON log, with rclone's names.
+pub fn json(counts: &Counts, elapsed: Duration, moving: &[Moving], stopped: bool) -> serde_json::Value {
+    let seconds = |left: Option<Duration>| left.map(|left| left.as_secs());
+    let transferring: Vec<_> = moving
+        .iter()
+        .map(|file| {
+            let left = file.size.saturating_sub(file.done) as f64 / file.speed.max(1.0);
+            serde_json::json!({
+                "name": file.name,
+                "size": file.size,
+                "bytes": file.done,
+                "percentage": (file.done * 100).checked_div(file.size).unwrap_or(100).min(100),
+                "speed": file.speed,
+                "speedAvg": file.speed,
+                "eta": (file.speed >= 1.0).then_some(left as u64),
+            })
+        })
+        .collect();
+    let mut object = serde_json::json!({
+        "bytes": counts.bytes,
+        "checks": counts.checks,
+        "deletedDirs": counts.dirs_deleted,
+        "deletes": counts.deletes,
+        "elapsedTime": elapsed.as_secs_f64(),
+        "errors": counts.errors,
+        "eta": seconds(counts.left(elapsed)),
+        "fatalError": stopped,
+        "listed": counts.listed,
+        "renames": counts.renames,
+        "retryError": counts.errors > 0,
+        "speed": counts.speed(elapsed),
+        "totalBytes": counts.total_bytes.max(counts.bytes),
+        "totalChecks": counts.checks,
+        "totalTransfers": counts.total_transfers,
+        "transferTime": elapsed.as_secs_f64(),
+        "transfers": counts.transfers,
+    });
+    if !transferring.is_empty() {
+        object["transferring"] = transferring.into();
+    }
+    object
 }
 
 /// The summary of a finished job.
@@ -274,7 +417,7 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
         row("Not proved:", format!("{} that went on from an earlier run; --verify=read proves them", totals.unproved));
     }
     if totals.server_copies > 0 {
-        row("Server-side:", format!("{} copied inside the store", totals.server_copies));
+        row("Server-side:", format!("{} copied without passing through haul", totals.server_copies));
     }
     if totals.touched > 0 {
         row("Attributes:", format!("{} set on unchanged files, times included", totals.touched));
@@ -353,7 +496,7 @@ mod tests {
             lines,
             [
                 "Proved equal:  2 by md5",
-                "Server-side:   1 copied inside the store",
+                "Server-side:   1 copied without passing through haul",
                 "Protected:     4 not deleted: the source's listing did not prove them gone",
                 "Retries:       1, asked to slow down 0 times",
                 "API calls:     3 (ListObjectsV2 1, PutObject 2)",
@@ -375,20 +518,123 @@ mod tests {
         assert_eq!(
             text.lines().nth(1),
             Some(
-                "Requests:      host:9000 down 48 at once (more bring no more), up 5.0 a second (the other side \
+                "Requests:      host:9000 down 48 at once (more don't help), up 5.0 a second (the other side \
                  throttles), copies 64 at once (still growing)"
             )
         );
     }
 
+    fn files() -> Vec<Moving> {
+        let file = |name: &str, size: u64, done, speed| Moving { name: name.into(), size, done, speed };
+        vec![
+            file("project/run-0042/output/temperature-field.h5", 250 << 30, 100 << 30, 350e6),
+            file("a.txt", 1000, 500, 100.0),
+            file("empty", 0, 0, 0.0),
+        ]
+    }
+
+    fn drawn(width: usize, height: usize) -> Vec<String> {
+        live(&counts(), Duration::from_secs(3), &files(), false, 45, (width, height))
+    }
+
     #[test]
-    fn each_file_on_its_way_has_a_bar() {
-        let moving = Moving { name: "dir/file".into(), size: 1000, done: 500, speed: 100.0 };
-        let lines = live(&counts(), Duration::from_secs(3), &[moving], false, 10);
-        assert_eq!(lines[6], "Transferring:");
-        assert_eq!(lines[7], " * dir/file [██████████░░░░░░░░░░]  50% of 1000 B, 100 B/s, 5s");
+    fn percent_speed_and_time_left_are_seen_at_every_width() {
+        assert_eq!(
+            drawn(40, 24)[6..],
+            [
+                "Transferring:",
+                " * projec…eld.h5  40%  334 MiB/s  7m40s",
+                " * a.txt          50%    100 B/s     5s",
+                " * empty            -      0 B/s      -",
+            ]
+        );
+        assert_eq!(
+            drawn(80, 24)[6..],
+            [
+                "Transferring:",
+                " * project/run-004…rature-field.h5  40%  334 MiB/s  7m40s [████░░░░░░]  250 GiB",
+                " * a.txt                            50%    100 B/s     5s [█████░░░░░]   1000 B",
+                " * empty                              -      0 B/s      - [██████████]      0 B",
+            ]
+        );
+        for (width, name) in [
+            (120, "project/run-0042/output/temperature-field.h5"),
+            (200, "project/run-0042/output/temperature-field.h5"),
+        ] {
+            let row = format!(" * {name}  40%  334 MiB/s  7m40s [████████░░░░░░░░░░░░]  250 GiB");
+            assert_eq!(drawn(width, 24)[7], row);
+        }
+        for width in [20, 40, 60, 80, 120, 200] {
+            let lines = drawn(width, 24);
+            assert!(width < 40 || lines[6..].iter().all(|line| columns(line) < width), "{width}: {lines:#?}");
+            assert!(lines.iter().all(|line| !line.contains('\t')));
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_a_narrow_terminal_begins_with_what_matters() {
+        assert_eq!(drawn(40, 24)[0], "25% 512 B/s ETA 9s, 1.5 KiB of 6.0 KiB");
+        assert_eq!(drawn(80, 24)[0], "Transferred:        1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s");
+        let one = |width| live(&counts(), Duration::from_secs(3), &files(), true, 45, (width, 24));
+        assert_eq!(one(40), ["25% 512 B/s ETA 9s, 1.5 KiB of 6.0 KiB"]);
+        assert_eq!(one(80), ["    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)"]);
+    }
+
+    #[test]
+    fn files_that_find_no_row_are_counted() {
+        let lines = drawn(80, 10);
+        assert_eq!((lines.len(), lines[8].as_str()), (9, " … and 2 more"));
+        assert_eq!(drawn(80, 3).last().map(String::as_str), Some(" … and 3 more"));
+    }
+
+    #[test]
+    fn a_name_is_shortened_in_its_middle_by_columns() {
         assert_eq!(short("abcdefghij", 5), "ab…ij");
-        assert_eq!(short("a\nb", 0), "a\u{FFFD}b");
+        assert_eq!(short("a\nb", 9), "a\u{FFFD}b");
+        assert_eq!(short("日本語日本語", 7), "日…語");
+        assert_eq!((brief(0), brief(1023), brief(1 << 20), brief(1023 << 20)).3, "1023 MiB");
+    }
+
+    #[test]
+    fn what_an_earlier_run_sent_is_no_speed_of_this_one() {
+        let counts = Counts { bytes: 1000, resumed: 900, total_bytes: 1100, ..Counts::default() };
+        let line = stats(&counts, Duration::from_secs(10), true);
+        assert_eq!(line, "       1000 B / 1.074 KiB, 91%, 10 B/s, ETA 10s");
+    }
+
+    #[test]
+    fn a_dry_run_has_no_speed() {
+        let counts = Counts {
+            dry_run: true,
+            bytes: 12 << 20,
+            transfers: 2,
+            total_transfers: 2,
+            deletes: 1,
+            ..Counts::default()
+        };
+        let text = stats(&counts, Duration::from_secs(1), false);
+        assert_eq!(
+            text,
+            "Would transfer: 2 files, 12 MiB\nWould delete:   1 files, 0 directories, 0 B\nElapsed time:         1.0s"
+        );
+        assert_eq!(stats(&counts, Duration::from_secs(1), true), "Would transfer: 2 files, 12 MiB");
+    }
+
+    #[test]
+    fn the_json_log_has_rclones_statistics() {
+        let mut counts = counts();
+        counts.renames = 2;
+        let object = json(&counts, Duration::from_secs(3), &files()[1..2], false);
+        let want = serde_json::json!({
+            "bytes": 1536, "checks": 2, "deletedDirs": 0, "deletes": 1, "elapsedTime": 3.0, "errors": 1, "eta": 9,
+            "fatalError": false, "listed": 5, "renames": 2, "retryError": true, "speed": 512.0, "totalBytes": 6144,
+            "totalChecks": 2, "totalTransfers": 3, "transferTime": 3.0, "transfers": 1,
+            "transferring": [{
+                "name": "a.txt", "size": 1000, "bytes": 500, "percentage": 50, "speed": 100.0, "speedAvg": 100.0, "eta": 5
+            }],
+        });
+        assert_eq!(object, want);
+        assert_eq!(json(&counts, Duration::from_secs(3), &[], false).get("transferring"), None);
     }
 
     #[test]

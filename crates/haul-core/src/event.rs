@@ -101,6 +101,13 @@ pub enum Event {
         /// Bytes.
         bytes: i64,
     },
+    /// So many bytes of a transfer are at the destination since an earlier run; as [`Event::Moved`], but not this run's work.
+    Resumed {
+        /// Its number.
+        step: StepId,
+        /// Bytes.
+        bytes: i64,
+    },
     /// A transfer will be tried again.
     Retried {
         /// Its number.

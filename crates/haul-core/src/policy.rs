@@ -279,10 +279,12 @@ pub struct Policy {
     pub no_update_dir_mtime: bool,
     /// Use the store's own LastModified instead of asking for the stored mtime (`--use-server-modtime`).
     pub use_server_mtime: bool,
-    /// Don't list the destination: ask for each source file (`--no-traverse`).
+    /// Don't list the destination: look up each source file (`--no-traverse`).
     pub no_traverse: bool,
     /// List all of the destination, whatever would be cheaper (`--fast-list`).
     pub list_all: bool,
+    /// Report files that only the destination has where they aren't deleted, as far as it is listed.
+    pub tell_extra: bool,
     /// Don't look at the destination at all: copy everything (`--no-check-dest`).
     pub no_check_dest: bool,
     /// List and compare everything before the first transfer (`--check-first`).
@@ -321,7 +323,7 @@ pub struct Policy {
     pub drop_cache: bool,
     /// Write to the final name directly (`--inplace`).
     pub inplace: bool,
-    /// Ending of the hidden name that a file has while it arrives (`--partial-suffix`).
+    /// Suffix of the hidden name that a file has during its transfer (`--partial-suffix`).
     pub partial_suffix: String,
     /// Ending for replaced and deleted files that are kept (`--suffix`).
     pub backup_suffix: Option<String>,
@@ -389,6 +391,7 @@ impl Default for Policy {
             use_server_mtime: false,
             no_traverse: false,
             list_all: false,
+            tell_extra: false,
             no_check_dest: false,
             check_first: false,
             create_empty_dirs: false,

@@ -54,6 +54,38 @@ fn split(text: &str, ends: impl Fn(char) -> bool) -> Vec<String> {
     fields
 }
 
+/// A text in lines of at most so many columns, broken at spaces; all but the first begin with `indent`.
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split_whitespace() {
+            if !line.is_empty() && columns(&line) + 1 + columns(word) >= width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines.join(&format!("\n{indent}"))
+}
+
+/// Columns that a text takes on a terminal.
+pub fn columns(text: &str) -> usize {
+    text.chars().map(column_of).sum()
+}
+
+/// Columns of a character: 2 for East Asian wide ones and emoji, 0 for marks that join the one before.
+pub fn column_of(c: char) -> usize {
+    match u32::from(c) {
+        0x300..=0x36F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
+        0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
+        0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD => 2,
+        _ => 1,
+    }
+}
+
 /// `true`, `false`, `1`, `0`, `t`, `f` in any usual case.
 pub fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
@@ -80,6 +112,12 @@ mod tests {
         ] {
             assert_eq!(nearest(word, names), near, "{word}");
         }
+    }
+
+    #[test]
+    fn lines_are_wrapped_at_words() {
+        assert_eq!(wrap("one two three four", 10, "  "), "one two\n  three\n  four");
+        assert_eq!(wrap("a\nb averylongword", 5, ""), "a\nb\naverylongword");
     }
 
     #[test]

@@ -79,7 +79,9 @@ pub async fn add(
     };
     let fresh = match here {
         Here::Nothing => {
-            return Err(Error::new(ErrorKind::NotFound, "add", "nothing is there").with_key(&key(Path::new(path))));
+            return Err(
+                Error::new(ErrorKind::NotFound, "add", "no such file or directory").with_key(&key(Path::new(path)))
+            );
         }
         Here::File(found) => {
             let (facts, files) = (found.facts, vec![found]);

@@ -154,7 +154,7 @@ impl Cache {
             }
             return Ok(Some(hashed.facts.size));
         }
-        tracing::warn!("{}: its content isn't what its name says; it is removed from the cache", path.display());
+        tracing::warn!("{}: its content doesn't match its name; it is removed from the cache", path.display());
         fs::remove_file(path).map_err(|e| io_error("delete", path, e))?;
         Ok(None)
     }
@@ -166,7 +166,7 @@ impl Cache {
         let path = self.path(address);
         let bytes = fs::read(&path).map_err(|e| io_error("read", &path, e))?;
         if manifest::md5(&bytes) != address.md5 {
-            let message = "its content isn't what its name says";
+            let message = "its content doesn't match its name";
             return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&crate::facts::key(&path)));
         }
         manifest::parse(&bytes).map_err(|why| crate::facts::invalid("read", &path, why))

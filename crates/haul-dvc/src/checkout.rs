@@ -29,7 +29,7 @@ use std::{
 /// How to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Lose what only the workspace has.
+    /// Discard unsaved changes in the workspace.
     pub force: bool,
     /// Make every link or copy anew.
     pub relink: bool,
@@ -91,7 +91,7 @@ async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut
         false => vec![Child { path: String::new(), md5: address.md5 }],
         true => children(repo, chosen).await?.ok_or_else(|| {
             let key = key(Path::new(&tracked.path));
-            Error::new(ErrorKind::NotFound, "checkout", lacking(tracked, "list of its files")).with_key(&key)
+            Error::new(ErrorKind::NotFound, "checkout", lacking(tracked, "its file list")).with_key(&key)
         })?,
     };
     let want: Vec<Child> = want.into_iter().filter(|c| chosen.holds(&c.path)).collect();
@@ -131,8 +131,8 @@ async fn hidden_too(root: &Path, want: &[Child], found: Vec<Found>) -> Result<Ve
 /// What to do about content that isn't in the cache.
 fn lacking(tracked: &Tracked, what: &str) -> String {
     match tracked.imported {
-        false => format!("the cache lacks {what}: haul dvc fetch brings it"),
-        true => format!("the cache lacks {what}, and it is imported: dvc fetch brings it"),
+        false => format!("{what} isn't cached; run haul dvc pull"),
+        true => format!("{what} isn't cached and is imported; run dvc fetch"),
     }
 }
 
@@ -215,9 +215,8 @@ async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5)>, na
     lost.sort_unstable();
     let Some(first) = lost.first() else { return Ok(()) };
     let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
-    let message = format!(
-        "{first}{more} would be lost, since only the workspace has it: keep it with haul dvc add, or lose it with --force"
-    );
+    let message =
+        format!("{first}{more} has unsaved changes: keep them with haul dvc add, or discard them with --force");
     Err(Error::new(ErrorKind::Exists, "checkout", message).with_key(&key(Path::new(name))))
 }
 

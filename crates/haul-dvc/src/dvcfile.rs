@@ -59,7 +59,7 @@ pub(crate) fn load(text: &str) -> Result<Option<Node<'_>>, String> {
     // Scalars stay as they are written: an MD5 of digits alone is no number.
     loader.early_parse(false);
     let mut parser = Parser::new_from_str(text);
-    let wrong = |e: &dyn std::fmt::Display| format!("it is no YAML: {e}");
+    let wrong = |e: &dyn std::fmt::Display| format!("not valid YAML: {e}");
     parser.load(&mut loader, false).map_err(|e| wrong(&e))?;
     if let Some(e) = loader.error() {
         return Err(wrong(e));
@@ -108,7 +108,7 @@ fn out(node: &Node<'_>) -> Result<Out, String> {
         _ => Layout::V2,
     };
     let address = match text("md5") {
-        Some(md5) => Some(Address::parse(layout, md5).ok_or_else(|| format!("{path}: {md5:?} is no MD5"))?),
+        Some(md5) => Some(Address::parse(layout, md5).ok_or_else(|| format!("{path}: {md5:?} isn't an MD5"))?),
         None => None,
     };
     Ok(Out {
@@ -410,7 +410,7 @@ mod tests {
     fn what_is_wrong_is_told() {
         assert_eq!(parse("outs:\n- md5: x\n  path: a\n").unwrap_err(), "a: \"x\" is no MD5");
         assert_eq!(parse("outs:\n- md5: x\n").unwrap_err(), "an entry has no path");
-        assert!(parse("a: [").unwrap_err().starts_with("it is no YAML: "));
+        assert!(parse("a: [").unwrap_err().starts_with("not valid YAML: "));
         assert_eq!(parse("").unwrap(), DvcFile::default());
     }
 }

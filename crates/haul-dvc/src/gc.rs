@@ -21,8 +21,7 @@ impl Used {
     pub async fn of(repo: &Repo, chosen: &[Chosen]) -> Result<Used> {
         let wanted = Wanted::of(repo, chosen).await?;
         if let Some(unknown) = wanted.dirs.iter().find(|dir| dir.children.is_none()) {
-            let message =
-                "the cache lacks the list of its files, so what it uses isn't known: haul dvc fetch brings it";
+            let message = "its file list isn't cached, so its files can't be told from unused ones; run haul dvc fetch";
             let key = Key::new(wanted.name(&unknown.address));
             return Err(Error::new(ErrorKind::NotFound, "gc", message).with_key(&key));
         }

@@ -84,8 +84,7 @@ fn remove_empty(folder: &Path) -> bool {
 }
 
 fn in_the_way(path: &Path) -> Error {
-    let message = "something is there that wasn't there before, or that a .dvcignore hides; it is left as it is: move it away, \
-                   or lose it with --force";
+    let message = "a file appeared here meanwhile, or a .dvcignore hides it; it was not touched: move it away, or discard it with --force";
     Error::new(ErrorKind::Exists, "checkout", message).with_key(&key(path))
 }
 
@@ -98,7 +97,7 @@ impl Cache {
         let from = self.path(address);
         let size = Facts::get(&from, true).map_err(|e| io_error("read", &from, e))?.map(|facts| facts.size);
         let Some(size) = size else {
-            let message = "the cache lacks its content: haul dvc fetch brings it";
+            let message = "its content isn't cached; run haul dvc pull";
             return Err(Error::new(ErrorKind::NotFound, "checkout", message).with_key(&key(path)));
         };
         for link in links.iter().chain([&Link::Copy]) {

@@ -86,9 +86,9 @@ struct Line {
 ///
 /// Errors: what is wrong with it: no JSON, no MD5, a path that leads out of the directory.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Child>, String> {
-    let lines: Vec<Line> = serde_json::from_slice(bytes).map_err(|e| format!("it is no list of files: {e}"))?;
+    let lines: Vec<Line> = serde_json::from_slice(bytes).map_err(|e| format!("not a list of files: {e}"))?;
     let child = |line: Line| {
-        let md5 = parse_md5(&line.md5).ok_or_else(|| format!("{:?} is no MD5", line.md5))?;
+        let md5 = parse_md5(&line.md5).ok_or_else(|| format!("{:?} isn't an MD5", line.md5))?;
         if !stays_inside(&line.relpath) {
             return Err(format!("the path {:?} leads out of the directory", line.relpath));
         }

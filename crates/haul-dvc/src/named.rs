@@ -1,5 +1,5 @@
 //! A cache or remote as the engine sees it for one job: only what is to be moved is listed, and each entry has the MD5 that its
-//! name promises, so that content which isn't what its name says is never published.
+//! name promises, so that content which doesn't match its name is never published.
 
 use crate::address::Address;
 use futures::{

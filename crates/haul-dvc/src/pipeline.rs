@@ -453,6 +453,6 @@ mod tests {
         // Values that refer to themselves end.
         let round = Pipeline::parse("vars:\n- a: ${a}\nstages:\n  s:\n    outs: ['${a}']\n", &|_| None).unwrap();
         assert_eq!(said(&round, "s", "x"), "cp");
-        assert!(Pipeline::parse("stages: [", &|_| None).unwrap_err().starts_with("it is no YAML: "));
+        assert!(Pipeline::parse("stages: [", &|_| None).unwrap_err().starts_with("not valid YAML: "));
     }
 }

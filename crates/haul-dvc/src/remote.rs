@@ -97,7 +97,7 @@ impl Ahead {
     }
 }
 
-/// Looks for what is wanted, by what was asked ahead. What is there with another size than it is known to have isn't what its name says,
+/// Looks for what is wanted, by what was asked ahead. What is there with another size than it is known to have doesn't match its name,
 /// and counts as lacking. What the index has is believed, unless it turns out to be wrong; `history` is only waited for where it saves
 /// questions.
 ///
@@ -188,7 +188,7 @@ async fn beside(
     let older: Vec<Address> = promised.iter().filter(|address| address.layout != Layout::V3).copied().collect();
     older.iter().for_each(|address| promised.remove(address));
     if !sample(store, wanted, &promised).await? {
-        tracing::info!("the remote lacks files that a directory's manifest promises: looking for all of them");
+        tracing::info!("the remote is missing files of a directory that it lists: looking for all of them");
         return exact(store, wanted, all, Some(&promised), index).await;
     }
     let doubtful = all.iter().filter(|a| !promised.contains(a) && !present.contains(a)).copied().collect();

@@ -110,7 +110,7 @@ impl Repo {
     /// Errors: there is none, or its configuration can't be read.
     pub fn find(from: &Path, around: &Surroundings) -> Result<Repo> {
         let root = from.ancestors().find(|folder| folder.join(".dvc").is_dir()).ok_or_else(|| {
-            let message = "this isn't in a DVC repository: no folder from here up holds .dvc (dvc init makes one)";
+            let message = "not in a DVC repository (run dvc init)";
             Error::new(ErrorKind::DirNotFound, "find", message)
         })?;
         let dvc = root.join(".dvc");

@@ -288,7 +288,7 @@ mod tests {
         let error = resolve("x:b", "[x]\ntype = dropbox\n", &[], &[]).unwrap_err();
         assert_eq!(
             format!("{error}: {}", error.cause()),
-            "remote \"x\": open: there is no store of type \"dropbox\": haul has local, s3, memory, pack"
+            "remote \"x\": open: unknown type of store \"dropbox\"; haul has local, s3, memory, pack"
         );
     }
 

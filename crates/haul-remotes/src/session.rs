@@ -99,6 +99,11 @@ impl Session {
         Session { settings, rate: self.rate.clone(), config: OnceLock::new() }
     }
 
+    /// The same session, which reads the configuration again: for a front end that has just changed it.
+    pub fn reread(&self) -> Session {
+        self.beside(self.settings.clone())
+    }
+
     /// Limits the bandwidth of all that is opened from here on, unless it is limited already.
     pub fn limit_bandwidth(&self, rate: Arc<Rate>) {
         // The first limit counts.

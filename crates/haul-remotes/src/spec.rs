@@ -43,7 +43,7 @@ impl Spec {
         let backend = text.first() == Some(&b':');
         let start = usize::from(backend);
         let Some(end) = text[start..].iter().position(|b| matches!(b, b'/' | b':' | b',')).map(|at| at + start) else {
-            return if backend { Err(wrong(text, "it lacks the colon before the path")) } else { Ok(local()) };
+            return if backend { Err(wrong(text, "the colon before the path is missing")) } else { Ok(local()) };
         };
         if text[end] == b'/' {
             return if backend { Err(wrong(text, "a type can't hold a /")) } else { Ok(local()) };
@@ -193,7 +193,7 @@ mod tests {
         for (text, message) in [
             ("a*b:c", format!("bad remote \"a*b:c\": {NAME_RULE}")),
             (":loc/x", "bad remote \":loc/x\": a type can't hold a /".into()),
-            (":local", "bad remote \":local\": it lacks the colon before the path".into()),
+            (":local", "bad remote \":local\": the colon before the path is missing".into()),
             (":s3,secret=hunter2", "bad remote \":s3\",…: an option's value must end with , or :".into()),
             ("r,a=\"x:p", "bad remote \"r\",…: an option's closing quote is missing".into()),
             ("r,a=\"x\"y:p", "bad remote \"r\",…: after an option's closing quote comes , or :".into()),

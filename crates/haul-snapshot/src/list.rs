@@ -228,7 +228,7 @@ impl Reader {
                 false if line.starts_with(b"{\"haul_tree\":") => {
                     Err("its list has a format that this haul doesn't know: use a newer haul".into())
                 }
-                false => Err("it is no list of a folder".into()),
+                false => Err("not a list of a folder".into()),
             };
         }
         let place = |why: String| format!("line {} of its list: {why}", self.lines);
@@ -245,7 +245,7 @@ impl Reader {
         let md5 = md5_of(self.hasher);
         let tree = match self.wrong {
             Some(wrong) => Err(wrong),
-            None if self.lines == 0 || !self.begun.is_empty() => Err("it is no list of a folder".into()),
+            None if self.lines == 0 || !self.begun.is_empty() => Err("not a list of a folder".into()),
             None => self.gathered.as_it_is(),
         };
         (md5, tree)
@@ -277,9 +277,9 @@ impl Texts {
         };
         let octal = |text: &String| {
             let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= MODE_BITS);
-            mode.ok_or_else(|| format!("{text:?} is no mode"))
+            mode.ok_or_else(|| format!("{text:?} isn't a mode"))
         };
-        let time = |text: &String| parse_seconds(text).ok_or_else(|| format!("{text:?} is no time"));
+        let time = |text: &String| parse_seconds(text).ok_or_else(|| format!("{text:?} isn't a time"));
         let mode = line.mode.as_ref().map(octal).transpose()?;
         Ok(Node { path: &self.path, what, mode, mtime: line.mtime.as_ref().map(time).transpose()? })
     }
@@ -425,19 +425,19 @@ mod tests {
         for (text, why) in [
             (line(&format!(r#""type":"file","path":"../x","size":1,{md5}"#)), "leads out of the folder"),
             (line(&format!(r#""type":"file","path_hex":"2e2e2f78","size":1,{md5}"#)), "leads out of the folder"),
-            (line(&format!(r#""type":"file","path":"a/b","size":1,{md5}"#)), "what it is in is no folder"),
+            (line(&format!(r#""type":"file","path":"a/b","size":1,{md5}"#)), "its parent isn't a folder"),
             (line(&format!(r#""type":"file","path":"a","path_hex":"61","size":1,{md5}"#)), "no path, or two"),
             (line(&format!(r#""type":"file","path":"a",{md5}"#)), "line 2 of its list: it has no size"),
             (line(&format!(r#""type":"disk","path":"a",{md5}"#)), "unknown type"),
             (line(r#""type":"file","path":"a","size":1,"md5":"x""#), "it has no MD5"),
-            (line(r#""type":"dir","path":"a","mode":"100644""#), "is no mode"),
-            (line(r#""type":"dir","path":"a","mtime":"1""#), "is no time"),
+            (line(r#""type":"dir","path":"a","mode":"100644""#), "isn't a mode"),
+            (line(r#""type":"dir","path":"a","mtime":"1""#), "isn't a time"),
             (line(r#""type":"link","path":"a""#), "no target, or two"),
             (format!("{HEAD}{}\n{}\n", file("b"), file("a")), "twice, or out of order"),
             (format!("{HEAD}{}\n{}\n", file("a"), file("a")), "twice, or out of order"),
-            (format!("{HEAD}{{\"type\":\"dir\",\"path\":\"a\"}}"), "it is no list of a folder"),
+            (format!("{HEAD}{{\"type\":\"dir\",\"path\":\"a\"}}"), "not a list of a folder"),
             ("{\"haul_tree\":2}\n".into(), "use a newer haul"),
-            (String::new(), "it is no list of a folder"),
+            (String::new(), "not a list of a folder"),
         ] {
             let told = parse(text.as_bytes()).unwrap_err();
             assert!(told.contains(why), "{told} isn't {why}");

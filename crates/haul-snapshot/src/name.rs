@@ -136,7 +136,7 @@ pub fn of_key(key: &[u8]) -> Option<(String, Version)> {
 /// Errors: there is none, or more than one, in one line.
 pub fn choose<'a>(name: &str, versions: &'a [Version], typed: Option<&str>) -> Result<&'a Version, String> {
     let Some(typed) = typed else {
-        return versions.last().ok_or_else(|| format!("there is no snapshot {name:?}: see haul snapshot list"));
+        return versions.last().ok_or_else(|| format!("no snapshot {name:?} (see haul snapshot list)"));
     };
     if typed.len() < FEWEST {
         return Err(format!("{name}@{typed}: give at least {FEWEST} digits of a version"));
@@ -145,7 +145,7 @@ pub fn choose<'a>(name: &str, versions: &'a [Version], typed: Option<&str>) -> R
     let mut found = versions.iter().filter(fits);
     match (found.next(), found.next()) {
         (Some(version), None) => Ok(version),
-        (None, _) => Err(format!("there is no version {typed:?} of {name:?}: see haul snapshot list")),
+        (None, _) => Err(format!("no version {typed:?} of {name:?} (see haul snapshot list)")),
         (Some(a), Some(b)) => Err(format!("{name}@{typed} could be {a} or {b}: give more of it")),
     }
 }
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(choose("a", &all, Some("197")).unwrap_err(), "a@197: give at least 4 digits of a version");
         assert_eq!(
             choose("a", &all, Some("ffffffff")).unwrap_err(),
-            "there is no version \"ffffffff\" of \"a\": see haul snapshot list"
+            "no version \"ffffffff\" of \"a\" (see haul snapshot list)"
         );
-        assert_eq!(choose("a", &[], None).unwrap_err(), "there is no snapshot \"a\": see haul snapshot list");
+        assert_eq!(choose("a", &[], None).unwrap_err(), "no snapshot \"a\" (see haul snapshot list)");
     }
 }

@@ -87,13 +87,13 @@ impl Record {
     /// Errors: what is wrong with it, in one line: other bytes than the key says, another format, another place.
     pub fn parse(name: &str, version: &Version, bytes: &[u8]) -> Result<Record, String> {
         if !version.is_of(bytes) {
-            return Err("the record isn't what its name says: it was changed or cut off".into());
+            return Err("the record doesn't match its name: it was changed or cut off".into());
         }
         #[derive(Deserialize)]
         struct Head {
             haul_snapshot: u32,
         }
-        let unreadable = |e: serde_json::Error| format!("it is no record of a snapshot: {e}");
+        let unreadable = |e: serde_json::Error| format!("not a record of a snapshot: {e}");
         let head: Head = serde_json::from_slice(bytes).map_err(unreadable)?;
         if head.haul_snapshot != FORMAT {
             return Err(format!(
@@ -102,11 +102,11 @@ impl Record {
             ));
         }
         let line: Line = serde_json::from_slice(bytes).map_err(unreadable)?;
-        let time = parse_time(&line.time).ok_or_else(|| format!("{:?} is no time", line.time))?;
+        let time = parse_time(&line.time).ok_or_else(|| format!("{:?} isn't a time", line.time))?;
         if line.name != name || time != version.time() {
             return Err(format!("it is the record of {}@{}, under another name", line.name, line.time));
         }
-        let md5 = |text: &str| parse_md5(text).ok_or_else(|| format!("{text:?} is no MD5"));
+        let md5 = |text: &str| parse_md5(text).ok_or_else(|| format!("{text:?} isn't an MD5"));
         let totals = Totals { files: line.files, bytes: line.bytes, dirs: line.dirs, links: line.links };
         let (tree, dir) = (md5(&line.tree)?, md5(&line.dir)?);
         Ok(Record { name: line.name, time, tree, tree_size: line.tree_size, dir, totals, filtered: line.filtered })

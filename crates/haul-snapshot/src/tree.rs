@@ -399,7 +399,7 @@ fn check(tree: &Tree) -> Result<(), String> {
         if let Some(at) = node.path.iter().rposition(|b| *b == b'/')
             && !dirs.contains(&node.path[..at])
         {
-            return wrong(&node, "what it is in is no folder");
+            return wrong(&node, "its parent isn't a folder");
         }
         if node.what == What::Dir {
             dirs.insert(node.path);
@@ -463,7 +463,7 @@ mod tests {
             assert!(tree(&[file(path)]).is_err(), "{path:?}");
         }
         let through = [of("a", What::Link(b"/etc")), file("a/passwd")];
-        assert_eq!(tree(&through).unwrap_err(), "\"a/passwd\": what it is in is no folder");
+        assert_eq!(tree(&through).unwrap_err(), "\"a/passwd\": its parent isn't a folder");
         assert!(tree(&[file("a"), file("a/b")]).is_err());
         assert!(tree(&[file("a"), of("a", What::Link(b"b"))]).is_err());
         assert!(tree(&[of("a", What::Link(b""))]).is_err());

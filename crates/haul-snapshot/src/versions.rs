@@ -72,7 +72,7 @@ pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
     read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
     let (md5, tree) = reader.end();
     if md5 != record.tree {
-        return Err(wrong("the list of the folder isn't what its name says".into()));
+        return Err(wrong("the list of the folder doesn't match its name".into()));
     }
     let tree = tree.map_err(wrong)?;
     match tree.totals() == record.totals {

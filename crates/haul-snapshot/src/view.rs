@@ -188,7 +188,7 @@ fn lacking(error: Error, origin: &Key, key: &Key) -> Error {
     if error.kind() != ErrorKind::NotFound {
         return error.with_key(key);
     }
-    Error::new(ErrorKind::NotFound, "read", format!("the remote lacks its content, {origin}")).with_key(key)
+    Error::new(ErrorKind::NotFound, "read", format!("its content is missing at the remote, {origin}")).with_key(key)
 }
 
 fn only_read<T>(op: &'static str) -> Result<T> {
@@ -357,7 +357,7 @@ mod tests {
         let error = content.read(&a, None, None).await.unwrap_err();
         assert_eq!(error.to_string(), "read: the remote has 6 bytes of its content, and there are to be 1");
         let error = content.read(&z, None, None).await.unwrap_err();
-        assert_eq!(error.to_string(), "z: read: the remote lacks its content, z");
+        assert_eq!(error.to_string(), "z: read: its content is missing at the remote, z");
         let before = live.stat(&Key::new("a-b")).await.unwrap();
         assert_eq!(live.stat(&a).await.unwrap().size, 6);
         assert_eq!(live.stat(&z).await.unwrap_err().kind(), ErrorKind::NotFound);

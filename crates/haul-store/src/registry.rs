@@ -141,7 +141,7 @@ impl Links {
 pub struct Net {
     /// Give up connecting after this long (`--contimeout`).
     pub connect_timeout: Duration,
-    /// Give up when nothing moves for this long (`--timeout`).
+    /// Give up if no data moves for this long (`--timeout`).
     pub idle_timeout: Duration,
     /// Connections to one host at most. By default as many as a lane of content and a lane of questions together.
     pub connections: usize,
@@ -196,7 +196,7 @@ pub fn kinds() -> &'static [StoreKind] {
 pub fn kind(name: &str) -> Result<&'static StoreKind> {
     kinds().iter().find(|k| k.name == name).ok_or_else(|| {
         let names: Vec<_> = kinds().iter().map(|k| k.name).collect();
-        let message = format!("there is no store of type {name:?}: haul has {}", names.join(", "));
+        let message = format!("unknown type of store {name:?}; haul has {}", names.join(", "));
         Error::new(ErrorKind::Unsupported, "open", message)
     })
 }

@@ -83,7 +83,7 @@ pub struct CheckReport {
 pub struct CheckOptions {
     /// Read and compare the content of both sides (`--download`).
     pub download: bool,
-    /// Don't mind what only the destination has (`--one-way`).
+    /// Ignore files that exist only at the destination (`--one-way`).
     pub one_way: bool,
 }
 

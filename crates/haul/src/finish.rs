@@ -208,7 +208,7 @@ impl Run {
         let waiting = spool.len();
         if self.cut_short() {
             // The limit or the signal is what the exit code tells; this only explains what stayed.
-            return self.notice(None, format!("not deleting {waiting} files as the run was cut short"));
+            return self.notice(None, format!("{waiting} files were not deleted, as the run was cut short"));
         }
         if let Some(error) = self.why_not_delete(waiting) {
             return self.error(error);
@@ -244,7 +244,7 @@ impl Run {
         if failed {
             let waiting = spool.len();
             return self
-                .notice(None, format!("not deleting {waiting} files that --compare-dest has: there were errors"));
+                .notice(None, format!("{waiting} files that --compare-dest has were not deleted: there were errors"));
         }
         self.delete_all(spool, false).await;
     }
@@ -258,21 +258,28 @@ impl Run {
         };
         let errors = self.report().error_count;
         if errors > 0 && !self.policy.ignore_errors {
-            let message = format!("not deleting {waiting} files as there were errors (see --ignore-errors)");
+            let message =
+                format!("Refused to delete {waiting} files: there were errors (--ignore-errors deletes all the same)");
             return Some(Error::new(ErrorKind::Limit, "delete", message));
         }
         if empty && !self.policy.allow_empty_source {
             let message = format!(
-                "not deleting {waiting} files: the source {} holds no files (use --allow-empty-source if that is right)",
+                "Refused to delete {waiting} files: source {} is empty (--allow-empty-source if that is intended)",
                 self.cx.src.locator()
             );
             return Some(self.fatal(message));
         }
         if let Some(max) = self.doomed.max.filter(|max| count > *max && self.policy.rsync.is_none()) {
-            return Some(self.fatal(format!("not deleting {waiting} files: more than --max-delete {max}")));
+            return Some(
+                self.fatal(format!("Refused to delete {waiting} files: that is more than --max-delete {max}")),
+            );
         }
         if let Some(max) = self.doomed.max_size.filter(|max| bytes > *max) {
-            return Some(self.fatal(format!("not deleting {waiting} files: more than --max-delete-size {max} bytes")));
+            return Some(
+                self.fatal(format!(
+                    "Refused to delete {waiting} files: that is more than --max-delete-size {max} bytes"
+                )),
+            );
         }
         None
     }

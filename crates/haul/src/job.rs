@@ -649,6 +649,9 @@ impl Run {
 
     /// A file that the source provably lacks.
     async fn extra(&self, dst: Entry, src_files: u64) {
+        if self.mode != Mode::Sync && self.policy.tell_extra && dst.kind == Kind::File {
+            return self.decided(&plan::extra(dst, false));
+        }
         if self.mode != Mode::Sync || !self.may_lose(&dst) || self.is_replaced(&dst).await {
             return;
         }

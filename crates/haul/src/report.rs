@@ -77,6 +77,8 @@ pub struct Report {
     pub transfer_limit: bool,
     /// Large files that are half sent, with a journal that knows how to go on with them.
     pub half_sent: usize,
+    /// Bytes of those that are at the destination.
+    pub half_sent_bytes: u64,
 }
 
 impl Report {
@@ -101,6 +103,7 @@ impl Report {
         self.time_limit |= other.time_limit;
         self.transfer_limit |= other.transfer_limit;
         self.half_sent += other.half_sent;
+        self.half_sent_bytes += other.half_sent_bytes;
     }
 
     /// True when everything that was asked for is done.

@@ -69,7 +69,7 @@ pub struct Args {
 struct Sizes(Vec<u64>);
 
 fn sizes(text: &str) -> Result<Sizes, String> {
-    let one = |text: &str| parse_size(text.trim())?.bytes().ok_or_else(|| "off is no size of a file".to_owned());
+    let one = |text: &str| parse_size(text.trim())?.bytes().ok_or_else(|| "off isn't a file size".to_owned());
     text.split(',').map(one).collect::<Result<_, _>>().map(Sizes)
 }
 
@@ -190,9 +190,11 @@ fn fresh_name() -> Result<(String, u64)> {
 /// Asks on the terminal; only a clear yes is one. Ctrl-C is a no.
 async fn consent(ctx: &Context) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        return Err(usage("bench spends bytes and requests and there is no terminal to ask on: allow it with --yes"));
+        return Err(usage(
+            "bench transfers data, which may cost money, and can't ask without a terminal: allow it with --yes",
+        ));
     }
-    eprint!("haul: go on? y/N> ");
+    eprint!("Continue? [y/N] ");
     let ask = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);

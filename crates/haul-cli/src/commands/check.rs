@@ -1,6 +1,9 @@
 //! `check`: compares two sides and says of each file where it stands; changes nothing.
 
-use super::job::{Ends, cx};
+use super::{
+    job::{Ends, cx},
+    lists::{Lists, Writers},
+};
 use crate::{
     context::Context,
     error::{Outcome, code},
@@ -13,12 +16,7 @@ use haul_core::{
     filter::{Filter, FilterSpec},
     policy::Compare,
 };
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// Arguments of `check`.
 #[derive(clap::Args, Debug)]
@@ -28,34 +26,11 @@ pub struct Args {
     /// Compare the content by reading both sides, not by hashes
     #[arg(long)]
     download: bool,
-    /// Don't mind what only the destination has
+    /// Ignore files that exist only at the destination
     #[arg(long)]
     one_way: bool,
     #[command(flatten)]
     lists: Lists,
-}
-
-/// Files to write names to; `-` is standard output.
-#[derive(clap::Args, Debug)]
-struct Lists {
-    /// Write every file with a sign here: = same, - missing on the source, + missing on the destination, * differs, ! error
-    #[arg(long, value_name = "FILE")]
-    combined: Option<PathBuf>,
-    /// Write files that differ here
-    #[arg(long, value_name = "FILE")]
-    differ: Option<PathBuf>,
-    /// Write files that are the same here
-    #[arg(long = "match", value_name = "FILE")]
-    matching: Option<PathBuf>,
-    /// Write files that the source lacks here
-    #[arg(long, value_name = "FILE")]
-    missing_on_src: Option<PathBuf>,
-    /// Write files that the destination lacks here
-    #[arg(long, value_name = "FILE")]
-    missing_on_dst: Option<PathBuf>,
-    /// Write files that could not be compared here
-    #[arg(long, value_name = "FILE")]
-    error: Option<PathBuf>,
 }
 
 /// Runs it.
@@ -79,7 +54,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut failed = None;
     let report = check(&policy, &cx, options, |checked| {
         tell(checked, &names);
-        if let Err(error) = out.write(checked) {
+        if let Err(error) = out.write(checked.found, &checked.key) {
             failed.get_or_insert(error);
         }
     })
@@ -131,68 +106,4 @@ fn conclude(report: &CheckReport, dst: &str) -> Outcome {
     }
     let dir_lost = report.errors.iter().any(|e| e.kind() == haul_core::ErrorKind::DirNotFound);
     Outcome::Exit(if dir_lost { code::DIR_NOT_FOUND } else { code::OTHER })
-}
-
-type Out = Option<BufWriter<Box<dyn Write>>>;
-
-/// The lists that were asked for.
-struct Writers {
-    combined: Out,
-    differ: Out,
-    matching: Out,
-    missing_on_src: Out,
-    missing_on_dst: Out,
-    error: Out,
-}
-
-impl Writers {
-    fn open(lists: &Lists) -> Result<Writers> {
-        let open = |path: &Option<PathBuf>| -> Result<Out> {
-            let Some(path) = path else { return Ok(None) };
-            if path.as_os_str() == "-" {
-                return Ok(Some(BufWriter::new(Box::new(std::io::stdout()))));
-            }
-
-            #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
-            let file = File::create(path).with_context(|| format!("can't create {}", path.display()))?;
-            Ok(Some(BufWriter::new(Box::new(file))))
-        };
-        Ok(Writers {
-            combined: open(&lists.combined)?,
-            differ: open(&lists.differ)?,
-            matching: open(&lists.matching)?,
-            missing_on_src: open(&lists.missing_on_src)?,
-            missing_on_dst: open(&lists.missing_on_dst)?,
-            error: open(&lists.error)?,
-        })
-    }
-
-    fn write(&mut self, checked: &Checked) -> std::io::Result<()> {
-        let key = checked.key.as_bytes();
-        if let Some(out) = &mut self.combined {
-            write!(out, "{} ", checked.found.sign())?;
-            out.write_all(key)?;
-            out.write_all(b"\n")?;
-        }
-        let out = match checked.found {
-            Found::Same => &mut self.matching,
-            Found::Differs => &mut self.differ,
-            Found::MissingAtSrc => &mut self.missing_on_src,
-            Found::MissingAtDst => &mut self.missing_on_dst,
-            Found::Error => &mut self.error,
-        };
-        if let Some(out) = out {
-            out.write_all(key)?;
-            out.write_all(b"\n")?;
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<()> {
-        let all = [self.combined, self.differ, self.matching, self.missing_on_src, self.missing_on_dst, self.error];
-        for mut out in all.into_iter().flatten() {
-            out.flush().context("can't write the list of files")?;
-        }
-        Ok(())
-    }
 }

@@ -1,6 +1,6 @@
 //! `haul completion`: the script that makes a shell complete haul's commands and flags.
 
-use crate::{cli, context::Context, error::Outcome};
+use crate::{cli, complete, context::Context, error::Outcome};
 use anyhow::{Context as _, Result};
 use clap_complete::{Shell, generate};
 use std::{fs::OpenOptions, io::Write as _};
@@ -16,10 +16,16 @@ pub struct Args {
 
 /// Prints the script.
 pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
-    // Flags complete after any command too.
-    let mut tree = cli::command_with_flags().mut_args(|arg| arg.global(true));
-    let mut script = Vec::new();
-    generate(args.shell, &mut tree, "haul", &mut script);
+    let script = match complete::script(&args.shell.to_string()) {
+        Some(script) => script.as_bytes().to_vec(),
+        // The other shells get commands and flags as haul has them now; flags complete after any command too.
+        None => {
+            let mut tree = cli::command_with_flags().mut_args(|arg| arg.global(true));
+            let mut script = Vec::new();
+            generate(args.shell, &mut tree, "haul", &mut script);
+            script
+        }
+    };
     match args.file.filter(|f| f.as_os_str() != "-") {
         Some(file) => {
             let written = OpenOptions::new().write(true).create(true).truncate(true).open(&file);

@@ -1,38 +1,135 @@
-//! `haul help`, `haul help COMMAND`, `haul help flags`.
+//! `haul help`, `haul help COMMAND`, `haul help flags`; and how the commands are grouped in the first of them.
 
 use crate::{
     cli,
+    colour::{BOLD, paint},
     context::Context,
     error::{Outcome, usage},
     print,
 };
 use anyhow::Result;
+use clap::{
+    Arg, ArgAction, Command, Id,
+    builder::{Resettable, StyledStr},
+};
 use haul_core::text::nearest;
+use std::collections::BTreeMap;
+
+/// The commands by task, as `haul help` shows them.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Copy and compare", &["copy", "sync", "move", "copyto", "moveto", "check", "status", "rsync", "dcp"]),
+    (
+        "List and read",
+        &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "about", "cat", "hashsum", "md5sum", "sha1sum", "link"],
+    ),
+    ("Create and delete", &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "cleanup"]),
+    ("Interrupted jobs", &["jobs", "resume"]),
+    ("Versions of data", &["snapshot", "dvc"]),
+    ("Set up", &["config", "listremotes", "obscure", "bench", "completion", "help", "version"]),
+];
+
+/// Flags that most people want with a command, of those that work with any.
+const COMMON: [(&[&str], &[&str]); 4] = [
+    (
+        &["copy", "sync", "move", "copyto", "moveto"],
+        &[
+            "progress",
+            "dry-run",
+            "include",
+            "exclude",
+            "filter",
+            "checksum",
+            "update",
+            "transfers",
+            "bwlimit",
+            "verbose",
+        ],
+    ),
+    (&["check", "status"], &["include", "exclude", "filter", "checksum", "size-only", "checkers", "verbose"]),
+    (
+        &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "cat", "hashsum", "md5sum", "sha1sum"],
+        &["include", "exclude", "max-depth", "min-size", "max-age", "fast-list"],
+    ),
+    (&["delete", "purge", "rmdirs", "cleanup", "touch"], &["dry-run", "interactive", "include", "exclude", "min-age"]),
+];
 
 /// On what.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A command, or flags and a word that the flags shown must hold
+    /// A command; or flags, and a word to look for in them
+    #[arg(value_name = "COMMAND")]
     topic: Vec<String>,
 }
 
 /// Prints the help.
-pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     let words: Vec<&str> = args.topic.iter().map(String::as_str).collect();
     let text = match words.as_slice() {
-        ["flags"] => flags(""),
-        ["flags", word] => match flags(word) {
-            none if none.trim().is_empty() => return Err(usage(format!("no flag has to do with {word:?}"))),
-            found => found,
-        },
+        ["flags"] => global_flags(),
+        ["flags", word] => flags(word).ok_or_else(|| usage(format!("no flag matches {word:?}")))?,
         ["flags", ..] => return Err(usage("haul help flags takes one word")),
         path => of(path)?,
     };
-    print::text(&text)?;
+    print::text(&if context.screen.colours_output() { text.ansi().to_string() } else { text.to_string() })?;
     Ok(Outcome::Done)
 }
 
-fn of(path: &[&str]) -> Result<String> {
+/// The tree with its first page in groups, and with the common flags below each command's own.
+pub fn dress(tree: Command) -> Command {
+    let page = page(&tree);
+    let notes: Vec<(String, StyledStr)> = tree
+        .get_subcommands()
+        .filter(|command| !command.get_positionals().any(Arg::is_trailing_var_arg_set))
+        .map(|command| (command.get_name().to_owned(), note(&tree, command.get_name())))
+        .collect();
+    let tree = notes.into_iter().fold(tree, |tree, (name, note)| tree.mut_subcommand(name, |c| c.after_help(note)));
+    tree.help_template(page)
+}
+
+fn heading(text: &str) -> String {
+    paint(&format!("{text}:"), BOLD, true)
+}
+
+fn page(tree: &Command) -> StyledStr {
+    let mut page = format!("{{about}}\n\n{} haul [FLAGS] COMMAND [ARGUMENTS]\n", heading("Usage"));
+    for (title, names) in GROUPS {
+        page.push_str(&format!("\n{}\n", heading(title)));
+        for name in names {
+            let about = tree.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            page.push_str(&format!("  {name:<12} {}\n", about.unwrap_or_default()));
+        }
+    }
+    page.push_str("{after-help}\n");
+    page.into()
+}
+
+fn note(tree: &Command, command: &str) -> StyledStr {
+    let common = COMMON.iter().find(|(commands, _)| commands.contains(&command));
+    let mut note = String::new();
+    if let Some((_, flags)) = common {
+        note.push_str(&format!("{}\n", heading("Common flags")));
+        for flag in tree.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flags.contains(&long))) {
+            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            note.push_str(&format!("  {:<28} {help}\n", spelt(flag)));
+        }
+        note.push('\n');
+    }
+    note.push_str(
+        "haul help flags lists the flags that work with any command; haul help flags WORD finds those that match WORD.",
+    );
+    note.into()
+}
+
+/// `-n, --dry-run`, `    --exclude <PATTERN>`.
+fn spelt(arg: &Arg) -> String {
+    let short = arg.get_short().map_or("    ".into(), |short| format!("-{short}, "));
+    let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+    let value = arg.get_value_names().filter(|_| takes).and_then(|names| names.first());
+    let value = value.map_or(String::new(), |name| format!(" <{name}>"));
+    format!("{short}--{}{value}", arg.get_long().unwrap_or_default())
+}
+
+fn of(path: &[&str]) -> Result<StyledStr> {
     let mut tree = cli::command();
     tree.build();
     let mut command = &mut tree;
@@ -46,23 +143,94 @@ fn of(path: &[&str]) -> Result<String> {
             ))
         })?;
     }
-    Ok(command.render_long_help().to_string())
+    Ok(command.render_long_help())
 }
 
-/// The flags that hold `word` in name or help, in their groups.
-fn flags(word: &str) -> String {
-    let mut all = cli::command_with_flags();
+fn global_flags() -> StyledStr {
+    rendered(cli::command_with_flags().get_arguments().cloned().collect())
+}
+
+/// The flags that hold `word` in name, help or group: those of all commands in their groups, then those of single commands.
+fn flags(word: &str) -> Option<StyledStr> {
     let lower = word.to_lowercase();
-    let holds = |arg: &clap::Arg| {
+    let holds = |arg: &Arg| {
         let help = arg.get_help().map(|h| h.to_string()).unwrap_or_default();
         let heading = arg.get_help_heading().unwrap_or_default();
         [arg.get_long().unwrap_or_default(), &help, heading].iter().any(|t| t.to_lowercase().contains(&lower))
     };
-    let groups: Vec<Vec<clap::Arg>> = vec![all.get_arguments().filter(|a| holds(a)).cloned().collect()];
-    let shown = clap::Command::new("flags")
-        .disable_help_flag(true)
-        .help_template("{all-args}\n")
-        .args(groups.into_iter().flatten());
-    all = shown;
-    all.render_help().to_string()
+    let tree = cli::command_with_flags();
+    let found: Vec<Arg> = tree.get_arguments().filter(|arg| holds(arg)).cloned().collect();
+    // One flag of several commands is shown once, with their names.
+    let mut own: BTreeMap<(String, String), (Arg, Vec<String>)> = BTreeMap::new();
+    own_flags(&tree, "", &mut |command, arg| {
+        if holds(arg) {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let key = (arg.get_long().unwrap_or_default().to_owned(), help);
+            own.entry(key).or_insert_with(|| (arg.clone(), Vec::new())).1.push(command.to_owned());
+        }
+    });
+    // Two commands may each have a flag of the same name, so they are put together page by page.
+    let mut pages: BTreeMap<String, Vec<Arg>> = BTreeMap::new();
+    for (arg, commands) in own.into_values() {
+        pages.entry(format!("Only with {}", commands.join(", "))).or_default().push(arg);
+    }
+    let mut shown = Vec::from_iter((!found.is_empty()).then(|| rendered(found)));
+    shown.extend(pages.into_iter().map(|(title, args)| {
+        rendered(args.into_iter().map(|arg| arg.hide(false).help_heading(title.clone())).collect())
+    }));
+    let text = shown.iter().map(|page| page.ansi().to_string()).collect::<Vec<_>>().join("\n");
+    (!text.is_empty()).then(|| text.into())
+}
+
+fn own_flags(command: &Command, path: &str, each: &mut impl FnMut(&str, &Arg)) {
+    for sub in command.get_subcommands() {
+        let name = format!("{path}{}", sub.get_name());
+        for arg in sub.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| long != "help")) {
+            each(&name, arg);
+        }
+        own_flags(sub, &format!("{name} "), each);
+    }
+}
+
+fn rendered(flags: Vec<Arg>) -> StyledStr {
+    // What a flag conflicts with need not be among those that are shown.
+    let alone = |flag: Arg| flag.conflicts_with(Resettable::<Id>::Reset).requires(Resettable::<Id>::Reset);
+    let shown = Command::new("flags").disable_help_flag(true).help_template("{all-args}\n");
+    shown.args(flags.into_iter().map(alone)).render_help()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let tree = cli::command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        grouped.sort_unstable();
+        let mut all: Vec<&str> =
+            tree.get_subcommands().filter(|c| !c.is_hide_set()).map(|command| command.get_name()).collect();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn common_flags_are_flags() {
+        let tree = cli::command_with_flags();
+        for (commands, flags) in COMMON {
+            assert!(commands.iter().all(|name| tree.find_subcommand(name).is_some()), "{commands:?}");
+            for flag in flags {
+                assert!(tree.get_arguments().any(|arg| arg.get_long() == Some(flag)), "{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_finds_flags_of_single_commands_too() {
+        let text = flags("xattrs").unwrap().to_string();
+        assert!(text.starts_with("Only with copy, copyto, move, moveto, sync:\n"), "{text}");
+        assert!(text.contains("-X, --xattrs"), "{text}");
+        assert!(flags("bwlimit").unwrap().to_string().starts_with("Network:\n"));
+        assert!(flags("no-such-word").is_none());
+    }
 }

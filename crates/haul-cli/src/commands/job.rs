@@ -1,5 +1,6 @@
 //! What `copy`, `sync`, `move`, `copyto` and `moveto` share: opening both ends, the rules, and the run.
 
+use super::lists::{JobLists, Listing};
 use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
 use anyhow::{Result, anyhow};
 use haul::{
@@ -22,10 +23,10 @@ use std::{
 /// From where to where, as typed.
 #[derive(clap::Args, Debug)]
 pub struct Ends {
-    /// Remote or local path to take from
+    /// Source: a remote or local path
     #[arg(value_name = "SOURCE:PATH")]
     pub source: OsString,
-    /// Remote or local path to bring to
+    /// Destination: a remote or local path
     #[arg(value_name = "DEST:PATH")]
     pub dest: OsString,
 }
@@ -35,12 +36,14 @@ pub struct Ends {
 pub struct CopyArgs {
     #[command(flatten)]
     ends: Ends,
-    /// Create empty directories of the source too
+    /// Also create empty directories of the source
     #[arg(long)]
     create_empty_src_dirs: bool,
     #[command(flatten)]
     keep: flags::keep::KeepFlags,
-    /// Put small files into packs at DEST: few large tar archives with indexes
+    #[command(flatten)]
+    lists: JobLists,
+    /// Store small files at DEST in packs: a few large tar archives with indexes
     #[arg(long)]
     pack: bool,
 }
@@ -50,7 +53,7 @@ pub struct CopyArgs {
 pub struct MoveArgs {
     #[command(flatten)]
     copy: CopyArgs,
-    /// Remove directories of the source that are left empty
+    /// Remove source directories that became empty
     #[arg(long)]
     delete_empty_src_dirs: bool,
 }
@@ -93,6 +96,7 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
     let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
     let mut policy = policy(ctx, &args)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
+    let lists = lists(&args, &mut cx)?;
     let report = match file {
         None => {
             see_destination(mode, &mut policy)?;
@@ -107,6 +111,7 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
             haul::run_one(mode, policy, cx, &key, &to).await
         }
     };
+    lists.map_or(Ok(()), |lists| lists.finish())?;
     Ok(Outcome::Job(Box::new(report)))
 }
 
@@ -123,8 +128,19 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let (dst, to) = ctx.open_parent(&ends.dest)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true)?;
+    let lists = lists(&args, &mut cx)?;
     let report = haul::run_one(mode, policy(ctx, &args)?, cx, &from, &to).await;
+    lists.map_or(Ok(()), |lists| lists.finish())?;
     Ok(Outcome::Job(Box::new(report)))
+}
+
+/// Puts the lists that were asked for between the job and its sink.
+fn lists(args: &MoveArgs, cx: &mut Cx) -> Result<Option<Arc<Listing>>> {
+    let lists = Listing::open(&args.copy.lists, &cx.sink)?;
+    if let Some(lists) = &lists {
+        cx.sink = lists.clone();
+    }
+    Ok(lists)
 }
 
 fn policy(ctx: &Context, args: &MoveArgs) -> Result<Policy> {
@@ -132,6 +148,10 @@ fn policy(ctx: &Context, args: &MoveArgs) -> Result<Policy> {
     policy.keep = flags::keep(&args.copy.keep)?;
     policy.create_empty_dirs = args.copy.create_empty_src_dirs || args.copy.keep.archive;
     policy.delete_empty_src_dirs = args.delete_empty_src_dirs;
+    // With --no-traverse the lists lack what only the destination has, as in rclone.
+    if args.copy.lists.want_extra() && !policy.no_traverse && !policy.no_check_dest {
+        (policy.list_all, policy.tell_extra) = (true, true);
+    }
     Ok(policy)
 }
 

@@ -17,7 +17,7 @@ use haul_store::Store;
 use jiff::tz::TimeZone;
 use std::{path::PathBuf, sync::Arc};
 
-/// List jobs that were cut short
+/// List interrupted jobs
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -26,11 +26,11 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Remove what unfinished jobs left at their destinations, and forget them
+    /// Remove what unfinished jobs left at their destinations, and forget the jobs
     ///
     /// Aborts the uploads that the jobs began, and deletes their hidden partial files; files that arrived stay.
     Clean {
-        /// Ids, or how they begin; all jobs when none is given
+        /// Ids, or beginnings of ids [default: all jobs]
         #[arg(value_name = "JOB")]
         jobs: Vec<String>,
     },
@@ -39,7 +39,7 @@ enum What {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let folder = ctx.journals();
-    let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
+    let folder = folder.ok_or_else(|| usage("no directory for journals: set one with --state-dir"))?;
     let (jobs, unreadable) = unfinished(&folder)?;
     for error in &unreadable {
         tracing::error!("{}", error.message());
@@ -136,7 +136,7 @@ async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) 
         if store.caps().files && !is_named {
             let away = |error: Error| error.with_retry(Retry::Backoff);
             let root = store.stat(&Key::new("")).await.map_err(away);
-            root.context("its destination isn't there: mount it, or name the job")?;
+            root.context("its destination is missing: mount it, or name the job")?;
         }
         for half in halves {
             errors.extend(remove(&*store, &journal, half, is_named, ctx).await.err().map(Into::into));
@@ -166,7 +166,7 @@ async fn remove(
     let key = &half.opened.to;
     if allowed(ctx, "removing what was sent", key, Some(half.bytes())) {
         if !store.discard(key, &half.opened.token).await? && store.caps().files && !is_named {
-            let message = "its partial file isn't there: mount its disk, or name the job";
+            let message = "its partial file is missing: mount its disk, or name the job";
             return Err(Error::new(ErrorKind::NotFound, "discard", message).with_key(key).with_retry(Retry::Backoff));
         }
         journal.closed(half.write);

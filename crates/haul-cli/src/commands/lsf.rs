@@ -32,7 +32,7 @@ pub struct Args {
     /// What to show of each entry
     #[arg(long, short = 'F', default_value = "p")]
     format: String,
-    /// What parts the items of the format
+    /// Separator between fields
     #[arg(long, short = 's', default_value = ";", allow_hyphen_values = true)]
     separator: String,
     /// As comma-separated values

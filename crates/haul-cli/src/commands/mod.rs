@@ -47,6 +47,7 @@ pub mod version;
 mod change;
 mod item;
 mod listing;
+mod lists;
 mod sums;
 
 use crate::{context::Context, error::Outcome};
@@ -59,11 +60,11 @@ pub enum Command {
     ///
     /// For a local path, that of the file system that holds it. S3 has no quota, so there it is an error: see size.
     About(about::Args),
-    /// Measure a remote in both directions and say which settings suit it
+    /// Measure a remote's speed in both directions and suggest settings
     ///
     /// Sends files of several sizes, made in memory, at 1, 2, 4, … transfers at once, reads them back, compares every
     /// byte, and removes them. It asks before it spends anything; --max-bytes and --max-time bound it. Shows speed-up
-    /// and efficiency, where more at once stops to help, and what stops it there. On Ctrl-C it removes what it sent.
+    /// and efficiency, the point where more at once stops helping, and what limits it there. Ctrl-C removes what it sent.
     ///
     /// Example: haul bench minio:backup
     ///
@@ -75,9 +76,9 @@ pub enum Command {
     ///
     /// All files of a path, one after another, through the filter.
     Cat(cat::Args),
-    /// Compare two sides, change nothing
+    /// Compare source and destination; change nothing
     ///
-    /// By size and hash; --size-only by size alone, --download by content. Exits with 1 when there is a difference.
+    /// Compares size and hash; --size-only size alone, --download the content. Exits with 1 if there is a difference.
     ///
     /// Example: haul check ~/photos minio:backup/photos --combined -
     Check(check::Args),
@@ -90,16 +91,16 @@ pub enum Command {
     Completion(completion::Args),
     /// Show and change the configuration
     Config(config::Args),
-    /// Bring new and changed files over, delete nothing
+    /// Copy new and changed files; never delete
     ///
     /// The content of SOURCE goes into DEST, as with rsync and a slash at the end. A SOURCE that is one file goes
     /// into DEST under its own name.
     ///
     /// Example: haul copy -P ~/photos minio:backup/photos
     Copy(copy::Args),
-    /// As copy, a single file under the name that the destination gives
+    /// Copy one file to a new name
     ///
-    /// With a folder as SOURCE it is copy.
+    /// If SOURCE is a directory, this is copy.
     ///
     /// Example: haul copyto report.pdf minio:docs/2026/final.pdf
     Copyto(copyto::Args),
@@ -120,7 +121,7 @@ pub enum Command {
     Deletefile(deletefile::Args),
     /// Work in a DVC repository: status, add, push, pull, fetch, checkout, gc
     ///
-    /// Reads and writes what dvc does, and reaches the same remotes; the arguments are dvc's. See the manual's chapter on DVC
+    /// Compatible with dvc: same files, remotes and arguments. See the manual's chapter on DVC
     /// repositories.
     ///
     /// Example: haul dvc status -c
@@ -133,10 +134,10 @@ pub enum Command {
     Hashsum(hashsum::Args),
     /// Show help on commands and flags
     Help(help::Args),
-    /// List jobs that were cut short, and clean up after them
+    /// List interrupted jobs, and clean up after them
     ///
-    /// Jobs that were killed or stopped while large files were on their way: the same command goes on with them, and
-    /// so does haul resume.
+    /// Jobs that were killed or stopped while transferring large files. To continue one, run the same command again, or haul
+    /// resume.
     Jobs(jobs::Args),
     /// Print a public link to a file
     ///
@@ -170,12 +171,12 @@ pub enum Command {
     Md5sum(md5sum::Args),
     /// Create a directory or bucket
     Mkdir(mkdir::Args),
-    /// Copy, then delete each source file that is proved to be there
+    /// Copy, then delete each source file whose copy is verified
     ///
-    /// Between paths of one disk it renames.
+    /// On one disk, files are renamed, not copied.
     #[command(name = "move")]
     Mv(mv::Args),
-    /// As move, a single file under the name that the destination gives
+    /// Move one file to a new name
     Moveto(moveto::Args),
     /// Obscure a password for the config file
     Obscure(obscure::Args),
@@ -189,10 +190,10 @@ pub enum Command {
     ///
     /// Example: tar c folder | haul rcat minio:backup/folder.tar
     Rcat(rcat::Args),
-    /// Go on with a job that was cut short
+    /// Resume an interrupted job
     ///
-    /// Runs the command that haul jobs shows, in the folder in which it was given. Files that arrived are not sent again,
-    /// nor are the parts of large files that did.
+    /// Runs the command that haul jobs shows, in the folder in which it was started. Transferred files, and transferred
+    /// parts of large files, aren't transferred again.
     Resume(resume::Args),
     /// Delete an empty directory or bucket
     Rmdir(rmdir::Args),
@@ -211,25 +212,25 @@ pub enum Command {
     Size(size::Args),
     /// Keep versions of folders on a remote: push, pull, list, check, diff, rm, gc
     ///
-    /// Each content is stored once, under its MD5, whatever its names and versions. See the manual's chapter on snapshots.
+    /// Identical content is stored once, named by its MD5. See the manual's chapter on snapshots.
     ///
     /// Example: haul snapshot push ~/data minio:backup/versions
     ///
     /// Example: haul snapshot pull minio:backup/versions data@3f9a ~/data
     Snapshot(snapshot::Args),
-    /// Show what a copy or a sync would do, change nothing
+    /// Show what a copy or sync would do; change nothing
     ///
-    /// What is new, changed (and why) and, with --sync, extra at DEST; the flags of copy and sync count. Exits with 0 when both
-    /// are in step, 1 when there are differences, another code after errors.
+    /// Lists files that are new, changed (and why) and, with --sync, extra at DEST. Takes the flags of copy and sync. Exits with
+    /// 0 if there is nothing to do, 1 if there are differences, another code after errors.
     ///
     /// Example: haul status ~/photos minio:backup/photos
     ///
     /// Example: haul status --sync --json ~/photos minio:backup/photos
     Status(status::Args),
-    /// Make the destination equal to the source, deleting what the source lacks
+    /// Make the destination equal to the source; delete extra files
     ///
-    /// Try it with --dry-run first. It deletes after the last transfer, and nothing when there was any error or the
-    /// source holds no files.
+    /// Try it with --dry-run first. It deletes after the last transfer, and deletes nothing after any error or if the
+    /// source is empty.
     ///
     /// Example: haul sync --dry-run ~/photos minio:backup/photos
     Sync(sync::Args),

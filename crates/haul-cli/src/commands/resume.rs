@@ -2,6 +2,7 @@
 
 use crate::{
     cli::{Given, Parsed, parse},
+    colour::Choice,
     environment::environment,
     error::{Outcome, usage},
     journal,
@@ -14,7 +15,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
 };
 
-/// Go on with a job that was cut short
+/// Resume an interrupted job
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Its id, or how it begins: haul jobs lists them
@@ -26,7 +27,7 @@ pub struct Args {
 pub fn recorded(args: &Args, given: &Given) -> Result<Given> {
     let state = given.cli.flags.config.state_dir.as_ref();
     let folder = paths::journals(state, &environment());
-    let folder = folder.ok_or_else(|| usage("there is no folder for journals: name one with --state-dir"))?;
+    let folder = folder.ok_or_else(|| usage("no directory for journals: set one with --state-dir"))?;
     let (jobs, _) = unfinished(&folder)?;
     let Unfinished { id, job, running, .. } = find(&jobs, &args.job)?;
     if *running {
@@ -46,8 +47,8 @@ pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
     let mut found = jobs.iter().filter(|job| !name.is_empty() && job.id.to_string().starts_with(name));
     match (found.next(), found.next()) {
         (Some(job), None) => Ok(job),
-        (Some(_), Some(_)) => Err(usage(format!("more than one job's id begins with {name}: write more of it"))),
-        (None, _) => Err(usage(format!("there is no unfinished job {name}: haul jobs lists those there are"))),
+        (Some(_), Some(_)) => Err(usage(format!("several job ids begin with {name}: type more of it"))),
+        (None, _) => Err(usage(format!("no unfinished job {name} (see haul jobs)"))),
     }
 }
 
@@ -65,7 +66,7 @@ pub fn again(id: &JobId, job: &Job, more: Vec<OsString>) -> Result<Given> {
     let flags = own.iter().take_while(|word| word.as_bytes().starts_with(b"--")).count();
     let (own_flags, command) = own.split_at(flags);
     let line = [&[OsString::from("haul")], own_flags, &more, command].concat();
-    match parse(line) {
+    match parse(line, Choice::Auto) {
         Ok(Parsed::Run(given)) if given.cli.command.destination().is_some() => Ok(*given),
         Ok(_) => Err(anyhow!("job {id}: its journal holds no job's command")),
         Err(e) => Err(anyhow!("job {id}: {}", e.0)),

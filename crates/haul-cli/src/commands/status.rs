@@ -33,10 +33,10 @@ const SHOWN: usize = 1_000;
 pub struct Args {
     #[command(flatten)]
     ends: Ends,
-    /// What a sync would do: tells what only DEST has, too, which a sync deletes
+    /// Show what a sync would do: list extra files at DEST too, which a sync deletes
     #[arg(long)]
     sync: bool,
-    /// As JSON: an object a line for each file that isn't in step, then one with the counts
+    /// As JSON lines: one object for each file that differs, then one with the counts
     #[arg(long)]
     json: bool,
     /// Write every file with a sign here (- is standard output): = same, + to be copied, * to be changed, - to be deleted, ! error
@@ -291,7 +291,7 @@ impl State {
                 }
             }
         } else if report.is_ok() {
-            parts.push("In step".into());
+            parts.push("Up to date".into());
         }
         parts.push(format!("{same} the same"));
         if kept > 0 {

@@ -36,7 +36,7 @@ pub struct Args {
     /// The whole path of each entry
     #[arg(long)]
     full_path: bool,
-    /// Go down at most so many levels
+    /// Recurse at most this many levels
     #[arg(long, value_name = "N", default_value_t = 0)]
     level: usize,
     /// With modification times

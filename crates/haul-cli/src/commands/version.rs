@@ -2,18 +2,25 @@
 
 use crate::{context::Context, error::Outcome, print};
 use anyhow::Result;
+use haul_store::registry;
 
 /// Nothing to say about it.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 
-/// Prints version and platform.
+/// Prints version, commit, platform and what is built in.
 pub async fn run(_: Args, _: &Context) -> Result<Outcome> {
+    let commit = match env!("HAUL_BUILT_FROM").split_once(' ') {
+        Some((commit, date)) => format!("{commit} of {date}"),
+        None => "unknown".into(),
+    };
+    let stores: Vec<&str> = registry::kinds().iter().map(|kind| kind.name).collect();
     print::line(&format!(
-        "haul v{}\n- os/type: {}\n- os/arch: {}",
+        "haul v{}\n- commit: {commit}\n- os/type: {}\n- os/arch: {}\n- stores: {}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
-        std::env::consts::ARCH
+        std::env::consts::ARCH,
+        stores.join(", ")
     ))?;
     Ok(Outcome::Done)
 }

@@ -18,22 +18,22 @@ pub struct FilterFlags {
     /// Delete files at the destination that the filter excludes
     #[arg(long)]
     pub delete_excluded: bool,
-    /// Leave out files that match this pattern (may repeat)
+    /// Exclude files matching this pattern (may repeat)
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// Read patterns of files to leave out from this file; - is standard input (may repeat)
+    /// Read exclude patterns from this file; - is standard input (may repeat)
     #[arg(long, value_name = "FILE")]
     pub exclude_from: Vec<String>,
-    /// Leave out directories that hold a file of this name (may repeat)
+    /// Exclude directories that contain a file of this name (may repeat)
     #[arg(long, value_name = "NAME")]
     pub exclude_if_present: Vec<String>,
     /// Only the files listed in this file; - is standard input (may repeat)
     #[arg(long, value_name = "FILE")]
     pub files_from: Vec<String>,
-    /// As --files-from, each line taken as it is: no comments, no trimming (may repeat)
+    /// Like --files-from, but lines are taken verbatim: no comments, no trimming (may repeat)
     #[arg(long, value_name = "FILE")]
     pub files_from_raw: Vec<String>,
-    /// As --files-from-raw, with NUL between the names instead of a line break (may repeat)
+    /// Like --files-from-raw, with names separated by NUL (may repeat)
     #[arg(long, value_name = "FILE")]
     pub files_from0: Vec<String>,
     /// Add a rule: + pattern, - pattern, or ! to clear (may repeat)
@@ -42,19 +42,19 @@ pub struct FilterFlags {
     /// Read rules from this file; - is standard input (may repeat)
     #[arg(long, value_name = "FILE")]
     pub filter_from: Vec<String>,
-    /// Patterns ignore upper and lower case
+    /// Match patterns case-insensitively
     #[arg(long)]
     pub ignore_case: bool,
-    /// Only files that match this pattern (may repeat)
+    /// Only include files matching this pattern (may repeat)
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// Read patterns of files to take from this file; - is standard input (may repeat)
+    /// Read include patterns from this file; - is standard input (may repeat)
     #[arg(long, value_name = "FILE")]
     pub include_from: Vec<String>,
     /// Only files modified within this time: 2d, or since a date
     #[arg(long, value_name = "AGE")]
     pub max_age: Option<String>,
-    /// Go down at most so many levels; 1 is the top level only
+    /// Recurse at most this many levels; 1 is the top level only
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_depth: Option<i64>,
     /// Only files of at most this size
@@ -103,7 +103,7 @@ fn check(spec: &FilterSpec) -> Result<()> {
         || spec.older_than.is_some()
         || !spec.exclude_if_present.is_empty();
     if spec.files_from.is_some() && others {
-        return Err(usage("--files-from says exactly which files: it can't be used with other filters"));
+        return Err(usage("--files-from lists the exact files: it can't be combined with other filters"));
     }
     Ok(())
 }

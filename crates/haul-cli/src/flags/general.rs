@@ -14,7 +14,7 @@ pub struct GeneralFlags {
     /// Use this config file only
     #[arg(long, value_name = "FILE")]
     pub config: Option<std::ffi::OsString>,
-    /// Change nothing, say what would be done
+    /// Change nothing; show what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,
     /// Exit with 9 when nothing was transferred
@@ -23,25 +23,25 @@ pub struct GeneralFlags {
     /// Sizes as 1.5Mi instead of bytes
     #[arg(long)]
     pub human_readable: bool,
-    /// Believe what earlier runs found out, as far as it may be: hashes of unchanged files, what is at the destination
+    /// Use what earlier runs remembered: hashes of unchanged files, and what is at the destination
     #[arg(long)]
     pub index: bool,
     /// Ask before each change
     #[arg(long, short = 'i')]
     pub interactive: bool,
-    /// Take back --index, where a variable sets it
+    /// Don't use the index, even if HAUL_INDEX says so
     #[arg(long)]
     pub no_index: bool,
-    /// Keep no journal: what is cut short is removed, or begins again
+    /// Keep no journal: an interrupted transfer starts over
     #[arg(long)]
     pub no_journal: bool,
     /// Command that prints the password of an encrypted configuration
     #[arg(long, value_name = "COMMAND")]
     pub password_command: Option<String>,
-    /// Folder for the journals of jobs that have not ended [default: $XDG_STATE_HOME/haul or ~/.local/state/haul]
+    /// Directory for haul's state: journals of jobs, hashes, indexes [default: $XDG_STATE_HOME/haul or ~/.local/state/haul]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<std::ffi::OsString>,
-    /// List all of the destination, say in what its index is wrong, and make it anew
+    /// List the whole destination, report where its index is wrong, and rebuild the index
     #[arg(long)]
     pub verify_index: bool,
 }

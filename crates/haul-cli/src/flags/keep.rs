@@ -11,9 +11,9 @@ use haul_core::{
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Attributes, between local file systems")]
 pub struct KeepFlags {
-    /// Keep all that most files have: permissions, owner, group, links, devices, FIFOs and sockets, empty directories
+    /// Keep permissions, owner, group, symlinks, devices, FIFOs and sockets, empty directories
     ///
-    /// As rsync's -a, which is -rlptgoD; --acls, --xattrs and --hard-links are flags of their own there and here.
+    /// Same as rsync's -a (-rlptgoD). As in rsync, --acls, --xattrs and --hard-links are separate flags.
     #[arg(long, short = 'a')]
     pub archive: bool,
     /// Keep permissions, set-id and sticky bits included
@@ -37,7 +37,7 @@ pub struct KeepFlags {
     /// Keep ACLs, POSIX and NFSv4, and permissions with them
     #[arg(long, short = 'A')]
     pub acls: bool,
-    /// Keep names that are one file one file
+    /// Keep hard links
     #[arg(long, short = 'H')]
     pub hard_links: bool,
     /// Copy devices (root only)
@@ -46,10 +46,10 @@ pub struct KeepFlags {
     /// Copy FIFOs and sockets
     #[arg(long)]
     pub specials: bool,
-    /// Change permissions on the way: u+w, D755,F644, Du=rwx,go= (may repeat)
+    /// Change permissions of copied files: u+w, D755,F644, Du=rwx,go= (may repeat)
     #[arg(long, value_name = "CHANGES")]
     pub chmod: Vec<String>,
-    /// Give everything to this user, group or both, by name or number: USER:GROUP, USER, :GROUP
+    /// Set owner, group or both, by name or number: USER:GROUP, USER, :GROUP
     #[arg(long, value_name = "USER:GROUP")]
     pub chown: Option<String>,
     /// Keep owners and groups by number, not by name (between local file systems that is the same)

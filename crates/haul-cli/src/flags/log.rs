@@ -11,10 +11,13 @@ use tracing::Level;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Log and progress")]
 pub struct LogFlags {
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", ignore_case = true, default_value = "auto")]
+    pub color: crate::colour::Choice,
     /// Append the log to this file instead of standard error
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub log_file: Option<PathBuf>,
-    /// Show this and what is graver [default: NOTICE]
+    /// Lowest level to log [default: NOTICE]
     #[arg(long, value_name = "LEVEL", ignore_case = true)]
     pub log_level: Option<LogLevel>,
     /// Show progress while transferring
@@ -23,7 +26,7 @@ pub struct LogFlags {
     /// Show errors only
     #[arg(long, short = 'q')]
     pub quiet: bool,
-    /// Time between statistics where there is no live display; 0 for none
+    /// Time between statistics without a live display; 0 for none
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub stats: Option<Span>,
     /// Longest name in the live display; 0 for no limit
@@ -35,7 +38,7 @@ pub struct LogFlags {
     /// The log as lines of JSON
     #[arg(long)]
     pub use_json_log: bool,
-    /// Say more; -vv says much more
+    /// Log every transfer; -vv logs every decision
     #[arg(long, short = 'v', action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -48,7 +51,7 @@ pub enum LogLevel {
     Debug,
     /// Every transfer
     Info,
-    /// What a person should know
+    /// Notices
     Notice,
     /// Errors only
     Error,

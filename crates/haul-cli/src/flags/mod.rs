@@ -1,9 +1,11 @@
 //! Every flag that stands before or after any command, in groups, and what each group becomes.
 //!
-//! Names, shorts, meanings and defaults are rclone's. A flag is here only if something acts on it.
+//! Names, shorts, meanings and defaults are rclone's. A flag is here only if something acts on it, but for
+//! those of `ignored`.
 
 pub mod filter;
 pub mod general;
+pub mod ignored;
 pub mod keep;
 pub mod log;
 pub mod network;
@@ -45,6 +47,9 @@ pub struct Flags {
     /// Configuration and the run as a whole.
     #[command(flatten)]
     pub config: general::GeneralFlags,
+    /// Those of rclone without effect here.
+    #[command(flatten)]
+    pub ignored: ignored::IgnoredFlags,
 }
 
 /// How symlinks are treated.

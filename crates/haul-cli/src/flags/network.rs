@@ -15,7 +15,7 @@ pub struct NetworkFlags {
     /// Limit the bandwidth in KiB/s or with a suffix: 10M, 10M:1M (up:down), or a timetable: "08:00,512k 19:00,off"
     #[arg(long, value_name = "LIMIT", value_parser = Timetable::parse)]
     pub bwlimit: Option<Timetable>,
-    /// Trust these certificate authorities too (PEM file; may repeat)
+    /// Also trust these certificate authorities (PEM file; may repeat)
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub ca_cert: Vec<PathBuf>,
     /// Give up connecting after this long
@@ -24,25 +24,25 @@ pub struct NetworkFlags {
     /// Log requests and answers, without secrets; as -v, it shows transfers too
     #[arg(long, value_name = "WHAT")]
     pub dump: Option<Dump>,
-    /// List all of the destination, even where asking for single files or leaping through the listing is cheaper
+    /// List the whole destination, even where looking up single files is cheaper
     #[arg(long)]
     pub fast_list: bool,
     /// Don't verify the server's certificate (unsafe)
     #[arg(long)]
     pub no_check_certificate: bool,
-    /// Give up when nothing moves for this long
+    /// Give up if no data moves for this long
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "5m")]
     pub timeout: Span,
-    /// Requests a second at most; 0 means no limit
+    /// Maximum requests per second; 0 means no limit
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub tpslimit: f64,
-    /// Requests that may come at once under --tpslimit
+    /// Maximum burst of requests under --tpslimit
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub tpslimit_burst: u32,
     /// The User-Agent header
     #[arg(long, value_name = "TEXT")]
     pub user_agent: Option<String>,
-    /// Connections to one host at most; 0 leaves it to haul
+    /// Maximum connections to one host; 0 leaves it to haul
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_connections: usize,
 }

@@ -19,22 +19,22 @@ pub struct CopyFlags {
     /// Compare size and checksum instead of size and modification time
     #[arg(long, short = 'c')]
     pub checksum: bool,
-    /// Skip what this other path has already (may repeat)
+    /// Skip files that are already in this other path (may repeat)
     #[arg(long, value_name = "PATH")]
     pub compare_dest: Vec<std::ffi::OsString>,
-    /// As --compare-dest, and copy it from there, inside the provider (may repeat)
+    /// Like --compare-dest, but copy the file from there, inside the provider (may repeat)
     #[arg(long, value_name = "PATH")]
     pub copy_dest: Vec<std::ffi::OsString>,
     /// How to stop when --max-transfer is reached
     #[arg(long, value_name = "MODE", ignore_case = true, default_value = "hard")]
     pub cutoff_mode: CutoffMode,
-    /// Take what was copied out of the page cache again, so that a large copy leaves other programs theirs
+    /// Drop copied data from the page cache, so that a large copy doesn't evict other programs' data
     #[arg(long)]
     pub drop_cache: bool,
-    /// Never create what isn't at the destination yet
+    /// Update existing files only; create none at the destination
     #[arg(long)]
     pub existing: bool,
-    /// When what was written to a disk is forced to the device
+    /// When written data is flushed to the device
     #[arg(long, value_name = "WHEN", default_value = "none")]
     pub fsync: FsyncWhen,
     /// Don't compare checksums after a transfer
@@ -43,7 +43,7 @@ pub struct CopyFlags {
     /// Skip all files that exist at the destination
     #[arg(long)]
     pub ignore_existing: bool,
-    /// Sizes don't count, neither in comparing nor after a transfer
+    /// Ignore sizes, when comparing and after a transfer
     #[arg(long)]
     pub ignore_size: bool,
     /// Transfer everything, whatever the comparison says
@@ -52,7 +52,7 @@ pub struct CopyFlags {
     /// A file that exists and differs is an error, never overwritten
     #[arg(long)]
     pub immutable: bool,
-    /// Write to the final name at once instead of a hidden name that is then renamed
+    /// Write to the final name instead of a hidden file that is renamed at the end
     #[arg(long)]
     pub inplace: bool,
     /// Start no new transfer after this time
@@ -61,25 +61,25 @@ pub struct CopyFlags {
     /// Memory that transfers may hold [default: an eighth of the machine's or the job's, at most 1Gi]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_memory: Option<Size>,
-    /// Stop after so many bytes
+    /// Stop after transferring this much
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_transfer: Option<Size>,
     /// Times this close are equal [default: the coarser precision of the two sides]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub modify_window: Option<Span>,
-    /// Size of a part of a big file [default: the store's choice]
+    /// Size of the parts of large files [default: the store's choice]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub multi_thread_chunk_size: Option<Size>,
-    /// Files of at least this size go in parts [default: the destination's choice, 8Mi to a disk, 64Mi to S3]
+    /// Transfer files of at least this size in parts [default: 8Mi to a disk; to S3 above --s3-upload-cutoff, 32Mi]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub multi_thread_cutoff: Option<Size>,
-    /// Parts of one file in flight at once [default: haul's choice]
+    /// Concurrent parts of one file [default: found automatically]
     #[arg(long, value_name = "N")]
     pub multi_thread_streams: Option<usize>,
-    /// Don't look at the destination: copy everything
+    /// Don't check the destination: copy everything
     #[arg(long)]
     pub no_check_dest: bool,
-    /// Don't list the destination: ask for each source file
+    /// Don't list the destination: look up each source file
     #[arg(long)]
     pub no_traverse: bool,
     /// Leave the modification times of directories alone
@@ -91,22 +91,22 @@ pub struct CopyFlags {
     /// Order of the transfers: size, name or modtime, then ascending, descending or mixed: size,descending
     #[arg(long, value_name = "ORDER", value_parser = order_by)]
     pub order_by: Option<OrderBy>,
-    /// Ending of the hidden name that a file has while it arrives
+    /// Suffix of the hidden name that a file has during its transfer
     #[arg(long, value_name = "SUFFIX", default_value = ".partial")]
     pub partial_suffix: String,
     /// Compare sizes only
     #[arg(long)]
     pub size_only: bool,
-    /// Make holes of blocks of zeros; holes of the source are kept in any case
+    /// Turn blocks of zeros into holes; holes of the source are always kept
     #[arg(long, short = 'S')]
     pub sparse: bool,
-    /// Keep the MD5 of large uploads as rclone does, which reads each of them once more before
+    /// Store the MD5 of large uploads as rclone does; each file is read once more beforehand
     #[arg(long)]
     pub store_md5: bool,
     /// Skip files that are newer at the destination
     #[arg(long, short = 'u')]
     pub update: bool,
-    /// Read back and hash everything that was written: --verify=read
+    /// How to verify what was written; --verify=read reads it back and hashes it
     #[arg(long, value_name = "HOW")]
     pub verify: Option<Verify>,
 }
@@ -118,7 +118,7 @@ pub struct SyncFlags {
     /// Let an empty source empty the destination
     #[arg(long)]
     pub allow_empty_source: bool,
-    /// Move what is replaced or deleted into this path, on the same remote as the destination
+    /// Move replaced and deleted files into this path, on the same remote as the destination
     #[arg(long, value_name = "PATH")]
     pub backup_dir: Option<std::ffi::OsString>,
     /// Delete after the last transfer (the default)
@@ -148,7 +148,7 @@ pub struct SyncFlags {
     /// Recognise renamed files at the destination and rename them there
     #[arg(long)]
     pub track_renames: bool,
-    /// By what --track-renames recognises a file: hash, modtime, leaf, with commas
+    /// How --track-renames recognises a file: hash, modtime, leaf, separated by commas
     #[arg(long, value_name = "HOW", value_parser = rename_by, default_value = "hash")]
     pub track_renames_strategy: RenameBy,
 }
@@ -157,7 +157,7 @@ pub struct SyncFlags {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Metadata and links")]
 pub struct MetaFlags {
-    /// Keep metadata: permissions, owner, content type, and what users set
+    /// Keep metadata: permissions, owner, content type, and user metadata
     #[arg(long, short = 'M')]
     pub metadata: bool,
     /// Set this metadata on everything that is transferred, with --metadata or without, as key=value (may repeat)
@@ -169,10 +169,10 @@ pub struct MetaFlags {
     /// Copy symlinks as small files that end in .rclonelink, and back
     #[arg(long, short = 'l')]
     pub links: bool,
-    /// Copy what symlinks point to
+    /// Follow symlinks and copy their targets
     #[arg(long, short = 'L', conflicts_with = "links")]
     pub copy_links: bool,
-    /// Use the store's time of writing instead of asking for the modification time
+    /// Use the server's upload time as modification time, which saves requests
     #[arg(long)]
     pub use_server_modtime: bool,
 }
@@ -181,19 +181,19 @@ pub struct MetaFlags {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Performance and retries")]
 pub struct PaceFlags {
-    /// Metadata requests at once [default: haul's choice]
+    /// Concurrent metadata requests [default: found automatically]
     #[arg(long, value_name = "N")]
     pub checkers: Option<usize>,
-    /// Files transferred at once [default: haul's choice]
+    /// Concurrent file transfers [default: found automatically]
     #[arg(long, value_name = "N")]
     pub transfers: Option<usize>,
-    /// Tries of a file that fails; only that file is tried again, not the whole run
+    /// How many times to try a failing file; the rest of the run isn't repeated
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub retries: u32,
-    /// Wait between such tries
+    /// Wait between these tries
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "0s")]
     pub retries_sleep: Span,
-    /// Tries of one request [default: 10, or 3 where nothing has ever answered]
+    /// How many times to try a failing request [default: 10; 3 for a server that has never answered]
     #[arg(long, value_name = "N")]
     pub low_level_retries: Option<u32>,
 }
@@ -203,16 +203,16 @@ pub struct PaceFlags {
 pub enum CutoffMode {
     /// Stop at once
     Hard,
-    /// Finish what is running
+    /// Finish running transfers
     Soft,
-    /// Start only what still fits
+    /// Start only files that still fit
     Cautious,
 }
 
 /// `--fsync`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsyncWhen {
-    /// When the kernel likes to
+    /// Left to the kernel
     None,
     /// Each file before it gets its name, then its directory
     File,

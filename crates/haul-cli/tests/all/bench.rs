@@ -119,7 +119,8 @@ fn a_large_file_goes_in_parts_and_nothing_stays() {
 fn it_spends_nothing_unasked() {
     let (cloud, lab) = cloud(&[]);
     let ran = lab.haul(&["bench", "r:b"]).code(2);
-    let line = "haul: bench spends bytes and requests and there is no terminal to ask on: allow it with --yes\n";
+    let line =
+        "haul: bench transfers data, which may cost money, and can't ask without a terminal: allow it with --yes\n";
     assert!(ran.err.ends_with(line), "{}", ran.err);
     assert!(ran.err.contains("  up      536.8 MB  about ") && ran.out.is_empty(), "{}", ran.err);
     lab.haul(&["bench", "--dry-run", "--yes", "r:b"]).ok();

@@ -33,7 +33,8 @@ fn version() {
     let home = home();
     let (code, out, err) = run(home.path(), &["version"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.starts_with(concat!("haul v", env!("CARGO_PKG_VERSION"), "\n- os/type: ")), "{out}");
+    assert!(out.starts_with(concat!("haul v", env!("CARGO_PKG_VERSION"), "\n- commit: ")), "{out}");
+    assert!(out.contains("\n- os/type: linux\n") && out.ends_with("\n- stores: local, s3, memory, pack\n"), "{out}");
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn each_message_in_full() {
     for (args, code, message) in [
         (&["version", "--transferz", "3"][..], 2, "unknown flag --transferz (did you mean --transfers?)"),
         (&["cpoy", "a", "b"], 2, "unknown command \"cpoy\" (did you mean copy?)"),
-        (&["version", "--transfers", "x"], 2, "invalid value 'x' for '--transfers <N>': invalid digit found in string"),
+        (&["version", "--transfers", "x"], 2, "invalid value 'x' for '--transfers <N>': it is not a whole number"),
         (
             &["version", "--max-size", "5x"],
             2,
@@ -60,15 +61,11 @@ fn each_message_in_full() {
             1,
             "unknown remote \"mino\": not in HOME/.config/rclone/rclone.conf (did you mean minio:?)",
         ),
-        (
-            &["copy", "box:b", "x"],
-            1,
-            "remote \"box\": open: there is no store of type \"box\": haul has local, s3, memory, pack",
-        ),
+        (&["copy", "box:b", "x"], 1, "remote \"box\": unknown type of store \"box\"; haul has local, s3, memory, pack"),
         (
             &["--config", "bad.conf", "listremotes"],
             1,
-            "config file bad.conf:3: it is no [section], no comment and no key = value",
+            "config file bad.conf:3: expected [section], a comment or key = value",
         ),
         (
             &["config", "create", "a/b", "local"],
@@ -78,7 +75,7 @@ fn each_message_in_full() {
         (
             &["config", "create", "q", "nosuch"],
             2,
-            "there is no store of type \"nosuch\": haul has local, s3, memory, pack, alias",
+            "unknown type of store \"nosuch\"; haul has local, s3, memory, pack, alias",
         ),
         (&["config", "show", "minoi"], 1, "unknown remote \"minoi\" (did you mean minio?)"),
         (&["config", "update", "minio", "region"], 2, "option \"region\" has no value"),
@@ -307,8 +304,8 @@ fn help_says_how_to_use_a_command() {
 #[test]
 fn the_menu_of_config_makes_an_s3_remote() {
     let home = home();
-    // Name, type, provider, env_auth, keys, region, endpoint; defaults for the rest; --auto-confirm keeps it.
-    let answers = "n\nr\ns3\n2\n\nkey\nsecret\n\nhttp://127.0.0.1:9\n\n\n\n\n\nq\n";
+    // Name, type, provider, env_auth, keys, region, endpoint; --auto-confirm keeps it.
+    let answers = "n\nr\n?\ns3\n2\n?\n\nkey\nsecret\n\nhttp://127.0.0.1:9\nq\n";
     let output = haul(home.path(), &["config", "--auto-confirm"]).write_stdin(answers).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let out = String::from_utf8(output.stdout).unwrap();
@@ -317,4 +314,24 @@ fn the_menu_of_config_makes_an_s3_remote() {
     let want = "[r]\ntype = s3\nprovider = Minio\naccess_key_id = key\nsecret_access_key = secret\n\
                 endpoint = http://127.0.0.1:9\n";
     assert_eq!((code, out.as_str()), (0, want));
+}
+
+#[test]
+fn the_menu_of_config_explains_tests_and_edits() {
+    let home = home();
+    let menu = |answers: &'static str| {
+        let output = haul(home.path(), &["config", "--auto-confirm"]).write_stdin(answers).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let out = menu("n\nr\n?\ns3\nMinio\n\nkey\nsecret\n\nhttp://127.0.0.1:1\nq\n");
+    assert!(out.contains("An S3 service of any make is s3."), "{out}");
+    assert!(!out.contains("sse_kms_key_id") && !out.contains("storage_class"), "few questions: {out}");
+    assert!(out.contains("It doesn't work yet: nothing listens at 127.0.0.1:1"), "{out}");
+    let out = menu("e\nr\n\n\n\n\neu\n-\nq\n");
+    assert!(out.contains("endpoint (now http://127.0.0.1:1)"), "{out}");
+    let want = "[r]\ntype = s3\nprovider = Minio\naccess_key_id = key\nsecret_access_key = secret\nregion = eu\n";
+    assert_eq!(run(home.path(), &["config", "show", "r"]).1, want);
+    let out = menu("n\nhere\nalias\n/tmp\nq\n");
+    assert!(out.contains("It works. Next: haul lsd here:"), "{out}");
 }

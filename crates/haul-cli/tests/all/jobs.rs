@@ -97,6 +97,7 @@ fn what_was_cut_short_is_listed() {
         id(&lab)
     );
     assert_eq!(ran.out, want);
+    assert_eq!(lab.haul(&["__complete", "zsh", "resume", ""]).ok().out, format!("{}\n", id(&lab)));
     let elsewhere = lab.haul(&["jobs", "--state-dir", "@other"]).ok();
     assert_eq!(elsewhere.out, "");
 }
@@ -146,10 +147,10 @@ fn what_cant_be_done_is_told() {
     let forget = format!("{secrets} (to forget it with what it left, delete {})", forget.display());
     says(&lab.haul(&["jobs", "clean"]).code(1), &forget);
     assert!(partial.exists());
-    let unknown = "there is no unfinished job nosuch: haul jobs lists those there are";
+    let unknown = "no unfinished job nosuch (see haul jobs)";
     assert_eq!(lab.haul(&["resume", "nosuch"]).code(2).err.trim_end(), format!("haul: {unknown}"));
     assert_eq!(lab.haul(&["jobs", "clean", "nosuch"]).code(2).err.trim_end(), format!("haul: {unknown}"));
-    let nowhere = "haul: there is no folder for journals: name one with --state-dir";
+    let nowhere = "haul: no directory for journals: set one with --state-dir";
     assert_eq!(lab.haul(&["jobs", "--state-dir", ""]).code(2).err.trim_end(), nowhere);
     let damaged = journals(&lab).join("00.journal");
     fs::write(&damaged, "HAULJRNL").unwrap();
@@ -184,12 +185,12 @@ fn a_disk_that_is_not_there_forgets_nothing() {
     let id = id(&lab);
     fs::rename(lab.path("dst"), lab.path("away")).unwrap();
     let ran = lab.haul(&["jobs", "clean"]).code(1);
-    let away = format!("job {id}: its destination isn't there: mount it, or name the job");
+    let away = format!("job {id}: its destination is missing: mount it, or name the job");
     assert!(ran.err.contains(&away) && !ran.err.contains("delete"), "{}", ran.err);
     // Only its mount point is.
     fs::create_dir(lab.path("dst")).unwrap();
     let ran = lab.haul(&["jobs", "clean"]).code(1);
-    says(&ran, &format!("job {id}: big: discard: its partial file isn't there: mount its disk, or name the job"));
+    says(&ran, &format!("job {id}: big: discard: its partial file is missing: mount its disk, or name the job"));
     fs::remove_dir(lab.path("dst")).unwrap();
     fs::rename(lab.path("away"), lab.path("dst")).unwrap();
     lab.haul(&["jobs", "clean"]).ok();

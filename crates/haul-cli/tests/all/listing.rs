@@ -270,7 +270,7 @@ fn directories_come_and_go() {
     out(at, &["mkdir", "-n", "t/dry"]);
     assert_eq!(names(at), ["a/", "a/b/"]);
     let (code, _, err) = haul(at, &["rmdir", "t/a"]);
-    assert_eq!((code, err.as_str()), (1, "haul: delete: the directory isn't empty\n"));
+    assert_eq!((code, err.as_str()), (1, "haul: the directory isn't empty\n"));
     out(at, &["rmdir", "t/a/b"]);
     assert_eq!(haul(at, &["rmdir", "t/a/b"]).0, 3);
     out(at, &["mkdir", "t/a/c/d"]);

@@ -44,11 +44,18 @@ fn commands(help: &str) -> Vec<String> {
     lines.filter_map(|l| Some(l.strip_prefix("  ")?.split(' ').next()?.to_string())).filter(|n| !n.is_empty()).collect()
 }
 
+/// The commands of the first page, which shows them in groups.
+fn all_commands(help: &str) -> Vec<String> {
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+    let names = lines.filter_map(|line| line.split(' ').next());
+    names.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase())).map(str::to_owned).collect()
+}
+
 #[test]
 fn the_manual_names_every_command_and_flag_and_no_other() {
     let manual = manual();
     let mut real = described(&haul(&["help", "flags"]));
-    let all = commands(&haul(&["--help"]));
+    let all = all_commands(&haul(&["--help"]));
     assert!(all.len() > 30 && real.len() > 100, "{} commands, {} flags", all.len(), real.len());
     real.extend(described(&haul(&["--help"])));
     for command in &all {

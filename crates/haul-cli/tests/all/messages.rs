@@ -48,7 +48,7 @@ fn mistakes_on_the_command_line() {
     let lab = Lab::new(HAUL);
     write(&lab.path("src/f"), b"x", 1);
     for (arg, line) in [
-        ("--transfers=many", "invalid value 'many' for '--transfers <N>': invalid digit found in string"),
+        ("--transfers=many", "invalid value 'many' for '--transfers <N>': it is not a whole number"),
         ("--tranfers=3", "unknown flag --tranfers (did you mean --transfers?)"),
         (
             "--max-size=big",
@@ -112,11 +112,16 @@ fn mistakes_about_local_folders() {
     );
     assert_says(&lab, &["copy", "@none", "@dst"], 3, &["Failed to stat: @none: no such file or directory"]);
     assert_says(&lab, &["copyto", "@src/none", "@dst/f"], 3, &["Failed to stat: @src/none: no such file or directory"]);
-    let nothing = ["haul: list: @none: no such file or directory (check the spelling, or create it with haul mkdir)"];
+    let nothing = ["haul: @none: no such file or directory (check the spelling, or create it with haul mkdir)"];
     for verb in ["ls", "cat", "size", "md5sum"] {
         assert_says(&lab, &[verb, "@none"], 3, &nothing);
     }
-    assert_says(&lab, &["deletefile", "@src/none"], 4, &["haul: delete: @src/none is a directory or doesn't exist"]);
+    fs::write(lab.config(), "[nas]\ntype = local\n").unwrap();
+    let hint = "haul: @nas: no such file or directory (nas is also a remote: for that, type nas:)";
+    assert_says(&lab, &["lsd", "nas"], 3, &[hint]);
+    let ran = lab.haul(&["copy", "nas", "@dst"]).code(3);
+    assert!(ran.err.contains("NOTICE: nas is also a remote: for that, type nas:\n"), "{}", ran.err);
+    assert_says(&lab, &["deletefile", "@src/none"], 4, &["haul: @src/none is a directory or doesn't exist"]);
 }
 
 #[test]
@@ -132,8 +137,7 @@ fn mistakes_about_remotes() {
         1,
         &["haul: unknown remote \"nope\": not in @rclone.conf (see haul listremotes)"],
     );
-    let no_bucket =
-        ["haul: list: bucket no-such-bucket does not exist (check the spelling, or create it with haul mkdir)"];
+    let no_bucket = ["haul: bucket no-such-bucket does not exist (check the spelling, or create it with haul mkdir)"];
     assert_says(&lab, &["ls", "r:no-such-bucket"], 3, &no_bucket);
     assert_says(&lab, &["copy", "r:no-such-bucket/x", "@dst"], 3, &no_bucket);
     assert_says(
@@ -146,30 +150,28 @@ fn mistakes_about_remotes() {
         &lab,
         &["deletefile", &format!("{bucket}/none")],
         4,
-        &[&format!("haul: delete: {bucket}/none is a directory or doesn't exist")],
+        &[&format!("haul: {bucket}/none is a directory or doesn't exist")],
     );
-    assert_says(&lab, &["about", "r:"], 1, &["haul: about: S3 has no quota to report: add sizes up with `haul size`"]);
+    assert_says(&lab, &["about", "r:"], 1, &["haul: S3 has no quota to report: add sizes up with `haul size`"]);
 
     let secret = "--s3-secret-access-key=not-the-secret";
     let signature = "the server doesn't accept our signature (SignatureDoesNotMatch): correct secret_access_key with haul \
                      config, and see that the clock is right";
-    assert_says(&lab, &["ls", &bucket, secret], 1, &[&format!("haul: list: {signature}")]);
+    assert_says(&lab, &["ls", &bucket, secret], 1, &[&format!("haul: {signature}")]);
     let ran = lab.haul(&["copy", "@src", &bucket, secret]).code(1);
     assert_eq!(said(&lab, &ran)[0], format!("error reading destination: {signature}"));
     assert_says(
         &lab,
         &["ls", &bucket, "--s3-access-key-id=nobody"],
         1,
-        &[
-            "haul: list: the server doesn't know our access key (InvalidAccessKeyId): correct access_key_id with haul config",
-        ],
+        &["haul: the server doesn't know our access key (InvalidAccessKeyId): correct access_key_id with haul config"],
     );
     // Nobody listens there.
     assert_says(
         &lab,
         &["ls", &bucket, "--s3-endpoint=http://127.0.0.1:1"],
         5,
-        &["haul: list: nothing listens at 127.0.0.1:1: check the endpoint's host and port with haul config"],
+        &["haul: nothing listens at 127.0.0.1:1: check the endpoint's host and port with haul config"],
     );
 }
 
@@ -198,16 +200,16 @@ fn mistakes_in_the_configuration() {
     for (text, line) in [
         (
             "[r]\ntype = s3\nthis line says nothing\n",
-            format!("{place}:3: it is no [section], no comment and no key = value"),
+            format!("{place}:3: expected [section], a comment or key = value"),
         ),
-        ("[r\ntype = s3\n", format!("{place}:1: it is no [section], no comment and no key = value")),
+        ("[r\ntype = s3\n", format!("{place}:1: expected [section], a comment or key = value")),
         (
             "[r]\nprovider = AWS\n",
             "haul: remote \"r\" has no type: set one with haul config update, or create the remote again".into(),
         ),
         (
             "[r]\ntype = teleport\n",
-            "haul: remote \"r\": open: there is no store of type \"teleport\": haul has local, s3, memory, pack".into(),
+            "haul: remote \"r\": unknown type of store \"teleport\"; haul has local, s3, memory, pack".into(),
         ),
         (
             "[r]\ntype = s3\nprovider = Minio\nchunk_size = much\n",
@@ -217,7 +219,7 @@ fn mistakes_in_the_configuration() {
         ),
         (
             "[r]\ntype = s3\nprovider = Minio\n",
-            "haul: open: endpoint is not set: provider Minio has no host of its own".into(),
+            "haul: endpoint is not set: provider Minio has no host of its own".into(),
         ),
     ] {
         fs::write(lab.config(), text).unwrap();
@@ -235,5 +237,5 @@ fn a_server_that_is_not_there_is_told_before_the_last_try() {
     let why = format!("nothing listens at 127.0.0.1:{port}: check the endpoint's host and port with haul config");
     let told = format!("list: {why}; it has failed 4 times in a row, trying again up to 5 times");
     assert_eq!(ran.err.matches(&told).count(), 1, "{}", ran.err);
-    assert!(ran.err.contains(&format!("haul: list: {why}\n")), "{}", ran.err);
+    assert!(ran.err.contains(&format!("haul: {why}\n")), "{}", ran.err);
 }

@@ -302,7 +302,7 @@ fn a_killed_copy_inside_a_service_goes_on() {
     assert_clean(&lab, None);
 }
 
-const ANEW: &str = "big: Begins anew: the server can't tell what it has of an unfinished upload: \
+const ANEW: &str = "big: Starting over: the server can't tell what it has of an unfinished upload: \
     We encountered an internal error (InternalError)";
 
 /// A server that can't tell what it has of an upload (S3Proxy, once a part was cut off) costs bytes, and nobody has to do anything.
@@ -404,8 +404,9 @@ fn what_was_stopped_is_kept_and_told() {
     assert!(until(|| sim.report().bytes_in >= IN_FLIGHT * PART + 6 * MIB));
     interrupt(&child);
     let ran = lab.end(child).code(130);
-    let said = "1 large file is half sent: run the same command again to go on, or remove it with haul jobs clean";
-    assert!(ran.err.contains(said), "{}", ran.err);
+    let said = " kept). The next run continues there; haul jobs clean removes it";
+    assert!(ran.err.contains("1 large file was partly sent (") && ran.err.contains(said), "{}", ran.err);
+    assert!(ran.err.contains("NOTICE: Stopped. Run the same command to transfer the rest.\n"), "{}", ran.err);
     assert_eq!(sim.report().unfinished_uploads, 1);
     let listed = lab.haul(&["jobs"]).ok().out;
     assert!(listed.contains("stopped") && listed.contains(" copy "), "{listed}");

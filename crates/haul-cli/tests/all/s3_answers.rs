@@ -263,9 +263,12 @@ fn half_a_listing_deletes_nothing() {
     let whole = "<IsTruncated>false</IsTruncated>";
     for (elements, why) in [
         (format!("{key}{token}"), "the listing does not say whether it is whole (no IsTruncated)"),
-        (format!("{whole}{key}{token}"), "the listing says that it is whole, and where it goes on"),
+        (format!("{whole}{key}{token}"), "the listing says that it is complete, and where it continues"),
         (format!("{whole}{key}<KeyCount>41</KeyCount>"), "the listing counts 41 entries and holds 1"),
-        (format!("{key}<IsTruncated>true</IsTruncated>"), "the listing is cut off and does not say where it goes on"),
+        (
+            format!("{key}<IsTruncated>true</IsTruncated>"),
+            "the listing is truncated and doesn't say where it continues",
+        ),
     ] {
         let lab = lab_of(&serve(move |_| listing(&elements)));
         for n in 0..10 {
@@ -304,7 +307,7 @@ fn cat_tells_of_wrong_bytes() {
     let ran = lab.haul(&["cat", "s:b/k"]);
     assert_eq!(ran.out, "abd");
     assert_ne!(ran.code, 0, "{}", ran.err);
-    assert_says(&ran, "k: read: what was read does not have the md5 that the source says it has");
+    assert_says(&ran, "k: what was read does not have the md5 that the source says it has");
     let part = lab.haul(&["cat", "--count=9", "s:b/k"]);
     assert_ne!(part.code, 0, "all of it is all of it, however it is asked for\n{}", part.err);
 }
@@ -321,7 +324,7 @@ fn a_missing_prefix_leaves_no_folder_and_says_what_helps() {
         assert!(!lab.path("new").exists(), "{verb}");
     }
     let ran = lab.haul(&["ls", "c:b/none"]).code(3);
-    let line = "haul: list: directory c:b/none not found: no key begins with it \
+    let line = "haul: directory c:b/none not found: no key begins with it \
                 (check the spelling: haul lsd shows the folders of the path above it)\n";
     assert_eq!(ran.err, line);
     lab.haul(&["copy", "c:b/there", "@new/folder"]).ok();

@@ -353,7 +353,7 @@ fn a_limit_that_was_reached_is_said() {
     let lab = Lab::new(HAUL);
     write(&lab.path("src/a"), &noise(1, MIB), SECOND);
     let ran = lab.haul(&["copy", "@src", "@dst", "--max-transfer=10Ki", "--cutoff-mode=cautious"]).code(8);
-    let said = "NOTICE: Stopped: --max-transfer was reached, what is left was not transferred\n";
+    let said = "NOTICE: Stopped: --max-transfer was reached. Run the same command to transfer more.\n";
     assert!(ran.err.ends_with(said), "{}", ran.err);
     let ran = lab.haul(&["copy", "@src", "@src", "-c", "--error-on-no-transfer"]).code(1);
     assert_eq!(ran.err.lines().count(), 1, "a job that never began has no statistics: {}", ran.err);

@@ -56,7 +56,7 @@ const CANNOT: &[Cannot] = &[
     Cannot {
         make: Make::S3Proxy,
         deed: Deed::CutPart,
-        says: "Begins anew: the server can't tell what it has of an unfinished upload: the server answered 500",
+        says: "Starting over: the server can't tell what it has of an unfinished upload: the server answered 500",
     },
 ];
 

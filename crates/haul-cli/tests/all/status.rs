@@ -80,7 +80,7 @@ fn in_step_and_errors_have_codes_of_their_own() {
     assert_eq!(ran.code, 1);
     lab.haul(&["copy", "@dst", "@dst2"]).ok();
     let ran = lab.haul(&["status", "@dst", "@dst2"]);
-    assert_eq!((ran.code, &*ran.out), (0, "In step, 4 the same\n"));
+    assert_eq!((ran.code, &*ran.out), (0, "Up to date, 4 the same\n"));
     assert_eq!(lab.haul(&["status", "@missing", "@dst"]).code, 3);
     let ran = lab.haul(&["status", "--immutable", "@src/longer", "@dst"]);
     assert_eq!(ran.code, 6, "{}{}", ran.out, ran.err);

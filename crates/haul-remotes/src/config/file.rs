@@ -204,14 +204,14 @@ fn split_key(line: &str) -> Result<(&str, &str), &'static str> {
         l if l.starts_with('`') => "`",
         _ => {
             let at = line.find(['=', ':']).filter(|at| *at > 0);
-            let at = at.ok_or("it is no [section], no comment and no key = value")?;
+            let at = at.ok_or("expected [section], a comment or key = value")?;
             return Ok((line[..at].trim(), &line[at + 1..]));
         }
     };
     let body = &line[quote.len()..];
     let end = body.find(quote).ok_or("the key's closing quote is missing")?;
     let rest = &body[end..];
-    let at = rest.find(['=', ':']).ok_or("there is no = after the key")?;
+    let at = rest.find(['=', ':']).ok_or("= is missing after the key")?;
     Ok((&body[..end], &rest[at + 1..]))
 }
 
@@ -330,10 +330,10 @@ mod tests {
     #[test]
     fn a_bad_line_is_known_by_its_number_and_not_shown() {
         for (text, line, why) in [
-            ("[a]\ntype = s3\nsecret\n", 3, "it is no [section], no comment and no key = value"),
-            ("[a\n", 1, "it is no [section], no comment and no key = value"),
+            ("[a]\ntype = s3\nsecret\n", 3, "expected [section], a comment or key = value"),
+            ("[a\n", 1, "expected [section], a comment or key = value"),
             ("[]\n", 1, "the section has no name"),
-            ("= x\n", 1, "it is no [section], no comment and no key = value"),
+            ("= x\n", 1, "expected [section], a comment or key = value"),
             ("a = `b\n", 1, "the value's closing quote is missing"),
             ("`a = b\n", 1, "the key's closing quote is missing"),
         ] {

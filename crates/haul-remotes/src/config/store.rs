@@ -153,7 +153,7 @@ impl Config {
     }
 
     fn main_at(&mut self, at: usize) -> Result<&mut Source> {
-        self.sources.get_mut(at).ok_or_else(|| Error::config("there is no config file to write to: --config is empty"))
+        self.sources.get_mut(at).ok_or_else(|| Error::config("can't save: --config \"\" names no file"))
     }
 }
 
@@ -350,9 +350,6 @@ mod tests {
         fs::write(&path, "[a]\ntype = local\nbad line\n").unwrap();
         let error = Config::load(&Places::Only(path.clone()), Password::default()).unwrap_err();
         let path = path.display();
-        assert_eq!(
-            error.to_string(),
-            format!("config file {path}:3: it is no [section], no comment and no key = value")
-        );
+        assert_eq!(error.to_string(), format!("config file {path}:3: expected [section], a comment or key = value"));
     }
 }

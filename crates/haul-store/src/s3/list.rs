@@ -318,7 +318,7 @@ fn out_of_order(page: &Page, last: Option<&[u8]>, scope: &Scope<'_>) -> Option<B
 
 /// What a listing is refused with that isn't one.
 const UNREADABLE: &str = "the listing can't be read";
-const CUT: &str = "the listing is cut off and does not say where it goes on";
+const CUT: &str = "the listing is truncated and doesn't say where it continues";
 
 /// Reads a page of a listing, version 1 or 2. A page that doesn't say whether it is the last proves nothing, nor does one that
 /// contradicts itself.
@@ -445,7 +445,7 @@ impl Parsed {
         let next = match (self.truncated, self.token, self.marker) {
             (None, ..) => return Err("the listing does not say whether it is whole (no IsTruncated)".into()),
             (Some(false), None, None) => None,
-            (Some(false), ..) => return Err("the listing says that it is whole, and where it goes on".into()),
+            (Some(false), ..) => return Err("the listing says that it is complete, and where it continues".into()),
             (Some(true), Some(token), _) if !v1 => Some(Next::Token(token)),
             (Some(true), _, Some(marker)) if v1 => Some(Next::After(decode(marker.as_bytes()))),
             (Some(true), ..) => match entries.last().filter(|_| v1) {
@@ -584,9 +584,9 @@ mod tests {
                 text(&whole(key)).replace("<IsTruncated>false</IsTruncated>", ""),
                 "the listing does not say whether it is whole (no IsTruncated)",
             ),
-            (text(&whole(&format!("{key}{token}"))), "the listing says that it is whole, and where it goes on"),
-            (cut.to_owned(), "the listing is cut off and does not say where it goes on: try --s3-list-version 1"),
-            (cut_with_a_key, "the listing is cut off and does not say where it goes on: try --s3-list-version 1"),
+            (text(&whole(&format!("{key}{token}"))), "the listing says that it is complete, and where it continues"),
+            (cut.to_owned(), "the listing is truncated and doesn't say where it continues: try --s3-list-version 1"),
+            (cut_with_a_key, "the listing is truncated and doesn't say where it continues: try --s3-list-version 1"),
             (text(&whole(&format!("{key}{prefix}<KeyCount>3</KeyCount>"))), "the listing counts 3 entries and holds 2"),
             (text(&whole(&format!("{key}<KeyCount>0</KeyCount>"))), "the listing counts 0 entries and holds 1"),
         ] {

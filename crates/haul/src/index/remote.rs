@@ -457,7 +457,7 @@ fn open(path: &std::path::Path, whose: &Identity) -> io::Result<Opened> {
     }
     let was = match Snapshot::open(path, whose) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            tracing::info!("{}: {error}, so it is made anew", path.display());
+            tracing::info!("{}: {error}, so it is rebuilt", path.display());
             files::remove(path)?;
             None
         }

@@ -16,7 +16,11 @@ impl Run {
                 }
             }
         }
-        self.report().half_sent = journal.half_done();
+        let (half_sent, bytes) = journal.half_done();
+        {
+            let mut report = self.report();
+            (report.half_sent, report.half_sent_bytes) = (half_sent, bytes);
+        }
         if let Err(error) = journal.end().await {
             self.notice(None, format!("The journal could not be brought to its end: {}", error.message()));
         }

@@ -121,7 +121,7 @@ impl Run {
     /// which is an error.
     pub(super) fn close(&self, dir: &Key) {
         self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((dir.clone(), Behind::Outside));
-        let message = "what exists isn't replaced, and under this name it is no directory";
+        let message = "the destination has something else than a directory here, and existing files aren't replaced";
         self.error(Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir));
     }
 

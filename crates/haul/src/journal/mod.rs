@@ -247,10 +247,11 @@ impl Journal {
         Ok(state.writer.insert(writer))
     }
 
-    /// How many writes are half done, of this run and earlier ones.
-    pub fn half_done(&self) -> usize {
+    /// How many writes are half done, of this run and earlier ones, and the bytes of them that are at the destination.
+    pub fn half_done(&self) -> (usize, u64) {
         let state = self.state();
-        state.open.len() + state.left.len()
+        let halves = || state.open.values().chain(&state.left);
+        (halves().count(), halves().map(Half::bytes).sum())
     }
 
     /// The job has come to its end: without half-done writes the journal is deleted, else what it says is durable.

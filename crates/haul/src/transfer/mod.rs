@@ -200,7 +200,7 @@ impl Count<'_> {
     pub fn skip(&self, bytes: u64) {
         if bytes > 0 {
             self.skipped.fetch_add(bytes as i64, Ordering::Relaxed);
-            self.mover.cx.sink.emit(&Event::Moved { step: self.across.step, bytes: bytes as i64 });
+            self.mover.cx.sink.emit(&Event::Resumed { step: self.across.step, bytes: bytes as i64 });
         }
     }
 
@@ -218,7 +218,7 @@ impl Count<'_> {
         }
         let skipped = self.skipped.swap(0, Ordering::Relaxed);
         if skipped != 0 {
-            self.mover.cx.sink.emit(&Event::Moved { step: self.across.step, bytes: -skipped });
+            self.mover.cx.sink.emit(&Event::Resumed { step: self.across.step, bytes: -skipped });
         }
     }
 }

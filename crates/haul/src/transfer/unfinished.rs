@@ -159,7 +159,7 @@ impl Mover {
                 let found = |sent: &Sent| there.contains(&sent.part);
                 let known: BTreeMap<u64, Sent> =
                     sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
-                tracing::debug!(key = %opened.to, chunks = known.len(), "goes on with a half-sent file");
+                tracing::debug!(key = %opened.to, chunks = known.len(), "resuming a partly sent file");
                 let track = Some(Track { journal: journal.clone(), write });
                 Ok(Some(Target { upload, block: opened.part_size, known, track }))
             }
@@ -292,7 +292,7 @@ impl LogCopy for ServerCopy {
 
 /// Tells that what was sent earlier is sent again.
 fn anew(to: &Key, error: &Error) -> Event {
-    Event::Notice { key: Some(to.clone()), message: format!("Begins anew: {}", error.message()) }
+    Event::Notice { key: Some(to.clone()), message: format!("Starting over: {}", error.message()) }
 }
 
 /// Notes that a write begins. A journal that can't be written keeps no file from going.

@@ -141,20 +141,20 @@ fn finding(f: &Finding) -> String {
 /// What stops it there.
 fn limit(f: &Finding) -> String {
     match f.limit {
-        Limit::NotReached => format!("More at once would still bring more: {}.", ended(f.ended)),
+        Limit::NotReached => format!("Still rising at {}{}.", f.knee.at_once, ended(f.ended)),
         Limit::Cpu { busy, cores } => {
-            format!("More brings nothing: this machine's processors are the limit ({busy:.1} of {cores} busy).")
+            format!("More doesn't help: this machine's processors are the limit ({busy:.1} of {cores} busy).")
         }
         Limit::RequestRate { files_per_second, throttled: 0 } => format!(
-            "More brings nothing: the rate of requests is the limit ({files_per_second:.1} files a second, while larger \
+            "More doesn't help: the request rate is the limit ({files_per_second:.1} files a second, while larger \
              files move more bytes)."
         ),
         Limit::RequestRate { files_per_second, throttled } => format!(
-            "More brings nothing: the rate of requests is the limit ({files_per_second:.1} files a second; the store asked \
+            "More doesn't help: the request rate is the limit ({files_per_second:.1} files a second; the store asked \
              to slow down {throttled} times)."
         ),
         Limit::TotalBandwidth { bytes_per_second } => {
-            format!("More brings nothing: the total bandwidth is the limit ({}).", speed(bytes_per_second))
+            format!("More doesn't help: the total bandwidth is the limit ({}).", speed(bytes_per_second))
         }
     }
 }
@@ -162,12 +162,12 @@ fn limit(f: &Finding) -> String {
 /// Why a sweep that was still getting faster went no further.
 fn ended(ended: Ended) -> &'static str {
     match ended {
-        Ended::Flat => "it was measured again between two others",
-        Ended::Bytes => "the bytes were used up (see --max-bytes)",
-        Ended::Time => "the time was used up (see --max-time)",
-        Ended::Most => "it was the most that was tried (see --max-concurrency)",
-        Ended::Parts => "the file has no more parts (see --max-bytes and --sizes)",
-        Ended::Refused => "the store refused so much that files failed",
+        Ended::Flat => " when the sweep ended",
+        Ended::Bytes => " when the byte budget ran out; raise --max-bytes",
+        Ended::Time => " when the time ran out; raise --max-time",
+        Ended::Most => ", the most that was tried; raise --max-concurrency",
+        Ended::Parts => ", as the file has no more parts; raise --max-bytes or --sizes",
+        Ended::Refused => " when the store refused so many requests that files failed",
     }
 }
 
@@ -189,8 +189,7 @@ fn own_choice(findings: &[Finding]) -> Option<String> {
         Some(format!("{} {} {:.0} %{found}", direction(f.direction), size(f.size), share * 100.0))
     };
     let shares: Vec<String> = findings.iter().filter_map(share).collect();
-    (!shares.is_empty())
-        .then(|| format!("Without any such flag haul reached of the best speed: {}.", shares.join(", ")))
+    (!shares.is_empty()).then(|| format!("Left alone, of the best fixed setting haul reached: {}.", shares.join(", ")))
 }
 
 #[cfg(test)]
@@ -237,30 +236,26 @@ mod tests {
             (
                 Limit::TotalBandwidth { bytes_per_second: 251e6 },
                 Ended::Flat,
-                "More brings nothing: the total bandwidth is the limit (251.0 MB/s).",
+                "More doesn't help: the total bandwidth is the limit (251.0 MB/s).",
             ),
             (
                 Limit::RequestRate { files_per_second: 3.08, throttled: 12 },
                 Ended::Flat,
-                "More brings nothing: the rate of requests is the limit (3.1 files a second; the store asked to slow down \
+                "More doesn't help: the request rate is the limit (3.1 files a second; the store asked to slow down \
                  12 times).",
             ),
             (
                 Limit::RequestRate { files_per_second: 3.08, throttled: 0 },
                 Ended::Flat,
-                "More brings nothing: the rate of requests is the limit (3.1 files a second, while larger files move more \
+                "More doesn't help: the request rate is the limit (3.1 files a second, while larger files move more \
                  bytes).",
             ),
             (
                 Limit::Cpu { busy: 1.94, cores: 2 },
                 Ended::Flat,
-                "More brings nothing: this machine's processors are the limit (1.9 of 2 busy).",
+                "More doesn't help: this machine's processors are the limit (1.9 of 2 busy).",
             ),
-            (
-                Limit::NotReached,
-                Ended::Bytes,
-                "More at once would still bring more: the bytes were used up (see --max-bytes).",
-            ),
+            (Limit::NotReached, Ended::Bytes, "Still rising at 10 when the byte budget ran out; raise --max-bytes."),
         ] {
             assert_eq!(of(limit, ended), format!("{head} {text}"));
         }

@@ -15,6 +15,7 @@ use std::path::Path;
 #[derive(clap::Args, Debug)]
 pub struct CreateArgs {
     /// Its name
+    #[arg(value_name = "REMOTE")]
     name: String,
     /// Its type: see haul config providers
     kind: String,
@@ -28,6 +29,7 @@ pub struct CreateArgs {
 #[derive(clap::Args, Debug)]
 pub struct UpdateArgs {
     /// The remote
+    #[arg(value_name = "REMOTE")]
     name: String,
     /// Options: key=value, or key value
     #[arg(required = true)]
@@ -40,6 +42,7 @@ pub struct UpdateArgs {
 #[derive(clap::Args, Debug)]
 pub struct UnsetArgs {
     /// The remote
+    #[arg(value_name = "REMOTE")]
     name: String,
     /// Names of options
     #[arg(required = true)]
@@ -50,6 +53,7 @@ pub struct UnsetArgs {
 #[derive(clap::Args, Debug)]
 pub struct NameArgs {
     /// The remote
+    #[arg(value_name = "REMOTE")]
     name: String,
 }
 
@@ -201,7 +205,7 @@ pub fn check_kind(kind: &str) -> Result<()> {
     if names.contains(&kind) {
         return Ok(());
     }
-    Err(usage(format!("there is no store of type {kind:?}: haul has {}", names.join(", "))))
+    Err(usage(format!("unknown type of store {kind:?}; haul has {}", names.join(", "))))
 }
 
 /// Reads `key=value` and `key value`.

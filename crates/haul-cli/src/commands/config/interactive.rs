@@ -1,26 +1,43 @@
-//! The menu of `haul config`: new, delete, rename, copy, password, quit.
+//! The menu of `haul config`: new, edit, delete, rename, copy, password, quit.
 
 use super::edit::{ALIAS, check_kind, check_name, put};
-use crate::{context::Context, print};
+use crate::{context::Context, error::verdict, print};
 use anyhow::{Context as _, Result, bail};
+use futures::StreamExt as _;
+use haul_core::{Error, ErrorKind, Listed, text::wrap};
 use haul_remotes::config::{Config, crypt::Secret, obscure};
-use haul_store::{OptionKind, OptionSpec, registry};
-use std::io::Write as _;
+use haul_store::{ListRequest, OptionKind, OptionSpec, registry};
+use std::{io::Write as _, time::Duration};
+
+/// Options that a first connection doesn't need: asked for among the advanced ones.
+const LATER: [&str; 5] = ["location_constraint", "acl", "server_side_encryption", "sse_kms_key_id", "storage_class"];
+/// A connection that takes longer doesn't work, for a person who waits.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Shows the menu until the user quits.
-pub fn menu(context: &Context) -> Result<()> {
+pub async fn menu(context: &Context) -> Result<()> {
     let mut config = context.session.load_config()?;
     let confirm = Confirm { auto: context.flags.config.auto_confirm };
+    let width = context.screen.size().0;
     loop {
         list(&config)?;
         let some = !config.remotes().is_empty();
         print::line("n) New remote")?;
         if some {
-            print::line("d) Delete remote\nr) Rename remote\nc) Copy remote")?;
+            print::line("e) Edit existing remote\nd) Delete remote\nr) Rename remote\nc) Copy remote")?;
         }
         print::line("s) Set configuration password\nq) Quit config")?;
         match ask("Choose")?.as_str() {
-            "n" => new(&mut config, confirm)?,
+            "n" => {
+                if let Some(name) = new(&mut config, confirm, width)? {
+                    try_out(context, &config, &name).await?;
+                }
+            }
+            "e" if some => {
+                if let Some(name) = edit(&mut config, confirm, width)? {
+                    try_out(context, &config, &name).await?;
+                }
+            }
             "d" if some => delete(&mut config, confirm)?,
             "r" if some => rename(&mut config)?,
             "c" if some => copy(&mut config)?,
@@ -104,38 +121,142 @@ fn choose(config: &Config) -> Result<Option<String>> {
         let by_number = answer.parse::<usize>().ok().and_then(|n| names.get(n.checked_sub(1)?));
         match names.iter().find(|n| **n == answer).or(by_number) {
             Some(name) => return Ok(Some(name.clone())),
-            None => print::line("There is no such remote.")?,
+            None => print::line("No such remote.")?,
         }
     }
 }
 
-fn new(config: &mut Config, confirm: Confirm) -> Result<()> {
+/// Makes a remote; gives its name if it was kept.
+fn new(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
     let name = new_name(config)?;
     let kind = kind()?;
     let mut values = vec![("type".to_string(), kind.clone())];
     if kind == ALIAS {
         values.push(("remote".into(), ask("remote or path that it stands for")?));
     }
-    let options = registry::kind(&kind).map(|k| k.options).unwrap_or_default();
-    for option in options.iter().filter(|o| !o.advanced) {
-        values.extend(question(option)?.map(|v| (option.name.to_string(), v)));
+    questions(&kind, &mut values, confirm, width)?;
+    keep(config, &name, &kind, values, confirm)
+}
+
+/// Asks for each option of a remote again; gives its name if the answers were kept.
+fn edit(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
+    let Some(name) = choose(config)? else { return Ok(None) };
+    let mut values: Vec<(String, String)> = config.options(&name).into_iter().collect();
+    let kind = config.get(&name, "type").map(|kind| kind.to_string()).unwrap_or_default();
+    print::line("Enter keeps a value, - removes it, ? explains.")?;
+    if kind == ALIAS {
+        let answer = ask("remote or path that it stands for")?;
+        set(&mut values, "remote", Some(answer).filter(|answer| !answer.is_empty()).map(Answer::Value));
     }
-    if options.iter().any(|o| o.advanced) && confirm.yes("Edit advanced options?", false)? {
-        for option in options.iter().filter(|o| o.advanced) {
-            values.extend(question(option)?.map(|v| (option.name.to_string(), v)));
+    questions(&kind, &mut values, confirm, width)?;
+    keep(config, &name, &kind, values, confirm)
+}
+
+/// Asks for the options of a type, those that few need only if that is wanted.
+fn questions(kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm, width: usize) -> Result<()> {
+    let options = registry::kind(kind).map(|k| k.options).unwrap_or_default();
+    let is_later = |option: &&OptionSpec| option.advanced || LATER.contains(&option.name);
+    let is_on =
+        |values: &[(String, String)], name: &str| values.iter().any(|(key, value)| key == name && value == "true");
+    for option in options.iter().filter(|option| !is_later(option)) {
+        // Keys that come from the environment aren't in the file.
+        if option.name.ends_with("access_key_id") | option.name.ends_with("secret_access_key")
+            && is_on(values, "env_auth")
+        {
+            continue;
+        }
+        ask_for(option, values, width)?;
+    }
+    if options.iter().any(|option| is_later(&option)) && confirm.yes("Edit advanced options?", false)? {
+        for option in options.iter().filter(is_later) {
+            ask_for(option, values, width)?;
         }
     }
+    Ok(())
+}
+
+fn ask_for(option: &OptionSpec, values: &mut Vec<(String, String)>, width: usize) -> Result<()> {
+    let now = values.iter().find(|(key, _)| key == option.name).map(|(_, value)| value.clone());
+    let answer = question(option, now.as_deref(), width)?;
+    set(values, option.name, answer);
+    Ok(())
+}
+
+/// What was answered to a question; nothing leaves it as it is.
+enum Answer {
+    Value(String),
+    Remove,
+}
+
+fn set(values: &mut Vec<(String, String)>, key: &str, answer: Option<Answer>) {
+    let Some(answer) = answer else { return };
+    let at = values.iter().position(|(name, _)| name == key);
+    match (answer, at) {
+        (Answer::Value(value), Some(at)) => values[at].1 = value,
+        (Answer::Value(value), None) => values.push((key.into(), value)),
+        (Answer::Remove, Some(at)) => drop(values.remove(at)),
+        (Answer::Remove, None) => {}
+    }
+}
+
+/// Shows a remote and writes it, if that is wanted; gives its name then.
+fn keep(
+    config: &mut Config,
+    name: &str,
+    kind: &str,
+    values: Vec<(String, String)>,
+    confirm: Confirm,
+) -> Result<Option<String>> {
+    let options = registry::kind(kind).map(|k| k.options).unwrap_or_default();
     print::line(&format!("\n[{name}]"))?;
     for (key, value) in &values {
         let secret = options.iter().any(|o| o.name == key && (o.secret || o.kind == OptionKind::Obscured));
         print::line(&format!("{key} = {}", if secret { "***" } else { value }))?;
     }
-    if confirm.yes("Keep this remote?", true)? {
-        let (_, path) =
-            config.change(&name, |ini| values.iter().try_for_each(|(key, value)| put(ini, &name, key, value)))?;
-        print::line(&format!("Written to {}.\n", path.display()))?;
+    if !confirm.yes("Keep this remote?", true)? {
+        return Ok(None);
     }
-    Ok(())
+    let gone: Vec<String> = config.options(name).into_iter().map(|(key, _)| key.to_string()).collect();
+    let (_, path) = config.change(name, |ini| {
+        for key in gone.iter().filter(|key| values.iter().all(|(kept, _)| kept != *key)) {
+            ini.remove(name, key);
+        }
+        values.iter().try_for_each(|(key, value)| put(ini, name, key, value))
+    })?;
+    print::line(&format!("Written to {}.\n", path.display()))?;
+    Ok(Some(name.into()))
+}
+
+/// Lists a remote's root, and says what to type next.
+async fn try_out(context: &Context, config: &Config, name: &str) -> Result<()> {
+    if config.file().is_some_and(|file| file.secret.is_some()) {
+        // It would have to be read again, and its password asked for.
+        return print::line(&format!("Next: haul lsd {name}:\n"));
+    }
+    print::line("Testing the connection …")?;
+    // The file has just changed, so it is read afresh.
+    let fresh = context.session.reread();
+    let listed = async {
+        let store = fresh.open(format!("{name}:"), &context.open_options())?;
+        let request = ListRequest { limit: Some(1), ..ListRequest::default() };
+        match store.list(request).next().await {
+            Some(Listed::Failed { error, .. }) => Err(anyhow::Error::from(error)),
+            _ => Ok(()),
+        }
+    };
+    let is_denied = |error: &anyhow::Error| {
+        error
+            .downcast_ref::<Error>()
+            .is_some_and(|error| error.kind() == ErrorKind::Denied && error.message().contains("AccessDenied"))
+    };
+    print::line(&match tokio::time::timeout(PATIENCE, listed).await {
+        Ok(Ok(())) => format!("It works. Next: haul lsd {name}:\n"),
+        Ok(Err(error)) if is_denied(&error) => {
+            format!("The server answers, but doesn't list its buckets to these keys. Next: haul lsd {name}:BUCKET\n")
+        }
+        Ok(Err(error)) => format!("It doesn't work yet: {}. Type e to edit it.\n", verdict(&error).line),
+        Err(_) => "It doesn't work yet: no answer within 15 seconds. Type e to edit it.\n".into(),
+    })
 }
 
 fn kind() -> Result<String> {
@@ -146,6 +267,10 @@ fn kind() -> Result<String> {
     }
     loop {
         let answer = ask("type")?;
+        if answer == "?" {
+            print::line("Type one of these names, or its number. An S3 service of any make is s3.")?;
+            continue;
+        }
         let by_number = answer.parse::<usize>().ok().and_then(|n| kinds.get(n.checked_sub(1)?));
         let name = by_number.map_or(answer.as_str(), |(name, _)| name);
         match check_kind(name) {
@@ -155,28 +280,45 @@ fn kind() -> Result<String> {
     }
 }
 
-/// Asks for an option; nothing keeps the default.
-fn question(option: &OptionSpec) -> Result<Option<String>> {
-    print::line(&format!("\n{}\n{}", option.name, option.help))?;
-    for (at, (value, help)) in option.examples.iter().enumerate() {
-        print::line(&format!("{:2} / {help}\n   \\ ({value})", at + 1))?;
+/// Asks for an option; nothing keeps the default, or the value that it has `now`.
+fn question(option: &OptionSpec, now: Option<&str>, width: usize) -> Result<Option<Answer>> {
+    let explain = || -> Result<()> {
+        print::line(&format!("\n{}\n{}", option.name, wrap(option.help, width, "")))?;
+        for (at, (value, help)) in option.examples.iter().enumerate() {
+            print::line(&format!("{:2} / {}\n   \\ ({value})", at + 1, wrap(help, width.saturating_sub(5), "     ")))?;
+        }
+        Ok(())
+    };
+    explain()?;
+    let is_hidden = option.secret || option.kind == OptionKind::Obscured;
+    let answer = loop {
+        let answer = match (is_hidden, now, option.default) {
+            (true, None, _) => hidden(option.name)?,
+            (true, Some(_), _) => hidden(&format!("{} (Enter keeps it)", option.name))?,
+            (_, Some(now), _) => ask(&format!("{} (now {now})", option.name))?,
+            (_, None, "") => ask(option.name)?,
+            (_, None, default) => ask(&format!("{} (default {default})", option.name))?,
+        };
+        match answer.as_str() {
+            "?" => explain()?,
+            _ => break answer,
+        }
+    };
+    if answer.is_empty() {
+        return Ok(None);
+    }
+    if now.is_some() && answer == "-" {
+        return Ok(Some(Answer::Remove));
     }
     if option.kind == OptionKind::Obscured {
-        let secret = hidden(option.name)?;
-        return if secret.is_empty() { Ok(None) } else { Ok(Some(obscure::obscure(&secret)?)) };
+        return Ok(Some(Answer::Value(obscure::obscure(&answer)?)));
     }
-    let answer = match (option.secret, option.default) {
-        (true, _) => hidden(option.name)?,
-        (_, "") => ask(option.name)?,
-        (_, default) => ask(&format!("{} (default {default})", option.name))?,
-    };
     // An example's number stands for it, but a number may be the value itself.
     let by_number = match option.kind {
         OptionKind::Text => answer.parse::<usize>().ok().and_then(|n| option.examples.get(n.checked_sub(1)?)),
         _ => None,
     };
-    let value = by_number.map_or(answer.as_str(), |(value, _)| value);
-    Ok((!value.is_empty()).then(|| value.to_string()))
+    Ok(Some(Answer::Value(by_number.map_or(answer, |(value, _)| (*value).to_owned()))))
 }
 
 /// Asks without showing what is typed, where there is a terminal.

@@ -20,7 +20,7 @@ enum Sub {
     Create(edit::CreateArgs),
     /// Change options of a remote: NAME key=value…
     Update(edit::UpdateArgs),
-    /// Take options away from a remote: NAME key…
+    /// Remove options from a remote: NAME key…
     Unset(edit::UnsetArgs),
     /// Set a password of a remote: NAME key password…
     Password(edit::UpdateArgs),
@@ -68,7 +68,7 @@ enum EncryptionSub {
 /// Runs it.
 pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     match args.command {
-        None | Some(Sub::Edit) => interactive::menu(context)?,
+        None | Some(Sub::Edit) => interactive::menu(context).await?,
         Some(Sub::Create(args)) => edit::create(args, context)?,
         Some(Sub::Update(args)) => edit::update(args, context)?,
         Some(Sub::Unset(args)) => edit::unset(args, context)?,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 #[derive(clap::Args, Debug)]
 pub struct NameArgs {
     /// The remote; all without it
+    #[arg(value_name = "REMOTE")]
     name: Option<String>,
 }
 

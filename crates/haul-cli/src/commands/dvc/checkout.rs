@@ -18,7 +18,7 @@ pub struct Args {
     targets: Targets,
     #[command(flatten)]
     how: How,
-    /// Make all links and copies anew
+    /// Recreate all links and copies
     #[arg(long)]
     relink: bool,
     /// Show counts only
@@ -29,10 +29,10 @@ pub struct Args {
 /// What `checkout` and `pull` share.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct How {
-    /// Lose what only the workspace has
+    /// Discard unsaved changes in the workspace
     #[arg(long, short = 'f')]
     force: bool,
-    /// Files that the cache lacks are no error
+    /// Don't fail on files missing from the cache
     #[arg(long)]
     pub allow_missing: bool,
 }

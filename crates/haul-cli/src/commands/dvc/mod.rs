@@ -35,23 +35,23 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Show what changed in the workspace, or what remote and cache don't share
+    /// Show changes in the workspace, or the differences between cache and remote
     ///
     /// As dvc status: of the workspace against the .dvc files and dvc.lock, or, with -c, of the cache against the remote.
     Status(status::Args),
     /// Track files and directories
     Add(add::Args),
-    /// Send to the remote what it lacks
+    /// Upload what the remote is missing
     ///
-    /// What was lost at the remote is sent again. A directory's list goes last, when all its files are there.
+    /// Content that was lost at the remote is uploaded again. A directory's list goes last, after all its files.
     Push(transfer::PushArgs),
-    /// Bring from the remote what the cache lacks, and check it out
+    /// Download what the cache is missing, and check it out
     Pull(transfer::PullArgs),
-    /// Bring from the remote what the cache lacks
+    /// Download what the cache is missing
     Fetch(transfer::FetchArgs),
-    /// Make the workspace what is tracked, from the cache
+    /// Restore tracked files in the workspace from the cache
     Checkout(checkout::Args),
-    /// Show what is in the cache, and at the remote with -c, that nothing uses
+    /// Show unused content of the cache, and with -c of the remote
     ///
     /// Only shows (--dry-run): dvc gc removes.
     Gc(gc::Args),
@@ -83,7 +83,7 @@ struct Targets {
     /// Tracked paths, paths in tracked directories, .dvc files or stages [default: everything]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Take what is tracked below folders too
+    /// Include what is tracked below folders
     #[arg(long, short = 'R')]
     recursive: bool,
 }
@@ -91,13 +91,13 @@ struct Targets {
 /// Which revisions, beside the workspace.
 #[derive(clap::Args, Debug, Clone, Copy)]
 struct Which {
-    /// And what all branches track
+    /// Include what all branches track
     #[arg(long, short = 'a')]
     all_branches: bool,
-    /// And what all tags track
+    /// Include what all tags track
     #[arg(long, short = 'T')]
     all_tags: bool,
-    /// And what all commits track
+    /// Include what all commits track
     #[arg(long, short = 'A')]
     all_commits: bool,
 }
@@ -239,9 +239,9 @@ fn open_remote(ctx: &Context, remote: &Remote) -> Result<Arc<dyn Store>> {
     let opened = match &remote.place {
         Place::Local(path) => ctx.open(path.as_os_str()),
         Place::Haul(typed) => ctx.open(OsStr::new(typed)),
-        Place::S3 { insecure: true, .. } if !ctx.flags.network.no_check_certificate => Err(usage(
-            "ssl_verify is false: add --no-check-certificate to go on without checking the server's certificate",
-        )),
+        Place::S3 { insecure: true, .. } if !ctx.flags.network.no_check_certificate => {
+            Err(usage("ssl_verify is false: add --no-check-certificate to skip checking the server's certificate"))
+        }
         Place::S3 { path, options, .. } => {
             let place = At::Backend { kind: "s3".into(), options: options.clone() };
             ctx.open_spec(&Spec { place, path: path.clone().into_bytes() })

@@ -32,7 +32,7 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
     for (at, (job, name)) in names.iter().enumerate() {
         if let Some((other, _)) = names[..at].iter().find(|(_, other)| meet(other, name)) {
             let (a, b, name) = (told(&other.src), told(&job.src), String::from_utf8_lossy(name));
-            return refuse(format!("two sources bring {name:?}, from {a} and {b}"));
+            return refuse(format!("two sources contain {name:?}: {a} and {b}"));
         }
     }
     for job in contents {
@@ -41,7 +41,7 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
         for (_, name) in &names {
             if shows(&store, name).await? {
                 let (src, name) = (told(&job.src), String::from_utf8_lossy(name));
-                return refuse(format!("{src} holds {name:?}, which another source brings too"));
+                return refuse(format!("{src} contains {name:?}, as does another source"));
             }
         }
     }

@@ -73,7 +73,7 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
     let root = scope.root.clone().unwrap_or_else(|| b"/".to_vec());
     let rules = compile(options, &scope, root).map_err(refusal)?;
     if scope.root.is_none() && rules.per_dir() {
-        let line = "rules that directories bring (-F, -C, dir-merge) need a source on this machine";
+        let line = "per-directory rules (-F, -C, dir-merge) need a local source";
         return Err((exit::USAGE, line.into()));
     }
     let kept = match scope.dest.clone().filter(|_| rules.per_dir()) {

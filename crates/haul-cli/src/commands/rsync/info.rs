@@ -9,7 +9,7 @@ const FLAGS: &[(&str, u8, &str)] = &[
     ("misc", 1, "changes nothing"),
     ("mount", 2, "changes nothing"),
     ("name", 1, "names of what is transferred; 2: of what is not, too"),
-    ("nonreg", 0, "what is left out since it is no file, directory or symlink"),
+    ("nonreg", 0, "skipped files that are no file, directory or symlink"),
     ("progress", u8::MAX, "each file as it arrives; 2: one line for all"),
     ("remove", 2, "files of the source that are deleted"),
     ("skip", 2, "what options leave as it is"),

@@ -609,7 +609,7 @@ impl Sink for Lines {
             Event::Begun { step, key, .. } if !state.waiting.is_over() => {
                 _ = state.under_way.insert(*step, key.clone())
             }
-            Event::Moved { step, bytes } => {
+            Event::Moved { step, bytes } | Event::Resumed { step, bytes } => {
                 if let Some(key) = state.under_way.remove(step) {
                     self.came(state, &key, true, None);
                 }

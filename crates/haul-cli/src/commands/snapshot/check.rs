@@ -33,7 +33,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.at.remote)?;
     let all = versions(&store, wanted.as_ref().map(|(name, _)| name.as_str())).await?;
     if let Some((name, _)) = wanted.as_ref().filter(|(name, _)| !all.contains_key(name)) {
-        return Err(Error::new(ErrorKind::NotFound, "check", format!("there is no snapshot {name:?}")).into());
+        return Err(Error::new(ErrorKind::NotFound, "check", format!("no snapshot {name:?}")).into());
     }
     let typed = wanted.as_ref().and_then(|(_, version)| version.as_deref());
     let (mut known, mut amiss) = (Known::default(), false);

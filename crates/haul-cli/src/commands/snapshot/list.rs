@@ -1,13 +1,14 @@
 //! `snapshot list` and `snapshot diff`: what there is, without any content.
 
-use super::{Remote, in_words, named};
+use super::{Remote, named};
 use crate::{
     context::Context,
     error::{Outcome, code, one_line, usage},
     print,
+    show::go_time,
 };
 use anyhow::Result;
-use haul_core::{Error, ErrorKind, Key, hash::to_hex};
+use haul_core::{Error, ErrorKind, Key, hash::to_hex, units::size_text};
 use haul_snapshot::{
     diff,
     name::Version,
@@ -15,6 +16,7 @@ use haul_snapshot::{
     record::Record,
     versions::{records, versions},
 };
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 /// Bytes of differences that are printed together.
@@ -58,24 +60,19 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         store.stat(&Key::new("")).await?;
     }
     if let Some(name) = args.name.as_ref().filter(|name| !all.contains_key(*name)) {
-        let message = format!("there is no snapshot {name:?}");
+        let message = format!("no snapshot {name:?}");
         return Err(Error::new(ErrorKind::NotFound, "list", message).into());
     }
-    if args.name.is_none() && !args.json {
-        for (name, versions) in &all {
-            let newest = versions.last().map(Version::to_string).unwrap_or_default();
-            let count = if versions.len() == 1 { "1 version".into() } else { format!("{} versions", versions.len()) };
-            print::line(&format!("{}\t{count}\t{newest}", one_line(name)))?;
-        }
-        return Ok(Outcome::Done);
-    }
-    let (mut values, mut broken) = (Vec::new(), false);
+    let (mut values, mut rows, mut broken) = (Vec::new(), Vec::new(), false);
     for (name, versions) in &all {
+        let count = versions.len();
+        // Without a name each snapshot is a row, of its newest version.
+        let versions = if args.name.is_none() && !args.json { &versions[count.saturating_sub(1)..] } else { versions };
         let records = records(&store, name, versions).await;
         for (version, record) in versions.iter().zip(records) {
             match record {
                 Ok(record) if args.json => values.push(as_json(version, &record)),
-                Ok(record) => print::line(&format!("{version}\t{}", in_words(&record.totals)))?,
+                Ok(record) => rows.push(row(&record, version, args.name.is_none().then_some(count))),
                 Err(error) => {
                     broken = true;
                     tracing::error!("{name}@{version}: {error}");
@@ -85,8 +82,39 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     if args.json {
         print::line(&Value::Array(values).to_string())?;
+    } else if !rows.is_empty() {
+        print::text(&table(&args, rows))?;
     }
     Ok(if broken { Outcome::Exit(code::OTHER) } else { Outcome::Done })
+}
+
+fn row(record: &Record, version: &Version, versions: Option<usize>) -> Vec<String> {
+    let time = go_time::format(record.time, go_time::SECONDS, &TimeZone::system());
+    let mut row = Vec::from_iter(versions.map(|count| format!("{count}")));
+    row.extend([time, record.totals.files.to_string(), size_text(record.totals.bytes)]);
+    row.push(match versions {
+        Some(_) => format!("{}@{version}", one_line(&record.name)),
+        None => version.to_string(),
+    });
+    row
+}
+
+/// Rows below their headings; numbers stand at the right, and what is longest and of any length comes last.
+fn table(args: &Args, rows: Vec<Vec<String>>) -> String {
+    let headings: &[&str] = match args.name {
+        None => &["VERSIONS", "NEWEST", "FILES", "SIZE", "SNAPSHOT"],
+        Some(_) => &["TIME", "FILES", "SIZE", "VERSION"],
+    };
+    let headings = vec![headings.iter().map(|heading| (*heading).to_owned()).collect::<Vec<_>>()];
+    let all: Vec<Vec<String>> = headings.into_iter().chain(rows).collect();
+    let last = all[0].len() - 1;
+    let width = |column: usize| all.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..last).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}  "));
+        format!("{}{}\n", cells.collect::<String>(), row[last])
+    };
+    all.iter().map(line).collect()
 }
 
 fn as_json(version: &Version, record: &Record) -> Value {

@@ -26,11 +26,11 @@ pub struct Args {
 enum What {
     /// Make a version of a folder
     ///
-    /// Sends what the remote lacks of it, then prints the version. A folder that is as in the newest version makes none.
+    /// Uploads what the remote is missing, then prints the version. An unchanged folder makes no new version.
     Push(push::Args),
     /// Restore a version into a folder
     ///
-    /// Changes only what differs. What the version doesn't have stays, unless --delete is given.
+    /// Changes only what differs. Extra files stay, unless --delete is given.
     Pull(pull::Args),
     /// List snapshots, or the versions of one
     List(list::Args),
@@ -44,7 +44,7 @@ enum What {
     Diff(list::DiffArgs),
     /// Remove a version, but no content
     ///
-    /// Other versions may have the same content; haul snapshot gc shows what none has.
+    /// Removes no content, since other versions may use it; haul snapshot gc shows content that none uses.
     Rm(remove::RmArgs),
     /// Show content that no version has
     ///

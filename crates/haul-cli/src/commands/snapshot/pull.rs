@@ -23,7 +23,7 @@ pub struct Args {
     /// The folder to restore into; a remote's path can be one too
     #[arg(value_name = "DIR")]
     folder: OsString,
-    /// Delete what the version doesn't have, when all else went well
+    /// Delete files that aren't in the version, if there was no error
     ///
     /// Of a version that was pushed through a filter only with --delete-excluded.
     #[arg(long)]
@@ -47,7 +47,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let label = format!("{name}@{}", version.version);
     if args.delete && version.record.filtered && !ctx.flags.filter.delete_excluded {
         let why = format!(
-            "{label} was pushed through a filter, so --delete could delete what it left out: add --delete-excluded to do so"
+            "Refused to delete: {label} was pushed through a filter, so --delete could delete files that it excluded (--delete-excluded if that is intended)"
         );
         return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
     }

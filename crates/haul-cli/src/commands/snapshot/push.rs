@@ -33,7 +33,7 @@ pub struct Args {
     folder: OsString,
     #[command(flatten)]
     to: super::Remote,
-    /// What it is called [default: the folder's own name]
+    /// Name of the snapshot [default: the folder's own name]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Look for every file at the remote, whatever the lists of versions promise

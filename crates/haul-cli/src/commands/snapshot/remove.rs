@@ -67,7 +67,7 @@ pub async fn gc(args: GcArgs, ctx: &Context) -> Result<Outcome> {
     let bytes: u64 = unused.iter().map(|(_, size)| size).sum();
     print::line(&match unused.len() {
         0 => "Every content is some version's.".to_string(),
-        n => format!("{n} with {} are no version's.", size_text(bytes)),
+        n => format!("{n} with {} are used by no version.", size_text(bytes)),
     })?;
     Ok(Outcome::Done)
 }

@@ -174,7 +174,7 @@ fn what_compare_dest_has_goes_only_when_all_went_well() {
     let here = Some("longer\n".into());
     let (code, _, errors) = oracle.haul(&["-a", "--compare-dest=../old", "s/", "dst"]);
     assert_eq!((code, read("df_eq")), (Some(23), here.clone()), "{errors}");
-    let line = "haul rsync: not deleting 5 files that --compare-dest has: there were errors";
+    let line = "haul rsync: 5 files that --compare-dest has were not deleted: there were errors";
     assert!(errors.lines().any(|told| told == line), "{errors}");
     let good = ["-a", "--exclude=no_no", "--compare-dest=../old", "s/", "dst"];
     let (code, _, errors) = oracle.haul(&[&["--max-delete=0"], &good[..]].concat());

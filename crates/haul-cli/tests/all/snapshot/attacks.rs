@@ -126,7 +126,11 @@ fn damage_is_found_and_never_restored() {
     // Nothing is deleted where not all is well.
     site.write("out/more", b"mine");
     let ran = site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@out"]).code(7);
-    assert!(ran.err.contains(&format!("a: Failed to read: the remote lacks its content, {key}")), "{}", ran.err);
+    assert!(
+        ran.err.contains(&format!("a: Failed to read: its content is missing at the remote, {key}")),
+        "{}",
+        ran.err
+    );
     assert!(site.path("out/more").exists());
     // Pushing again sends what was lost, and makes no version.
     assert_eq!(site.push(), version);
@@ -145,7 +149,7 @@ fn a_damaged_record_or_list_is_no_version() {
     let damaged = String::from_utf8(whole.clone()).unwrap().replace("\"files\":1", "\"files\":2");
     fs::remove_file(&record).unwrap();
     fs::write(&record, damaged).unwrap();
-    let why = "the record isn't what its name says: it was changed or cut off";
+    let why = "the record doesn't match its name: it was changed or cut off";
     let ran = site.haul(&["snapshot", "pull", "@store", "src", "@out"]).code(1);
     assert!(ran.err.contains(why), "{}", ran.err);
     assert!(site.haul(&["snapshot", "check", "@store"]).code(1).out.contains(why));

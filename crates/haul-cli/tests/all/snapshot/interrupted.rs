@@ -84,7 +84,7 @@ fn a_push_that_is_stopped_while_it_hashes_makes_no_version() {
     cloud.set(None, &[("connection-rate", "off")]).unwrap();
     let second = site.haul(&["snapshot", "push", "c:b", "@store", "s"]).ok().out;
     assert_ne!(first, second);
-    assert_eq!(site.haul(&["snapshot", "list", "@store", "s"]).ok().out.lines().count(), 2);
+    assert_eq!(site.haul(&["snapshot", "list", "@store", "s"]).ok().out.lines().count(), 3);
 }
 
 #[test]

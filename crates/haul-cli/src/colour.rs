@@ -1,0 +1,97 @@
+//! Colours of the terminal: whether there are any, and which. Asked before the flags are read, since a mistake in them is shown too.
+
+use std::ffi::OsString;
+
+/// `--color`, with rclone's values.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Where a terminal shows them, unless NO_COLOR is set or TERM is dumb
+    #[default]
+    Auto,
+    /// Nowhere
+    Never,
+    /// Also in pipes and files that take standard output or standard error
+    Always,
+}
+
+/// Errors.
+pub const RED: &str = "\x1b[31m";
+/// Notices.
+pub const YELLOW: &str = "\x1b[33m";
+/// Headings.
+pub const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+/// The text in a colour, if there are colours.
+pub fn paint(text: &str, colour: &str, on: bool) -> String {
+    if on { format!("{colour}{text}{PLAIN}") } else { text.into() }
+}
+
+/// What the command line says, else the environment. A value that isn't one is told later, when all flags are read.
+pub fn choice(argv: &[OsString], env: &dyn Fn(&str) -> Option<OsString>) -> Choice {
+    let words: Vec<&str> = argv.iter().skip(1).take_while(|w| *w != "--").filter_map(|w| w.to_str()).collect();
+    let joined = words.iter().filter_map(|word| word.strip_prefix("--color="));
+    let apart = words.windows(2).filter(|pair| pair[0] == "--color").map(|pair| pair[1]);
+    let typed = joined.chain(apart).last().map(str::to_owned);
+    let set = || ["HAUL_COLOR", "RCLONE_COLOR"].into_iter().find_map(env).map(|v| v.to_string_lossy().into_owned());
+    match typed.or_else(set).unwrap_or_default().to_lowercase().as_str() {
+        "always" => Choice::Always,
+        "never" => Choice::Never,
+        _ if env("NO_COLOR").is_some() || is_dumb(env) => Choice::Never,
+        _ => Choice::Auto,
+    }
+}
+
+/// True for a terminal that understands no control sequences.
+pub fn is_dumb(env: &dyn Fn(&str) -> Option<OsString>) -> bool {
+    env("TERM").is_some_and(|term| term == "dumb")
+}
+
+impl Choice {
+    /// True where there are colours.
+    pub fn on(self, is_terminal: bool) -> bool {
+        match self {
+            Choice::Auto => is_terminal,
+            Choice::Never => false,
+            Choice::Always => true,
+        }
+    }
+
+    /// The same for what clap prints.
+    pub fn clap(self) -> clap::ColorChoice {
+        match self {
+            Choice::Auto => clap::ColorChoice::Auto,
+            Choice::Never => clap::ColorChoice::Never,
+            Choice::Always => clap::ColorChoice::Always,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str, vars: &[(&str, &str)]) -> Choice {
+        let argv: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        choice(&argv, &|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v)))
+    }
+
+    #[test]
+    fn the_command_line_counts_before_the_environment() {
+        assert_eq!(of("haul ls", &[]), Choice::Auto);
+        assert_eq!(of("haul ls", &[("NO_COLOR", "1")]), Choice::Never);
+        assert_eq!(of("haul ls", &[("TERM", "dumb")]), Choice::Never);
+        assert_eq!(of("haul ls", &[("RCLONE_COLOR", "ALWAYS"), ("NO_COLOR", "1")]), Choice::Always);
+        assert_eq!(of("haul --color=never ls", &[("HAUL_COLOR", "always")]), Choice::Never);
+        assert_eq!(of("haul ls --color NEVER", &[]), Choice::Never);
+        assert_eq!(of("haul ls -- --color=never", &[]), Choice::Auto);
+    }
+
+    #[test]
+    fn colours_are_where_a_terminal_is_unless_told() {
+        assert!(
+            Choice::Auto.on(true) && !Choice::Auto.on(false) && Choice::Always.on(false) && !Choice::Never.on(true)
+        );
+        assert_eq!((paint("x", RED, true), paint("x", RED, false)), ("\x1b[31mx\x1b[0m".into(), "x".into()));
+    }
+}

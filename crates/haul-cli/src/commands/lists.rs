@@ -1,0 +1,265 @@
+//! Lists of files by how the two sides compare, as rclone writes them: of `check`, and of the jobs that copy.
+
+use anyhow::{Context as _, Result};
+use haul::check::Found;
+use haul_core::{
+    Key,
+    compare::Reason,
+    event::{Event, Sink, StepId},
+    plan::Action,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// Files to write names to; `-` is standard output.
+#[derive(clap::Args, Debug)]
+pub struct Lists {
+    /// Write every file with a sign to this file: = same, - missing on the source, + missing on the destination, * differs, ! error
+    #[arg(long, value_name = "FILE")]
+    combined: Option<PathBuf>,
+    /// Write the names of files that differ to this file
+    #[arg(long, value_name = "FILE")]
+    differ: Option<PathBuf>,
+    /// Write the names of files that are the same to this file
+    #[arg(long = "match", value_name = "FILE")]
+    matching: Option<PathBuf>,
+    /// Write the names of files missing from the source to this file
+    #[arg(long, value_name = "FILE")]
+    missing_on_src: Option<PathBuf>,
+    /// Write the names of files missing from the destination to this file
+    #[arg(long, value_name = "FILE")]
+    missing_on_dst: Option<PathBuf>,
+    /// Write the names of files that failed to this file
+    #[arg(long, value_name = "FILE")]
+    error: Option<PathBuf>,
+}
+
+/// The same of jobs that copy.
+#[derive(clap::Args, Debug)]
+pub struct JobLists {
+    #[command(flatten)]
+    lists: Lists,
+    /// Write the names of all files that are at the destination afterwards to this file
+    #[arg(long, value_name = "FILE")]
+    dest_after: Option<PathBuf>,
+}
+
+impl Lists {
+    fn any(&self) -> bool {
+        let all =
+            [&self.combined, &self.differ, &self.matching, &self.missing_on_src, &self.missing_on_dst, &self.error];
+        all.into_iter().any(Option::is_some)
+    }
+}
+
+impl JobLists {
+    /// True where one of them has files that only the destination has: it must be listed whole.
+    pub fn want_extra(&self) -> bool {
+        self.lists.combined.is_some() || self.lists.missing_on_src.is_some() || self.dest_after.is_some()
+    }
+}
+
+type Out = Option<BufWriter<Box<dyn Write + Send>>>;
+
+fn create(path: Option<&Path>) -> Result<Out> {
+    let Some(path) = path else { return Ok(None) };
+    if path.as_os_str() == "-" {
+        return Ok(Some(BufWriter::new(Box::new(std::io::stdout()))));
+    }
+    #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
+    let file = File::create(path).with_context(|| format!("can't create {}", path.display()))?;
+    Ok(Some(BufWriter::new(Box::new(file))))
+}
+
+fn line(out: &mut Out, key: &Key) -> std::io::Result<()> {
+    let Some(out) = out else { return Ok(()) };
+    out.write_all(key.as_bytes())?;
+    out.write_all(b"\n")
+}
+
+/// The lists that were asked for.
+pub struct Writers {
+    combined: Out,
+    differ: Out,
+    matching: Out,
+    missing_on_src: Out,
+    missing_on_dst: Out,
+    error: Out,
+}
+
+impl Writers {
+    /// Creates the files.
+    pub fn open(lists: &Lists) -> Result<Writers> {
+        Ok(Writers {
+            combined: create(lists.combined.as_deref())?,
+            differ: create(lists.differ.as_deref())?,
+            matching: create(lists.matching.as_deref())?,
+            missing_on_src: create(lists.missing_on_src.as_deref())?,
+            missing_on_dst: create(lists.missing_on_dst.as_deref())?,
+            error: create(lists.error.as_deref())?,
+        })
+    }
+
+    /// Writes a file where it belongs.
+    pub fn write(&mut self, found: Found, key: &Key) -> std::io::Result<()> {
+        if let Some(out) = &mut self.combined {
+            write!(out, "{} ", found.sign())?;
+        }
+        line(&mut self.combined, key)?;
+        let out = match found {
+            Found::Same => &mut self.matching,
+            Found::Differs => &mut self.differ,
+            Found::MissingAtSrc => &mut self.missing_on_src,
+            Found::MissingAtDst => &mut self.missing_on_dst,
+            Found::Error => &mut self.error,
+        };
+        line(out, key)
+    }
+
+    /// Errors: what could not be written.
+    pub fn finish(self) -> Result<()> {
+        let all = [self.combined, self.differ, self.matching, self.missing_on_src, self.missing_on_dst, self.error];
+        all.into_iter().try_for_each(flush)
+    }
+}
+
+fn flush(out: Out) -> Result<()> {
+    out.map_or(Ok(()), |mut out| out.flush()).context("can't write the list of files")
+}
+
+/// A sink that writes the lists of a job, and passes every event on.
+pub struct Listing {
+    next: Arc<dyn Sink>,
+    state: Mutex<State>,
+}
+
+struct State {
+    writers: Option<Writers>,
+    dest_after: Out,
+    /// Transfers under way.
+    moving: HashMap<StepId, Key>,
+    /// Files that a transfer is to replace.
+    replaced: HashSet<Key>,
+    /// The first thing that could not be written.
+    failed: Option<std::io::Error>,
+}
+
+impl Listing {
+    /// The sink of a job's lists; `None` where none was asked for.
+    ///
+    /// Errors: a file that can't be created.
+    pub fn open(lists: &JobLists, next: &Arc<dyn Sink>) -> Result<Option<Arc<Listing>>> {
+        if !lists.lists.any() && lists.dest_after.is_none() {
+            return Ok(None);
+        }
+        let state = State {
+            writers: Some(Writers::open(&lists.lists)?),
+            dest_after: create(lists.dest_after.as_deref())?,
+            moving: HashMap::new(),
+            replaced: HashSet::new(),
+            failed: None,
+        };
+        Ok(Some(Arc::new(Listing { next: next.clone(), state: Mutex::new(state) })))
+    }
+
+    /// Errors: what could not be written.
+    pub fn finish(&self) -> Result<()> {
+        let mut state = self.state();
+        if let Some(error) = state.failed.take() {
+            return Err(error).context("can't write the list of files");
+        }
+        flush(state.dest_after.take())?;
+        state.writers.take().map_or(Ok(()), Writers::finish)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Sink for Listing {
+    fn emit(&self, event: &Event) {
+        self.state().take(event);
+        self.next.emit(event);
+    }
+}
+
+impl State {
+    fn take(&mut self, event: &Event) {
+        match event {
+            Event::Decided { key, action, why, dry_run, .. } => {
+                let Some(found) = found(*action, *why) else { return };
+                self.write(found, key);
+                let stays = match found {
+                    Found::Same => true,
+                    Found::MissingAtSrc => *dry_run || *action == Action::Keep,
+                    Found::Differs => *dry_run || *action == Action::Refuse,
+                    Found::MissingAtDst | Found::Error => false,
+                };
+                if stays {
+                    self.after(key);
+                } else if found == Found::Differs {
+                    self.replaced.insert(key.clone());
+                }
+            }
+            Event::Begun { step, key, .. } => {
+                self.moving.insert(*step, key.clone());
+            }
+            Event::Done { step, key, .. } => {
+                self.moving.remove(step);
+                self.replaced.remove(key);
+                self.after(key);
+            }
+            Event::Failed { step, error } => {
+                let begun = self.moving.remove(step);
+                if let Some(key) = error.key().or(begun.as_ref()) {
+                    self.write(Found::Error, key);
+                    if self.replaced.remove(key) {
+                        // What was to be replaced is still there.
+                        self.after(key);
+                    }
+                }
+            }
+            Event::Error(error) => {
+                if let Some(key) = error.key() {
+                    self.write(Found::Error, key);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, found: Found, key: &Key) {
+        let written = self.writers.as_mut().map_or(Ok(()), |writers| writers.write(found, key));
+        self.keep(written);
+    }
+
+    fn after(&mut self, key: &Key) {
+        let written = line(&mut self.dest_after, key);
+        self.keep(written);
+    }
+
+    fn keep(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+/// Where a file stands by what is done with it; as in rclone it is the same if only its time is set.
+fn found(action: Action, why: Reason) -> Option<Found> {
+    Some(match (action, why) {
+        (Action::MakeDir, _) => return None,
+        (_, Reason::Extra) => Found::MissingAtSrc,
+        (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Found::MissingAtDst,
+        (Action::Copy | Action::Reuse | Action::Refuse, _) => Found::Differs,
+        (Action::Keep, Reason::NotExisting) => Found::MissingAtDst,
+        (Action::Delete, _) => Found::MissingAtSrc,
+        (Action::Keep | Action::Touch | Action::Link, _) => Found::Same,
+    })
+}

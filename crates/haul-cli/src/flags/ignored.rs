@@ -1,0 +1,63 @@
+//! rclone's flags for tuning that haul takes and has no use of, so that a command line made for rclone runs as it is.
+
+/// Accepted for rclone's sake.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Accepted without effect, for command lines of rclone")]
+pub struct IgnoredFlags {
+    /// haul reads ahead as far as --max-memory allows
+    #[arg(long, value_name = "SIZE")]
+    pub buffer_size: Option<String>,
+    /// haul keeps no cache of files
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<std::ffi::OsString>,
+    /// haul uses HTTP/1.1, with one connection for each stream
+    #[arg(long)]
+    pub disable_http2: bool,
+    /// haul bounds its queues by itself
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub max_backlog: Option<String>,
+    /// See --max-memory
+    #[arg(long, value_name = "SIZE")]
+    pub max_buffer_memory: Option<String>,
+    /// haul writes parts as they arrive
+    #[arg(long, value_name = "SIZE")]
+    pub multi_thread_write_buffer_size: Option<String>,
+    /// haul sends what it can't know the size of in parts
+    #[arg(long, value_name = "SIZE")]
+    pub streaming_upload_cutoff: Option<String>,
+    /// haul makes no temporary files outside of the destination
+    #[arg(long, value_name = "DIR")]
+    pub temp_dir: Option<std::ffi::OsString>,
+    /// haul manages its memory by itself
+    #[arg(long)]
+    pub use_mmap: bool,
+}
+
+/// One line about those that were given; `None` where none was.
+pub fn notice(flags: &IgnoredFlags) -> Option<String> {
+    let given = [
+        ("--buffer-size", flags.buffer_size.is_some()),
+        ("--cache-dir", flags.cache_dir.is_some()),
+        ("--disable-http2", flags.disable_http2),
+        ("--max-backlog", flags.max_backlog.is_some()),
+        ("--max-buffer-memory", flags.max_buffer_memory.is_some()),
+        ("--multi-thread-write-buffer-size", flags.multi_thread_write_buffer_size.is_some()),
+        ("--streaming-upload-cutoff", flags.streaming_upload_cutoff.is_some()),
+        ("--temp-dir", flags.temp_dir.is_some()),
+        ("--use-mmap", flags.use_mmap),
+    ];
+    let names: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    (!names.is_empty()).then(|| format!("Ignoring {}: haul needs no such setting", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_were_given_are_named_in_one_line() {
+        assert_eq!(notice(&IgnoredFlags::default()), None);
+        let flags = IgnoredFlags { use_mmap: true, buffer_size: Some("64M".into()), ..IgnoredFlags::default() };
+        assert_eq!(notice(&flags).unwrap(), "Ignoring --buffer-size, --use-mmap: haul needs no such setting");
+    }
+}

@@ -1,0 +1,105 @@
+//! Completion in the shells themselves: commands, flags, remotes, paths on remotes and on this machine. A shell that isn't
+//! installed is skipped.
+
+#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
+
+use haul_testkit::{folder::write, lab::Lab};
+use std::{fs, path::Path, process::Command};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+fn lab() -> Lab {
+    let lab = Lab::new(HAUL);
+    let (files, other) = (lab.path("files"), lab.path("my other"));
+    write(&files.join("sub/deep"), b"x", 1);
+    write(&files.join("a file"), b"x", 1);
+    write(&other.join("x"), b"x", 1);
+    fs::write(lab.config(), format!("[minio]\ntype = alias\nremote = {}\n[mirror]\ntype = local\n", files.display()))
+        .unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        fs::write(lab.path(shell), lab.haul(&["completion", shell]).ok().out).unwrap();
+    }
+    lab
+}
+
+fn is_there(shell: &str) -> bool {
+    let there = Command::new(shell).arg("--version").output().is_ok_and(|ran| ran.status.success());
+    if !there {
+        eprintln!("skipped: {shell} is not installed");
+    }
+    there
+}
+
+/// What a shell says to a script of its own, with haul in its path and the lab's configuration.
+fn run(lab: &Lab, shell: &str, args: &[&str]) -> Vec<String> {
+    let folder = Path::new(HAUL).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(shell);
+    command
+        .args(args)
+        .current_dir(lab.path(""))
+        .env("PATH", path)
+        .env("HOME", lab.path("home"))
+        .env("RCLONE_CONFIG", lab.config());
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{shell} {args:?}\n{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// What bash offers at the end of a line, as its readline takes it.
+fn bash(lab: &Lab, line: &str) -> Vec<String> {
+    let script = r#"source ./bash; complete -p haul >/dev/null || exit 1
+        COMP_LINE=$1; COMP_POINT=${#1}; COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'; _haul
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    run(lab, "bash", &["--norc", "-c", script, "bash", line])
+}
+
+#[test]
+fn the_scripts_are_small() {
+    let lab = lab();
+    let size: u64 = ["bash", "zsh", "fish"].iter().map(|shell| fs::metadata(lab.path(shell)).unwrap().len()).sum();
+    assert!(size < 100_000, "{size}");
+}
+
+#[test]
+fn bash_completes_commands_flags_remotes_and_paths() {
+    if !is_there("bash") {
+        return;
+    }
+    let lab = lab();
+    for (line, offered) in [
+        ("haul snap", &["snapshot"][..]),
+        ("haul config encr", &["encryption"]),
+        ("haul copy --cutoff-mode=s", &["soft"]),
+        ("haul ls --human", &["--human-readable"]),
+        ("haul ls mi", &["minio:", "mirror:"]),
+        // bash takes what follows the colon for a word of its own.
+        ("haul ls minio:", &["a\\ file", "sub/"]),
+        ("haul ls minio:sub/d", &["sub/deep"]),
+        ("haul copy my", &["my\\ other/"]),
+        ("haul copy my\\ other/", &["my\\ other/x"]),
+        ("haul copy minio:sub fi", &["fish", "files/"]),
+        ("haul config show mir", &["mirror"]),
+        ("haul cat nothing:", &[""]),
+    ] {
+        let mut found = bash(&lab, line);
+        found.sort_unstable();
+        let mut offered = offered.to_vec();
+        offered.sort_unstable();
+        assert_eq!(found, offered, "{line}");
+    }
+}
+
+#[test]
+fn zsh_and_fish_complete_the_same() {
+    let lab = lab();
+    if is_there("zsh") {
+        // Outside of a completion zsh has no compadd: what would be offered is printed.
+        let script = "compdef() { }; compadd() { print -l -- \"${(@P)@[-1]}\" }; source ./zsh; words=(haul ls minio:); CURRENT=3; _haul";
+        assert_eq!(run(&lab, "zsh", &["-fc", script]), ["sub/", "a file"]);
+    }
+    if is_there("fish") {
+        let script = "source ./fish; complete -C 'haul ls minio:'";
+        assert_eq!(run(&lab, "fish", &["-c", script]), ["minio:a file", "minio:sub/"]);
+    }
+}
