@@ -414,7 +414,7 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
         row("Proved equal:", proved.collect::<Vec<_>>().join(", "));
     }
     if totals.unproved > 0 {
-        row("Not proved:", format!("{} that went on from an earlier run; --verify=read proves them", totals.unproved));
+        row("Not proved:", format!("{} resumed from an earlier run; --verify=read proves them", totals.unproved));
     }
     if totals.server_copies > 0 {
         row("Server-side:", format!("{} copied without passing through haul", totals.server_copies));

@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told() {
-        assert_eq!(parse("outs:\n- md5: x\n  path: a\n").unwrap_err(), "a: \"x\" is no MD5");
+        assert_eq!(parse("outs:\n- md5: x\n  path: a\n").unwrap_err(), "a: \"x\" isn't an MD5");
         assert_eq!(parse("outs:\n- md5: x\n").unwrap_err(), "an entry has no path");
         assert!(parse("a: [").unwrap_err().starts_with("not valid YAML: "));
         assert_eq!(parse("").unwrap(), DvcFile::default());

@@ -170,6 +170,6 @@ mod tests {
         }
         assert!(parse(b"{}").is_err());
         let message = parse(br#"[{"md5": "C4", "relpath": "a"}]"#).unwrap_err();
-        assert_eq!(message, "\"C4\" is no MD5");
+        assert_eq!(message, "\"C4\" isn't an MD5");
     }
 }

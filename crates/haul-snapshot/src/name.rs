@@ -146,7 +146,7 @@ pub fn choose<'a>(name: &str, versions: &'a [Version], typed: Option<&str>) -> R
     match (found.next(), found.next()) {
         (Some(version), None) => Ok(version),
         (None, _) => Err(format!("no version {typed:?} of {name:?} (see haul snapshot list)")),
-        (Some(a), Some(b)) => Err(format!("{name}@{typed} could be {a} or {b}: give more of it")),
+        (Some(a), Some(b)) => Err(format!("{name}@{typed} could be {a} or {b}: type more of it")),
     }
 }
 

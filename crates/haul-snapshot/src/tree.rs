@@ -377,7 +377,7 @@ fn sound(node: &Node) -> Result<(), String> {
     }
     match node.what {
         What::File(..) if path.ends_with(LINK) => {
-            wrong(node, "haul takes files of such names for symlinks: rename it, or leave it out with --exclude")
+            wrong(node, "files with such names stand for symlinks: rename it, or exclude it with --exclude")
         }
         What::Link(to) if to.is_empty() || to.contains(&0) || to.len() > LONGEST => {
             wrong(node, "what the symlink points to isn't a path")
@@ -469,7 +469,7 @@ mod tests {
         assert!(tree(&[of("a", What::Link(b""))]).is_err());
         assert!(tree(&[of("a", What::Link(&[b'x'; 70_000]))]).is_err());
         assert!(tree(&[file(&"x".repeat(70_000))]).is_err());
-        assert!(tree(&[file("a.rclonelink")]).unwrap_err().contains("takes files of such names for symlinks"));
+        assert!(tree(&[file("a.rclonelink")]).unwrap_err().contains("files with such names stand for symlinks"));
     }
 
     #[test]

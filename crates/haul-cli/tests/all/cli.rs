@@ -263,7 +263,12 @@ fn a_copy_reads_its_flags_from_the_environment_and_logs_like_rclone() {
     for line in err.lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(line["time"].is_string() && line["level"].is_string() && line["msg"].is_string(), "{line}");
+        assert!(line["source"].as_str().is_some_and(|source| !source.contains(".rs")), "{line}");
     }
+    let last: serde_json::Value = serde_json::from_str(err.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["stats"]["transfers"], &last["stats"]["errors"]), (&0.into(), &0.into()), "{last}");
+    let (_, _, err) = run(home.path(), &["copy", "s", "d", "--color=always", "--buffer-size=1M"]);
+    assert!(err.contains(" \x1b[33mNOTICE\x1b[0m: Ignoring --buffer-size: haul needs no such setting\n"), "{err:?}");
     assert_eq!(run(home.path(), &["copy", "s", "d", "--error-on-no-transfer"]).0, 9);
 }
 

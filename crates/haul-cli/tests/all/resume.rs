@@ -242,7 +242,7 @@ fn a_resumed_copy_between_stores_says_what_is_proved() {
     let (lab, from) = cloud("40M");
     let to = Cloudsim::with(&[("connection-rate", "40M"), ("latency", "5ms")]);
     lab.remote("d", &to.endpoint());
-    let notice = "big: it went on where an earlier try was cut short, so its md5 is not proved: haul check compares, and \
+    let notice = "big: it was resumed after an interruption, so its md5 is not proved: haul check compares, and \
                   --verify=read reads what was sent before again";
     for (md5, first, proved) in [
         (true, &["copy"][..], None),
@@ -267,7 +267,7 @@ fn a_resumed_copy_between_stores_says_what_is_proved() {
             }
             None => {
                 assert_eq!(line("Proved equal:"), None);
-                let told = "Not proved:    1 that went on from an earlier run; --verify=read proves them";
+                let told = "Not proved:    1 resumed from an earlier run; --verify=read proves them";
                 assert_eq!(line("Not proved:").as_deref(), Some(told));
             }
         }

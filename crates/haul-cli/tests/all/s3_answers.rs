@@ -262,7 +262,7 @@ fn half_a_listing_deletes_nothing() {
     let token = "<NextContinuationToken>t</NextContinuationToken>";
     let whole = "<IsTruncated>false</IsTruncated>";
     for (elements, why) in [
-        (format!("{key}{token}"), "the listing does not say whether it is whole (no IsTruncated)"),
+        (format!("{key}{token}"), "the listing doesn't say whether it is complete (no IsTruncated)"),
         (format!("{whole}{key}{token}"), "the listing says that it is complete, and where it continues"),
         (format!("{whole}{key}<KeyCount>41</KeyCount>"), "the listing counts 41 entries and holds 1"),
         (

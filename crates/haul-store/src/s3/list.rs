@@ -443,7 +443,7 @@ impl Parsed {
             entries.sort_by(|a, b| a.key.cmp(&b.key));
         }
         let next = match (self.truncated, self.token, self.marker) {
-            (None, ..) => return Err("the listing does not say whether it is whole (no IsTruncated)".into()),
+            (None, ..) => return Err("the listing doesn't say whether it is complete (no IsTruncated)".into()),
             (Some(false), None, None) => None,
             (Some(false), ..) => return Err("the listing says that it is complete, and where it continues".into()),
             (Some(true), Some(token), _) if !v1 => Some(Next::Token(token)),
@@ -582,7 +582,7 @@ mod tests {
             (text(&whole(key)).replace("false", "maybe"), UNREADABLE),
             (
                 text(&whole(key)).replace("<IsTruncated>false</IsTruncated>", ""),
-                "the listing does not say whether it is whole (no IsTruncated)",
+                "the listing doesn't say whether it is complete (no IsTruncated)",
             ),
             (text(&whole(&format!("{key}{token}"))), "the listing says that it is complete, and where it continues"),
             (cut.to_owned(), "the listing is truncated and doesn't say where it continues: try --s3-list-version 1"),

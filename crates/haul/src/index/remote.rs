@@ -129,11 +129,11 @@ impl RemoteIndex {
             }
         };
         if opened.killed {
-            let message = "an earlier run was killed while it changed what is there: its index isn't believed any more";
+            let message = "an earlier run was killed while it changed the destination, so its index is ignored";
             notice(sink, format!("{name}: {message}"));
         }
         if opened.busy {
-            tracing::info!("{name}: another haul is changing it, so its index isn't believed");
+            tracing::info!("{name}: another haul is changing it, so its index is ignored");
         }
         let mut index = RemoteIndex {
             name,
@@ -175,7 +175,7 @@ impl RemoteIndex {
                 self.state().doubts = doubts;
             }
             Err(error) => {
-                tracing::info!("{}: the index can't be audited, so it isn't believed: {error}", self.name);
+                tracing::info!("{}: the index can't be audited, so it is ignored: {error}", self.name);
                 self.believed = false;
             }
         }

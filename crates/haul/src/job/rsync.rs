@@ -480,7 +480,7 @@ impl Run {
             return Ok(());
         }
         let message =
-            "what is there came in this run, under another name: a symbolic link of the destination leads to it";
+            "this name leads, through a symbolic link of the destination, to a file that was copied in this run";
         Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
     }
 
@@ -609,7 +609,7 @@ impl Run {
 }
 
 fn two_for_one(key: &Key) -> Error {
-    let message = "what is there under this name came in this run: the destination takes two names for one";
+    let message = "the destination takes this name for the name of another file that was copied in this run";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
 

@@ -196,7 +196,7 @@ impl Run {
         }
         if let Some(algo) = arrived.unproved {
             let message = format!(
-                "it went on where an earlier try was cut short, so its {algo} is not proved: haul check compares, and \
+                "it was resumed after an interruption, so its {algo} is not proved: haul check compares, and \
                  --verify=read reads what was sent before again"
             );
             self.cx.sink.emit(&Event::Notice { key: Some(order.to.clone()), message });

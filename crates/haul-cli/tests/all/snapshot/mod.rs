@@ -322,8 +322,7 @@ fn what_is_wrong_is_told_in_a_line() {
         assert_eq!(ran.err.replace(&site.path("").display().to_string(), "ROOT/"), message, "{args:?}");
     }
     let ran = site.haul(&["snapshot", "push", "@links", "@store"]).code(1);
-    let why =
-        "\"a.rclonelink\": haul takes files of such names for symlinks: rename it, or leave it out with --exclude";
+    let why = "\"a.rclonelink\": files with such names stand for symlinks: rename it, or exclude it with --exclude";
     assert!(ran.err.contains(why) && ran.err.contains("No version was made"), "{}", ran.err);
     assert!(site.haul(&["snapshot", "list", "@store"]).ok().out.ends_with(&format!("  {version}\n")));
 }
