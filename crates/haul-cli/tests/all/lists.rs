@@ -1,7 +1,5 @@
 //! Lists of files that `copy`, `sync` and `move` write, beside those of rclone.
 
-#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
-
 use haul_testkit::{folder::write, lab::Lab};
 use std::{collections::BTreeSet, fs};
 

@@ -1,8 +1,6 @@
 //! Completion in the shells themselves: commands, flags, remotes, paths on remotes and on this machine. A shell that isn't
 //! installed is skipped.
 
-#![allow(clippy::disallowed_methods)] // A test makes and reads its own files.
-
 use haul_testkit::{folder::write, lab::Lab};
 use std::{fs, path::Path, process::Command};
 
