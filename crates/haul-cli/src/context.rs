@@ -17,10 +17,10 @@ use haul::{
     Cancel,
     index::{FileHashes, Known, Settings},
 };
-use haul_core::{Error, ErrorKind, Key, Kind, Listed};
+use haul_core::{Error, ErrorKind, Key, Listed};
 use haul_store::{
     ListRequest, Meters, Net, OpenRequest, OptionKind, Store,
-    layers::{LayerSettings, Stop, stack},
+    layers::{LayerSettings, Stop, stack, with_links},
 };
 use std::{
     collections::BTreeMap,
@@ -198,10 +198,9 @@ impl Context {
         if parent.is_empty() && !store.caps().dirs && !resolved.kind.wraps() {
             return Ok((store, None));
         }
-        let key = Key::new(leaf);
         let parent = self.open_resolved(Resolved { path: parent.to_vec(), ..resolved.clone() })?;
-        let file = if store.caps().dirs { is_file(&*parent, &key).await? } else { is_key(&*parent, &key).await? };
-        Ok(if file { (parent, Some(key)) } else { (store, None) })
+        let file = if store.caps().dirs { file(&*parent, leaf).await? } else { key(&*parent, leaf).await? };
+        Ok(if file.is_some() { (parent, file) } else { (store, None) })
     }
 
     /// Opens the folder of what the user typed as one file's destination; the key is the file's.
@@ -228,12 +227,12 @@ impl Context {
         }
         let place = Place::Backend { kind: haul_store::pack::KIND.name.into(), options: BTreeMap::new() };
         let pack = self.resolve(&Spec { place, path: Vec::new() })?;
-        let wrapped = [("remote".to_string(), self.open_resolved(resolved)?)].into();
-        self.open_on(pack, wrapped)
+        let wrapped = [("remote".to_string(), self.open_nested(resolved, MAX_WRAPPED)?)].into();
+        Ok(with_links(self.open_on(pack, wrapped)?, flags::links(&self.flags)))
     }
 
     fn open_resolved(&self, resolved: Resolved) -> Result<Arc<dyn Store>> {
-        self.open_nested(resolved, MAX_WRAPPED)
+        Ok(with_links(self.open_nested(resolved, MAX_WRAPPED)?, flags::links(&self.flags)))
     }
 
     fn open_nested(&self, resolved: Resolved, left: usize) -> Result<Arc<dyn Store>> {
@@ -260,7 +259,6 @@ impl Context {
             net: self.net.clone(),
             meters: self.meters.clone(),
             links: flags::links(&self.flags),
-            marks: self.flags.meta.marks,
             own_links: self.flags.meta.own_links,
             wrapped,
         })?;
@@ -304,33 +302,43 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((if keeps { parent } else { &parent[..parent.len() - 1] }, leaf))
 }
 
-async fn is_file(parent: &dyn Store, key: &Key) -> Result<bool> {
-    match parent.stat(key).await {
-        Ok(entry) => Ok(entry.kind == Kind::File),
-        // What isn't there is told by the command, in its own words, when it opens it as a folder.
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound | ErrorKind::Invalid) => Ok(false),
-        Err(e) => Err(e.into()),
+/// The key of the file or symlink that is called so, as far as there is one.
+async fn file(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
+    for key in keys_of(parent, name) {
+        match parent.stat(&key).await {
+            Ok(entry) if entry.has_bytes() => return Ok(Some(key)),
+            Ok(_) => {}
+            // What isn't there is told by the command, in its own words, when it opens it as a folder.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound | ErrorKind::Invalid) => {}
+            Err(e) => return Err(e.into()),
+        }
     }
+    Ok(None)
 }
 
-/// One listing tells a key from a prefix; where keys may be read but not listed, one question does.
-async fn is_key(parent: &dyn Store, key: &Key) -> Result<bool> {
-    let request =
-        ListRequest { prefix: key.as_bytes().to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
+/// The keys that what is called so may have: where symlinks are kept, one goes by the name that it is stored under.
+fn keys_of(parent: &dyn Store, name: &[u8]) -> impl Iterator<Item = Key> {
+    let link = Some(Key::of_stored(name)).filter(|key| key.is_symlink() && parent.caps().symlinks);
+    std::iter::once(Key::new(name)).chain(link)
+}
+
+/// The same by one listing, which tells a key from a prefix; where keys may be read but not listed, questions do.
+async fn key(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
+    let request = ListRequest { prefix: name.to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
     let mut listing = parent.list(request);
     while let Some(step) = listing.next().await {
         match step {
             // The key itself sorts before all that it is a prefix of.
-            Listed::Batch(entries) => match entries.first() {
-                Some(entry) => return Ok(entry.key == *key && entry.kind == Kind::File),
+            Listed::Batch(entries) => match entries.into_iter().next() {
+                Some(entry) => return Ok(Some(entry.key).filter(|key| key.stored() == name && !key.is_dir())),
                 None => continue,
             },
-            Listed::Failed { error, .. } if error.kind() == ErrorKind::Denied => return is_file(parent, key).await,
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::Denied => return file(parent, name).await,
             Listed::Failed { error, .. } => return Err(error.into()),
-            Listed::End => return Ok(false),
+            Listed::End => return Ok(None),
         }
     }
-    Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(key).into())
+    Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(&Key::new(name)).into())
 }
 
 #[cfg(test)]

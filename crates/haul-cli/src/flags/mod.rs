@@ -49,8 +49,8 @@ pub struct Flags {
 /// How symlinks are treated.
 pub fn links(flags: &Flags) -> Links {
     match (flags.meta.links, flags.meta.copy_links, flags.meta.link_rules) {
-        (translate, false, Some(rules)) => Links::By(LinkRules { translate, ..rules }),
-        (true, ..) => Links::Translate,
+        (keep, false, Some(rules)) => Links::By(LinkRules { keep, ..rules }),
+        (true, ..) => Links::Keep,
         (_, true, _) => Links::Follow,
         _ => Links::Skip,
     }

@@ -176,9 +176,6 @@ pub struct MetaFlags {
     /// What else is done with symlinks, where they aren't all followed: `haul rsync` asks for it.
     #[arg(skip)]
     pub link_rules: Option<LinkRules>,
-    /// Files called as translated symlinks are told from those: `haul rsync` asks for it between disks.
-    #[arg(skip)]
-    pub marks: bool,
     /// Links of other users on the way to a folder aren't followed: `haul rsync` asks for it for all but sources.
     #[arg(skip)]
     pub own_links: bool,
@@ -269,7 +266,6 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         metadata: meta.metadata,
         keep_setid: meta.metadata_setid,
         metadata_set: meta.metadata_set.clone(),
-        links: meta.links,
         sparse: copy.sparse,
         fsync: match copy.fsync {
             FsyncWhen::None => Fsync::None,

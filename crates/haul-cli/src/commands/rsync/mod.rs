@@ -328,7 +328,6 @@ fn now() -> Mtime {
 /// The surroundings in which a job's source is opened, by whoever looks at it: what its links are counts for each alike.
 fn of_source(options: &Options, surroundings: &Context, job: &Job) -> Context {
     surroundings.with_flags(|flags| {
-        flags.meta.marks = is_here(&job.src) && is_here(&job.dst);
         flags.meta.link_rules = options.link_rules(job.above());
     })
 }
@@ -347,11 +346,9 @@ async fn job(
     let source_ctx = of_source(options, surroundings, &job);
     let above = job.above();
     let Job { src, into, dst, scope, top, one, part, alone } = job;
-    let disks = is_here(&src) && is_here(&dst);
     // What the destination's links lead to is not the source's.
     let ctx = &surroundings.with_flags(|flags| {
         let tell = options.keep_dirlinks;
-        flags.meta.marks = disks;
         flags.meta.links = options.links;
         flags.meta.copy_links = false;
         flags.meta.own_links = !options.insecure_links;
@@ -517,7 +514,6 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         ignore_errors: options.ignore_errors,
         allow_empty_source: true,
         keep: keep(options),
-        links: options.links,
         sparse: options.sparse,
         drop_cache: options.drop_cache,
         fsync: if options.fsync { Fsync::File } else { Fsync::None },
