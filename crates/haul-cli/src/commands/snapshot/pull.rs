@@ -41,7 +41,7 @@ impl Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse(ctx, &[(ctx.flags.meta.copy_links, "--copy-links")])?;
     let (name, typed) = named(&args.name)?;
-    let options = OpenOptions { links: Links::Translate, ..ctx.open_options() };
+    let options = OpenOptions { links: Links::Keep, ..ctx.open_options() };
     let (src, dst) = (ctx.open_as(&args.from.remote, &options)?, ctx.open_as(&args.folder, &options)?);
     let version = open(&src, &name, typed.as_deref()).await?;
     let label = format!("{name}@{}", version.version);

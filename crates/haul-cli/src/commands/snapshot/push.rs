@@ -60,7 +60,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     name::check(&name).map_err(usage)?;
     // Symlinks are kept as such, unless what they point to is asked for.
     let kept = !ctx.flags.meta.copy_links;
-    let options = OpenOptions { links: if kept { Links::Translate } else { Links::Follow }, ..ctx.open_options() };
+    let options = OpenOptions { links: if kept { Links::Keep } else { Links::Follow }, ..ctx.open_options() };
     let (src, dst) = (ctx.open_as(&args.folder, &options)?, ctx.open_as(&args.to.remote, &options)?);
     let mut cx = job::cx(ctx, &options, src, dst, &args.to.remote)?;
     cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
