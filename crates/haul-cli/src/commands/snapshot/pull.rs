@@ -3,10 +3,7 @@
 use super::{in_words, named, refuse};
 use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
-use haul_core::{
-    Error, ErrorKind,
-    policy::{Mode, Policy},
-};
+use haul_core::{Error, ErrorKind, policy::Mode};
 use haul_remotes::OpenOptions;
 use haul_snapshot::pull::{open, pull, surroundings};
 use haul_store::Links;
@@ -52,7 +49,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
     }
     tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
-    let mut policy = Policy { links: true, ..flags::policy(&ctx.flags)? };
+    let mut policy = flags::policy(&ctx.flags)?;
     let mode = if args.delete { Mode::Sync } else { Mode::Copy };
     job::see_destination(mode, &mut policy)?;
     let cx = job::cx(ctx, &options, src, dst, &args.folder)?;
