@@ -24,7 +24,7 @@ const CHARACTER: u32 = 0o020_000;
 const DIRECTORY: u32 = 0o040_000;
 const BLOCK: u32 = 0o060_000;
 const REGULAR: u32 = 0o100_000;
-const LINK: u32 = 0o120_000;
+const SYMLINK: u32 = 0o120_000;
 const SOCKET: u32 = 0o140_000;
 
 /// What this process may do to files of a store that has inodes.
@@ -175,8 +175,8 @@ impl Keep {
 }
 
 /// Is it a symbolic link?
-pub fn is_link(mode: u32) -> bool {
-    mode & TYPE == LINK
+pub fn is_symlink(mode: u32) -> bool {
+    mode & TYPE == SYMLINK
 }
 
 /// Is it a regular file?
@@ -276,7 +276,7 @@ pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights)
 }
 
 fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
-    if is_link(src.mode) {
+    if is_symlink(src.mode) {
         // A link's bits mean nothing.
         return None;
     }
@@ -480,6 +480,6 @@ mod tests {
         let keep = Keep { specials: true, ..Keep::default() };
         assert_eq!(special(&null, &keep), None);
         assert_eq!(special(&of(SOCKET, (0, 0), 5), &keep), Some(What::Special));
-        assert_eq!(special(&of(LINK, (0, 0), 5), &Keep::archive()), None);
+        assert_eq!(special(&of(SYMLINK, (0, 0), 5), &Keep::archive()), None);
     }
 }

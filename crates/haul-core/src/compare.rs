@@ -282,7 +282,7 @@ fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked:
         Verdict::Same(_) if apart && !stored_after && !rules.no_touch => Verdict::Touch,
         other => other,
     };
-    if src.is_link() {
+    if src.is_symlink() {
         return timed(if src.size == dst.size {
             by_hash(hash, Verdict::Differ(Reason::Mtime))
         } else {
@@ -326,7 +326,7 @@ fn compare_bytes(
 
 /// True when both times are known and differ.
 fn times_apart(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits) -> bool {
-    if habits.omit_link_times && src.is_link() {
+    if habits.omit_link_times && src.is_symlink() {
         return false;
     }
     let (Some(a), Some(b), Some(window)) = (src.mtime, dst.mtime, rules.window) else { return false };
@@ -360,10 +360,9 @@ impl FileType {
         let kind = entry.posix.as_ref().map(|posix| posix.mode & 0o170_000);
         match (entry.kind, kind) {
             (Kind::Dir, _) => FileType::Dir,
-            (_, Some(0o120_000)) => FileType::Link,
+            (Kind::Symlink, _) | (_, Some(0o120_000)) => FileType::Link,
             (_, Some(0o060_000 | 0o020_000)) => FileType::Device,
             (_, Some(0o010_000 | 0o140_000)) | (Kind::Special, None) => FileType::Special,
-            _ if entry.is_link() => FileType::Link,
             _ => FileType::File,
         }
     }
@@ -414,7 +413,7 @@ impl Difference {
         // Without symlinks of their own key one may stand where a FIFO is to come.
         let told = |dst: &Entry| src.posix.is_some() && dst.posix.is_some();
         let same = |dst: &&Entry| !told(dst) || FileType::of(dst) == FileType::of(src);
-        let dst = dst.filter(|dst| dst.kind == src.kind && dst.is_link() == src.is_link());
+        let dst = dst.filter(|dst| dst.kind == src.kind);
         let Some(dst) = dst.filter(same) else {
             return Difference { what: FileType::of(src), new: true, ..Difference::default() };
         };

@@ -6,36 +6,15 @@ use std::{collections::BTreeMap, sync::Arc};
 /// What a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Bytes under a name. A symlink listed under `--links` is a file too: its bytes are the target, its key ends
-    /// in `.rclonelink`.
+    /// Bytes under a name.
     File,
+    /// A symlink that is kept as one (`--links`): its bytes are its target. Its key is [`Key::symlink`]'s.
+    Symlink,
     /// A directory, or a directory marker of a bucket; its key ends in `/`.
     Dir,
-    /// A device, FIFO, socket, or a symlink that is neither followed nor translated: listed so that it can be
+    /// A device, FIFO, socket, or a symlink that is neither followed nor kept: listed so that it can be
     /// counted. Devices, FIFOs and sockets are made anew where a policy keeps them.
     Special,
-}
-
-/// Ending of a translated symlink's key, see [`Kind::File`]; rclone's.
-pub const LINK: &[u8] = b".rclonelink";
-
-/// Ending of the key of what isn't a directory and has a name of its own that ends in [`LINK`], where a store is asked to tell
-/// such from translated symlinks by their keys. No name on a disk holds it.
-pub const PLAIN: &[u8] = b"\0";
-
-/// The key by which a store that tells them from translated symlinks knows what is called `name` and is no directory.
-pub fn plain_key(name: &[u8]) -> Key {
-    if name.ends_with(LINK) { Key::new([name, PLAIN].concat()) } else { Key::new(name) }
-}
-
-/// A key without the ending of a translated symlink, or the one that says that it is none.
-pub fn shown_name(key: &[u8]) -> &[u8] {
-    unmarked(key).unwrap_or(key.strip_suffix(LINK).unwrap_or(key))
-}
-
-/// The name of what is no translated symlink, although it is called so; `None` for all other keys.
-pub fn unmarked(key: &[u8]) -> Option<&[u8]> {
-    key.strip_suffix(PLAIN).filter(|name| name.ends_with(LINK))
 }
 
 /// A point in time: nanoseconds since the Unix epoch, UTC; negative before 1970. Its real precision is the
@@ -195,9 +174,20 @@ impl Entry {
         Entry { kind: Kind::Dir, ..Entry::file(key, 0) }
     }
 
-    /// True for a translated symlink, see [`Kind::File`].
-    pub fn is_link(&self) -> bool {
-        self.kind == Kind::File && self.key.as_bytes().ends_with(LINK)
+    /// A file or symlink, as its key tells, of which only the size is known besides.
+    pub fn with_bytes(key: Key, size: u64) -> Self {
+        let kind = if key.is_symlink() { Kind::Symlink } else { Kind::File };
+        Entry { kind, ..Entry::file(key, size) }
+    }
+
+    /// True for a symlink that is kept as one.
+    pub fn is_symlink(&self) -> bool {
+        self.kind == Kind::Symlink
+    }
+
+    /// True for what has bytes: a file, or a symlink that is kept as one.
+    pub fn has_bytes(&self) -> bool {
+        matches!(self.kind, Kind::File | Kind::Symlink)
     }
 
     /// True for a directory.
@@ -211,12 +201,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_called_as_a_translated_link_has_a_key_of_its_own() {
-        let (plain, link) = (plain_key(b"d/k.rclonelink"), Key::new("d/k.rclonelink"));
-        assert!(plain != link && !Entry::file(plain.clone(), 0).is_link() && Entry::file(link.clone(), 0).is_link());
-        assert_eq!((shown_name(plain.as_bytes()), shown_name(link.as_bytes())), (&b"d/k.rclonelink"[..], &b"d/k"[..]));
-        assert_eq!((plain.to_string(), plain_key(b"d/k")), ("d/k.rclonelink".into(), Key::new("d/k")));
-        assert_eq!(unmarked(b"d/k\0"), None);
+    fn a_key_tells_a_symlink_from_a_file_that_is_called_as_it_is_stored() {
+        assert_eq!(Entry::with_bytes(Key::symlink("d/k"), 1).kind, Kind::Symlink);
+        assert_eq!(Entry::with_bytes(Key::new("d/k.rclonelink"), 1), Entry::file(Key::new("d/k.rclonelink"), 1));
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! Names inside a store.
 
+use crate::Kind;
 use std::{borrow::Cow, fmt, sync::Arc};
+
+/// Ending of a symlink's name in a store that has no symlinks; rclone's (`--links`).
+const STORED: &[u8] = b".rclonelink";
+
+/// Ending of a symlink's key: [`STORED`] and a byte that is in no name on a disk, see [`Key::symlink`].
+const SYMLINK: &[u8] = b".rclonelink\0";
 
 /// A name in one store: raw bytes with `/` between parts, ordered bytewise, never normalised.
 ///
-/// Keys are relative to the store's root and never start with the root's own path. The key of a directory ends
-/// in `/` (so `a-b` < `a/` < `a/x`: a directory stands right before what it holds, and a file `a` and a
-/// directory `a/` can both exist in a bucket). Empty parts (`d//x`) are legal and come back as they were.
-/// See `docs/adr/0001-keys-are-bytes.md`.
+/// Keys are relative to the store's root and never start with the root's own path. A key tells the kind of what it names: that
+/// of a directory ends in `/` (so `a-b` < `a/` < `a/x`: a directory stands right before what it holds, and a file `a` and a
+/// directory `a/` can both exist in a bucket), that of a symlink is made by [`Key::symlink`] alone. Empty parts (`d//x`) are
+/// legal and come back as they were. See `docs/adr/0001-keys-are-bytes.md` and `docs/adr/0014-symlinks.md`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 
@@ -27,6 +34,37 @@ impl Key {
         self.0.last() == Some(&b'/')
     }
 
+    /// The key of the symlink that is called `path`.
+    ///
+    /// It sorts where a store without symlinks keeps the link, right behind a file that is really called as it is stored there
+    /// (`a` < `a-b` < `a.rclonelink` < the symlink `a` < `a/`): so such a store lists symlinks and files in one order without
+    /// looking ahead.
+    pub fn symlink(path: impl AsRef<[u8]>) -> Key {
+        Key::new([path.as_ref(), SYMLINK].concat())
+    }
+
+    /// True for the key of a symlink.
+    pub fn is_symlink(&self) -> bool {
+        self.0.ends_with(SYMLINK)
+    }
+
+    /// The name without what tells the kind: `a` for the file `a`, the symlink `a` and the directory `a/`.
+    pub fn path(&self) -> &[u8] {
+        path(&self.0)
+    }
+
+    /// The name that a store without symlinks knows it by, and that rclone's commands and rules show: a symlink's ends in
+    /// `.rclonelink`. All others are their keys.
+    pub fn stored(&self) -> &[u8] {
+        if self.is_symlink() { &self.0[..self.0.len() - 1] } else { &self.0 }
+    }
+
+    /// What a store without symlinks keeps under this name, where it keeps symlinks: see [`Key::stored`].
+    pub fn of_stored(name: impl AsRef<[u8]>) -> Key {
+        let name = name.as_ref();
+        stored_symlink(name).map_or_else(|| Key::new(name), Key::symlink)
+    }
+
     /// True for the empty key, which names the root itself.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
@@ -38,9 +76,14 @@ impl Key {
         Key::new(parent(&self.0))
     }
 
-    /// The last part, without a directory's `/`: `a/b/c` and `a/b/c/` give `c`.
+    /// The last part, without what tells the kind: `a/b/c`, the symlink `a/b/c` and `a/b/c/` give `c`.
     pub fn name(&self) -> &[u8] {
         name(&self.0)
+    }
+
+    /// The last part as a key of its own.
+    pub fn leaf(&self) -> Key {
+        Key::new(&self.0[parent(&self.0).len()..])
     }
 
     /// This key with `suffix` appended, byte for byte.
@@ -53,10 +96,9 @@ impl Key {
         Key::new([dir, &self.0].concat())
     }
 
-    /// The key as a person reads it: invalid UTF-8 becomes the replacement character, and a name is shown without what tells it
-    /// from a translated symlink's.
+    /// The key as a person reads it: as a store without symlinks knows it, with the replacement character for invalid UTF-8.
     pub fn display(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(crate::entry::unmarked(&self.0).unwrap_or(&self.0))
+        String::from_utf8_lossy(self.stored())
     }
 
     /// The first key after everything that starts with this one; `None` if there is none (all bytes are 0xFF).
@@ -75,10 +117,33 @@ pub fn parent(key: &[u8]) -> &[u8] {
     }
 }
 
-/// The last part of `key`, without a directory's `/`.
+/// The last part of `key`, without what tells the kind.
 pub fn name(key: &[u8]) -> &[u8] {
-    let body = key.strip_suffix(b"/").unwrap_or(key);
-    &body[parent(key).len()..]
+    &path(key)[parent(key).len()..]
+}
+
+/// What follows the path in the key of something of this kind.
+pub fn ending(kind: Kind) -> &'static [u8] {
+    match kind {
+        Kind::File | Kind::Special => b"",
+        Kind::Dir => b"/",
+        Kind::Symlink => SYMLINK,
+    }
+}
+
+/// See [`Key::path`].
+pub fn path(key: &[u8]) -> &[u8] {
+    key.strip_suffix(b"/").unwrap_or(plain(key))
+}
+
+/// `key` without what tells that it is a symlink's; a directory's keeps its `/`.
+pub fn plain(key: &[u8]) -> &[u8] {
+    key.strip_suffix(SYMLINK).unwrap_or(key)
+}
+
+/// The path of the symlink that a store without symlinks keeps under `name`; `None` for the name of a file or directory.
+pub fn stored_symlink(name: &[u8]) -> Option<&[u8]> {
+    name.strip_suffix(STORED).filter(|path| !path.is_empty() && !path.ends_with(b"/"))
 }
 
 /// A text before `key` with few or no keys between them: where a listing begins so that `key` is its first. Valid UTF-8 without
@@ -140,6 +205,29 @@ mod tests {
             assert_eq!(Key::new(key).parent(), Key::new(dir), "{key}");
             assert_eq!(Key::new(key).name(), leaf.as_bytes(), "{key}");
         }
+    }
+
+    #[test]
+    fn a_symlink_has_a_key_of_its_own_that_tells_its_path_and_how_it_is_stored() {
+        let link = Key::symlink("d/k");
+        assert!(link.is_symlink() && !link.is_dir() && !Key::new("d/k.rclonelink").is_symlink());
+        assert_eq!((link.path(), link.name(), link.parent()), (&b"d/k"[..], &b"k"[..], Key::new("d/")));
+        assert_eq!((link.stored(), &*link.display()), (&b"d/k.rclonelink"[..], "d/k.rclonelink"));
+        assert_eq!(Key::of_stored("d/k.rclonelink"), link);
+        for file in ["d/k", "d/.rclonelink", ".rclonelink", "d/k.rclonelink/", "d/k.rclonelink.txt"] {
+            assert_eq!((Key::of_stored(file), Key::new(file).stored()), (Key::new(file), file.as_bytes()));
+        }
+        assert_eq!((path(b"d/k/"), plain(b"d/k/"), plain(link.as_bytes())), (&b"d/k"[..], &b"d/k/"[..], &b"d/k"[..]));
+    }
+
+    #[test]
+    fn keys_that_are_stored_as_files_keep_their_order() {
+        let names =
+            ["a", "a-b", "a.rclonelink", "a.rclonelink-", "a.rclonelink.rclonelink", "a.rclonelink/x", "a/", "a0"];
+        let keys = names.map(Key::of_stored);
+        assert!(keys.is_sorted() && keys.iter().zip(names).all(|(key, name)| key.stored() == name.as_bytes()));
+        let file = Key::new("a.rclonelink");
+        assert!(file < keys[2] && file.with_suffix("\0") == keys[2], "nothing comes between");
     }
 
     #[test]

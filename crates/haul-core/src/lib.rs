@@ -25,7 +25,7 @@ pub mod ranges;
 pub mod text;
 pub mod units;
 
-pub use entry::{Entry, Inode, Kind, LINK, Meta, Mtime, PLAIN, Posix, Version, plain_key, shown_name, unmarked};
+pub use entry::{Entry, Inode, Kind, Meta, Mtime, Posix, Version};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use hash::{Algo, Hasher, Hashes};
 pub use key::Key;

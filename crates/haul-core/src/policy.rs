@@ -313,8 +313,6 @@ pub struct Policy {
     pub metadata_set: Vec<(String, String)>,
     /// What of a file system's attributes goes along.
     pub keep: Keep,
-    /// Symlinks of disks go along, as keys that end in `.rclonelink` (`--links`).
-    pub links: bool,
     /// Zeros become holes (`--sparse`); holes of the source stay holes in any case.
     pub sparse: bool,
     /// When what was written is forced to the device.
@@ -406,7 +404,6 @@ impl Default for Policy {
             keep_setid: false,
             metadata_set: Vec::new(),
             keep: Keep::default(),
-            links: false,
             sparse: false,
             fsync: Fsync::default(),
             drop_cache: false,

@@ -13,7 +13,7 @@ use crate::{
 use haul_core::Key;
 use haul_store::{
     Links, Meters, Net, OpenRequest, OptionKind, Store,
-    layers::{LayerSettings, rate::Rate, stack},
+    layers::{LayerSettings, rate::Rate, stack, with_links},
     pack,
 };
 use std::{
@@ -63,8 +63,6 @@ impl Settings {
 pub struct OpenOptions {
     /// How symlinks are treated.
     pub links: Links,
-    /// See [`OpenRequest::marks`].
-    pub marks: bool,
     /// Symbolic links on the way to a folder on disk are followed only where they belong to root or this user.
     pub own_links: bool,
     /// Files go into packs there. A pack remote is that already.
@@ -174,13 +172,12 @@ impl Session {
         if parent.is_empty() && !store.caps().dirs && !resolved.kind.wraps() {
             return Ok((store, None));
         }
-        let key = Key::new(leaf);
         let parent = self.open_resolved(Resolved { path: parent.to_vec(), ..resolved.clone() }, options)?;
         let file = match store.caps().dirs {
-            true => source::is_file(&*parent, &key).await?,
-            false => source::is_key(&*parent, &key).await?,
+            true => source::file(&*parent, leaf).await?,
+            false => source::key(&*parent, leaf).await?,
         };
-        Ok(if file { (parent, Some(key)) } else { (store, None) })
+        Ok(if file.is_some() { (parent, file) } else { (store, None) })
     }
 
     /// Opens the folder of what a user typed as one file's destination; the key is the file's.
@@ -207,11 +204,12 @@ impl Session {
         let packs = options.pack && !resolved.kind.wraps();
         let store = self.open_nested(resolved, options, MAX_WRAPPED)?;
         if !packs {
-            return Ok(store);
+            return Ok(with_links(store, options.links));
         }
         let place = Place::Backend { kind: pack::KIND.name.into(), options: BTreeMap::new() };
         let pack = self.resolve(&Spec { place, path: Vec::new() })?;
-        self.open_on(pack, [("remote".to_string(), store)].into(), options)
+        let packed = self.open_on(pack, [("remote".to_string(), store)].into(), options)?;
+        Ok(with_links(packed, options.links))
     }
 
     fn open_nested(&self, resolved: Resolved, options: &OpenOptions, left: usize) -> Result<Arc<dyn Store>> {
@@ -249,7 +247,6 @@ impl Session {
             },
             meters: meters.clone(),
             links: options.links,
-            marks: options.marks,
             own_links: options.own_links,
             wrapped,
         })?;

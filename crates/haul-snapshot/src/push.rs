@@ -399,7 +399,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("d")).unwrap();
         std::fs::write(dir.path().join("a"), "a").unwrap();
         for (goes, files) in [(0, 1), (1, 1), (2, 1), (3, 0)] {
-            let mut src = Faulty::new(haul_testkit::disk::open(dir.path(), Links::Translate));
+            let mut src = Faulty::new(haul_testkit::disk::open(dir.path(), Links::Keep));
             for nth in 1..=goes {
                 src = src.on(Op::Read, nth, Fault::Fail(ErrorKind::NotFound, Retry::Never));
             }

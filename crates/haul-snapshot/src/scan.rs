@@ -5,11 +5,8 @@ use crate::tree::{Gathered, Node, Tree, What};
 use futures::{StreamExt as _, stream};
 use haul::{Cx, ListOptions, index::now};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Mtime, Result, Side,
-    attributes::{MODE_BITS, is_link},
-    event::Event,
-    policy::Policy,
-    units::size_text,
+    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, attributes::MODE_BITS, event::Event,
+    policy::Policy, units::size_text,
 };
 use haul_dvc::{
     address::{Layout, Md5},
@@ -98,10 +95,10 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<A
     while let Some(seen) = seen.next().await {
         let added = match seen {
             Ok(Seen::File(entry, md5)) => {
-                gathered.add(node(&entry, What::File(entry.size, md5), b""), entry.version.as_ref())
+                gathered.add(node(&entry, What::File(entry.size, md5)), entry.version.as_ref())
             }
-            Ok(Seen::Dir(entry)) => gathered.add(node(&entry, What::Dir, b"/"), None),
-            Ok(Seen::Link(entry, target)) => gathered.add(node(&entry, What::Link(&target), LINK), None),
+            Ok(Seen::Dir(entry)) => gathered.add(node(&entry, What::Dir), None),
+            Ok(Seen::Link(entry, target)) => gathered.add(node(&entry, What::Link(&target)), None),
             Ok(Seen::Special) => {
                 left_out += 1;
                 Ok(())
@@ -162,7 +159,7 @@ fn options(policy: &Policy, cx: &Cx, gone: &Arc<Mutex<Vec<Key>>>) -> ListOptions
 fn steps(cx: &Cx, step: Listed) -> Vec<Step> {
     match step {
         Listed::Batch(entries) => {
-            let files = entries.iter().filter(|e| e.kind == Kind::File);
+            let files = entries.iter().filter(|e| e.has_bytes());
             let (count, bytes) = files.fold((0, 0), |(n, sum), e| (n + 1, sum + e.size));
             cx.sink.emit(&Event::Listed { side: Side::Src, files: count, bytes });
             entries.into_iter().map(Step::Entry).collect()
@@ -186,13 +183,11 @@ impl Look<'_> {
             }
             Step::End => return Ok(Seen::End),
         };
-        // On a disk the inode tells; elsewhere haul and rclone keep a symlink as a file of such a name.
-        let link = entry.posix.as_ref().map_or(entry.is_link(), |posix| is_link(posix.mode));
         match entry.kind {
             Kind::Dir => Ok(Seen::Dir(entry)),
             Kind::Special => Ok(Seen::Special),
-            Kind::File if self.failed.load(Relaxed) => Ok(Seen::Nothing),
-            Kind::File if link => match target(self.cx, &entry).await {
+            Kind::File | Kind::Symlink if self.failed.load(Relaxed) => Ok(Seen::Nothing),
+            Kind::Symlink => match target(self.cx, &entry).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     self.gone().push(entry.key);
                     Ok(Seen::Nothing)
@@ -225,9 +220,8 @@ impl Look<'_> {
     }
 }
 
-fn node<'a>(entry: &'a Entry, what: What<'a>, end: &[u8]) -> Node<'a> {
-    let key = entry.key.as_bytes();
-    let path = key.strip_suffix(end).unwrap_or(key);
+fn node<'a>(entry: &'a Entry, what: What<'a>) -> Node<'a> {
+    let path = entry.key.path();
     let mode = entry.posix.as_ref().map(|posix| posix.mode & MODE_BITS).filter(|_| !matches!(what, What::Link(_)));
     Node { path, what, mode, mtime: entry.mtime }
 }

@@ -3,7 +3,7 @@
 //! may be millions: all paths lie in one place. Pure.
 
 use crate::record::Totals;
-use haul_core::{Algo, Entry, Hashes, Key, Kind, LINK, Meta, Mtime, Version, attributes::MODE_BITS};
+use haul_core::{Algo, Entry, Hashes, Key, Kind, Meta, Mtime, Version, attributes::MODE_BITS, key};
 use haul_dvc::{address::Md5, manifest};
 use std::{cmp::Ordering, collections::HashSet};
 
@@ -230,13 +230,12 @@ impl Tree {
         (packed.kind == PackedKind::File && packed.rest > 0).then(|| Version::new(packed.rest(&self.texts)))
     }
 
-    /// The place of the node that has this key in a folder which shows symlinks as files.
+    /// The place of the node that has this key in the folder.
     pub fn find(&self, key: &Key) -> Option<usize> {
-        let key = key.as_bytes();
-        let (path, kind) = match (key.strip_suffix(b"/"), key.strip_suffix(LINK)) {
-            (Some(path), _) => (path, PackedKind::Dir),
-            (None, Some(path)) => (path, PackedKind::Link),
-            (None, None) => (key, PackedKind::File),
+        let (path, kind) = match (key.is_dir(), key.is_symlink()) {
+            (true, _) => (key.path(), PackedKind::Dir),
+            (false, true) => (key.path(), PackedKind::Link),
+            (false, false) => (key.as_bytes(), PackedKind::File),
         };
         let place = self.packed.binary_search_by(|other| other.path(&self.texts).cmp(path)).ok()?;
         (self.packed[place].kind == kind).then_some(place)
@@ -296,14 +295,17 @@ impl Tree {
     }
 }
 
+/// Ending of files that the format of lists leaves out: not every store that a snapshot is restored to tells them from symlinks.
+const STORED_LINK: &[u8] = b".rclonelink";
+
 impl PackedKind {
     /// How a key ends beyond the path.
     fn suffix(self) -> &'static [u8] {
-        match self {
-            PackedKind::File => b"",
-            PackedKind::Dir => b"/",
-            PackedKind::Link => LINK,
-        }
+        key::ending(match self {
+            PackedKind::File => Kind::File,
+            PackedKind::Dir => Kind::Dir,
+            PackedKind::Link => Kind::Symlink,
+        })
     }
 }
 
@@ -320,7 +322,7 @@ impl Node<'_> {
         String::from_utf8_lossy(self.path).into_owned()
     }
 
-    /// Its key in a folder that shows symlinks as files.
+    /// Its key in the folder.
     pub fn key(&self) -> Key {
         let kind = match self.what {
             What::File(..) => return Key::new(self.path),
@@ -348,7 +350,7 @@ impl Node<'_> {
         let (kind, size, md5) = match self.what {
             What::File(size, md5) => (Kind::File, size, Some(md5)),
             What::Dir => (Kind::Dir, 0, None),
-            What::Link(target) => (Kind::File, target.len() as u64, Some(manifest::md5(target))),
+            What::Link(target) => (Kind::Symlink, target.len() as u64, Some(manifest::md5(target))),
         };
         Entry {
             kind,
@@ -376,7 +378,7 @@ fn sound(node: &Node) -> Result<(), String> {
         return wrong(node, "the path leads out of the folder, or isn't one");
     }
     match node.what {
-        What::File(..) if path.ends_with(LINK) => {
+        What::File(..) if path.ends_with(STORED_LINK) => {
             wrong(node, "files with such names stand for symlinks: rename it, or exclude it with --exclude")
         }
         What::Link(to) if to.is_empty() || to.contains(&0) || to.len() > LONGEST => {

@@ -9,7 +9,7 @@ use futures::{
     future::{BoxFuture, ready},
     stream::{self, BoxStream},
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Answer, Body, Caps, Changed, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec,
 };
@@ -111,6 +111,7 @@ impl View {
             mtime_listed: true,
             changed: Changed::Unknown,
             dirs: true,
+            symlinks: true,
             // Every byte passes through this process, so that it is hashed.
             domain: None,
             cheap_reads,
@@ -180,7 +181,7 @@ impl Iterator for Batches {
 /// What the store says of a live key, under the name that it has here.
 fn live(listed: &Entry, now: Entry) -> Entry {
     let (key, hashes) = (listed.key.clone(), listed.hashes.clone());
-    Entry { key, hashes, kind: Kind::File, mtime: None, meta: None, posix: None, ..now }
+    Entry { key, hashes, kind: listed.kind, mtime: None, meta: None, posix: None, ..now }
 }
 
 /// An error of content, told of what has the content.
@@ -321,7 +322,7 @@ mod tests {
             fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
             fs::write(dir.join(name), name).unwrap();
         }
-        let disk = haul_testkit::disk::open(dir, Links::Translate);
+        let disk = haul_testkit::disk::open(dir, Links::Keep);
         let mut all = Vec::new();
         for key in keys(&disk, ListRequest::all()).await {
             let entry = disk.stat(&key).await.unwrap();

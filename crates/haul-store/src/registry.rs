@@ -70,10 +70,6 @@ pub struct OpenRequest {
     pub meters: Arc<Meters>,
     /// How symlinks are treated by stores that have them.
     pub links: Links,
-    /// Files whose own names end as the key of a translated symlink does go by [`haul_core::plain_key`], so that no two things of
-    /// a directory go by one key. For callers that show such keys to nobody and bring them to no store but one that is asked for
-    /// the same.
-    pub marks: bool,
     /// Symbolic links on the way to a folder on disk are followed only where they belong to root or this user.
     pub own_links: bool,
     /// The stores that options of the kind [`OptionKind::Remote`] name, opened and with the layers around them, by option.
@@ -88,8 +84,8 @@ pub enum Links {
     Skip,
     /// Copy what they point to (`--copy-links`).
     Follow,
-    /// As small files `NAME.rclonelink` that hold the target (`--links`).
-    Translate,
+    /// As symlinks (`--links`).
+    Keep,
     /// Each by what it leads to, and how.
     By(LinkRules),
 }
@@ -97,27 +93,27 @@ pub enum Links {
 /// How symlinks are treated that aren't all treated alike: those that a rule follows are what they lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkRules {
-    /// The others are as in [`Links::Translate`], else left out as in [`Links::Skip`].
-    pub translate: bool,
+    /// The others are as in [`Links::Keep`], else left out as in [`Links::Skip`].
+    pub keep: bool,
     /// Those to directories are followed (`--copy-dirlinks`).
     pub follow_dirs: bool,
     /// Those that may lead out of a tree are followed (`--copy-unsafe-links`); so many directories of it are above the root.
     pub follow_out: Option<usize>,
-    /// What is done to the targets of those that are translated.
+    /// What is done to the targets of those that are kept.
     pub munge: Munge,
     /// Those that are left out can be read all the same, by the key that they would have.
     pub tell: bool,
 }
 
 impl Links {
-    /// Links may be small files of their own.
-    pub fn translates(self) -> bool {
-        matches!(self, Links::Translate | Links::By(LinkRules { translate: true, .. }))
+    /// Links may be symlinks of their own, see [`haul_core::Kind::Symlink`].
+    pub fn keeps(self) -> bool {
+        matches!(self, Links::Keep | Links::By(LinkRules { keep: true, .. }))
     }
 
-    /// Links can be read as small files of their own.
+    /// Links can be read as such.
     pub fn tells(self) -> bool {
-        self.translates() || matches!(self, Links::By(LinkRules { tell: true, .. }))
+        self.keeps() || matches!(self, Links::By(LinkRules { tell: true, .. }))
     }
 
     /// Some links to directories are directories.

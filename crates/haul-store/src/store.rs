@@ -158,6 +158,8 @@ pub struct Caps {
     pub changed: Changed,
     /// It has real directories.
     pub dirs: bool,
+    /// Symlinks are listed, read and written as [`haul_core::Kind::Symlink`], as far as it was opened to do so.
+    pub symlinks: bool,
     /// Creating a directory makes something that can be listed again, even when empty.
     pub keeps_empty_dirs: bool,
     /// Hashes that listings carry for many or all keys.

@@ -12,7 +12,6 @@ pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links,
-        marks: false,
         own_links: false,
         wrapped: Default::default(),
     };

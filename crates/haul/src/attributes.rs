@@ -189,7 +189,7 @@ impl Run {
     async fn attribute_batch(&self, batch: Vec<Due>) {
         let dry_run = self.policy.dry_run;
         let omit_links = self.policy.rsync.as_ref().is_some_and(|habits| habits.omit_link_times.is_some());
-        let omit = |src: &Entry| self.policy.no_update_mtime || (omit_links && src.is_link());
+        let omit = |src: &Entry| self.policy.no_update_mtime || (omit_links && src.is_symlink());
         let time = |due: &Due| due.why.and(due.src.mtime).filter(|_| !omit(&due.src));
         let items = batch.iter().map(|due| self.attribute_item(&due.src, &due.to, time(due), !dry_run)).collect();
         let answers = self.ask_attributes(items).await;
@@ -305,7 +305,7 @@ impl Run {
 /// True for a regular file.
 pub fn is_plain(entry: &Entry) -> bool {
     let regular = entry.posix.as_ref().is_none_or(|posix| attributes::is_regular(posix.mode));
-    entry.kind == Kind::File && !entry.is_link() && regular
+    entry.kind == Kind::File && regular
 }
 
 /// What was not kept, of how many files, and why; one line.

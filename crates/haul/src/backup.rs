@@ -2,12 +2,10 @@
 
 use crate::{Cx, job::links, overlap::as_dir};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, LINK, Result,
+    Entry, Error, ErrorKind, Key, Result,
     key::name,
     links::SourceLinks,
-    plain_key,
     policy::{IdMap, Keep, Policy},
-    shown_name, unmarked,
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::{collections::HashSet, sync::Arc};
@@ -60,7 +58,7 @@ impl Backup {
 
     /// True when what is deleted under this key is kept.
     pub fn keeps(&self, key: &Key) -> bool {
-        let ends = |suffix: &String| shown_name(key.as_bytes()).ends_with(suffix.as_bytes());
+        let ends = |suffix: &String| key.path().ends_with(suffix.as_bytes());
         self.is_on() && !self.kept_before.as_ref().is_some_and(ends)
     }
 
@@ -111,7 +109,7 @@ impl Backup {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) if to.caps().dirs && error.kind() == ErrorKind::Exists => {
                 // An empty directory makes way; one that holds something stays.
-                let dir = Key::new([shown_name(kept.as_bytes()), b"/"].concat());
+                let dir = Key::new([kept.path(), b"/"].concat());
                 to.delete(vec![(dir, None)]).await.into_iter().collect::<Result<()>>()?;
                 put_one(to, &from.place, item).await
             }
@@ -124,7 +122,7 @@ impl Backup {
     ///
     /// Errors: nobody can tell where it leads.
     async fn is_unsafe(&self, cx: &Cx, old: &Entry) -> Result<bool> {
-        let Some(depth) = self.safe_links.filter(|_| old.is_link()) else { return Ok(false) };
+        let Some(depth) = self.safe_links.filter(|_| old.is_symlink()) else { return Ok(false) };
         let target = match links::target(&cx.dst, &old.key).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             target => target.map_err(|error| error.with_key(&old.key))?,
@@ -165,11 +163,9 @@ impl Backup {
 
     fn kept_name(&self, key: &Key) -> Key {
         let Some(suffix) = &self.suffix else { return key.clone() };
-        // A symlink's key has an ending of its own, which its name doesn't show; so has the key of what is only called so.
-        match (unmarked(key.as_bytes()), key.as_bytes().strip_suffix(LINK)) {
-            (Some(name), _) => plain_key(&self.suffixed(suffix, name)),
-            (None, Some(name)) => Key::new([&self.suffixed(suffix, name), LINK].concat()),
-            (None, None) => Key::new(self.suffixed(suffix, key.as_bytes())),
+        match key.is_symlink() {
+            true => Key::symlink(self.suffixed(suffix, key.path())),
+            false => Key::new(self.suffixed(suffix, key.as_bytes())),
         }
     }
 
@@ -195,8 +191,7 @@ mod tests {
         assert_eq!(name("d.x/a.txt", true), "d.x/a-old.txt");
         assert_eq!(name("d.x/a", true), "d.x/a-old");
         assert_eq!(name(".profile", true), ".profile-old");
-        assert_eq!(name("d/l.rclonelink", false), "d/l-old.rclonelink");
-        let kept = backup(true).kept_name(&plain_key(b"d/l.rclonelink"));
-        assert_eq!(kept, plain_key(b"d/l-old.rclonelink"));
+        assert_eq!(backup(false).kept_name(&Key::symlink("d/l")), Key::symlink("d/l-old"));
+        assert_eq!(name("d/l.rclonelink", true), "d/l-old.rclonelink");
     }
 }

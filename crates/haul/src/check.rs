@@ -12,7 +12,7 @@ use crate::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{
-    Algo, Entry, Error, Key, Kind,
+    Algo, Entry, Error, Key,
     compare::{HashAnswer, Reason},
     event::Event,
     join::Pair,
@@ -240,9 +240,9 @@ fn one<'a>(cx: &'a Cx, by: By, options: CheckOptions, step: Step) -> BoxFuture<'
             Step::Pair(pair) => *pair,
         };
         match pair {
-            Pair::Both(src, dst) if src.kind == Kind::File && dst.kind == Kind::File => both(cx, by, src, dst).await,
-            Pair::SrcOnly(src) if src.kind == Kind::File => checked(src.key, Found::MissingAtDst),
-            Pair::DstOnly(dst) if dst.kind == Kind::File && !options.one_way => checked(dst.key, Found::MissingAtSrc),
+            Pair::Both(src, dst) if src.has_bytes() && dst.has_bytes() => both(cx, by, src, dst).await,
+            Pair::SrcOnly(src) if src.has_bytes() => checked(src.key, Found::MissingAtDst),
+            Pair::DstOnly(dst) if dst.has_bytes() && !options.one_way => checked(dst.key, Found::MissingAtSrc),
             // The other side's listing failed there, which is an error of its own already.
             _ => Outcome::Nothing,
         }

@@ -50,7 +50,7 @@ impl Run {
 
     /// Whether another place is to be looked at before this is done.
     pub fn is_elsewhere_of_use(&self, action: Action, why: Reason, dst: Option<&Entry>) -> bool {
-        let there = dst.is_none_or(|dst| dst.kind == Kind::File && !dst.is_link());
+        let there = dst.is_none_or(|dst| dst.kind == Kind::File);
         match action {
             _ if self.policy.rsync.is_some() && dst.is_some() => {
                 let stays = matches!(action, Action::Keep | Action::Touch) && !why.is_left_alone();
@@ -224,7 +224,7 @@ impl Run {
     fn keeps_all(&self, src: &Entry, differs: Difference) -> bool {
         let keep = &self.policy.keep;
         let all = keep.perms || keep.acls;
-        let perms = !src.is_link() && (all && differs.perms || keep.executability && differs.executable);
+        let perms = !src.is_symlink() && (all && differs.perms || keep.executability && differs.executable);
         let times = !self.policy.no_update_mtime && differs.mtime;
         !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
     }

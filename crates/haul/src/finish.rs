@@ -358,7 +358,7 @@ impl Run {
         if !backup.keeps(&gone.key) {
             return false;
         }
-        let listed = Entry { version: gone.version.clone(), ..Entry::file(gone.key.clone(), gone.size) };
+        let listed = Entry { version: gone.version.clone(), ..Entry::with_bytes(gone.key.clone(), gone.size) };
         match backup.keep(&self.cx, &listed).await {
             Ok(()) => self.deleted(gone.key.clone(), gone.size, told),
             Err(error) => self.error(error),

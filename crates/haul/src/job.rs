@@ -380,7 +380,7 @@ impl Run {
                 }
                 Ok(Some(pair)) => {
                     if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
-                        && e.kind == Kind::File
+                        && e.has_bytes()
                     {
                         src_files += 1;
                     }
@@ -440,7 +440,7 @@ impl Run {
         }
         let mut count = 0;
         pairs.drop_while(|src, dst| {
-            if src.kind != Kind::File || !self.cx.filter.within_limits(src) || self.looks_at_link(src) {
+            if !src.has_bytes() || !self.cx.filter.within_limits(src) || self.looks_at_link(src) {
                 return false;
             }
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
@@ -470,7 +470,7 @@ impl Run {
     /// True for a file that is left out for its size or age.
     fn beyond_limits(&self, entry: &Entry) -> bool {
         // rsync's limits are of regular files.
-        let spared = self.policy.rsync.is_some() && (entry.is_link() || entry.kind == Kind::Special);
+        let spared = self.policy.rsync.is_some() && matches!(entry.kind, Kind::Symlink | Kind::Special);
         !entry.is_dir() && !spared && !self.cx.filter.within_limits(entry)
     }
 
@@ -527,7 +527,7 @@ impl Run {
             Pair::DstOnly(dst) if self.policy.rsync.is_none() && self.is_never_kept(&dst) => {}
             Pair::DstOnly(dst) => Box::pin(self.extra(dst, src_files)).await,
             Pair::DstUnknown(dst) => {
-                self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.kind == Kind::File);
+                self.report().totals.protected += u64::from(self.mode == Mode::Sync && dst.has_bytes());
             }
             _ if pass == Pass::DeletesOnly => {}
             Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if !self.can_be_copied(&src) => {
@@ -537,7 +537,7 @@ impl Run {
             Pair::SrcOnly(src) => {
                 let Some((src, _)) = self.first_name(src, None) else { return };
                 match &self.renames {
-                    Some(renames) if src.kind == Kind::File => renames.src_only(src),
+                    Some(renames) if src.has_bytes() => renames.src_only(src),
                     _ => self.missing(src, orders, checks).await,
                 }
             }

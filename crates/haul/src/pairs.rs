@@ -358,7 +358,7 @@ impl Source {
 fn tell(sink: &dyn Sink, side: Side, step: &Listed) -> Option<Arc<Error>> {
     match step {
         Listed::Batch(entries) => {
-            let files = entries.iter().filter(|e| e.kind == haul_core::Kind::File);
+            let files = entries.iter().filter(|e| e.has_bytes());
             let (files, bytes) = files.fold((0, 0), |(n, b), e| (n + 1, b + e.size));
             sink.emit(&Event::Listed { side, files, bytes });
             None

@@ -81,7 +81,7 @@ impl Renames {
     }
 
     async fn same(&self, cx: &Cx, rules: &Rules, src: &Entry, old: &Entry) -> Result<bool> {
-        if self.by.leaf && src.key.name() != old.key.name() {
+        if self.by.leaf && src.key.leaf() != old.key.leaf() {
             return Ok(false);
         }
         if self.by.mtime {

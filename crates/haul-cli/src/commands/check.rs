@@ -45,7 +45,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if let Some(key) = file {
         // One file is compared with its namesake in the destination.
         (src, dst) = (cx.src.clone(), cx.dst.clone());
-        let spec = FilterSpec { files_from: Some(vec![key.as_bytes().to_vec()]), ..FilterSpec::default() };
+        let spec = FilterSpec { files_from: Some(vec![key.stored().to_vec()]), ..FilterSpec::default() };
         cx.filter = Arc::new(Filter::new(spec).map_err(crate::error::usage)?);
     }
     let mut out = Writers::open(&args.lists)?;

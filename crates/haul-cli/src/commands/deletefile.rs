@@ -23,7 +23,7 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let shown = crate::journal::told(&args.path);
     let missing = || Error::new(ErrorKind::NotFound, "delete", format!("{shown} is a directory or doesn't exist"));
-    let (store, Some(key)) = open_file(ctx, &args.path)? else { return Err(missing().into()) };
+    let (store, Some(key)) = open_file(ctx, &args.path).await? else { return Err(missing().into()) };
     let entry = match store.stat(&key).await {
         Ok(entry) if entry.kind != Kind::Dir => entry,
         Ok(_) => return Err(missing().into()),

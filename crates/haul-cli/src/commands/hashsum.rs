@@ -95,7 +95,7 @@ async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<O
     let mut failures = Failures::default();
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };
-        out.line(&column(algo, value.as_deref(), how), entry.key.as_bytes())?;
+        out.line(&column(algo, value.as_deref(), how), entry.key.stored())?;
     }
     out.finish()?;
     failures.finish()?;

@@ -3,7 +3,7 @@
 use super::listing::Source;
 use crate::show::mime;
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, Hashes, hash::to_hex};
+use haul_core::{Algo, Entry, Error, Hashes, hash::to_hex, key};
 use haul_store::Store;
 use serde_json::Value;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Item {
         if self.entry.is_dir() {
             return mime::DIRECTORY.into();
         }
-        self.meta("content-type").unwrap_or_else(|| mime::of_name(self.entry.key.name()))
+        self.meta("content-type").unwrap_or_else(|| mime::of_name(key::name(self.entry.key.stored())))
     }
 
     /// The storage class.

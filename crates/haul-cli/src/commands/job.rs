@@ -106,7 +106,7 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
         // One file has nothing to be deleted for.
         Some(key) => {
             let mode = if mode == Mode::Move { Mode::Move } else { Mode::Copy };
-            let to = Key::new(key.name());
+            let to = key.leaf();
             cx.journal = journal(ctx, mode, &cx, Some((&key, &to)), false)?;
             haul::run_one(mode, policy, cx, &key, &to).await
         }
@@ -126,6 +126,7 @@ pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Re
         return Err(crate::error::usage(message));
     }
     let (dst, to) = ctx.open_parent(&ends.dest)?;
+    let to = if from.is_symlink() { Key::of_stored(to.as_bytes()) } else { to };
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true)?;
     let lists = lists(&args, &mut cx)?;

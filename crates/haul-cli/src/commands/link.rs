@@ -38,7 +38,7 @@ async fn link(args: Args, ctx: &Context) -> Result<Outcome> {
     if args.unlink {
         return Err(usage("--unlink: the links that the stores here make can't be taken back; they end by themselves"));
     }
-    let (store, key) = open_file(ctx, &args.path)?;
+    let (store, key) = open_file(ctx, &args.path).await?;
     let expire = args.expire.and_then(|s| s.0).unwrap_or(WEEK);
     let Answer::Link(link) = store.extra(Extra::Link(key.unwrap_or_else(|| Key::new("")), expire)).await? else {
         bail!("{}: the store answered something else than a link", store.locator());

@@ -50,7 +50,7 @@ impl Source {
                 let path = crate::journal::told(path);
                 return Err(usage(format!("{path} is a file: a filter can't be used with a single file")));
             }
-            spec.files_from = Some(vec![key.as_bytes().to_vec()]);
+            spec.files_from = Some(vec![key.stored().to_vec()]);
         }
         let filter = if file.is_some() { Filter::new(spec).map_err(usage)? } else { filter };
         let suits = haul::questions(store.caps());
@@ -80,8 +80,8 @@ impl Source {
 }
 
 /// Opens the folder of the file that the user named, which need not be there yet; no key when the path can only be a
-/// folder.
-pub fn open_file(ctx: &Context, path: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
+/// folder. Where symlinks are kept, one goes by the name that it is stored under.
+pub async fn open_file(ctx: &Context, path: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
     let typed = path.as_bytes();
     let spec = Spec::parse(typed)?;
     let at = spec.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
@@ -92,7 +92,11 @@ pub fn open_file(ctx: &Context, path: &OsStr) -> Result<(Arc<dyn Store>, Option<
     // The path is the end of what was typed, so cutting off the name leaves the folder with its remote.
     let folder = typed.strip_suffix(leaf).unwrap_or(typed);
     let folder = if folder.is_empty() { b"." } else { folder };
-    Ok((ctx.open(OsStr::from_bytes(folder))?, Some(Key::new(leaf))))
+    let (store, link) = (ctx.open(OsStr::from_bytes(folder))?, Key::of_stored(leaf));
+    let named = Key::new(leaf);
+    let may = link.is_symlink() && store.caps().symlinks && store.stat(&named).await.is_err();
+    let as_link = may && store.stat(&link).await.is_ok();
+    Ok((store, Some(if as_link { link } else { named })))
 }
 
 /// Does the store hold any key?

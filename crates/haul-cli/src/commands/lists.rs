@@ -78,7 +78,7 @@ fn create(path: Option<&Path>) -> Result<Out> {
 
 fn line(out: &mut Out, key: &Key) -> std::io::Result<()> {
     let Some(out) = out else { return Ok(()) };
-    out.write_all(key.as_bytes())?;
+    out.write_all(key.stored())?;
     out.write_all(b"\n")
 }
 

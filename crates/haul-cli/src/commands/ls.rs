@@ -36,7 +36,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
-        out.line(&format!("{} ", size_field(entry.size, human, 9)), entry.key.as_bytes())?;
+        out.line(&format!("{} ", size_field(entry.size, human, 9)), entry.key.stored())?;
     }
     out.flush()?;
     failures.finish()?;

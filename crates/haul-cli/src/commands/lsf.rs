@@ -158,7 +158,7 @@ impl Line<'_> {
     }
 
     fn path(&self, item: &Item) -> Vec<u8> {
-        let name = bare(item.entry.key.as_bytes());
+        let name = bare(item.entry.key.stored());
         let lead: &[u8] = if self.args.absolute && !name.starts_with(b"/") { b"/" } else { b"" };
         let end: &[u8] = if item.entry.is_dir() && self.args.dir_slash { b"/" } else { b"" };
         [lead, name, end].concat()

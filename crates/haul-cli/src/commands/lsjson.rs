@@ -16,7 +16,7 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Algo, Entry, Key};
+use haul_core::{Algo, Entry, Key, key};
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -135,9 +135,9 @@ fn algos(args: &Args, source: &Source) -> Vec<Algo> {
 
 /// `--stat`: one entry, the folder itself or the file, indented; `null` when it isn't there.
 async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<Outcome> {
-    let key = source.filter.files_from().and_then(|files| files.first()).cloned();
-    let entry = match key {
-        Some(key) => source.store.stat(&key).await?,
+    let named = source.filter.files_from().and_then(|files| files.first());
+    let entry = match source.file.as_ref().or(named) {
+        Some(key) => source.store.stat(key).await?,
         None => Entry { key: Key::new(""), ..source.store.stat(&Key::new("")).await? },
     };
     let unwanted = if entry.is_dir() { row.args.files_only } else { row.args.dirs_only };
@@ -189,8 +189,8 @@ impl Row<'_> {
         let entry = &item.entry;
         let text = |bytes: &[u8]| Value::from(String::from_utf8_lossy(bytes).into_owned());
         let mut row = Map::new();
-        row.insert("Path".into(), text(bare(entry.key.as_bytes())));
-        row.insert("Name".into(), text(entry.key.name()));
+        row.insert("Path".into(), text(bare(entry.key.stored())));
+        row.insert("Name".into(), text(key::name(entry.key.stored())));
         // What the root or a bucket holds isn't known without a listing.
         let bucket = self.buckets && entry.is_dir() && entry.key.parent().is_root();
         let size = if bucket || entry.key.is_root() { Value::from(-1) } else { Value::from(entry.size) };

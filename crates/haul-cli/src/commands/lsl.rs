@@ -42,7 +42,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         let time = go_time::format(time_of(&entry, server), go_time::NANOS, &zone);
-        out.line(&format!("{} {time} ", size_field(entry.size, human, 9)), entry.key.as_bytes())?;
+        out.line(&format!("{} {time} ", size_field(entry.size, human, 9)), entry.key.stored())?;
     }
     out.flush()?;
     failures.finish()?;

@@ -36,7 +36,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if stdin().is_terminal() {
         return Err(usage("nothing to read: standard input is a terminal"));
     }
-    let (store, Some(key)) = open_file(ctx, &args.path)? else {
+    let (store, Some(key)) = open_file(ctx, &args.path).await? else {
         return Err(usage(format!("{}: name the file to write, not a folder", crate::journal::told(&args.path))));
     };
     if ctx.flags.config.dry_run {

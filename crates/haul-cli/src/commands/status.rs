@@ -65,7 +65,7 @@ async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
             job::see_destination(mode, &mut policy)?;
             haul::run(mode, policy, cx).await
         }
-        Some(key) => haul::run_one(Mode::Copy, policy, cx, &key, &Key::new(key.name())).await,
+        Some(key) => haul::run_one(Mode::Copy, policy, cx, &key, &key.leaf()).await,
     };
     let mut state = tally.state();
     state.finish(&report, args.json)?;
@@ -212,7 +212,7 @@ impl State {
         let Some(out) = &mut self.combined else { return };
         let mut write = || {
             write!(out, "{sign} ")?;
-            out.write_all(key.as_bytes())?;
+            out.write_all(key.stored())?;
             out.write_all(b"\n")
         };
         let written = write().context("can't write the list of files");

@@ -51,7 +51,7 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ct
     let (mut failures, mut same, mut differ) = (Failures::default(), 0u64, 0u64);
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };
-        let problem = match (expected.remove(entry.key.as_bytes()), value) {
+        let problem = match (expected.remove(entry.key.stored()), value) {
             (None, _) => Some("sum not found"),
             (Some(_), None) => Some("the store has no hash of it: use --download"),
             (Some(wanted), Some(value)) if wanted != value => Some("files differ"),
@@ -75,7 +75,7 @@ pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ct
 }
 
 async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {
-    let (store, Some(key)) = open_file(ctx, file)? else {
+    let (store, Some(key)) = open_file(ctx, file).await? else {
         return Err(usage(format!("{}: it is a folder, not a file of hashes", crate::journal::told(file))));
     };
     let entry = store.stat(&key).await?;

@@ -47,7 +47,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         Some(text) => timestamp(text, args.localtime)?,
         None => Mtime(Timestamp::now().as_nanosecond()),
     };
-    let (store, key) = open_file(ctx, &args.path)?;
+    let (store, key) = open_file(ctx, &args.path).await?;
     let Some(key) = key else { return below(ctx, &args.path, time, args.recursive).await };
     match store.stat(&key).await {
         Ok(entry) if entry.is_dir() => below(ctx, &args.path, time, args.recursive).await,

@@ -184,7 +184,7 @@ impl Tree {
     }
 
     fn add(&mut self, entry: &Entry) {
-        let key = entry.key.as_bytes();
+        let key = entry.key.stored();
         // Its directory was listed before it; a file without one stands at the top.
         let parent = self.dirs.get(key::parent(key)).copied().unwrap_or(0);
         let at = self.nodes.len();
@@ -192,7 +192,7 @@ impl Tree {
             self.dirs.insert(key.into(), at);
         }
         self.nodes.push(Node {
-            name: entry.key.name().into(),
+            name: key::name(key).into(),
             dir: entry.is_dir(),
             size: entry.size,
             mtime: time_of(entry, false),

@@ -55,7 +55,7 @@ pub struct Flags {
 /// How symlinks are treated.
 pub fn links(flags: &Flags) -> Links {
     match (flags.meta.links, flags.meta.copy_links) {
-        (true, _) => Links::Translate,
+        (true, _) => Links::Keep,
         (_, true) => Links::Follow,
         _ => Links::Skip,
     }

@@ -259,7 +259,6 @@ pub fn policy(flags: &super::Flags) -> Result<Policy> {
         metadata: meta.metadata,
         keep_setid: meta.metadata_setid,
         metadata_set: meta.metadata_set.clone(),
-        links: meta.links,
         sparse: copy.sparse,
         fsync: match copy.fsync {
             FsyncWhen::None => Fsync::None,

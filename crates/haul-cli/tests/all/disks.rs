@@ -268,6 +268,34 @@ fn a_file_that_is_called_as_a_symlink_is_stored_does_not_become_one() {
     assert_eq!(fs::read(lab.path("dst/x.rclonelink")).unwrap(), b"not a target");
 }
 
+#[test]
+fn a_symlink_goes_by_the_name_that_it_is_stored_under() {
+    let lab = Lab::new(HAUL);
+    folder::link(&lab.path("s"), "l", "t");
+    write(&lab.path("s/t"), b"text", 0);
+    write(&lab.path("s/q.rclonelink"), b"a file", 0);
+    let out = |args: &[&str]| lab.haul(args).ok().out;
+    assert_eq!(out(&["lsf", "-l", "@s"]), "l.rclonelink\nq.rclonelink\nt\n");
+    assert_eq!(
+        (out(&["cat", "-l", "@s/l.rclonelink"]), out(&["cat", "-l", "@s/q.rclonelink"])),
+        ("t".into(), "a file".into())
+    );
+    fs::write(lab.path("names"), "l.rclonelink\nq.rclonelink\n").unwrap();
+    let names = lab.path("names").display().to_string();
+    for flags in [&[][..], &["--no-traverse"]] {
+        lab.haul(&[&["copy", "-l", "--files-from", &names, "@s", "@named"], flags].concat()).ok();
+        assert!(lab.path("named/l").is_symlink() && lab.path("named/q.rclonelink").is_file(), "{flags:?}");
+        fs::remove_dir_all(lab.path("named")).unwrap();
+    }
+    lab.haul(&["copy", "-l", "@s", "@d"]).ok();
+    let signs = out(&["check", "-l", "@s", "@d", "--combined", "-"]);
+    assert_eq!(signs, "= l.rclonelink\n= q.rclonelink\n= t\n");
+    lab.haul(&["moveto", "-l", "@d/l.rclonelink", "@d/m.rclonelink"]).ok();
+    assert_eq!(fs::read_link(lab.path("d/m")).unwrap(), Path::new("t"));
+    lab.haul(&["deletefile", "-l", "@d/m.rclonelink"]).ok();
+    assert!(!lab.path("d/m").is_symlink() && !lab.path("d/l").is_symlink() && lab.path("d/t").is_file());
+}
+
 /// Unmounts when dropped.
 struct Mounted<'a>(&'a Path);
 

@@ -159,7 +159,7 @@ impl Filter {
             return self.opened(crate::key::parent(at)) && selection.shows(at, self.destination);
         }
         match &self.files {
-            Some(files) => files.binary_search(&entry.key).is_ok(),
+            Some(files) => files.binary_search_by(|key| key.as_bytes().cmp(entry.key.stored())).is_ok(),
             None => self.opened(crate::key::parent(entry.key.as_bytes())) && self.name(entry),
         }
     }
@@ -196,7 +196,7 @@ impl Filter {
     }
 
     fn name(&self, entry: &Entry) -> bool {
-        self.rules.file(entry.key.as_bytes()).is_none_or(|(include, _)| include)
+        self.rules.file(entry.key.stored()).is_none_or(|(include, _)| include)
     }
 
     /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age.
@@ -254,7 +254,7 @@ impl Filter {
     /// What decides about this entry: the text of a rule as it was given, or the name of the flag that refuses it; `None`
     /// when nothing speaks of it, so that it is included.
     pub fn explain(&self, entry: &Entry) -> Option<&str> {
-        let key = entry.key.as_bytes();
+        let key = entry.key.stored();
         if self.files.is_some() {
             return Some("--files-from");
         }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use futures::StreamExt as _;
-use haul_core::{Error, ErrorKind, Key, Kind, Listed};
+use haul_core::{Error, ErrorKind, Key, Listed};
 use haul_store::{ListRequest, Store};
 
 /// A path's folder and last name; `None` when it can only be a folder.
@@ -18,34 +18,43 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((if keeps { parent } else { &parent[..parent.len() - 1] }, leaf))
 }
 
-/// Asks for the file itself: for stores that have directories.
-pub async fn is_file(parent: &dyn Store, key: &Key) -> Result<bool> {
-    match parent.stat(key).await {
-        Ok(entry) => Ok(entry.kind == Kind::File),
-        // What isn't there is told by the command, in its own words, when it opens it as a folder.
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound | ErrorKind::Invalid) => Ok(false),
-        Err(e) => Err(e.into()),
+/// The key of the file or symlink that is called so, as far as there is one.
+pub async fn file(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
+    for key in keys_of(parent, name) {
+        match parent.stat(&key).await {
+            Ok(entry) if entry.has_bytes() => return Ok(Some(key)),
+            Ok(_) => {}
+            // What isn't there is told by the command, in its own words, when it opens it as a folder.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound | ErrorKind::Invalid) => {}
+            Err(e) => return Err(e.into()),
+        }
     }
+    Ok(None)
 }
 
-/// One listing tells a key from a prefix; where keys may be read but not listed, one question does.
-pub async fn is_key(parent: &dyn Store, key: &Key) -> Result<bool> {
-    let request =
-        ListRequest { prefix: key.as_bytes().to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
+/// The keys that what is called so may have: where symlinks are kept, one goes by the name that it is stored under.
+fn keys_of(parent: &dyn Store, name: &[u8]) -> impl Iterator<Item = Key> {
+    let link = Some(Key::of_stored(name)).filter(|key| key.is_symlink() && parent.caps().symlinks);
+    std::iter::once(Key::new(name)).chain(link)
+}
+
+/// The same by one listing, which tells a key from a prefix; where keys may be read but not listed, questions do.
+pub async fn key(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
+    let request = ListRequest { prefix: name.to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
     let mut listing = parent.list(request);
     while let Some(step) = listing.next().await {
         match step {
             // The key itself sorts before all that it is a prefix of.
-            Listed::Batch(entries) => match entries.first() {
-                Some(entry) => return Ok(entry.key == *key && entry.kind == Kind::File),
+            Listed::Batch(entries) => match entries.into_iter().next() {
+                Some(entry) => return Ok(Some(entry.key).filter(|key| key.stored() == name && !key.is_dir())),
                 None => continue,
             },
-            Listed::Failed { error, .. } if error.kind() == ErrorKind::Denied => return is_file(parent, key).await,
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::Denied => return file(parent, name).await,
             Listed::Failed { error, .. } => return Err(error.into()),
-            Listed::End => return Ok(false),
+            Listed::End => return Ok(None),
         }
     }
-    Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(key).into())
+    Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(&Key::new(name)).into())
 }
 
 #[cfg(test)]

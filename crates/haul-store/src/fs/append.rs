@@ -8,7 +8,7 @@ use super::{
     dir::Dir,
     error::fail_close,
     meta,
-    read::{name_of, open_file},
+    read::open_file,
 };
 use crate::{CopyItem, Stored};
 use haul_core::{Error, ErrorKind, Result, key::parent};
@@ -34,9 +34,9 @@ pub(super) fn append(
 ) -> Result<Option<Stored>> {
     let Ok(dir) = local.root.dir_beneath(parent(item.to.as_bytes())) else { return Ok(None) };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let Ok(target) = rustix::fs::openat(&dir, name_of(&item.to), flags, Mode::empty()) else { return Ok(None) };
+    let Ok(target) = rustix::fs::openat(&dir, item.to.name(), flags, Mode::empty()) else { return Ok(None) };
     let there = meta::facts(&target, meta::FACTS.union(StatxFlags::NLINK)).map_err(target_error(item))?;
-    let source = open_file(from.dir, name_of(&item.from), from.root.follow()).map_err(source_error(item))?;
+    let source = open_file(from.dir, item.from.name(), from.root.follow()).map_err(source_error(item))?;
     let (before, _) = meta::still_facts(&source, meta::FACTS).map_err(source_error(item))?;
     check_want(item, &before)?;
     let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);

@@ -10,7 +10,6 @@ use super::{
     error::{changed, check_key, fail, fail_link, fail_write},
     hidden::{Owner, temp_name},
     meta, place,
-    read::{link_name, name_of},
     xattrs::{At, Attrs, Goes},
 };
 use crate::{CopyItem, Stored, WriteSpec};
@@ -318,7 +317,7 @@ pub(super) fn link(
     mtime: Mtime,
 ) -> Result<(Dir, Unkept)> {
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
-        let temp = temp_name(Owner::Process, name_of(key), &item.spec.partial_suffix);
+        let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
         rustix::fs::symlinkat(text, dir, &temp[..])?;
         Ok(temp)
     })?;
@@ -335,7 +334,7 @@ pub(super) fn link(
 fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Result<Unkept>) -> Result<Unkept> {
     let no_file: Option<&OwnedFd> = None;
     let settled = dressed.and_then(|unkept| {
-        place::settle("copy", key, (dir, temp, name_of(key)), &item.spec.replace, no_file).map(|()| unkept)
+        place::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unkept)
     });
     settled.inspect_err(|_| place::discard(dir, temp))
 }
@@ -343,7 +342,7 @@ fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Resul
 /// Makes a device, FIFO or socket anew; see [`crate::CopyHow::Special`].
 pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, Stored)> {
     let error = |errno| fail_write("copy", &item.to, errno);
-    let name = name_of(&item.from);
+    let name = item.from.name();
     let source_error = |errno| fail("copy", &item.from, errno);
     let st = meta::facts_at(from, name, root.follow(), FACTS).map_err(source_error)?;
     let source = if root.follow() { At::followed(from, name).map_err(source_error)? } else { At::name(from, name) };
@@ -358,7 +357,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     let mode = place::first_mode(keeper.keep.private());
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
-        let temp = temp_name(Owner::Process, name_of(&item.to), &item.spec.partial_suffix);
+        let temp = temp_name(Owner::Process, item.to.name(), &item.spec.partial_suffix);
         // Some file systems in user space make a plain file of that name, and then an error.
         rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| place::discard(dir, &temp))?;
         Ok(temp)
@@ -384,19 +383,13 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
 }
 
 /// Where something is: its directory and its name there.
-fn found(root: &Root, local: &Local, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8>)> {
+fn found(root: &Root, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8>)> {
     if key.is_root() {
         return Ok((root.root()?, b".".to_vec()));
     }
     let folder = parent(key.as_bytes());
     let dir = if write { root.dir_beneath(folder)? } else { root.dir(folder)? };
-    if let Some(name) = link_name(local.links, key)
-        && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
-        && meta::file_type(&st) == FileType::Symlink
-    {
-        return Ok((dir, name.to_vec()));
-    }
-    Ok((dir, name_of(key).to_vec()))
+    Ok((dir, key.name().to_vec()))
 }
 
 /// Compares the attributes of two things that are there, and sets what differs; see [`crate::CopyHow::Attributes`].
@@ -406,13 +399,13 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
     meta::check_time(OP, &item.to, item.spec.mtime)?;
     let source_error = |errno| fail(OP, &item.from, errno);
     let target_error = |errno| fail(OP, &item.to, errno);
-    let (from_dir, from_name) = found(from, local, &item.from, false).map_err(source_error)?;
-    let (dir, name) = found(&local.root, local, &item.to, true).map_err(target_error)?;
-    // What is translated is itself.
-    let follows = from.follows(&item.from) && from_name == name_of(&item.from);
+    let (from_dir, from_name) = found(from, &item.from, false).map_err(source_error)?;
+    let (dir, name) = found(&local.root, &item.to, true).map_err(target_error)?;
+    let follows = from.follows(&item.from);
     let st = meta::facts_at(&from_dir, &from_name, follows, FACTS).map_err(source_error)?;
     let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
-    if meta::file_type(&st) != meta::file_type(&there) {
+    let links = meta::file_type(&there) == FileType::Symlink;
+    if meta::file_type(&st) != meta::file_type(&there) || item.to.is_symlink() && !links {
         return Err(changed(OP, &item.to));
     }
     let nothing = Keep::default();
@@ -461,8 +454,8 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
     if chmod.is_empty() && users.is_empty() && groups.is_empty() && item.spec.meta.is_none() {
         return Ok(unkept);
     }
-    let there = meta::facts_at(dir, name_of(&item.to), false, FACTS).map_err(error)?;
-    let target = At::to_change(dir, name_of(&item.to), meta::file_type(&there)).map_err(error)?;
+    let there = meta::facts_at(dir, item.to.name(), false, FACTS).map_err(error)?;
+    let target = At::to_change(dir, item.to.name(), meta::file_type(&there)).map_err(error)?;
     let (users, groups) = (users.clone(), groups.clone());
     let given = Keep { perms: !chmod.is_empty(), chmod: chmod.clone(), users, groups, ..Keep::default() };
     let keeper = Keeper { keep: &given, ..keeper };

@@ -9,7 +9,7 @@ use super::{
     hidden::{Owner, temp_name},
     meta, place,
     place::Hidden,
-    read::{link_name, name_of, no_link, open_file, regular, target},
+    read::{link_name, no_link, open_file, regular, target},
 };
 use crate::{
     CopyHow, CopyItem, Progress, Stored, blocks,
@@ -144,7 +144,8 @@ impl Batch<'_> {
                 _ => self.link(number, item, &dir, name, &st),
             };
         }
-        no_link(self.local, OP, &item.from)?;
+        no_link(OP, &item.from)?;
+        no_link(OP, &item.to)?;
         if item.how == CopyHow::Link {
             return self.hard_link(item, &dir);
         }
@@ -160,7 +161,7 @@ impl Batch<'_> {
             return Ok(stored);
         }
         let unread = |errno| fail("read", &item.from, errno);
-        let file = open_file(&dir, name_of(&item.from), self.from.follow()).map_err(unread)?;
+        let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(unread)?;
         let keeper = attributes::keeper(self.local, &item.spec);
         let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
         self.bytes.read_ahead(item, &file)?;
@@ -180,7 +181,7 @@ impl Batch<'_> {
             self.file(number, item, &file, &before)?
         };
         if item.how == CopyHow::Rename {
-            remove_source(item, &dir, name_of(&item.from), &before)?;
+            remove_source(item, &dir, item.from.name(), &before)?;
         }
         Ok(stored)
     }
@@ -240,7 +241,7 @@ impl Batch<'_> {
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {
-                let replaced = keeper.replaced(&hidden.dir, name_of(&item.to));
+                let replaced = keeper.replaced(&hidden.dir, item.to.name());
                 stored.unkept =
                     keeper.new_file(item, (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
                 own_mode = keeper.keep.private() || replaced.is_some();
@@ -259,7 +260,7 @@ impl Batch<'_> {
         }
         // Also after fsync, which some file systems don't know.
         late::ask(target, self.tells(&hidden.dir)).map_err(|errno| fail_close(OP, &item.to, errno))?;
-        let place = (&hidden.dir, name_of(&item.to));
+        let place = (&hidden.dir, item.to.name());
         self.local
             .made
             .publish((OP, &item.to), place, || place::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
@@ -299,11 +300,11 @@ impl Batch<'_> {
 
     fn link(&mut self, number: usize, item: &CopyItem, dir: &Dir, name: &[u8], st: &Statx) -> Result<Stored> {
         check_want(item, st)?;
-        let Some(to) = link_name(self.local.links, &item.to) else {
+        if !item.to.is_symlink() {
             let message = "a symbolic link can only be copied to a name that ends in .rclonelink";
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
-        };
-        let key = Key::new([item.to.parent().as_bytes(), to].concat());
+        }
+        let key = Key::new(item.to.path());
         let stored = self.make_link(item, (dir, name, st), &key)?;
         self.bytes.moved(number, stored.size);
         Ok(stored)
@@ -333,15 +334,12 @@ impl Batch<'_> {
 
     /// Gives the source, whatever it is but a directory, another name.
     fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
-        let name = link_name(self.local.links, &item.from).unwrap_or(name_of(&item.from));
+        let name = item.from.name();
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
         check_want(item, &st)?;
-        let key = match link_name(self.local.links, &item.to) {
-            Some(to) => Key::new([item.to.parent().as_bytes(), to].concat()),
-            None => item.to.clone(),
-        };
+        let key = Key::new(item.to.path());
         let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
-            let temp = temp_name(Owner::Process, name_of(&key), &item.spec.partial_suffix);
+            let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
             rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
             Ok(temp)
         })?;
@@ -355,7 +353,7 @@ impl Batch<'_> {
             Err(errno) => return Err(target_error(item)(errno)),
         };
         let no_file: Option<&OwnedFd> = None;
-        place::settle(OP, &key, (&dir, &temp, name_of(&key)), &item.spec.replace, no_file)
+        place::settle(OP, &key, (&dir, &temp, key.name()), &item.spec.replace, no_file)
             .inspect_err(|_| place::discard(&dir, &temp))?;
         // Renaming one name of an inode over another does nothing: then the hidden name is still there.
         if st.stx_nlink > 1 {
@@ -369,17 +367,17 @@ impl Batch<'_> {
 
     /// See [`CopyHow::Settle`].
     fn settle(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
-        let st = meta::facts_at(from, name_of(&item.from), false, meta::FACTS).map_err(source_error(item))?;
+        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
         regular(OP, &item.from, &st)?;
         check_want(item, &st)?;
         let keep = item.spec.keep.as_deref();
         let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
             if !item.spec.is_private() {
-                attributes::keep_mode(keep, (from, name_of(&item.from)), (dir, name_of(&item.to)))?;
+                attributes::keep_mode(keep, (from, item.from.name()), (dir, item.to.name()))?;
             }
             match item.spec.replace {
-                Replace::Absent => place::rename_new((from, name_of(&item.from)), (dir, name_of(&item.to))),
-                _ => rustix::fs::renameat(from, name_of(&item.from), dir, name_of(&item.to)),
+                Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
+                _ => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
             }
         })?;
         settled.map_err(target_error(item))?;
@@ -389,7 +387,7 @@ impl Batch<'_> {
 
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
     fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
-        let st = meta::facts_at(from, name_of(&item.from), false, meta::FACTS).map_err(source_error(item))?;
+        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
         let kind = meta::file_type(&st);
         if kind == FileType::Symlink && self.from.follow() {
             return Ok(None);
@@ -400,11 +398,11 @@ impl Batch<'_> {
         check_want(item, &st)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
         let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
-            Replace::Absent => place::rename_new((from, name_of(&item.from)), (dir, name_of(&item.to))),
-            Replace::Anything => rustix::fs::renameat(from, name_of(&item.from), dir, name_of(&item.to)),
-            Replace::Exactly(want) => match meta::facts_at(dir, name_of(&item.to), false, meta::FACTS) {
+            Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
+            Replace::Anything => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
+            Replace::Exactly(want) => match meta::facts_at(dir, item.to.name(), false, meta::FACTS) {
                 Ok(st) if meta::version(&st) == *want => {
-                    rustix::fs::renameat(from, name_of(&item.from), dir, name_of(&item.to))
+                    rustix::fs::renameat(from, item.from.name(), dir, item.to.name())
                 }
                 Ok(_) => Err(Errno::BADF),
                 Err(errno) => Err(errno),
@@ -423,7 +421,7 @@ impl Batch<'_> {
             return Ok(Some(Stored { size: item.size, ..Stored::default() }));
         }
         if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
-            let file = open_file(&dir, name_of(&item.to), false).map_err(target_error(item))?;
+            let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
             match item.spec.meta.as_deref().filter(|_| item.spec.keep.is_none()) {
                 Some(meta) => meta::apply(OP, &item.to, &file, meta, item.spec.mtime, item.spec.keep_setid)?,
                 None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
@@ -443,7 +441,7 @@ impl Batch<'_> {
     /// Errors: `Unsupported` where it can't be; it stays then.
     fn remake(&mut self, item: &CopyItem, from: &Dir, st: &Statx) -> Result<Stored> {
         if meta::file_type(st) == FileType::Symlink {
-            return self.make_link(item, (from, name_of(&item.from), st), &item.to);
+            return self.make_link(item, (from, item.from.name(), st), &item.to);
         }
         let (dir, stored) = attributes::special(self.local, item, (self.from, from))?;
         if stored.unkept.holds(What::Device) || stored.unkept.holds(What::Special) {
@@ -451,7 +449,7 @@ impl Batch<'_> {
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
         }
         self.settled(item, &dir);
-        remove_source(item, from, name_of(&item.from), st)?;
+        remove_source(item, from, item.from.name(), st)?;
         Ok(stored)
     }
 }

@@ -96,7 +96,7 @@ impl Root {
 
     /// Is what has this key looked at through a link?
     pub(super) fn follows(&self, key: &Key) -> bool {
-        if key.is_dir() { self.follow_dirs } else { self.follow }
+        if key.is_dir() { self.follow_dirs } else { self.follow && !key.is_symlink() }
     }
 
     pub(super) fn path(&self) -> &[u8] {

@@ -1,6 +1,6 @@
 //! What the system's error numbers mean to a user of a local disk.
 
-use haul_core::{Error, ErrorKind, Key, Result, Retry, unmarked};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, key};
 use rustix::io::Errno;
 
 /// The error for `errno` while doing `op` to `key`.
@@ -77,8 +77,7 @@ pub(super) fn fail_link(op: &'static str, key: &Key, errno: Errno) -> Error {
 
 /// True for a name that Linux' own file systems take, and those of Windows don't.
 fn only_elsewhere(key: &Key) -> bool {
-    let name = haul_core::unmarked(key.name()).unwrap_or(key.name());
-    name.iter().any(|b| b.is_ascii_control() || b"\"*:<>?\\|".contains(b))
+    key.name().iter().any(|b| b.is_ascii_control() || b"\"*:<>?\\|".contains(b))
 }
 
 /// The error for content that isn't the version asked for.
@@ -95,7 +94,7 @@ pub(super) fn check_key(op: &'static str, key: &Key) -> Result<()> {
     if key.is_root() {
         return Ok(());
     }
-    let bytes = unmarked(key.as_bytes()).unwrap_or(key.as_bytes());
+    let bytes = key::plain(key.as_bytes());
     if bytes.contains(&0) {
         return invalid("it contains a zero byte");
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Gone, LinkRules, Links, ListRequest, disk};
 use futures::{StreamExt, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Lost, PLAIN, Result, key::after_prefix, links};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result, key, key::after_prefix, links};
 use rustix::{
     fs::{FileType, RawDir},
     io::Errno,
@@ -41,8 +41,8 @@ const GETDENTS: usize = 128 << 10;
 
 /// See [`crate::Store::list`].
 pub(super) fn list(local: &Local, request: ListRequest) -> BoxStream<'static, Listed> {
-    let (root, links, marks) = (local.root.clone(), local.links, local.marks);
-    let lister = Arc::new(Lister { root, links, marks, request, device: OnceLock::new() });
+    let (root, links) = (local.root.clone(), local.links);
+    let lister = Arc::new(Lister { root, links, request, device: OnceLock::new() });
     let (stack, batch, ready, state) = (Vec::new(), Vec::new(), VecDeque::new(), State::New);
     let walk = Walk { lister, stack, batch, ready, sent: 0, state };
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
@@ -52,7 +52,6 @@ pub(super) fn list(local: &Local, request: ListRequest) -> BoxStream<'static, Li
 struct Lister {
     root: Arc<Root>,
     links: Links,
-    marks: bool,
     request: ListRequest,
     /// The root's device, where no other is to be listed; known before anything is read.
     device: OnceLock<(u32, u32)>,
@@ -68,12 +67,17 @@ enum Tail {
 }
 
 impl Tail {
-    fn bytes(self) -> &'static [u8] {
+    fn kind(self) -> Kind {
         match self {
-            Tail::File | Tail::Special => b"",
-            Tail::Dir => b"/",
-            Tail::Link => LINK,
+            Tail::File => Kind::File,
+            Tail::Special => Kind::Special,
+            Tail::Dir => Kind::Dir,
+            Tail::Link => Kind::Symlink,
         }
+    }
+
+    fn bytes(self) -> &'static [u8] {
+        key::ending(self.kind())
     }
 }
 
@@ -88,25 +92,15 @@ struct Item {
     at: u32,
     len: u16,
     tail: Tail,
-    /// No link, but with a name that ends as a link's key does, and to be told from those.
-    plain: bool,
-    /// A link, and beside it what has its key for a name.
-    twin: bool,
-}
-
-impl Item {
-    fn ending(&self) -> &'static [u8] {
-        if self.plain { PLAIN } else { self.tail.bytes() }
-    }
 }
 
 impl Names {
-    fn push(&mut self, name: &[u8], (tail, plain): (Tail, bool)) -> rustix::io::Result<()> {
+    fn push(&mut self, name: &[u8], tail: Tail) -> rustix::io::Result<()> {
         // 4 GiB of names in one directory: more than any file system keeps in working order.
         let at = u32::try_from(self.bytes.len()).map_err(|_| Errno::FBIG)?;
         let len = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
         self.bytes.extend_from_slice(name);
-        self.items.push(Item { at, len, tail, plain, twin: false });
+        self.items.push(Item { at, len, tail });
         Ok(())
     }
 
@@ -116,20 +110,12 @@ impl Names {
     }
 
     fn key(&self, folder: &[u8], item: &Item) -> Key {
-        Key::new([folder, self.name(item), item.ending()].concat())
+        Key::new([folder, self.name(item), item.tail.bytes()].concat())
     }
 
     fn sort(&mut self) {
         let mut items = std::mem::take(&mut self.items);
-        let order = |a: &Item, b: &Item| order((self.name(a), a.ending()), (self.name(b), b.ending()));
-        items.sort_unstable_by(order);
-        if items.iter().any(|item| item.tail == Tail::Link) {
-            items.dedup_by(|b, a| {
-                let twin = order(a, b) == Ordering::Equal;
-                a.twin |= twin;
-                twin
-            });
-        }
+        items.sort_unstable_by(|a, b| order((self.name(a), a.tail.bytes()), (self.name(b), b.tail.bytes())));
         self.items = items;
     }
 }
@@ -220,17 +206,16 @@ impl Lister {
                 continue;
             }
             let tail = self.tail(&fd, (key, name), item.file_type());
-            let plain = self.marks && matches!(tail, Tail::File | Tail::Special) && name.ends_with(LINK);
             full.truncate(key.len());
             full.extend_from_slice(name);
-            full.extend_from_slice(if plain { PLAIN } else { tail.bytes() });
+            full.extend_from_slice(tail.bytes());
             if !self.wanted(&full) {
                 continue;
             }
             if names.items.len() == most {
                 return Ok(None);
             }
-            names.push(name, (tail, plain))?;
+            names.push(name, tail)?;
         }
         names.sort();
         let rest = if names.items.len() <= WINDOW {
@@ -249,7 +234,7 @@ impl Lister {
         match listed {
             FileType::RegularFile => Tail::File,
             FileType::Directory => Tail::Dir,
-            FileType::Symlink if !followed && self.links.translates() => Tail::Link,
+            FileType::Symlink if !followed && self.links.keeps() => Tail::Link,
             FileType::Symlink if !followed => Tail::Special,
             FileType::Symlink | FileType::Unknown => match meta::facts_at(fd, name, followed, meta::FACTS) {
                 Ok(st) => match meta::file_type(&st) {
@@ -313,10 +298,6 @@ impl Lister {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
             let (name, key) = (names.name(item), names.key(folder, item));
-            if item.twin {
-                seen.push(Seen::Failed(key.clone(), read::twins("list", &key)));
-                continue;
-            }
             let follow = self.follows(fd, (folder, name), item.tail);
             seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
                 Ok(st) => self.seen(fd, name, key, item.tail, &st),
@@ -336,11 +317,12 @@ impl Lister {
     }
 
     fn seen(&self, fd: &impl AsFd, name: &[u8], key: Key, tail: Tail, st: &rustix::fs::Statx) -> Seen {
-        let (kind, as_read) = match (tail, meta::file_type(st)) {
-            (Tail::File, t) => (Kind::File, t == FileType::RegularFile),
-            (Tail::Dir, t) => (Kind::Dir, t == FileType::Directory),
-            (Tail::Link, t) => (Kind::File, t == FileType::Symlink),
-            (Tail::Special, t) => (Kind::Special, t != FileType::RegularFile && t != FileType::Directory),
+        let (kind, found) = (tail.kind(), meta::file_type(st));
+        let as_read = match tail {
+            Tail::File => found == FileType::RegularFile,
+            Tail::Dir => found == FileType::Directory,
+            Tail::Link => found == FileType::Symlink,
+            Tail::Special => found != FileType::RegularFile && found != FileType::Directory,
         };
         if !as_read {
             let error = Error::new(ErrorKind::Changed, "list", "was replaced while it was listed").with_key(&key);

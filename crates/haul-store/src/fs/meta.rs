@@ -98,12 +98,13 @@ pub(super) fn version(st: &Statx) -> Version {
 
 /// The entry of something with these facts; `key` ends in `/` if and only if it is a directory.
 pub(super) fn entry(key: Key, kind: Kind, st: &Statx) -> Entry {
+    let bytes = matches!(kind, Kind::File | Kind::Symlink);
     Entry {
         kind,
-        size: if kind == Kind::File { st.stx_size } else { 0 },
+        size: if bytes { st.stx_size } else { 0 },
         mtime: Some(mtime(st)),
         changed: Some(changed(st)),
-        version: (kind == Kind::File).then(|| version(st)),
+        version: bytes.then(|| version(st)),
         ..Entry::file(key, 0)
     }
 }

@@ -106,16 +106,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let far = there.is_some_and(|there| late.tells(there) != Tells::AtOnce);
     Ok(Arc::new(LocalStore {
         locator,
-        caps: caps(domain, rights.clone(), precision, far),
-        local: Arc::new(Local {
-            root,
-            place,
-            links: request.links,
-            marks: request.marks,
-            rights,
-            late,
-            made: Made::default(),
-        }),
+        caps: caps(domain, rights.clone(), precision, (far, request.links)),
+        local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default() }),
     }))
 }
 
@@ -145,13 +137,14 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-fn caps(domain: Domain, rights: Rights, precision: Duration, far: bool) -> Caps {
+fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool, Links)) -> Caps {
     Caps {
         mtime: Some(precision),
         set_mtime: true,
         mtime_listed: true,
         changed: Changed::Inode,
         dirs: true,
+        symlinks: links.tells(),
         keeps_empty_dirs: true,
         hashes_listed: Vec::new(),
         hashes_stored: Vec::new(),
@@ -180,8 +173,6 @@ struct Local {
     /// The root's path as copies name it ([`Domain::place`]).
     place: Arc<[u8]>,
     links: Links,
-    /// Listings tell files whose names end as a translated link's key does from those, see [`OpenRequest::marks`].
-    marks: bool,
     /// What we may do to files.
     rights: Rights,
     /// Where errors come late.

@@ -6,7 +6,6 @@ use super::{
     error::{changed, fail, fail_link, fail_make, fail_write},
     hidden::{Owner, temp_name},
     meta,
-    read::name_of,
 };
 use crate::nameless;
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
@@ -66,7 +65,7 @@ pub(super) fn create(
     let mode = first_mode(private);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
-        let temp = temp_name(owner, name_of(key), suffix);
+        let temp = temp_name(owner, key.name(), suffix);
         let file = rustix::fs::openat(dir, &temp[..], flags, mode)?;
         Ok((temp, file))
     })?;
@@ -124,7 +123,7 @@ pub(super) fn settle_hidden(
     spec: &crate::WriteSpec,
     keep_mode: Option<&OwnedFd>,
 ) -> Result<()> {
-    let (dir, name) = (&hidden.dir, name_of(key));
+    let (dir, name) = (&hidden.dir, key.name());
     if !hidden.temp.is_empty() {
         return settle(op, key, (dir, &hidden.temp, name), &spec.replace, keep_mode);
     }
@@ -238,7 +237,7 @@ pub(super) fn link(
     spec: &crate::WriteSpec,
     mtime: Option<haul_core::Mtime>,
 ) -> Result<Dir> {
-    let name = name_of(key);
+    let name = key.name();
     let (dir, made) = in_dir_or_errno(root, op, key, |dir| {
         let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
         rustix::fs::symlinkat(target, dir, &temp[..])?;

@@ -10,9 +10,7 @@ use super::{
 use crate::{Answer, Body, Links, Read, blocks};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, LINK, Posix, Result, Version, key::parent, unmarked,
-};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, Posix, Result, Version, key::parent};
 use rustix::{
     fs::{FileType, Mode, OFlags, Statx},
     io::Errno,
@@ -31,33 +29,16 @@ pub(super) fn open_file(dir: &Dir, name: &[u8], follow: bool) -> rustix::io::Res
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// The name of the link that `key` stands for, when links are translated.
+/// The name of the link that `key` stands for, when links are kept as such.
 pub(super) fn link_name(links: Links, key: &Key) -> Option<&[u8]> {
-    links.translates().then(|| bare_name(key)).flatten()
+    (links.keeps() && key.is_symlink()).then(|| key.name())
 }
 
-fn bare_name(key: &Key) -> Option<&[u8]> {
-    let name = if key.is_dir() { None } else { key.name().strip_suffix(LINK) };
-    name.filter(|name| !name.is_empty())
-}
-
-/// The name that `key` has on the disk, when it doesn't stand for a link.
-pub(super) fn name_of(key: &Key) -> &[u8] {
-    let name = key.name();
-    unmarked(name).unwrap_or(name)
-}
-
-/// Where keys tell links from files that are called as they are stored, the key of a link stands for nothing else.
+/// The key of a link stands for nothing else.
 ///
 /// Errors: `NotFound`, for such a key; to be asked where no link was found.
-pub(super) fn no_link(local: &Local, op: &'static str, key: &Key) -> Result<()> {
-    if local.marks && bare_name(key).is_some() { Err(fail(op, key, Errno::NOENT)) } else { Ok(()) }
-}
-
-/// Why neither a link nor the file that is called as its key is can be had by that key.
-pub(super) fn twins(op: &'static str, key: &Key) -> Error {
-    let message = "a symbolic link is there, and a file that is called as that link is stored (it ends in .rclonelink): rename the file";
-    Error::new(ErrorKind::Invalid, op, message).with_key(key)
+pub(super) fn no_link(op: &'static str, key: &Key) -> Result<()> {
+    if key.is_symlink() { Err(fail(op, key, Errno::NOENT)) } else { Ok(()) }
 }
 
 /// What a link holds.
@@ -129,7 +110,7 @@ pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Al
 /// What a key stands for.
 enum Content {
     File(File),
-    /// A link that is translated: what it holds.
+    /// A link that is kept: what it holds.
     Target(Vec<u8>),
 }
 
@@ -137,17 +118,19 @@ fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Cont
     const OP: &str = "read";
     check_file(OP, key)?;
     let dir = local.root.dir(parent(key.as_bytes())).map_err(|e| fail(OP, key, e))?;
-    if let Some(name) = bare_name(key).filter(|_| local.links.tells())
+    let name = key.name();
+    if key.is_symlink()
+        && local.links.tells()
         && let Ok(st) = meta::facts_at(&dir, name, false, meta::FACTS)
         && meta::file_type(&st) == FileType::Symlink
     {
         let target = shown_target(local.links, &dir, name).map_err(|e| fail(OP, key, e))?;
-        let entry = Entry { size: target.len() as u64, ..meta::entry(key.clone(), Kind::File, &st) };
+        let entry = Entry { size: target.len() as u64, ..meta::entry(key.clone(), Kind::Symlink, &st) };
         check_version(OP, key, want, &entry)?;
         return Ok((entry, Content::Target(target)));
     }
-    no_link(local, OP, key)?;
-    let file = open_file(&dir, name_of(key), local.root.follow()).map_err(|e| fail(OP, key, e))?;
+    no_link(OP, key)?;
+    let file = open_file(&dir, name, local.root.follow()).map_err(|e| fail(OP, key, e))?;
     let (st, _) = meta::still_facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     regular(OP, key, &st)?;
     let entry = meta::entry(key.clone(), Kind::File, &st);
@@ -175,15 +158,12 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         && let Ok(st) = facts(name, false)
         && meta::file_type(&st) == FileType::Symlink
     {
-        if !local.marks && facts(key.name(), false).is_ok_and(|st| meta::file_type(&st) != FileType::Directory) {
-            return Err(twins(OP, key));
-        }
         let meta = Some(meta::meta_at(&dir, name, &st));
         let size = shown_size(local.links, &dir, name, &st).map_err(|e| fail(OP, key, e))?;
-        return Ok(Entry { size, meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::File, &st) });
+        return Ok(Entry { size, meta, posix: posix(&st), ..meta::entry(key.clone(), Kind::Symlink, &st) });
     }
-    no_link(local, OP, key)?;
-    let st = facts(name_of(key), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
+    no_link(OP, key)?;
+    let st = facts(key.name(), local.root.follows(key)).map_err(|e| fail(OP, key, e))?;
     let kind = match meta::file_type(&st) {
         FileType::Directory => Kind::Dir,
         FileType::RegularFile => Kind::File,
@@ -193,7 +173,7 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         let what = if key.is_dir() { "is not a directory" } else { "is a directory, not a file" };
         return Err(Error::new(ErrorKind::NotFound, OP, what).with_key(key));
     }
-    let meta = Some(meta::meta_at(&dir, name_of(key), &st));
+    let meta = Some(meta::meta_at(&dir, key.name(), &st));
     Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), kind, &st) })
 }
 
@@ -224,12 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn only_translated_links_have_a_link_name() {
-        assert_eq!(link_name(Links::Translate, &Key::new("a/b.rclonelink")), Some(&b"b"[..]));
-        assert_eq!(link_name(Links::Translate, &Key::new("a/.rclonelink")), None);
-        assert_eq!(link_name(Links::Translate, &Key::new("a/b.rclonelink/")), None);
-        let plain = haul_core::plain_key(b"a/b.rclonelink");
-        assert_eq!((link_name(Links::Translate, &plain), name_of(&plain)), (None, &b"b.rclonelink"[..]));
-        assert_eq!(link_name(Links::Skip, &Key::new("b.rclonelink")), None);
+    fn only_links_that_are_kept_have_a_link_name() {
+        let (link, file) = (Key::symlink("a/b"), Key::new("a/b.rclonelink"));
+        assert_eq!((link_name(Links::Keep, &link), link_name(Links::Skip, &link)), (Some(&b"b"[..]), None));
+        assert_eq!(link_name(Links::Keep, &file), None);
+        assert!(no_link("read", &file).is_ok() && no_link("read", &link).unwrap_err().kind() == ErrorKind::NotFound);
     }
 }

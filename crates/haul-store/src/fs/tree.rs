@@ -7,7 +7,7 @@ use super::{
     hidden::is_temp,
     list::root_error,
     meta,
-    read::{link_name, name_of, no_link},
+    read::{link_name, no_link},
     upload::unlink,
 };
 use crate::{Answer, WriteSpec};
@@ -101,12 +101,12 @@ pub(super) fn set_meta(local: &Local, key: &Key, mtime: Option<Mtime>, meta: Opt
         let mtime = mtime.or_else(|| meta::meta_time(meta, "mtime"));
         return set_times(OP, key, &dir, name, false, mtime);
     }
-    no_link(local, OP, key)?;
+    no_link(OP, key)?;
     let follow = local.root.follow();
     match meta {
-        None => set_times(OP, key, &dir, name_of(key), follow, mtime),
+        None => set_times(OP, key, &dir, key.name(), follow, mtime),
         Some(meta) => {
-            let fd = super::read::open_file(&dir, name_of(key), follow).map_err(|e| fail(OP, key, e))?;
+            let fd = super::read::open_file(&dir, key.name(), follow).map_err(|e| fail(OP, key, e))?;
             meta::apply(OP, key, &fd, meta, mtime, has_setid(&fd, meta))
         }
     }
@@ -154,13 +154,13 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
         Err(errno) => return Ok(Err(errno)),
     };
     let link = link_name(local.links, key).filter(|name| is_link(&dir, name));
-    if link.is_none() && no_link(local, "delete", key).is_err() {
+    if link.is_none() && no_link("delete", key).is_err() {
         return Ok(Ok(()));
     }
-    let name = link.unwrap_or(name_of(key));
+    let name = link.unwrap_or(key.name());
     if let Some(want) = version {
         // What was read through a link is pinned; the link is what goes.
-        let follow = local.root.follow() && name == name_of(key);
+        let follow = local.root.follow() && link.is_none();
         match meta::facts_at(&dir, name, follow, meta::FACTS) {
             Ok(st) if !meta::pinned(want, &st) => return Err(changed("delete", key)),
             Ok(_) => {}

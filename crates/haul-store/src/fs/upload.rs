@@ -7,7 +7,6 @@ use super::{
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::Owner,
     meta, place,
-    read::{link_name, name_of},
 };
 use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late};
 use futures::future::{BoxFuture, ready};
@@ -40,8 +39,11 @@ const PIECES: usize = 512;
 pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Box<dyn Upload>> {
     check_file(OP, key)?;
     meta::check_time(OP, key, spec.mtime)?;
-    if let Some(name) = link_name(local.links, key) {
-        let key = Key::new([key.parent().as_bytes(), name].concat());
+    if key.is_symlink() {
+        if !local.links.keeps() {
+            return Err(Error::new(ErrorKind::Unsupported, OP, "symbolic links aren't kept here").with_key(key));
+        }
+        let key = Key::new(key.path());
         let link = Link { local: local.clone(), key, spec, bytes: Mutex::default() };
         return Ok(Box::new(LinkWrite(Arc::new(link))));
     }
@@ -93,16 +95,16 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     let regular = |st: &rustix::fs::Statx| meta::file_type(st) == FileType::RegularFile;
     // Before it is opened: that may do more than look.
     if let Ok(dir) = local.root.dir_beneath(key.parent().as_bytes())
-        && let Ok(st) = meta::facts_at(&dir, name_of(key), false, meta::FACTS)
+        && let Ok(st) = meta::facts_at(&dir, key.name(), false, meta::FACTS)
         && !regular(&st)
         && meta::file_type(&st) != FileType::Directory
     {
         return Err(in_the_way());
     }
     let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
-        match rustix::fs::openat(dir, name_of(key), flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        match rustix::fs::openat(dir, key.name(), flags | OFlags::CREATE | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if spec.replace != Replace::Absent => {
-                rustix::fs::openat(dir, name_of(key), flags, mode).map(|file| (file, false))
+                rustix::fs::openat(dir, key.name(), flags, mode).map(|file| (file, false))
             }
             answer => answer.map(|file| (file, true)),
         }
@@ -114,7 +116,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     if let Replace::Exactly(want) = &spec.replace {
         let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
         if created {
-            place::discard(&place.dir, name_of(key));
+            place::discard(&place.dir, key.name());
         }
         if created || meta::version(&st) != *want {
             return Err(changed(OP, key));
@@ -162,7 +164,7 @@ impl Inner {
     fn remove(&self) {
         match &self.place.temp {
             Some(temp) => place::discard(&self.place.dir, temp),
-            None if self.place.created => place::discard(&self.place.dir, name_of(&self.key)),
+            None if self.place.created => place::discard(&self.place.dir, self.key.name()),
             // What was there before is partly overwritten; that is what writing in place means.
             None => {}
         }
@@ -176,7 +178,7 @@ impl Inner {
         if meta::file_type(&st) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
         }
-        let name = self.place.temp.as_deref().unwrap_or(name_of(&self.key));
+        let name = self.place.temp.as_deref().unwrap_or(self.key.name());
         place::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
         // The last blocks may have been zeros, which nobody wrote.
         if st.stx_size < size && !self.spec.sparse {
@@ -204,7 +206,7 @@ impl Inner {
         if let Some(temp) = &self.place.temp {
             let keep_mode =
                 (!self.spec.is_private() && meta::meta_mode(meta, self.spec.keep_setid).is_none()).then_some(file);
-            let name = name_of(&self.key);
+            let name = self.key.name();
             self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
                 place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
             })?;

@@ -1,10 +1,11 @@
 //! What stands between the engine and a store: the same for every store, in one order.
 
 pub mod clock;
+pub mod links;
 pub mod rate;
 pub mod retry;
 
-use crate::{Meters, Store};
+use crate::{Links, Meters, Store};
 use clock::Clock;
 use futures::future::BoxFuture;
 use rate::Rate;
@@ -56,11 +57,19 @@ impl Default for LayerSettings {
     }
 }
 
+/// Puts `store` into the layer in which symlinks are symlinks, if they are to be kept and it has none itself. It is the outermost
+/// of all, around what the user named, not around what such a store is made on: that holds what the store puts there.
+pub fn with_links(store: Arc<dyn Store>, links: Links) -> Arc<dyn Store> {
+    if links.keeps() && !store.caps().symlinks { Arc::new(links::LinkFiles::new(store)) } else { store }
+}
+
 /// Puts the layers around `store`, from the outside in:
 ///
-/// 1. **retry**: sees every failure, also those of the layers below; the only place that tries again.
-/// 2. **rate**: nearest to the store, so that bytes sent again count against the bandwidth limit too.
+/// 1. **links** ([`with_links`]): only keys change there, so it sees whole requests.
+/// 2. **retry**: sees every failure, also those of the layers below; the only place that tries again.
+/// 3. **rate**: nearest to the store, so that bytes sent again count against the bandwidth limit too.
 ///
+/// The first is put around by who opens the store for a user, the others here.
 /// Requests a second (`--tpslimit`) are limited inside the network stores, by [`crate::Gate`], since one call here
 /// may be many requests.
 pub fn stack(store: Arc<dyn Store>, settings: &LayerSettings, meters: &Arc<Meters>) -> Arc<dyn Store> {

@@ -89,6 +89,7 @@ impl MemStore {
             mtime_listed: true,
             changed: Changed::Stored,
             dirs: false,
+            symlinks: false,
             keeps_empty_dirs: false,
             hashes_listed: vec![Algo::Md5],
             hashes_stored: vec![Algo::Md5],

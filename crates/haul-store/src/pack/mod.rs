@@ -194,6 +194,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         mtime_listed: true,
         changed: Changed::Unknown,
         dirs: false,
+        symlinks: false,
         keeps_empty_dirs: false,
         hashes_listed: vec![Algo::Md5],
         hashes_stored: vec![Algo::Md5, Algo::Crc64Nvme],

@@ -128,6 +128,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
         mtime_listed: false,
         changed: Changed::Stored,
         dirs: false,
+        symlinks: false,
         keeps_empty_dirs: config.directory_markers,
         hashes_listed: if config.etag_is_md5() { vec![Algo::Md5] } else { Vec::new() },
         hashes_stored: stored,
@@ -278,7 +279,6 @@ mod tests {
             net: Default::default(),
             meters: Default::default(),
             links: Default::default(),
-            marks: false,
             own_links: false,
             wrapped: Default::default(),
         }

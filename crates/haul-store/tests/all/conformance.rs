@@ -32,7 +32,6 @@ fn open(kind: &str, path: &[u8], links: Links) -> Arc<dyn Store> {
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links,
-        marks: false,
         own_links: false,
         wrapped: Default::default(),
     };
@@ -93,7 +92,7 @@ async fn memory_through_the_layers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn local_disk() {
-    for links in [Links::Skip, Links::Follow, Links::Translate] {
+    for links in [Links::Skip, Links::Follow, Links::Keep] {
         let (temp, number) = (tempfile::tempdir().expect("a folder"), AtomicUsize::new(0));
         let summary = conformance::run(|| async { local(temp.path(), &number, links) }).await;
         let mut skips = skipped(&summary);
@@ -129,7 +128,6 @@ fn s3(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn
         net: Net::default(),
         meters: Arc::new(Meters::default()),
         links: Links::Skip,
-        marks: false,
         own_links: false,
         wrapped: Default::default(),
     };

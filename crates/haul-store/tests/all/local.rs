@@ -42,8 +42,12 @@ async fn keys(store: &Arc<dyn Store>, request: ListRequest) -> Vec<String> {
 }
 
 async fn put(store: &Arc<dyn Store>, key: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<()> {
+    put_at(store, &Key::new(key), bytes, spec).await
+}
+
+async fn put_at(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<()> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
-    let upload = store.write(&Key::new(key), spec).await?;
+    let upload = store.write(key, spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
     upload.publish(vec![part], Late::default()).await?;
     Ok(())
@@ -174,7 +178,7 @@ async fn a_missing_root_proves_nothing() {
 }
 
 #[tokio::test]
-async fn links_are_skipped_followed_or_translated() {
+async fn links_are_skipped_followed_or_kept() {
     let temp = tree();
     let outside = tempdir().unwrap();
     fs::write(outside.path().join("far"), "12345").unwrap();
@@ -200,24 +204,27 @@ async fn links_are_skipped_followed_or_translated() {
     let read = follow.read(&Key::new("file"), None, None).await.unwrap();
     assert_eq!(read.entry.size, 5);
 
-    let translate = open(temp.path(), Links::Translate);
-    let (entries, failed, _) = list(&translate, ListRequest::all()).await;
+    let keep = open(temp.path(), Links::Keep);
+    let (entries, failed, _) = list(&keep, ListRequest::all()).await;
     assert!(failed.is_empty());
-    let link = entries.iter().find(|e| e.key == Key::new("folder.rclonelink")).unwrap();
-    assert_eq!((link.kind, link.size), (Kind::File, 1));
-    let read = translate.read(&link.key, link.version.as_ref(), None).await.unwrap();
+    let link = entries.iter().find(|e| e.key == Key::symlink("folder")).unwrap();
+    assert_eq!((link.kind, link.size), (Kind::Symlink, 1));
+    let read = keep.read(&link.key, link.version.as_ref(), None).await.unwrap();
     let Body::Stream(mut body) = read.body else { panic!("a stream") };
     assert_eq!(body.next().await.unwrap().unwrap(), "b");
 
     let copy_to = tempdir().unwrap();
-    let to = open(copy_to.path(), Links::Translate);
+    let to = open(copy_to.path(), Links::Keep);
     let mtime = Some(Mtime(-1_000_000_001));
-    put(&to, "x/l.rclonelink", b"../some/where", WriteSpec { mtime, ..Default::default() }).await.unwrap();
+    let l = Key::symlink("x/l");
+    put_at(&to, &l, b"../some/where", WriteSpec { mtime, ..Default::default() }).await.unwrap();
     assert_eq!(fs::read_link(copy_to.path().join("x/l")).unwrap(), Path::new("../some/where"));
-    assert_eq!(to.stat(&Key::new("x/l.rclonelink")).await.unwrap().mtime, mtime);
-    copy(&translate, &to, vec![item("gone.rclonelink", "gone.rclonelink", 7)]).await.remove(0).unwrap();
+    assert_eq!(to.stat(&l).await.unwrap().mtime, mtime);
+    let gone = Key::symlink("gone");
+    let link = CopyItem { from: gone.clone(), to: gone.clone(), ..item("gone", "gone", 7) };
+    copy(&keep, &to, vec![link]).await.remove(0).unwrap();
     assert_eq!(fs::read_link(copy_to.path().join("gone")).unwrap(), Path::new("nowhere"));
-    assert!(to.delete(vec![(Key::new("gone.rclonelink"), None)]).await.remove(0).is_ok());
+    assert!(to.delete(vec![(gone, None)]).await.remove(0).is_ok());
     assert!(fs::symlink_metadata(copy_to.path().join("gone")).is_err());
 }
 
@@ -228,7 +235,7 @@ async fn a_planted_link_does_not_lead_out_of_the_destination() {
     fs::write(outside.path().join("victim"), "old").unwrap();
     symlink(outside.path().join("victim"), temp.path().join("f")).unwrap();
     fs::write(temp.path().join("source"), "new").unwrap();
-    for links in [Links::Skip, Links::Follow, Links::Translate] {
+    for links in [Links::Skip, Links::Follow, Links::Keep] {
         let store = open(temp.path(), links);
         for key in ["d/victim", "d/sub/x"] {
             let error = put(&store, key, b"new", WriteSpec::default()).await.unwrap_err();
@@ -736,10 +743,10 @@ async fn a_token_leads_only_to_hidden_files_beside_the_key() {
 #[tokio::test]
 async fn what_is_written_in_place_or_is_a_link_is_not_found_again() {
     let temp = tempdir().unwrap();
-    let store = open(temp.path(), Links::Translate);
+    let store = open(temp.path(), Links::Keep);
     let inplace = WriteSpec { inplace: true, ..WriteSpec::default() };
-    for (key, spec) in [("f", inplace), ("l.rclonelink", WriteSpec::default())] {
-        let upload = store.write(&Key::new(key), spec).await.unwrap();
+    for (key, spec) in [(Key::new("f"), inplace), (Key::symlink("l"), WriteSpec::default())] {
+        let upload = store.write(&key, spec).await.unwrap();
         assert_eq!(upload.token().await.unwrap(), None, "{key}");
         upload.abort().await.unwrap();
     }

@@ -61,7 +61,6 @@ impl Service {
             net: Default::default(),
             meters: meters.clone(),
             links: Default::default(),
-            marks: false,
             own_links: false,
             wrapped: Default::default(),
         };

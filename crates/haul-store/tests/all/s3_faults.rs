@@ -98,7 +98,6 @@ fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meter
         net,
         meters: meters.clone(),
         links: Default::default(),
-        marks: false,
         own_links: false,
         wrapped: Default::default(),
     };

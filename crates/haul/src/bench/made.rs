@@ -136,6 +136,7 @@ impl MadeStore {
             mtime_listed: true,
             changed: Changed::Unknown,
             dirs: false,
+            symlinks: false,
             keeps_empty_dirs: false,
             hashes_listed: Vec::new(),
             hashes_stored: Vec::new(),

@@ -1,10 +1,10 @@
 //! Comparing an index with some pages of the store's listing, each run with others: whatever the reason why an index may be
 //! wrong, what it promises must be there.
 
-use super::{kept::Snapshot, record};
+use super::kept::Snapshot;
 use crate::list::page::{Page, page};
 use futures::{StreamExt, stream};
-use haul_core::{Entry, ErrorKind, Key, Kind, Result, key::just_before};
+use haul_core::{Entry, ErrorKind, Key, Result, key::just_before};
 use haul_store::{ListRequest, Store, disk};
 use std::{
     collections::BTreeSet,
@@ -194,18 +194,18 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
     let mut index = snapshot.read().map_err(broken)?;
     index.seek(from).map_err(broken)?;
     let last = shown.entries.last().map(|entry| entry.key.clone());
-    let mut entries = shown.entries.into_iter().filter(|entry| entry.kind == Kind::File).peekable();
+    let mut entries = shown.entries.into_iter().filter(Entry::has_bytes).peekable();
     while let Some((key, body)) = index.here().filter(|_| audit.wrong.len() < ENOUGH) {
         // The first key is in any case among what the page would hold.
-        let covered = shown.ended || key == from || last.as_ref().is_some_and(|last| key <= last.as_bytes());
+        let covered = shown.ended || key == from || last.as_ref().is_some_and(|last| key <= last.stored());
         if !covered {
             break;
         }
-        while let Some(entry) = entries.next_if(|entry| entry.key.as_bytes() < key) {
+        while let Some(entry) = entries.next_if(|entry| entry.key.stored() < key) {
             audit.news.extend(Some(entry).filter(|_| terms.unknown));
         }
-        let entry = entries.next_if(|entry| entry.key.as_bytes() == key);
-        let fact = record::read(key, body).filter(|fact| terms.young.contains(&fact.minute));
+        let entry = entries.next_if(|entry| entry.key.stored() == key);
+        let fact = snapshot.fact(key, body).filter(|fact| terms.young.contains(&fact.minute));
         match (fact, entry) {
             (None, None) => {}
             (None, Some(entry)) => audit.news.push(entry),

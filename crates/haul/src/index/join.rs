@@ -1,12 +1,6 @@
 //! A source's listing beside an index of the destination: what need not be asked of the store, and what must be.
 
-use super::{
-    doubts::Doubts,
-    kept::Snapshot,
-    record::{self, Fact},
-    remote::RemoteIndex,
-    section::Merge,
-};
+use super::{doubts::Doubts, kept::Snapshot, record::Fact, remote::RemoteIndex, section::Merge};
 use crate::presence::Wanted;
 use haul_core::{Entry, Key, Lost};
 use std::{collections::VecDeque, io, sync::Arc};
@@ -154,12 +148,12 @@ impl Matcher {
     fn read(&mut self, key: Option<&Key>, out: &mut Vec<Candidate>) -> io::Result<Result<Option<Fact>, Full>> {
         match (&self.how.extras, key) {
             (Some(is_about), _) if self.again.is_none() => {
-                let before = |here: &[u8]| key.is_none_or(|key| here < key.as_bytes());
+                let before = |here: &[u8]| key.is_none_or(|key| here < key.stored());
                 while let Some((here, body)) = self.merge.here().filter(|(here, _)| before(here)) {
                     if out.len() >= BATCH {
                         return Ok(Err(Full));
                     }
-                    if let Some(fact) = record::read(here, body)
+                    if let Some(fact) = self.how.snapshot.fact(here, body)
                         && !self.lost.iter().any(|lost| lost.holds(&fact.entry.key))
                         && is_about(&fact.entry)
                     {
@@ -169,12 +163,12 @@ impl Matcher {
                     self.merge.next()?;
                 }
             }
-            (_, Some(key)) => self.merge.seek(key.as_bytes())?,
+            (_, Some(key)) => self.merge.seek(key.stored())?,
             (_, None) => return Ok(Ok(None)),
         }
         let Some(key) = key else { return Ok(Ok(None)) };
-        let here = self.merge.here().filter(|(here, _)| *here == key.as_bytes());
-        let fact = here.and_then(|(here, body)| record::read(here, body));
+        let here = self.merge.here().filter(|(here, _)| *here == key.stored());
+        let fact = here.and_then(|(here, body)| self.how.snapshot.fact(here, body));
         if here.is_some() {
             self.merge.next()?;
         }

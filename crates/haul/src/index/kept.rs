@@ -3,10 +3,11 @@
 
 use super::{
     doubts::Doubts,
-    files, record,
+    files,
+    record::{self, Fact},
     section::{Merge, Record, Section, SectionWriter, Source},
 };
-use haul_core::filter::Filter;
+use haul_core::{Key, Kind, filter::Filter};
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
@@ -49,6 +50,8 @@ pub struct Snapshot {
     /// Of what it has every key that haul knew of when it was written: [`ALL`], [`PART`], or what a filter lets through, see
     /// [`scope`].
     pub whole: u64,
+    /// Its store has symlinks: what it keeps under their stored names is symlinks.
+    links: bool,
 }
 
 /// What a filter lets through, as [`Snapshot::whole`] has it.
@@ -91,7 +94,12 @@ impl Snapshot {
             merge.next()?;
         }
         let id = files::identity(&file)?;
-        Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added), whole }))
+        Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added), whole, links: false }))
+    }
+
+    /// The same, of a store that has symlinks or has none.
+    pub fn with_links(self, links: bool) -> Snapshot {
+        Snapshot { links, ..self }
     }
 
     /// All that it says, from its beginning.
@@ -100,6 +108,16 @@ impl Snapshot {
     pub fn read(&self) -> io::Result<Merge> {
         let base = self.sections.iter().take(1).map(Source::section);
         Merge::new(base.chain([Source::List(self.added.clone(), 0)]).collect())
+    }
+
+    /// What its record says of what the store keeps under `stored`.
+    pub fn fact(&self, stored: &[u8], body: &[u8]) -> Option<Fact> {
+        let mut fact = record::read(stored, body)?;
+        if self.links {
+            fact.entry.key = Key::of_stored(stored);
+            fact.entry.kind = if fact.entry.key.is_symlink() { Kind::Symlink } else { Kind::File };
+        }
+        Some(fact)
     }
 
     /// Keys of which it says something, about.

@@ -14,10 +14,10 @@ use std::{
 /// Keys that are held in memory: some 15 MB.
 const IN_MEMORY: usize = 50_000;
 
-/// What a run found out; of a key, what came last.
+/// What a run found out; of a key, what came last. By the names that stores know keys by.
 #[derive(Debug, Default)]
 pub struct Learned {
-    now: BTreeMap<Key, Box<[u8]>>,
+    now: BTreeMap<Box<[u8]>, Box<[u8]>>,
     spilled: Vec<Arc<Section>>,
 }
 
@@ -26,25 +26,25 @@ impl Learned {
     ///
     /// Errors: those of writing a temporary file.
     pub fn saw(&mut self, entry: &Entry, minute: u32) -> io::Result<()> {
-        self.put(entry.key.clone(), record::write(entry, minute))
+        self.put(&entry.key, record::write(entry, minute))
     }
 
     /// Nothing is known of a key any more.
     ///
     /// Errors: those of writing a temporary file.
     pub fn forget(&mut self, key: &Key) -> io::Result<()> {
-        self.put(key.clone(), record::FORGOTTEN.into())
+        self.put(key, record::FORGOTTEN.into())
     }
 
     /// A key isn't there.
     ///
     /// Errors: those of writing a temporary file.
     pub fn gone(&mut self, key: &Key) -> io::Result<()> {
-        self.put(key.clone(), record::GONE.into())
+        self.put(key, record::GONE.into())
     }
 
-    fn put(&mut self, key: Key, body: Box<[u8]>) -> io::Result<()> {
-        self.now.insert(key, body);
+    fn put(&mut self, key: &Key, body: Box<[u8]>) -> io::Result<()> {
+        self.now.insert(key.stored().into(), body);
         if self.now.len() < IN_MEMORY {
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl Learned {
         let mut out = BufWriter::new(&file);
         let mut writer = SectionWriter::new(&mut out, 0);
         for (key, body) in std::mem::take(&mut self.now) {
-            writer.push(key.as_bytes(), &body)?;
+            writer.push(&key, &body)?;
         }
         let (_, end, sum) = writer.finish((0, 0))?;
         out.flush()?;
@@ -63,7 +63,7 @@ impl Learned {
 
     /// All of it, the newest last.
     pub fn into_sources(self) -> Vec<Source> {
-        let list: Vec<Record> = self.now.into_iter().map(|(key, body)| (key.as_bytes().into(), body)).collect();
+        let list: Vec<Record> = self.now.into_iter().collect();
         let spilled = self.spilled.iter().map(Source::section);
         spilled.chain([Source::List(Arc::new(list), 0)]).collect()
     }

@@ -11,7 +11,7 @@ use super::{
     verify::Verified,
 };
 use haul_core::{
-    Algo, Entry, Error, Hasher, Key, Kind,
+    Algo, Entry, Error, Hasher, Key,
     event::{Event, Sink},
     filter::Filter,
     hash::to_hex,
@@ -141,7 +141,7 @@ impl RemoteIndex {
             whose,
             settings: settings.clone(),
             sink: sink.clone(),
-            was: opened.was.map(Arc::new),
+            was: opened.was.map(|was| Arc::new(was.with_links(store.caps().symlinks))),
             believed: uses != Uses::Nothing && !opened.busy && !settings.verify,
             minute: settings.minute.unwrap_or_else(|| minute(files::now())),
             state: Mutex::new(State { learned: Some(Learned::default()), ..State::default() }),
@@ -217,8 +217,8 @@ impl RemoteIndex {
     pub fn has(&self, key: &Key) -> io::Result<bool> {
         let Some(was) = &self.was else { return Ok(false) };
         let mut all = was.read()?;
-        all.seek(key.as_bytes())?;
-        Ok(all.here().is_some_and(|(here, body)| here == key.as_bytes() && record::is_there(body)))
+        all.seek(key.stored())?;
+        Ok(all.here().is_some_and(|(here, body)| here == key.stored() && record::is_there(body)))
     }
 
     /// What is there of these keys, in their order, as far as the index is believed; empty when it isn't.
@@ -229,9 +229,9 @@ impl RemoteIndex {
             let mut all = was.read()?;
             let mut found = Vec::new();
             for key in keys {
-                all.seek(key.as_bytes())?;
-                let here = all.here().filter(|(here, _)| *here == key.as_bytes() && !doubts.holds(here));
-                let fact = here.and_then(|(key, body)| record::read(key, body));
+                all.seek(key.stored())?;
+                let here = all.here().filter(|(here, _)| *here == key.stored() && !doubts.holds(here));
+                let fact = here.and_then(|(key, body)| was.fact(key, body));
                 found.extend(fact.filter(|fact| young.contains(&fact.minute)).map(|fact| fact.entry));
             }
             io::Result::Ok(found)
@@ -300,7 +300,7 @@ impl RemoteIndex {
 
     /// The store said so of a key, or was told to hold it so and answered that it does.
     pub fn saw(&self, entry: &Entry) {
-        if entry.kind == Kind::File {
+        if entry.has_bytes() {
             let minute = self.minute;
             self.learn(|learned| learned.saw(entry, minute));
         }

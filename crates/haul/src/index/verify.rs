@@ -1,6 +1,6 @@
 //! The destination's listing, where a job lists all of it: noted in its index, and compared with what that said (`--verify-index`).
 
-use super::{audit::agree, record, remote::RemoteIndex, section::Merge};
+use super::{audit::agree, kept::Snapshot, remote::RemoteIndex, section::Merge};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Listed, filter::Filter};
 use haul_store::disk;
@@ -27,7 +27,7 @@ pub fn noted(
     let Some(index) = index.cloned() else { return listing };
     index.lists_all();
     let verify = index.to_verify().filter(|_| filter.as_ref().is_some_and(Filter::is_all));
-    let verify = verify.and_then(|was| was.read().ok());
+    let verify = verify.and_then(|was| Some((was.read().ok()?, was)));
     let state = (listing, index, filter, verify, Verified::default());
     futures::stream::unfold(state, |(mut listing, index, mut filter, verify, mut verified)| async move {
         let step = listing.next().await?;
@@ -38,7 +38,7 @@ pub fn noted(
         }
         let Some(mut was) = verify else { return Some((step, (listing, index, filter, None, verified))) };
         let work = move || {
-            let compared = compare(&mut was, &step, &mut verified);
+            let compared = compare((&mut was.0, &was.1), &step, &mut verified);
             Ok((was, step, verified, compared.is_ok()))
         };
         // It fails only when the disk's threads are gone, with the process.
@@ -52,7 +52,7 @@ pub fn noted(
 }
 
 /// Compares one step of the listing with what the index said.
-fn compare(was: &mut Merge, step: &Listed, verified: &mut Verified) -> io::Result<()> {
+fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut Verified) -> io::Result<()> {
     let (entries, ended): (&[Entry], bool) = match step {
         Listed::Batch(entries) => (entries, false),
         Listed::End => (&[], true),
@@ -60,7 +60,7 @@ fn compare(was: &mut Merge, step: &Listed, verified: &mut Verified) -> io::Resul
     };
     let mut entries = entries.iter().filter(|entry| !entry.is_dir()).peekable();
     loop {
-        let Some(fact) = was.here().map(|(key, body)| record::read(key, body)) else { return Ok(()) };
+        let Some(fact) = was.here().map(|(key, body)| said.fact(key, body)) else { return Ok(()) };
         match (fact, entries.peek()) {
             (_, None) if !ended => return Ok(()),
             (None, _) => {}

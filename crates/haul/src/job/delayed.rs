@@ -62,7 +62,7 @@ impl Run {
     }
 
     fn delays(&self, src: &Entry) -> bool {
-        self.delays_any() && src.kind == Kind::File && !src.is_link()
+        self.delays_any() && src.kind == Kind::File
     }
 
     /// Sends an order on its way: by a place where it waits, or to its name.
@@ -230,7 +230,7 @@ impl Run {
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => {
-                    let files = entries.into_iter().filter(|entry| entry.kind == Kind::File && !entry.is_link());
+                    let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
                     let gone = files.map(|entry| (entry.key, entry.version)).collect();
                     self.cx.dst.delete(gone).await.into_iter().collect::<Result<()>>()?;
                 }

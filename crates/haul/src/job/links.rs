@@ -3,12 +3,12 @@
 
 use super::{
     Run,
-    rsync::{bare, of_any_kind, of_name},
+    rsync::{of_any_kind, of_name},
 };
 use bytes::Bytes;
 use futures::{TryStreamExt, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, LINK, Result, compare::Difference, event::Event, join::Pair, links, plain_key,
+    Entry, Error, ErrorKind, Key, Result, compare::Difference, event::Event, join::Pair, key::path, links,
 };
 use haul_store::{Body, Store, WriteSpec};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Run {
         let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)) = pair else { return false };
         let Some(habits) = &self.policy.rsync else { return false };
         let closed = habits.keep_dirlinks || self.policy.ignore_existing;
-        closed || src.is_dir() || src.is_link() && habits.safe_links.is_some()
+        closed || src.is_dir() || src.is_symlink() && habits.safe_links.is_some()
     }
 
     /// What becomes of a pair by these habits; `None` when nothing does.
@@ -66,7 +66,7 @@ impl Run {
     /// True for a link that `--safe-links` leaves out, which is told.
     pub(super) async fn is_unsafe_link(&self, src: &Entry) -> bool {
         match self.policy.rsync.as_ref().and_then(|habits| habits.safe_links) {
-            Some(depth) if src.is_link() => self.leads_out(src, depth).await,
+            Some(depth) if src.is_symlink() => self.leads_out(src, depth).await,
             _ => false,
         }
     }
@@ -97,7 +97,7 @@ impl Run {
             return false;
         }
         let mut there = false;
-        for other in of_name(bare(key.as_bytes())) {
+        for other in of_name(&self.cx.dst, key.path()) {
             there |= self.cx.dst.stat(&other).await.is_ok_and(|entry| !entry.is_dir());
         }
         if !there {
@@ -134,7 +134,7 @@ impl Run {
     /// The directory `key` of the destination without symlinks on the way; `None` where that can't be told.
     async fn real(&self, key: &Key) -> Option<Key> {
         let part = |part: &[u8]| part.to_vec();
-        let mut ahead: Vec<Vec<u8>> = bare(key.as_bytes()).rsplit(|b| *b == b'/').map(part).collect();
+        let mut ahead: Vec<Vec<u8>> = key.path().rsplit(|b| *b == b'/').map(part).collect();
         let (mut real, mut links) = (Vec::new(), 0);
         while let Some(name) = ahead.pop() {
             match &name[..] {
@@ -145,7 +145,10 @@ impl Run {
                 }
                 _ => real.push(name),
             }
-            let link = Key::new([&real.join(&b'/'), LINK].concat());
+            if !self.cx.dst.caps().symlinks {
+                continue;
+            }
+            let link = Key::symlink(real.join(&b'/'));
             let Ok(read) = self.cx.dst.read(&link, None, None).await else { continue };
             let Body::Stream(pieces) = read.body else { continue };
             let target = whole(pieces).await.ok()?;
@@ -176,8 +179,8 @@ impl Run {
             kept.iter().filter_map(same).collect()
         };
         for dir in std::iter::once(real).chain(kept) {
-            let key = Key::new([dir.as_bytes(), bare(below)].concat());
-            if key.as_bytes() != bare(src.key.as_bytes()) && self.source_shows(&key, !src.is_dir()).await {
+            let key = Key::new([dir.as_bytes(), path(below)].concat());
+            if key.as_bytes() != src.key.path() && self.source_shows(&key, !src.is_dir()).await {
                 return Some(key);
             }
         }
@@ -186,7 +189,7 @@ impl Run {
 
     /// True when this source or another shows something under a name; of directories only where `dirs`.
     async fn source_shows(&self, name: &Key, dirs: bool) -> bool {
-        for key in of_any_kind(name.as_bytes()) {
+        for key in of_any_kind(&self.cx.src, name.as_bytes()) {
             if key.is_dir() && !dirs {
                 continue;
             }
@@ -197,7 +200,7 @@ impl Run {
                 return true;
             }
         }
-        dirs && self.cx.filter.others_show(&plain_key(name.as_bytes()))
+        dirs && self.cx.filter.others_show(name)
     }
 
     /// The destination's listing doesn't go through links: ask.
@@ -210,7 +213,7 @@ impl Run {
     }
 }
 
-/// What a translated link of a store holds; `None` for a file that only has such a name.
+/// What a symlink of a store holds; `None` for what is none.
 ///
 /// Errors: those of reading.
 pub(crate) async fn target(store: &Arc<dyn Store>, key: &Key) -> Result<Option<Vec<u8>>> {

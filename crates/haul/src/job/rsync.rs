@@ -5,15 +5,13 @@ use super::{Orders, Pass, Run};
 use crate::transfer::Order;
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, LINK, Listed, Mtime, Result, Side, Version, attributes,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version, attributes,
     compare::{Difference, Reason},
     event::{Event, LeftOut},
-    plain_key,
     plan::{self, Action, Step},
     policy::{Chmod, Keep, Mode},
-    shown_name,
 };
-use haul_store::{CopyHow, CopyItem, ListRequest, WriteSpec};
+use haul_store::{CopyHow, CopyItem, ListRequest, Store, WriteSpec};
 use std::sync::Arc;
 
 /// What all may do with a directory that anybody may look into.
@@ -84,7 +82,7 @@ impl Run {
         }
         self.dir_seen(&src, None).await;
         if !self.policy.dry_run && self.cx.dst.caps().dirs {
-            for other in of_name(bare(src.key.as_bytes())) {
+            for other in of_name(&self.cx.dst, src.key.path()) {
                 if let Err(error) = self.clear_file(&other).await {
                     return self.error(error);
                 }
@@ -120,12 +118,7 @@ impl Run {
     ///
     /// Errors: those of deleting; in a move, that this job brought it.
     async fn clear_file(&self, key: &Key) -> Result<()> {
-        // Beside a remote a file may be called as a symlink is stored, and is none.
-        let only_called = |entry: &Entry| {
-            entry.is_link() && entry.posix.as_ref().is_some_and(|posix| posix.mode & 0o170_000 == 0o100_000)
-        };
         match self.cx.dst.stat(key).await {
-            Ok(entry) if only_called(&entry) => Ok(()),
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
                 if self.backup().keeps(&entry.key) {
@@ -197,7 +190,7 @@ impl Run {
     /// Why a file can't come to `key`: a directory of its name is at the destination, holds something, and isn't to go with
     /// that. Which is told, so that a dry run tells it too.
     pub(super) async fn in_the_way(&self, src: &Entry, key: &Key) -> Option<Error> {
-        let dir = Key::new([bare(key.as_bytes()), b"/"].concat());
+        let dir = Key::new([key.path(), b"/"].concat());
         // Not what a symlink leads to.
         if self.replaces_dirs() || !self.cx.dst.caps().dirs || self.cx.dst.stat(&dir).await.is_err() {
             return None;
@@ -217,7 +210,7 @@ impl Run {
     ///
     /// Errors: those for which it can't go.
     async fn tell_gone_before(&self, key: &Key) -> Result<()> {
-        let dir = Key::new([bare(key.as_bytes()), b"/"].concat());
+        let dir = Key::new([key.path(), b"/"].concat());
         if self.cx.dst.stat(&dir).await.is_err() {
             return Ok(());
         }
@@ -236,13 +229,13 @@ impl Run {
 
     /// True when the destination has anything under this name.
     async fn any_kind_there(&self, key: &Key) -> bool {
-        let plain = plain_key(bare(key.as_bytes()));
+        let plain = Key::new(key.path());
         self.cx.dst.stat(&plain).await.is_ok_and(|entry| !entry.is_dir()) || self.other_kind_there(&plain).await
     }
 
     /// True when the destination has something else under this name.
     pub async fn other_kind_there(&self, key: &Key) -> bool {
-        for other in of_any_kind(bare(key.as_bytes())) {
+        for other in of_any_kind(&self.cx.dst, key.path()) {
             if other != *key && self.cx.dst.stat(&other).await.is_ok_and(|e| e.is_dir() == other.is_dir()) {
                 return true;
             }
@@ -262,7 +255,7 @@ impl Run {
             return None;
         }
         let mut found = None;
-        for other in of_any_kind(bare(dst.key.as_bytes())) {
+        for other in of_any_kind(&self.cx.src, dst.key.path()) {
             if other == dst.key {
                 continue;
             }
@@ -283,7 +276,7 @@ impl Run {
         if self.cx.filter.others_show(&dst.key) {
             self.dirs.keep(dst);
         } else if self.may_lose(&dst) {
-            let name = plain_key(bare(dst.key.as_bytes()));
+            let name = Key::new(dst.key.path());
             let other = self.in_its_place(&dst).await;
             if other.is_some() || self.cx.filter.others_show(&name) {
                 // What it holds goes when its place is taken, which may never be; a dry run tells where it would, unless another job
@@ -342,7 +335,7 @@ impl Run {
 
     /// True for a link that may have to be left out for where it leads.
     pub(super) fn looks_at_link(&self, src: &Entry) -> bool {
-        src.is_link() && self.policy.rsync.as_ref().is_some_and(|habits| habits.safe_links.is_some())
+        src.is_symlink() && self.policy.rsync.as_ref().is_some_and(|habits| habits.safe_links.is_some())
     }
 
     /// May the destination lose this, as far as rules say? Remembers directories that it may not, with what they hold.
@@ -422,15 +415,16 @@ impl Run {
     ///
     /// Errors: those of deleting, or that it is not to be.
     pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
-        let dir = Key::new([bare(order.to.as_bytes()), b"/"].concat());
+        let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
         if self.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
             self.clear_dir(&dir).await?;
         }
         self.clear_other_kind(&order.to).await?;
         if self.policy.inplace {
-            for other in of_name(bare(order.to.as_bytes())) {
-                if self.cx.dst.stat(&other).await.is_ok_and(|there| there.is_link() || there.kind == Kind::Special) {
+            for other in of_name(&self.cx.dst, order.to.path()) {
+                if self.cx.dst.stat(&other).await.is_ok_and(|there| matches!(there.kind, Kind::Symlink | Kind::Special))
+                {
                     self.clear_file(&other).await?;
                 }
             }
@@ -495,7 +489,7 @@ impl Run {
         if !self.never_replaces_own() {
             return Ok(());
         }
-        for other in of_name(bare(key.as_bytes())) {
+        for other in of_name(&self.cx.dst, key.path()) {
             let Ok(there) = self.cx.dst.stat(&other).await else { continue };
             let older = other != *key && !there.is_dir() && !self.came_in_this_run(&there);
             if older || there.kind == Kind::Special {
@@ -618,18 +612,13 @@ fn no_way(key: &Key) -> Error {
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
 
-/// A key without what tells its kind.
-pub(super) fn bare(key: &[u8]) -> &[u8] {
-    key.strip_suffix(b"/").unwrap_or(shown_name(key))
-}
-
 /// The same, and the directory's.
-pub(super) fn of_any_kind(name: &[u8]) -> [Key; 3] {
-    let [file, link] = of_name(name);
-    [file, link, Key::new([name, b"/"].concat())]
+pub(super) fn of_any_kind(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
+    of_name(store, name).chain([Key::new([name, b"/"].concat())])
 }
 
-/// The keys by which a disk knows what is called so and is no directory: a file or the like, and a symlink.
-pub(super) fn of_name(name: &[u8]) -> [Key; 2] {
-    [plain_key(name), Key::new([name, LINK].concat())]
+/// The keys by which a store knows what is called so and is no directory: of a file or the like, and of a symlink.
+pub(super) fn of_name(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
+    let link = store.caps().symlinks.then(|| Key::symlink(name));
+    std::iter::once(Key::new(name)).chain(link)
 }

@@ -9,9 +9,7 @@ use crate::{
     spool::Gone,
     transfer::{Arrived, Order},
 };
-use haul_core::{
-    Error, ErrorKind, Key, Kind, Result, Side, attributes::What, event::Event, plan::Route, policy::Cutoff,
-};
+use haul_core::{Error, ErrorKind, Key, Result, Side, attributes::What, event::Event, plan::Route, policy::Cutoff};
 use haul_store::CopyHow;
 use std::sync::{Arc, atomic::Ordering};
 use tokio::task::{JoinError, JoinSet};
@@ -284,9 +282,9 @@ impl Run {
     }
 }
 
-/// A regular file, or a link that is one here: has bytes that can be brought in more than one way.
+/// A regular file or a symlink: has bytes that can be brought in more than one way.
 fn is_file(order: &Order) -> bool {
-    order.src.kind == Kind::File
+    order.src.has_bytes()
 }
 
 /// True when a device, FIFO or socket couldn't be made.

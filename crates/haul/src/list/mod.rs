@@ -57,6 +57,7 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
     let caps = store.caps();
     let raw = if options.ask_each {
         let keys = filter.files_from().unwrap_or_default();
+        let keys = &known_as(keys, caps.symlinks)[..];
         // Only inodes have attributes that are worth a question for each directory on the way.
         let keys = if options.dirs && options.posix { with_dirs(keys) } else { keys.to_vec() };
         ask_each(store.clone(), keys, options.checkers)
@@ -84,6 +85,12 @@ fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> 
         request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
     }
     ranges::list(store, request, options.pages)
+}
+
+/// The keys of what is listed by name: where there are symlinks, a name may be one's.
+fn known_as(names: &[Key], symlinks: bool) -> Vec<Key> {
+    let link = |name: &Key| Some(Key::of_stored(name.as_bytes())).filter(|key| symlinks && key != name);
+    names.iter().flat_map(|name| std::iter::once(name.clone()).chain(link(name))).collect()
 }
 
 /// `--files-from` with `--no-traverse`: one question a key, in key order.
@@ -136,8 +143,8 @@ fn keep_wanted(
         Listed::Batch(mut entries) => {
             entries.retain(|e| match e.kind {
                 Kind::Dir => dirs && filter.descend(e.key.as_bytes()),
-                Kind::File | Kind::Special if for_join => filter.wants_name(e),
-                Kind::File | Kind::Special => filter.wants(e),
+                Kind::File | Kind::Symlink | Kind::Special if for_join => filter.wants_name(e),
+                Kind::File | Kind::Symlink | Kind::Special => filter.wants(e),
             });
             Listed::Batch(entries)
         }
@@ -176,7 +183,7 @@ fn with_mtimes(
 /// The entries with their times; before them those whose time could not be found out though the filter must know it.
 async fn ask_mtimes(store: &Arc<dyn Store>, filter: &Filter, entries: Vec<Entry>, checkers: usize) -> Vec<Listed> {
     let asked = entries.into_iter().map(|entry| {
-        let known = entry.kind != Kind::File || entry.mtime.is_some() || !filter.wants_but_for_age(&entry);
+        let known = !entry.has_bytes() || entry.mtime.is_some() || !filter.wants_but_for_age(&entry);
         let asking = (!known).then(|| {
             let (store, key) = (store.clone(), entry.key.clone());
             Task::spawn(async move { store.stat(&key).await })

@@ -19,14 +19,12 @@ use crate::{
     budget::{Budget, Claim},
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, LINK, Meta, Mtime, Result, Retry, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
     attributes::{MODE_BITS, Unkept},
     event::{Event, Sink, StepId},
     links::SourceLinks,
-    plain_key,
     plan::{Replace, Route},
     policy::{Chmod, Fsync, Keep, Mode, Policy},
-    shown_name,
 };
 use haul_store::{Late, Meter, Stored, Upload, WriteSpec};
 use std::{
@@ -371,11 +369,6 @@ impl Mover {
             () = self.cx.cancel.cancelled() => return Err(cancelled()),
             source = read::Source::open(&self.cx.src, src, route, &self.budget, block) => source?,
         };
-        if self.would_be_link(order).await {
-            let message =
-                "a file whose name ends in .rclonelink would become a symbolic link here: rename it, or leave out -l";
-            return Err(Error::new(ErrorKind::Unsupported, "copy", message));
-        }
         // A disk's metadata is listed; reading a file doesn't ask for it again.
         source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
         if !self.policy.ignore_size && source.facts.size != src.size {
@@ -398,19 +391,6 @@ impl Mover {
         Ok(Open { source, target })
     }
 
-    /// Between disks: true for a file that only has the name of a translated link, which its bytes would
-    /// become at the destination. (Copies by the system know the one from the other.)
-    async fn would_be_link(&self, order: &Order) -> bool {
-        const TYPE: u32 = 0o170_000;
-        const REGULAR: u32 = 0o100_000;
-        let disks = self.cx.src.caps().files && self.cx.dst.caps().files;
-        if !disks || !self.policy.links || !order.to.as_bytes().ends_with(LINK) {
-            return false;
-        }
-        let there = self.cx.src.stat(&order.src.key).await;
-        there.is_ok_and(|entry| entry.posix.is_some_and(|posix| posix.mode & TYPE == REGULAR))
-    }
-
     /// How the source shows its links.
     pub(crate) fn source_links(&self) -> SourceLinks {
         self.policy.rsync.as_ref().map_or(SourceLinks::default(), |habits| habits.source_links)
@@ -419,7 +399,7 @@ impl Mover {
     /// The time that a file gets whatever its source's is.
     pub(crate) fn set_time(&self, facts: &Entry) -> Option<Mtime> {
         let habits = self.policy.rsync.as_ref()?;
-        habits.set_time.or(habits.omit_link_times.filter(|_| facts.is_link()))
+        habits.set_time.or(habits.omit_link_times.filter(|_| facts.is_symlink()))
     }
 
     /// How the file is written: what may be there, which times and metadata go along.
@@ -461,7 +441,7 @@ impl Mover {
 
     /// True where a file is to have the permissions of the one that it replaces, and that goes to where backups are.
     pub(crate) fn keeps_replaced_mode(&self, order: &Order) -> bool {
-        let plain = order.src.kind == Kind::File && !order.src.is_link();
+        let plain = order.src.kind == Kind::File;
         let mode_is_kept = self.keep.as_ref().is_none_or(|keep| keep.perms || keep.acls);
         let there = order.replaced.as_ref().is_some_and(|there| there.posix.is_some() && is_plain(there));
         self.policy.rsync.is_some() && self.backup.is_on() && plain && there && !mode_is_kept
@@ -538,7 +518,7 @@ impl Mover {
             version: stored.version,
             hashes: stored.hashes,
             mtime: facts.mtime.filter(|_| self.cx.dst.caps().mtime.is_some()),
-            ..Entry::file(order.to.clone(), stored.size)
+            ..Entry::with_bytes(order.to.clone(), stored.size)
         };
         let (version, stored) = (facts.version, Some(Box::new(holds)));
         // The store's own checksum proves what was sent, not that it is what the source has.
@@ -565,10 +545,7 @@ impl Mover {
         if self.policy.rsync.is_none() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
             return Ok(());
         }
-        let other = match to.as_bytes().strip_suffix(LINK) {
-            Some(name) => plain_key(name),
-            None => Key::new([shown_name(to.as_bytes()), LINK].concat()),
-        };
+        let other = if to.is_symlink() { Key::new(to.path()) } else { Key::symlink(to.path()) };
         match self.cx.dst.stat(&other).await {
             Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await,
             _ => Ok(()),
@@ -632,7 +609,7 @@ impl Mover {
 
     /// `--verify=read`: reads back what was written and hashes it.
     async fn read_back(&self, order: &Order, stored: &Stored, moved: &Hashes) -> Result<Option<Algo>> {
-        let mut entry = Entry::file(order.to.clone(), stored.size);
+        let mut entry = Entry::with_bytes(order.to.clone(), stored.size);
         entry.version = stored.version.clone();
         let back = crate::hash::read_and_hash(&self.cx.dst, &entry, &[VERIFY]).await?;
         match back.agree(moved) {

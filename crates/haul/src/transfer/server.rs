@@ -97,7 +97,7 @@ impl Mover {
         match (how, &self.policy.rsync) {
             (CopyHow::Link, _) => how,
             _ if order.src.kind == Kind::Special => CopyHow::Special,
-            (CopyHow::Copy, Some(habits)) if habits.append && shorter && !order.src.is_link() => {
+            (CopyHow::Copy, Some(habits)) if habits.append && shorter && !order.src.is_symlink() => {
                 CopyHow::Append { verify: habits.append_verify }
             }
             _ => how,
@@ -134,7 +134,7 @@ impl Mover {
             _ => None,
         };
         let (version, unkept) = (order.src.version.clone(), stored.unkept);
-        let renamed = how == CopyHow::Rename && order.src.kind == Kind::File;
+        let renamed = how == CopyHow::Rename && order.src.has_bytes();
         Ok(Arrived { size: stored.size, proved, by_server: true, renamed, version, unkept, ..Arrived::default() })
     }
 }

@@ -12,7 +12,7 @@ use haul_core::{
     plan::Action,
     policy::{Compare, Mode, Policy},
 };
-use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
+use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, layers::with_links, mem::MemStore};
 use haul_testkit::{
     disk,
     faults::{Fault, Faulty, Op},
@@ -172,9 +172,20 @@ impl Pair {
     }
 
     async fn run_as(&self, mode: Mode, policy: Policy, filter: Filter) -> Report {
+        self.run_between(self.src.clone(), self.there(), mode, policy, filter).await
+    }
+
+    async fn run_between(
+        &self,
+        src: Arc<dyn Store>,
+        dst: Arc<dyn Store>,
+        mode: Mode,
+        policy: Policy,
+        filter: Filter,
+    ) -> Report {
         let cx = Cx {
-            src: self.src.clone(),
-            dst: self.there(),
+            src,
+            dst,
             backup: None,
             compare_dest: vec![],
             copy_dest: vec![],
@@ -233,6 +244,38 @@ async fn a_second_run_asks_for_what_changed() {
         let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
         pair.assert_equal(&src, &dst, "in the end");
     }
+    assert_eq!(pair.said.take(), Vec::<String>::new());
+}
+
+/// It has the names that the store has, so it tells of symlinks and, without the layer in which they are, of their files.
+#[tokio::test]
+async fn runs_that_keep_symlinks_share_the_index_of_those_that_do_not() {
+    let pair = Pair::new(2_000).await;
+    let link = |n: usize| format!("d{}/link{n}.rclonelink", n % 7);
+    for n in 0..200 {
+        put(&pair.src, &link(n), n as u32, 1_000).await;
+    }
+    assert!(pair.run(Mode::Sync).await.is_ok());
+    let keeping = async || {
+        let before = (pair.dst.calls(Op::List), pair.dst.calls(Op::Stat));
+        let (src, dst) = (with_links(pair.src.clone(), Links::Keep), with_links(pair.there(), Links::Keep));
+        let report = pair.run_between(src, dst, Mode::Sync, Policy::default(), Filter::default()).await;
+        (pair.dst.calls(Op::List) - before.0, pair.dst.calls(Op::Stat) - before.1, report)
+    };
+    let plain = pair.count(Mode::Sync).await;
+    let (pages, questions, report) = keeping().await;
+    assert_eq!((pages, questions, report.totals.unchanged), (plain.0, plain.1, 2_200));
+    assert_eq!((report.totals.transfers, report.totals.deletes), (0, 0));
+    // What one of them changes the other knows.
+    remove(&pair.src, &link(3)).await;
+    put(&pair.src, &link(4), 4_000, 2_000).await;
+    put(&pair.src, &link(200), 200, 1_000).await;
+    let (.., report) = keeping().await;
+    assert_eq!((report.totals.transfers, report.totals.deletes, report.is_ok()), (2, 1, true));
+    let (pages, questions, report) = pair.count(Mode::Sync).await;
+    assert_eq!((pages, questions, report.totals.unchanged), (plain.0, plain.1, 2_200));
+    let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
+    pair.assert_equal(&src, &dst, "in the end");
     assert_eq!(pair.said.take(), Vec::<String>::new());
 }
 

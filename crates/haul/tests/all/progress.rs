@@ -55,7 +55,6 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         net: Default::default(),
         meters: meters.clone(),
         links: Default::default(),
-        marks: false,
         own_links: false,
         wrapped: Default::default(),
     });

@@ -29,7 +29,6 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         net: Net::default(),
         meters: meters.clone(),
         links: Links::Skip,
-        marks: false,
         own_links: false,
         wrapped: Default::default(),
     };

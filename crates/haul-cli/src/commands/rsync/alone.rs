@@ -7,7 +7,7 @@ use super::{
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Key, Listed, filter::rsync::Only, shown_name};
+use haul_core::{Entry, Key, Listed, filter::rsync::Only, key};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, sync::Arc};
 
 /// What the source of a job shows, as far as it counts here.
@@ -48,7 +48,7 @@ pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut V
             let name = entry.key.as_bytes();
             match name.strip_suffix(b"/") {
                 // More than a name: the directories above it are counted where they take part.
-                _ if shown_name(name.strip_suffix(b"/").unwrap_or(name)).contains(&b'/') => {}
+                _ if entry.key.path().contains(&b'/') => {}
                 Some(bare) => {
                     let src = OsString::from_vec(join(job.src.as_encoded_bytes(), bare));
                     job.scope.prefix = [&job.scope.prefix, bare, b"/"].concat();
@@ -56,7 +56,7 @@ pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut V
                     (job.src, job.dst, job.top, job.alone) = (src, to.word(&to.path), true, true);
                 }
                 None => {
-                    let ending = &name[shown_name(name).len()..];
+                    let ending = key::ending(entry.kind);
                     job.one = Some((entry.key.clone(), Key::new([&last, ending].concat())));
                     (job.dst, job.top, job.alone) = (to.word(&dir), false, true);
                     job.scope.only = None;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{context::Context, journal::told};
 use futures::StreamExt as _;
-use haul_core::{Key, LINK, Listed, shown_name};
+use haul_core::{Key, Listed};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub async fn check(options: &Options, ctx: &Context, jobs: &[Job]) -> Result<(),
 /// The names that a job brings to the destination, without what tells their kind.
 fn names(job: &Job) -> Vec<Vec<u8>> {
     match (&job.one, &job.scope.only) {
-        (Some((_, to)), _) => vec![shown_name(to.as_bytes()).to_vec()],
+        (Some((_, to)), _) => vec![to.path().to_vec()],
         (None, Some(only)) => only.names().to_vec(),
         (None, None) => vec![job.into.clone()],
     }
@@ -65,8 +65,9 @@ fn meet(a: &[u8], b: &[u8]) -> bool {
 
 /// Errors: the store can't tell.
 async fn shows(store: &Arc<dyn Store>, name: &[u8]) -> Result<bool, Refusal> {
-    for ending in [&b""[..], LINK] {
-        if store.stat(&Key::new([name, ending].concat())).await.is_ok() {
+    let link = store.caps().symlinks.then(|| Key::symlink(name));
+    for key in [Key::new(name)].into_iter().chain(link) {
+        if store.stat(&key).await.is_ok() {
             return Ok(true);
         }
     }

@@ -80,7 +80,7 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
         Some(dest) => Some(compile(options, &scope, dest).map_err(refusal)?),
         None => None,
     };
-    Ok(Selection::new(rules, scope.only, scope.prefix, options.links)
+    Ok(Selection::new(rules, scope.only, scope.prefix)
         .with_kept(kept)
         .beside(scope.merged)
         .with_bare_way(options.no_implied_dirs))

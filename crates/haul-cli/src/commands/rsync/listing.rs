@@ -11,7 +11,7 @@ use super::{
 use crate::{context::Context, show::out::Out};
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Entry, Key, LINK, Listed, compare::FileType, plain_key, shown_name};
+use haul_core::{Entry, Key, Listed, compare::FileType};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Lists each source; gives the exit code.
@@ -42,10 +42,11 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
         let scope =
             Scope { root: root.clone(), bare_root: !prefix.is_empty(), prefix: prefix.clone(), ..Scope::default() };
         if let Some(key) = file {
-            let key = if is_here(source) && link.is_none() { plain_key(key.as_bytes()) } else { key };
+            // What is named here is itself.
+            let key = if is_here(source) && link.is_none() { Key::new(key.stored()) } else { key };
             let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
             let target = root.as_ref().and_then(|path| target(options, path.strip_suffix(b"/").unwrap_or(path)));
-            line(&mut out, options, &entry, shown_name(key.as_bytes()), target).map_err(io)?;
+            line(&mut out, options, &entry, key.path(), target).map_err(io)?;
             continue;
         }
         let top = store.stat(&Key::new("")).await;
@@ -72,9 +73,8 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
             match step {
                 Listed::Batch(entries) => {
                     for entry in entries {
-                        let key = entry.key.as_bytes();
-                        let bare = key.strip_suffix(b"/").unwrap_or(shown_name(key));
-                        let path = root.as_ref().map(|root| [root, bare].concat()).filter(|_| entry.is_link());
+                        let bare = entry.key.path();
+                        let path = root.as_ref().map(|root| [root, bare].concat()).filter(|_| entry.is_symlink());
                         let target = path.and_then(|path| target(options, &path));
                         line(&mut out, options, &entry, &[&prefix, bare].concat(), target).map_err(io)?;
                     }
@@ -93,13 +93,13 @@ pub async fn list(options: &Options, ctx: &Context) -> Result<u8, Refusal> {
 
 /// The folder and the key of a source here that is a symlink, which isn't followed.
 fn link_here<'a>(options: &Options, name: &'a [u8]) -> Option<(&'a [u8], Key)> {
-    let is_link = |st: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(st.st_mode).is_symlink();
-    if options.copy_links || !rustix::fs::lstat(name).is_ok_and(is_link) {
+    let symlink = |st: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(st.st_mode).is_symlink();
+    if options.copy_links || !rustix::fs::lstat(name).is_ok_and(symlink) {
         return None;
     }
     let at = name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     let dir = if at == 0 { &b"."[..] } else { &name[..at] };
-    Some((dir, Key::new([&name[at..], LINK].concat())))
+    Some((dir, Key::symlink(&name[at..])))
 }
 
 /// True for a source that means what is in it.

@@ -8,9 +8,8 @@ use super::{
     sources::{Job, Part, Refusal, leads_out},
 };
 use haul_core::{
-    Key, LINK,
+    Key,
     filter::rsync::{OtherSources, Selection},
-    plain_key,
     policy::DeleteWhen,
 };
 use rustix::{
@@ -87,8 +86,8 @@ impl Shown {
         };
         let (kind, key) = match FileType::from_raw_mode(st.st_mode) {
             FileType::Directory => (Kind::Dir, Key::new([name, b"/"].concat())),
-            FileType::Symlink if self.options.links => (Kind::Other, Key::new([name, LINK].concat())),
-            _ => (Kind::Other, plain_key(name)),
+            FileType::Symlink if self.options.links => (Kind::Other, Key::symlink(name)),
+            _ => (Kind::Other, Key::new(name)),
         };
         if !self.selection.takes(key.as_bytes(), false) {
             // Where nobody knows what its rules leave out, it may show this.

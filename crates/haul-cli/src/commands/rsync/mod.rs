@@ -345,8 +345,7 @@ async fn job(
     let of_source = opening::of_source(options, &job);
     let above = job.above();
     let Job { src, into, dst, scope, top, one, part, alone } = job;
-    let disks = is_here(&src) && is_here(&dst);
-    let of_destination = opening::of_destination(options, disks);
+    let of_destination = opening::of_destination(options);
     let open = |path: &OsStr| named::store(ctx, path, &of_destination);
     // The directory that the one file goes into.
     let dest = if alone && one.is_some() { &dst[..] } else { dest };
@@ -508,7 +507,6 @@ fn policy(options: &Options, ctx: &Context, disks: bool) -> Policy {
         ignore_errors: options.ignore_errors,
         allow_empty_source: true,
         keep: keep(options),
-        links: options.links,
         sparse: options.sparse,
         drop_cache: options.drop_cache,
         fsync: if options.fsync { Fsync::File } else { Fsync::None },

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::screen::Screen;
 use haul_core::{
-    Error, ErrorKind, Key, LINK, Mtime, Side, attributes,
+    Error, ErrorKind, Key, Mtime, Side, attributes,
     compare::{Difference, FileType, Reason},
     event::{Event, LeftOut, Sink, StepId},
+    key,
     links::Munge,
     plan::Action,
     policy::{Chmod, Compare},
-    shown_name,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -543,7 +543,7 @@ fn is_unread(error: &Error) -> bool {
 /// A key as a name: with what stands before it, without a link's ending.
 fn plain(state: &State, key: &Key) -> Vec<u8> {
     let key = state.place.one.as_ref().unwrap_or(key).as_bytes();
-    [&state.place.prefix[..], shown_name(key)].concat()
+    [&state.place.prefix[..], key::plain(key)].concat()
 }
 
 impl Sink for Lines {
@@ -587,7 +587,7 @@ impl Sink for Lines {
                 self.item(state, update, key, 0, differs);
             }
             Event::Deleted { side: Side::Dst, key, .. } => {
-                let what = if key.as_bytes().ends_with(LINK) { FileType::Link } else { FileType::File };
+                let what = if key.is_symlink() { FileType::Link } else { FileType::File };
                 let what = state.doomed.remove(key).unwrap_or(what);
                 self.deleting(state, key, what);
             }
@@ -618,7 +618,7 @@ impl Sink for Lines {
             }
             Event::Done { step, size, key, .. } => {
                 state.under_way.remove(step);
-                if !key.as_bytes().ends_with(LINK) {
+                if !key.is_symlink() {
                     state.stats.arrived_bytes += size;
                 }
                 let took = state.began.elapsed();
@@ -656,14 +656,13 @@ impl Item<'_> {
     fn path(&self) -> Option<Vec<u8>> {
         let root = self.state.place.root.as_ref()?;
         let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
-        Some([root, shown_name(key)].concat())
+        Some([root, key::plain(key)].concat())
     }
 
     /// The path by which the source was typed.
     fn typed(&self) -> Option<Vec<u8>> {
         let typed = self.state.place.typed.as_ref()?;
-        let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
-        let below = key.strip_suffix(b"/").unwrap_or(shown_name(key));
+        let below = self.state.place.one.as_ref().unwrap_or(self.key).path();
         // What only the destination has is under no path of the source.
         let dir = if self.is_deleted() { clean(&self.state.place.prefix) } else { clean(typed) };
         Some(match (&dir[..], below) {

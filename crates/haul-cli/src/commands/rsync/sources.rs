@@ -11,7 +11,7 @@ use super::{
 };
 use crate::context::Context;
 use futures::StreamExt as _;
-use haul_core::{Key, LINK, Listed, filter::rsync::Only, links, plain_key};
+use haul_core::{Key, Listed, filter::rsync::Only, links};
 use haul_remotes::{Place, Spec};
 use haul_store::{ListRequest, Store};
 use rustix::{
@@ -438,8 +438,8 @@ impl Planner<'_> {
                 continue;
             }
             let path = join(&root.path, &name[..end]);
-            let is_link = kind(&path, false) == Some(What::Link) && kind(&path, true) == Some(What::Dir);
-            if is_link && !leads_out(self.options, &path, depth) {
+            let to_dir = kind(&path, false) == Some(What::Link) && kind(&path, true) == Some(What::Dir);
+            if to_dir && !leads_out(self.options, &path, depth) {
                 let shown = String::from_utf8_lossy(&path).into_owned();
                 let line =
                     format!("\"{shown}\" is a symbolic link to a directory, which only -k (--copy-dirlinks) follows");
@@ -488,19 +488,6 @@ impl Planner<'_> {
                 }
             };
             let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
-            if sources.len() > 1
-                && typed.here()
-                && !to.here()
-                && self.options.links
-                && what == What::File
-                && name.ends_with(LINK)
-            {
-                let name = String::from_utf8_lossy(&name).into_owned();
-                let line = format!(
-                    "{name}: a file of such a name goes with -l only by itself: it is taken for a symbolic link"
-                );
-                return Err((exit::UNSUPPORTED, line));
-            }
             if self.takes(what, &name) {
                 taken.push((typed, what));
             }
@@ -609,9 +596,7 @@ impl Planner<'_> {
                 let names_file = alone && there != Dest::Dir && !to.contents();
                 let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
                 let key = |name: &[u8]| match what {
-                    What::Link => Key::new([name, LINK].concat()),
-                    What::Special => plain_key(name),
-                    _ if folder.here() && to.here() => plain_key(name),
+                    What::Link => Key::symlink(name),
                     _ => Key::new(name),
                 };
                 let one = Some((key(name), key(&last)));

@@ -3,10 +3,7 @@
 use super::{in_words, named, refuse};
 use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
-use haul_core::{
-    Error, ErrorKind,
-    policy::{Mode, Policy},
-};
+use haul_core::{Error, ErrorKind, policy::Mode};
 use haul_remotes::OpenOptions;
 use haul_snapshot::pull::{open, pull, surroundings};
 use haul_store::Links;
@@ -41,7 +38,7 @@ impl Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse(ctx, &[(ctx.flags.meta.copy_links, "--copy-links")])?;
     let (name, typed) = named(&args.name)?;
-    let options = OpenOptions { links: Links::Translate, ..ctx.open_options() };
+    let options = OpenOptions { links: Links::Keep, ..ctx.open_options() };
     let (src, dst) = (ctx.open_as(&args.from.remote, &options)?, ctx.open_as(&args.folder, &options)?);
     let version = open(&src, &name, typed.as_deref()).await?;
     let label = format!("{name}@{}", version.version);
@@ -52,7 +49,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
     }
     tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
-    let mut policy = Policy { links: true, ..flags::policy(&ctx.flags)? };
+    let mut policy = flags::policy(&ctx.flags)?;
     let mode = if args.delete { Mode::Sync } else { Mode::Copy };
     job::see_destination(mode, &mut policy)?;
     let cx = job::cx(ctx, &options, src, dst, &args.folder)?;

@@ -8,10 +8,7 @@ use crate::{
     flags,
 };
 use anyhow::Result;
-use haul_core::{
-    Error, ErrorKind, Mtime,
-    policy::{Mode, Policy},
-};
+use haul_core::{Error, ErrorKind, Mtime, policy::Mode};
 use haul_dvc::{remote::Proof, state::State};
 use haul_remotes::{OpenOptions, Place, Spec};
 use haul_snapshot::{
@@ -60,13 +57,13 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     name::check(&name).map_err(usage)?;
     // Symlinks are kept as such, unless what they point to is asked for.
     let kept = !ctx.flags.meta.copy_links;
-    let options = OpenOptions { links: if kept { Links::Translate } else { Links::Follow }, ..ctx.open_options() };
+    let options = OpenOptions { links: if kept { Links::Keep } else { Links::Follow }, ..ctx.open_options() };
     let (src, dst) = (ctx.open_as(&args.folder, &options)?, ctx.open_as(&args.to.remote, &options)?);
     let mut cx = job::cx(ctx, &options, src, dst, &args.to.remote)?;
     cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
     // What a name promises can't change, so the remote's index is gone by unasked.
     cx.known.index = ctx.known_content().index;
-    let policy = Policy { links: kept, ..flags::policy(&ctx.flags)? };
+    let policy = flags::policy(&ctx.flags)?;
     let state = State::new(ctx.hashes());
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let proof = if args.verify { Proof::Full } else { Proof::Sampled };

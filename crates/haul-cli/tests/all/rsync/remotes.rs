@@ -69,6 +69,39 @@ fn flags_of_haul_that_keep_a_run_from_changing_anything_count() {
 }
 
 #[test]
+fn a_file_that_a_remote_would_take_for_a_link_is_refused_and_nothing_is_lost() {
+    let cloud = Cloudsim::with(&[]);
+    let lab = Lab::new(HAUL);
+    lab.remote("r", &cloud.endpoint());
+    cloud.bucket("b", None);
+    cloud.put("b", b"gone.rclonelink", b"nowhere".to_vec(), &[]);
+    folder::link(&lab.path("s"), "k", "x");
+    for name in ["k.rclonelink", "n", "only.rclonelink"] {
+        write(&lab.path("s").join(name), b"text", BASE);
+    }
+    let said = |name: &str| {
+        format!("{name}\" failed: a file whose name ends in .rclonelink would become a symbolic link here: rename it")
+    };
+    let ran = lab.haul(&["rsync", "-a", "--delete", "@s/", "r:b/"]).code(23);
+    assert!(ran.err.contains(&said("only.rclonelink")) && ran.err.contains(&said("k.rclonelink")), "{}", ran.err);
+    let listed = |flags: &[&str]| lab.haul(&[&["lsf", "-R", "r:b"], flags].concat()).ok().out;
+    assert!(listed(&[]).contains("k.rclonelink\n") && listed(&[]).contains("n\n") && !listed(&[]).contains("only"));
+    assert_eq!(lab.haul(&["cat", "r:b/k.rclonelink"]).ok().out, "x", "the symlink, not the file");
+    // A symlink that is there is shown, read and deleted by the name that it is stored under.
+    assert_eq!(listed(&["-l"]), listed(&[]));
+    assert_eq!(lab.haul(&["cat", "-l", "r:b/k.rclonelink"]).ok().out, "x");
+    let ran = lab.haul(&["move", "-l", "@s", "r:b"]);
+    assert!(ran.code != 0 && ran.err.contains("would become a symbolic link here"), "{}", ran.err);
+    assert_eq!(std::fs::read(lab.path("s/only.rclonelink")).unwrap(), b"text");
+    assert_eq!(std::fs::read(lab.path("s/k.rclonelink")).unwrap(), b"text");
+    lab.haul(&["deletefile", "-l", "r:b/k.rclonelink"]).ok();
+    assert!(!listed(&[]).contains("k.rclonelink"));
+    // Without -l both are files.
+    lab.haul(&["copy", "@s", "r:b"]).ok();
+    assert_eq!(lab.haul(&["cat", "r:b/only.rclonelink"]).ok().out, "text");
+}
+
+#[test]
 fn remotes_that_may_bring_the_same_are_refused() {
     let cloud = Cloudsim::with(&[]);
     let lab = Lab::new(HAUL);

@@ -2,7 +2,7 @@
 //! speak of.
 
 use super::{RuleSet, Side, Wrong};
-use crate::{Key, key, shown_name, unmarked};
+use crate::{Key, key};
 use std::{fmt, sync::Arc};
 
 /// Names that arguments or `--files-from` give, below the job's root.
@@ -98,8 +98,6 @@ pub struct Selection {
     only: Option<Only>,
     /// What stands before each key in the names that rules speak of; ends in `/` unless empty.
     prefix: Vec<u8>,
-    /// Keys of symlinks have an ending that names don't.
-    links: bool,
     others: Option<Arc<dyn OtherSources>>,
     /// Directories on the way to names take no part themselves.
     bare_way: bool,
@@ -107,8 +105,8 @@ pub struct Selection {
 
 impl Selection {
     /// A selection.
-    pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>, links: bool) -> Selection {
-        Selection { rules, kept: None, only, prefix, links, others: None, bare_way: false }
+    pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>) -> Selection {
+        Selection { rules, kept: None, only, prefix, others: None, bare_way: false }
     }
 
     /// The same, where what the destination may lose goes by other rules.
@@ -189,11 +187,7 @@ impl Selection {
 
     /// The name that a person and rules know a key by, below the transfer's root; a directory's without its slash.
     pub fn name(&self, at: &[u8]) -> Vec<u8> {
-        let bare = match at.strip_suffix(b"/") {
-            Some(dir) => dir,
-            None if self.links => shown_name(at),
-            None => unmarked(at).unwrap_or(at),
-        };
+        let bare = key::path(at);
         let mut name = [&self.prefix, bare].concat();
         if bare.is_empty() && name.ends_with(b"/") {
             name.pop();

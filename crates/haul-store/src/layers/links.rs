@@ -1,0 +1,282 @@
+//! Symlinks in stores that have none: each is a file `NAME.rclonelink` that holds the target, as rclone keeps them with `--links`.
+//! Outside of this layer a symlink is a [`Kind::Symlink`] and goes by its own key; below it there are only files.
+//!
+//! Keys change nothing of the order ([`Key::symlink`] sorts where the file does), so listings pass through as they come, and
+//! places in them can be told to the store below.
+//!
+//! A file that is really called so can't be told from a symlink below. Above, none is there: nothing of such a name is found, and
+//! writing one is refused.
+
+use crate::{
+    Answer, Caps, CopyBatch, CopyItem, Extra, Gone, ListRequest, Progress, Read, Resumed, Sent, Store, Stored, Upload,
+    WriteSpec,
+};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, ready},
+    stream,
+    stream::BoxStream,
+};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version,
+    key::{just_before, stored_symlink},
+};
+use std::{ops::Range, sync::Arc};
+
+/// The layer.
+pub struct LinkFiles {
+    inner: Arc<dyn Store>,
+    caps: Caps,
+}
+
+impl std::fmt::Debug for LinkFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl LinkFiles {
+    /// `inner`, with symlinks.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        let caps = Caps { symlinks: true, ..inner.caps().clone() };
+        LinkFiles { inner, caps }
+    }
+}
+
+/// The key below of what has this key above; `None` for the name of a file that would be a symlink, of which none is there.
+fn below(key: &Key) -> Option<Key> {
+    match key.is_symlink() {
+        true => Some(Key::new(key.stored())),
+        false => stored_symlink(key.as_bytes()).is_none().then(|| key.clone()),
+    }
+}
+
+/// What is found below, as it is above.
+fn above(entry: Entry) -> Entry {
+    match stored_symlink(entry.key.as_bytes()).filter(|_| entry.kind == Kind::File) {
+        Some(path) => Entry { key: Key::symlink(path), kind: Kind::Symlink, ..entry },
+        None => entry,
+    }
+}
+
+/// [`below`], for what must be there.
+///
+/// Errors: `NotFound`.
+fn found(op: &'static str, key: &Key) -> Result<Key> {
+    let missing = || Error::new(ErrorKind::NotFound, op, "only a symbolic link can be there").with_key(key);
+    below(key).ok_or_else(missing)
+}
+
+/// [`below`], for what is to be written.
+///
+/// Errors: `Unsupported`.
+fn written(key: &Key) -> Result<Key> {
+    below(key).ok_or_else(|| {
+        let message =
+            "a file whose name ends in .rclonelink would become a symbolic link here: rename it, or leave out -l";
+        Error::new(ErrorKind::Unsupported, "write", message).with_key(key)
+    })
+}
+
+/// A place below behind which all is that is behind `after` above; and perhaps a little before it.
+fn place(after: &Key) -> Key {
+    // Keys of symlinks alone hold a zero byte: what is behind one is behind its file.
+    let bytes = after.as_bytes();
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+    let mut links = ends.filter(|at| stored_symlink(&bytes[..*at]).is_some());
+    match (links.next(), stored_symlink(bytes)) {
+        (Some(end), _) => Key::new(&bytes[..end]),
+        (None, Some(_)) => Key::new(just_before(bytes)),
+        (None, None) => after.clone(),
+    }
+}
+
+/// The edge of a range above that is one's edge below: what is right behind a file there is right behind its symlink here.
+fn edge(key: Key) -> Key {
+    if key.is_symlink() { key.with_suffix([0]) } else { key }
+}
+
+/// What is asked for of a listing.
+struct Asked {
+    prefix: Vec<u8>,
+    after: Option<Key>,
+}
+
+impl Asked {
+    fn holds(&self, key: &Key) -> bool {
+        key.as_bytes().starts_with(&self.prefix) && self.after.as_ref().is_none_or(|after| key > after)
+    }
+
+    /// A part of a listing below, as it is above.
+    fn above(&self, listed: Listed) -> Vec<Listed> {
+        match listed {
+            Listed::Batch(entries) => {
+                let (mut parts, mut batch) = (Vec::new(), Vec::with_capacity(entries.len()));
+                for entry in entries {
+                    if entry.key.is_symlink() {
+                        parts.push(Listed::Batch(std::mem::take(&mut batch)));
+                        parts.push(unnamed(entry.key));
+                        continue;
+                    }
+                    batch.push(above(entry));
+                }
+                parts.push(Listed::Batch(batch));
+                for part in &mut parts {
+                    if let Listed::Batch(entries) = part {
+                        entries.retain(|entry| self.holds(&entry.key));
+                    }
+                }
+                parts.retain(|part| !matches!(part, Listed::Batch(entries) if entries.is_empty()));
+                parts
+            }
+            Listed::Failed { lost, error } => {
+                vec![Listed::Failed { lost: Lost { from: edge(lost.from), to: lost.to.map(edge) }, error }]
+            }
+            Listed::End => vec![Listed::End],
+        }
+    }
+}
+
+/// A file that has a symlink's key for a name.
+fn unnamed(key: Key) -> Listed {
+    let message = "a name that ends in .rclonelink and a zero byte can't be told from a symbolic link's: leave out -l";
+    let error = Error::new(ErrorKind::Invalid, "list", message).with_key(&key);
+    Listed::Failed { lost: Lost { to: Some(key.with_suffix([0])), from: key }, error }
+}
+
+impl Store for LinkFiles {
+    fn locator(&self) -> &str {
+        self.inner.locator()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        let asked = Asked { prefix: request.prefix.clone(), after: request.after.clone() };
+        let gone =
+            request.gone.map(|Gone(tell)| Gone(Arc::new(move |key: &Key| tell(&Key::of_stored(key.as_bytes())))));
+        let prefix = Key::new(&request.prefix).stored().to_vec();
+        let after = request.after.as_ref().map(place);
+        let listing = self.inner.list(ListRequest { prefix, after, gone, ..request });
+        listing.flat_map(move |listed| stream::iter(asked.above(listed))).boxed()
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = found("stat", key);
+        Box::pin(async move { self.inner.stat(&key?).await.map(above) })
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (found("read", key), want.cloned());
+        Box::pin(async move {
+            let read = self.inner.read(&key?, want.as_ref(), range).await?;
+            Ok(Read { entry: above(read.entry), body: read.body })
+        })
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        match written(key) {
+            Ok(key) => self.inner.write(&key, spec),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        match written(key) {
+            Ok(key) => self.inner.resume(&key, token, sent, spec),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        // Also of a file that an earlier run began without this layer.
+        self.inner.discard(&Key::new(key.stored()), token)
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        self.inner.make_dir(key, spec)
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, progress, links } = batch;
+        let (mut numbers, mut goes) = (Vec::new(), Vec::new());
+        let refused: Vec<Option<Error>> = items
+            .into_iter()
+            .enumerate()
+            .map(|(number, item)| match written(&item.to) {
+                Ok(to) => {
+                    numbers.push(number);
+                    goes.push(CopyItem { from: Key::new(item.from.stored()), to, ..item });
+                    None
+                }
+                Err(error) => Some(error),
+            })
+            .collect();
+        let progress = progress.map(|told| Progress(Arc::new(move |at, bytes| (told.0)(numbers[at], bytes))));
+        Box::pin(async move {
+            if goes.is_empty() {
+                return refused.into_iter().flatten().map(Err).collect();
+            }
+            let mut answers = self.inner.copy(CopyBatch { from, items: goes, progress, links }).await.into_iter();
+            let missing = || Err(Error::new(ErrorKind::Io, "copy", "the store gave no answer for this"));
+            refused.into_iter().map(|error| error.map_or_else(|| answers.next().unwrap_or_else(missing), Err)).collect()
+        })
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        match found("set_meta", key) {
+            Ok(key) => self.inner.set_meta(&key, mtime, meta),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // What isn't there counts as deleted.
+        let there: Vec<bool> = keys.iter().map(|(key, _)| below(key).is_some()).collect();
+        let goes: Vec<_> = keys.into_iter().filter_map(|(key, version)| Some((below(&key)?, version))).collect();
+        Box::pin(async move {
+            let mut answers = self.inner.delete(goes).await.into_iter();
+            let missing = || Err(Error::new(ErrorKind::Io, "delete", "the store gave no answer for this"));
+            there.into_iter().map(|there| if there { answers.next().unwrap_or_else(missing) } else { Ok(()) }).collect()
+        })
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        let request = match request {
+            Extra::Link(key, lasts) => found("link", &key).map(|key| Extra::Link(key, lasts)),
+            Extra::Hash { key, version, algos } => found("hash", &key).map(|key| Extra::Hash { key, version, algos }),
+            other => Ok(other),
+        };
+        match request {
+            Ok(request) => self.inner.extra(request),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_above_has_one_below_with_nothing_between() {
+        let link = Key::symlink("d/k");
+        for (after, below) in [
+            (Key::new("a"), "a"),
+            (link.clone(), "d/k.rclonelink"),
+            (link.with_suffix([0]), "d/k.rclonelink"),
+            (Key::new("d/k.rclonelink"), "d/k.rclonelinj~"),
+            (Key::new("d/.rclonelink"), "d/.rclonelink"),
+        ] {
+            assert_eq!(place(&after), Key::new(below), "{after:?}");
+        }
+        // A range that begins right behind a file begins right behind its symlink, and one that ends there holds it.
+        let lost = Lost { from: Key::new("c"), to: Some(Key::new("d/k.rclonelink").with_suffix([0])) };
+        let asked = Asked { prefix: Vec::new(), after: None };
+        let error = Error::new(ErrorKind::Io, "list", "no");
+        let Listed::Failed { lost, .. } = asked.above(Listed::Failed { lost, error }).remove(0) else { panic!() };
+        assert!(lost.holds(&link) && !lost.holds(&Key::new("d/k.rclonelink-")));
+    }
+}
