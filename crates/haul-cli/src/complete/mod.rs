@@ -16,12 +16,7 @@ use haul_core::Listed;
 use haul_remotes::config::{Config, Password};
 use haul_store::ListRequest;
 use line::Typed;
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 /// The hidden command's name.
 pub const NAME: &str = "__complete";
@@ -189,7 +184,7 @@ fn local(current: &str) -> Vec<String> {
     let named = entries.flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let hidden = name.starts_with('.') && !begun.starts_with('.');
-        let slash = if Path::new(&entry.path()).is_dir() { "/" } else { "" };
+        let slash = if entry.path().is_dir() { "/" } else { "" };
         (!hidden && name.starts_with(begun)).then(|| format!("{folder}{name}{slash}"))
     });
     named.take(MOST).collect()

@@ -141,8 +141,8 @@ fn new(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<Str
 /// Asks for each option of a remote again; gives its name if the answers were kept.
 fn edit(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
     let Some(name) = choose(config)? else { return Ok(None) };
-    let mut values: Vec<(String, String)> = config.options(&name).into_iter().collect();
-    let kind = config.get(&name, "type").map(|kind| kind.to_string()).unwrap_or_default();
+    let mut values = config.options(&name);
+    let kind = config.get(&name, "type").unwrap_or_default();
     print::line("Enter keeps a value, - removes it, ? explains.")?;
     if kind == ALIAS {
         let answer = ask("remote or path that it stands for")?;
@@ -160,9 +160,7 @@ fn questions(kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm, w
         |values: &[(String, String)], name: &str| values.iter().any(|(key, value)| key == name && value == "true");
     for option in options.iter().filter(|option| !is_later(option)) {
         // Keys that come from the environment aren't in the file.
-        if option.name.ends_with("access_key_id") | option.name.ends_with("secret_access_key")
-            && is_on(values, "env_auth")
-        {
+        if matches!(option.name, "access_key_id" | "secret_access_key") && is_on(values, "env_auth") {
             continue;
         }
         ask_for(option, values, width)?;
@@ -216,7 +214,7 @@ fn keep(
     if !confirm.yes("Keep this remote?", true)? {
         return Ok(None);
     }
-    let gone: Vec<String> = config.options(name).into_iter().map(|(key, _)| key.to_string()).collect();
+    let gone: Vec<String> = config.options(name).into_iter().map(|(key, _)| key).collect();
     let (_, path) = config.change(name, |ini| {
         for key in gone.iter().filter(|key| values.iter().all(|(kept, _)| kept != *key)) {
             ini.remove(name, key);

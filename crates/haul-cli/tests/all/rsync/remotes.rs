@@ -120,11 +120,11 @@ fn remotes_that_may_bring_the_same_are_refused() {
     for (args, line) in [
         (&["r:a/", "r:b/"][..], slashes.to_string()),
         (&["r:a/", "@s/"], slashes.to_string()),
-        (&["r:a/x", "r:b/x"], "two sources bring \"x\", from r:a/x and r:b/x".to_string()),
-        (&["r:b/f", "@s/f"], format!("two sources bring \"f\", from r:b/ and {s}/")),
-        (&["@s/f", "r:b/"], "r:b/ holds \"f\", which another source brings too".to_string()),
-        (&["r:b/", "@s/l"], "r:b/ holds \"l\", which another source brings too".to_string()),
-        (&["r:b/", "@s/x", "@s/own"], "r:b/ holds \"x\", which another source brings too".to_string()),
+        (&["r:a/x", "r:b/x"], "two sources contain \"x\": r:a/x and r:b/x".to_string()),
+        (&["r:b/f", "@s/f"], format!("two sources contain \"f\": r:b/ and {s}/")),
+        (&["@s/f", "r:b/"], "r:b/ contains \"f\", as does another source".to_string()),
+        (&["r:b/", "@s/l"], "r:b/ contains \"l\", as does another source".to_string()),
+        (&["r:b/", "@s/x", "@s/own"], "r:b/ contains \"x\", as does another source".to_string()),
         (
             &["-K", "r:a/x", "@s/f"],
             "-K with several sources works only where all of them are on this machine".to_string(),
