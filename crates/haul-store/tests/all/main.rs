@@ -5,6 +5,7 @@
 mod attacks;
 mod conformance;
 mod layers;
+mod links;
 mod local;
 mod pack;
 mod s3;

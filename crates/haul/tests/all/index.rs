@@ -484,7 +484,7 @@ async fn a_run_that_was_killed_while_it_changed_something_costs_the_index() {
     assert!(pages > PAGES as u64, "{pages}");
     assert_eq!(report.totals.transfers, 200, "all that is gone comes back, whatever an audit would have shown");
     let said = pair.said.take();
-    assert!(said[0].contains("an earlier run was killed while it changed what is there"), "{said:?}");
+    assert!(said[0].contains("an earlier run was killed while it changed the destination"), "{said:?}");
     let (pages, _, _) = pair.count(Mode::Copy).await;
     assert_eq!(pages, PAGES as u64, "and then it is believed again");
 }

@@ -146,7 +146,7 @@ async fn an_empty_source_empties_nothing_unless_the_user_says_so() {
     b.file("dst/precious", "p", 5);
     let report = b.run(Mode::Sync).await;
     assert_eq!(report.stopped, Some(ErrorKind::Limit));
-    assert!(report.errors[0].to_string().contains("holds no files"), "{:?}", report.errors);
+    assert!(report.errors[0].to_string().contains("is empty"), "{:?}", report.errors);
     assert_eq!(b.tree("dst"), ["precious=p"]);
     b.policy.allow_empty_source = true;
     assert!(b.run(Mode::Sync).await.is_ok());
