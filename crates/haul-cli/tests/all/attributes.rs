@@ -550,7 +550,7 @@ fn cleanup_goes_on_after_a_closed_folder() {
     set_mode(&place.path().join("in/a"), 0);
     for flag in ["--dry-run", "-v"] {
         let Some(ran) = haul_as(&place, 4711, &format!("cleanup {flag} @in")) else { return };
-        assert!(ran.code == 1 && ran.err.contains("a/: Permission denied"), "{} {}", ran.code, ran.err);
+        assert!(ran.code == 1 && ran.err.contains("a/: can't clean up: Permission denied"), "{} {}", ran.code, ran.err);
         assert!(ran.err.contains("z/.haul-123456789eb7f594.x.partial: "), "{flag}: {}", ran.err);
         assert_eq!(partial.exists(), flag == "--dry-run");
     }

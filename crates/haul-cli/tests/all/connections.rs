@@ -281,7 +281,7 @@ fn a_password_in_the_endpoint_is_not_shown() {
     let lab = lab();
     let endpoint = "http://user:SECRET@127.0.0.1:1";
     fs::write(lab.config(), format!("[r]\ntype = s3\nprovider = Minio\nendpoint = {endpoint}\n")).unwrap();
-    let message = "open: endpoint holds a user name or a password before @: take it out, and set access_key_id and \
+    let message = "endpoint holds a user name or a password before @: take it out, and set access_key_id and \
                    secret_access_key";
     for args in [&["ls", "r:b", "-vv", "--dump=headers"][..], &["copy", "@src", "r:b", "-vv"]] {
         let ran = lab.haul(args).code(1);

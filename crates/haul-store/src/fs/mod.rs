@@ -298,7 +298,7 @@ impl Store for LocalStore {
         match request {
             Extra::About => self.run("about", |local| tree::about(local)),
             Extra::Cleanup { older_than, dry_run, below } => {
-                self.run("cleanup", move |local| tree::cleanup(local, older_than, dry_run, below))
+                self.run("clean up", move |local| tree::cleanup(local, older_than, dry_run, below))
             }
             Extra::Sync => self.run("sync", |local| sync::sync(local)),
             Extra::Hash { key, version, algos } => {

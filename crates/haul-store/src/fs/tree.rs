@@ -210,7 +210,7 @@ pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below:
     Ok(Answer::Unfinished { found, failed })
 }
 
-const CLEANUP: &str = "cleanup";
+const CLEANUP: &str = "clean up";
 
 /// The same in one folder; the folders in it are for the caller.
 fn cleanup_in(

@@ -138,7 +138,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     if shared.settings.rebuild {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "cleanup",
+            "clean up",
             "a pack remote with the option rebuild is for reading only",
         ));
     }

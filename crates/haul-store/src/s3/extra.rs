@@ -24,7 +24,7 @@ pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
         }
         Extra::Link(key, life) => link(service, &key, life).await,
         Extra::Cleanup { below, .. } if !below.is_root() => {
-            Err(Error::new(ErrorKind::Unsupported, "cleanup", "S3 is only cleaned up as a whole"))
+            Err(Error::new(ErrorKind::Unsupported, "clean up", "S3 is only cleaned up as a whole"))
         }
         Extra::Cleanup { older_than, dry_run, .. } => cleanup(service, older_than, dry_run).await,
         Extra::Sync => Err(Error::new(ErrorKind::Unsupported, "sync", "S3 keeps what it has answered")),
@@ -68,7 +68,7 @@ async fn cleanup(service: &Service, older_than: Duration, dry_run: bool) -> Resu
             let key = Key::new([front.as_bytes(), key].concat());
             if !dry_run {
                 let place = super::address::Place { bucket: bucket.clone(), object: begun.object.clone() };
-                upload::abort(service, &place, &begun.id).await.map_err(|f| f.at("cleanup", &key))?;
+                upload::abort(service, &place, &begun.id).await.map_err(|f| f.at("clean up", &key))?;
             }
             found.push((key, begun.at));
         }
@@ -94,8 +94,8 @@ async fn unfinished(service: &Service, bucket: &str) -> Result<Vec<Begun>> {
         if let Some((key, id)) = &next {
             call = call.raw_query("key-marker", key).query("upload-id-marker", id);
         }
-        let (_, body) = service.ask(call).await.map_err(|f| f.error("cleanup"))?;
-        let broken = |message: &str| Fault::broken(message).error("cleanup");
+        let (_, body) = service.ask(call).await.map_err(|f| f.error("clean up"))?;
+        let broken = |message: &str| Fault::broken(message).error("clean up");
         let page = parse(&body).ok_or_else(|| broken("the list of uploads can't be read"))?;
         all.extend(page.0);
         if page.1.is_none() {
