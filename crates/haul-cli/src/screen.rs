@@ -4,7 +4,7 @@ use crate::{
     colour::{self, Choice, RED},
     environment::env,
 };
-use haul_core::text::{column_of, columns};
+use haul_core::text::{columns, cut};
 use std::{
     fs::File,
     io::{IsTerminal as _, Write as _, stderr, stdout},
@@ -167,12 +167,7 @@ fn rows(lines: &[String], width: usize) -> usize {
 
 /// As much of a line as fits into so many columns.
 fn fit(line: &str, width: usize) -> String {
-    let mut used = 0;
-    let fits = |c: &char| {
-        used += column_of(*c);
-        used <= width
-    };
-    line.chars().take_while(fits).collect()
+    cut(line.chars(), width).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use haul::Report;
 use haul_core::concurrency::{Limit, Shown};
-use haul_core::text::{column_of, columns};
+use haul_core::text::{columns, cut};
 use haul_core::{
     compare::Reason,
     plan::Action,
@@ -112,6 +112,14 @@ pub struct Moving {
     pub done: u64,
     /// Bytes a second.
     pub speed: f64,
+}
+
+impl Moving {
+    /// Time until all of it is moved; `None` where it stands still.
+    fn left(&self) -> Option<Duration> {
+        let bytes = self.size.saturating_sub(self.done) as f64;
+        (self.speed >= 1.0).then(|| Duration::from_secs((bytes / self.speed) as u64))
+    }
 }
 
 impl Counts {
@@ -317,13 +325,11 @@ fn rows(moving: &[Moving], names: usize, width: usize) -> Vec<String> {
 }
 
 fn tail(file: &Moving, bar: usize) -> String {
-    let left = file.size.saturating_sub(file.done) as f64 / file.speed.max(1.0);
-    let left = (file.speed >= 1.0).then(|| Duration::from_secs(left as u64));
     let tail = format!(
         "{:>4} {:>10} {:>6}",
         percent(file.done, file.size),
         format!("{}/s", brief(file.speed as u64)),
-        eta(left)
+        eta(file.left())
     );
     if bar == 0 {
         return tail;
@@ -343,19 +349,9 @@ fn short(name: &str, longest: usize) -> String {
     }
     let room = longest.saturating_sub(1);
     let (head, tail) = (room / 2, room - room / 2);
-    let letters: Vec<char> = name.chars().collect();
-    let fits = |letters: &mut dyn Iterator<Item = &char>, room: usize| -> Vec<char> {
-        let mut used = 0;
-        let within = |c: &&char| {
-            used += column_of(**c);
-            used <= room
-        };
-        letters.take_while(within).copied().collect()
-    };
-    let head = fits(&mut letters.iter(), head);
-    let mut tail = fits(&mut letters.iter().rev(), tail);
+    let mut tail: Vec<char> = cut(name.chars().rev(), tail).collect();
     tail.reverse();
-    head.into_iter().chain(['…']).chain(tail).collect()
+    cut(name.chars(), head).chain(['…']).chain(tail).collect()
 }
 
 /// The statistics as an object of the JSON log, with rclone's names.
@@ -364,7 +360,6 @@ pub fn json(counts: &Counts, elapsed: Duration, moving: &[Moving], stopped: bool
     let transferring: Vec<_> = moving
         .iter()
         .map(|file| {
-            let left = file.size.saturating_sub(file.done) as f64 / file.speed.max(1.0);
             serde_json::json!({
                 "name": file.name,
                 "size": file.size,
@@ -372,7 +367,7 @@ pub fn json(counts: &Counts, elapsed: Duration, moving: &[Moving], stopped: bool
                 "percentage": (file.done * 100).checked_div(file.size).unwrap_or(100).min(100),
                 "speed": file.speed,
                 "speedAvg": file.speed,
-                "eta": (file.speed >= 1.0).then_some(left as u64),
+                "eta": seconds(file.left()),
             })
         })
         .collect();

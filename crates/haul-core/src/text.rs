@@ -71,6 +71,15 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     lines.join(&format!("\n{indent}"))
 }
 
+/// The first of these characters, as many as fit into `width` columns.
+pub fn cut(characters: impl Iterator<Item = char>, width: usize) -> impl Iterator<Item = char> {
+    let mut used = 0;
+    characters.take_while(move |c| {
+        used += column_of(*c);
+        used <= width
+    })
+}
+
 /// Columns that a text takes on a terminal.
 pub fn columns(text: &str) -> usize {
     text.chars().map(column_of).sum()

@@ -1,6 +1,7 @@
 //! A job from start to end: list both sides, join, decide, transfer, and only then delete. Reads like the life of an
 //! entry in ARCHITECTURE.md; each step's work is in a module of its own.
 
+mod checks;
 mod delayed;
 mod ending;
 mod full;
@@ -29,9 +30,9 @@ use crate::{
     spool::Gone,
     transfer::{Allowance, Mover, Order},
 };
-use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
+use checks::Checks;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Result,
+    Entry, Error, ErrorKind, Key, Kind, Result,
     attributes::{Differs, compare_special},
     compare::{Difference, FileType, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::{Event, LeftOut},
@@ -39,7 +40,7 @@ use haul_core::{
     plan::{self, Action, Step},
     policy::{Cutoff, DeleteWhen, Mode, Policy},
 };
-use haul_store::WriteSpec;
+pub(crate) use sides::absent_is_empty;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
@@ -47,10 +48,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::Semaphore,
-    task::{JoinHandle, JoinSet},
-};
+use tokio::task::JoinHandle;
 pub(crate) use working::Orders;
 
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
@@ -300,49 +298,6 @@ impl Run {
 
     fn check_backup(&self) -> Result<()> {
         overlap::check_backup(&self.cx, &self.policy)
-    }
-
-    /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
-    /// the first write.
-    async fn prepare_root(&self) -> Result<()> {
-        if self.policy.dry_run || !self.cx.dst.caps().dirs {
-            return Ok(());
-        }
-        // Only for a source that is there: a mistyped source must not leave an empty folder behind.
-        if !self.cx.src.caps().dirs {
-            self.see_prefix().await?;
-        } else {
-            let top = self.cx.src.stat(&Key::new("")).await?;
-            if self.policy.rsync.is_some() && self.takes_top() && self.dirs.is_new(&top.key) {
-                self.close_at_once(&top).await;
-            }
-            if self.attributes.keep.is_some() && self.takes_top() && !self.is_anothers(&top.key) {
-                // As it is now: a move changes its time.
-                self.dirs.src_only(top);
-            }
-        }
-        // Not where some of what is made gets no permissions of its own in the end.
-        let hides = !self.asks_each() && (self.takes_top() || !self.cx.filter.has_bare_way());
-        let keep = self.attributes.keep.clone().filter(|_| hides);
-        if !self.takes_top() {
-            // It keeps the permissions with which it is made; what is made in it gets its own.
-            self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
-        }
-        self.cx.dst.make_dir(&Key::new(""), &WriteSpec { keep, ..WriteSpec::default() }).await
-    }
-
-    /// Where the source's folders are only beginnings of keys: that there are such keys, before a folder is made for them. Asked only
-    /// where one is to be made; what else is wrong is told when they are listed.
-    async fn see_prefix(&self) -> Result<()> {
-        let root = Key::new("");
-        match self.cx.dst.stat(&root).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
-            _ => return Ok(()),
-        }
-        match self.cx.src.stat(&root).await {
-            Err(error) if error.kind() == ErrorKind::DirNotFound => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// One walk over both sides.
@@ -807,45 +762,4 @@ enum Pass {
     Transfers,
     /// `--delete-before` looks for what to delete first.
     DeletesOnly,
-}
-
-/// Questions to the stores that run beside the walk, a bounded number at once.
-struct Checks {
-    permits: Arc<Semaphore>,
-    tasks: JoinSet<()>,
-}
-
-impl Checks {
-    fn new(checkers: usize) -> Self {
-        Checks { permits: Arc::new(Semaphore::new(checkers)), tasks: JoinSet::new() }
-    }
-
-    async fn spawn(&mut self, run: &Run, check: BoxFuture<'static, ()>) {
-        let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
-        self.tasks.spawn(async move {
-            check.await;
-            drop(permit);
-        });
-        while let Some(ended) = self.tasks.try_join_next() {
-            run.joined("check", ended);
-        }
-    }
-
-    async fn finish(mut self, run: &Run) {
-        while let Some(ended) = self.tasks.join_next().await {
-            run.joined("check", ended);
-        }
-    }
-}
-
-/// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty.
-pub fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
-    listing
-        .map(|step| match step {
-            Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
-                Listed::End
-            }
-            other => other,
-        })
-        .boxed()
 }

@@ -1,6 +1,6 @@
-//! The two sides of a job: how each is listed or looked through.
+//! The two sides of a job: their roots, and how each is listed or looked through.
 
-use super::{Run, absent_is_empty};
+use super::Run;
 use crate::{
     ListOptions, list, overlap,
     pairs::{ListSrc, Pairs},
@@ -8,9 +8,53 @@ use crate::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, filter::Filter};
+use haul_store::WriteSpec;
 use std::sync::Arc;
 
 impl Run {
+    /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
+    /// the first write.
+    pub(super) async fn prepare_root(&self) -> Result<()> {
+        if self.policy.dry_run || !self.cx.dst.caps().dirs {
+            return Ok(());
+        }
+        // Only for a source that is there: a mistyped source must not leave an empty folder behind.
+        if !self.cx.src.caps().dirs {
+            self.see_prefix().await?;
+        } else {
+            let top = self.cx.src.stat(&Key::new("")).await?;
+            if self.policy.rsync.is_some() && self.takes_top() && self.dirs.is_new(&top.key) {
+                self.close_at_once(&top).await;
+            }
+            if self.attributes.keep.is_some() && self.takes_top() && !self.is_anothers(&top.key) {
+                // As it is now: a move changes its time.
+                self.dirs.src_only(top);
+            }
+        }
+        // Not where some of what is made gets no permissions of its own in the end.
+        let hides = !self.asks_each() && (self.takes_top() || !self.cx.filter.has_bare_way());
+        let keep = self.attributes.keep.clone().filter(|_| hides);
+        if !self.takes_top() {
+            // It keeps the permissions with which it is made; what is made in it gets its own.
+            self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
+        }
+        self.cx.dst.make_dir(&Key::new(""), &WriteSpec { keep, ..WriteSpec::default() }).await
+    }
+
+    /// Where the source's folders are only beginnings of keys: that there are such keys, before a folder is made for them. Asked only
+    /// where one is to be made; what else is wrong is told when they are listed.
+    async fn see_prefix(&self) -> Result<()> {
+        let root = Key::new("");
+        match self.cx.dst.stat(&root).await {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            _ => return Ok(()),
+        }
+        match self.cx.src.stat(&root).await {
+            Err(error) if error.kind() == ErrorKind::DirNotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// That a file to be moved isn't the one that is there under the name `to`, reached in two ways: it would be deleted once it is
     /// "there". Where the destination isn't looked at (`--no-check-dest`) it is asked about the first file: two places of which one
     /// lacks a file of the other, or has another, are two for all files.
@@ -112,4 +156,16 @@ impl Run {
             Some(options) => Pairs::search(src(), &self.cx.dst, options, sink, self.index.get().cloned()).0,
         })
     }
+}
+
+/// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty.
+pub fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
+    listing
+        .map(|step| match step {
+            Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
+                Listed::End
+            }
+            other => other,
+        })
+        .boxed()
 }
