@@ -233,7 +233,7 @@ fn on_remote(current: &str, typed: &Typed) -> Vec<String> {
             while let Some(Listed::Batch(entries)) = listing.next().await {
                 for entry in entries {
                     // A directory's key ends in a slash.
-                    names.extend(std::str::from_utf8(entry.key.as_bytes()).map(|name| format!("{folder}{name}")));
+                    names.extend(std::str::from_utf8(entry.key.stored()).map(|name| format!("{folder}{name}")));
                 }
             }
             Some(names)

@@ -1,7 +1,7 @@
 //! Completion in the shells themselves: commands, flags, remotes, paths on remotes and on this machine. A shell that isn't
 //! installed is skipped.
 
-use haul_testkit::{folder::write, lab::Lab};
+use haul_testkit::{folder::write, lab::Lab, peers};
 use std::{fs, path::Path, process::Command};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -18,14 +18,6 @@ fn lab() -> Lab {
         fs::write(lab.path(shell), lab.haul(&["completion", shell]).ok().out).unwrap();
     }
     lab
-}
-
-fn is_there(shell: &str) -> bool {
-    let there = Command::new(shell).arg("--version").output().is_ok_and(|ran| ran.status.success());
-    if !there {
-        eprintln!("skipped: {shell} is not installed");
-    }
-    there
 }
 
 /// What a shell says to a script of its own, with haul in its path and the lab's configuration.
@@ -61,7 +53,7 @@ fn the_scripts_are_small() {
 
 #[test]
 fn bash_completes_commands_flags_remotes_and_paths() {
-    if !is_there("bash") {
+    if peers::need("bash").is_none() {
         return;
     }
     let lab = lab();
@@ -89,15 +81,33 @@ fn bash_completes_commands_flags_remotes_and_paths() {
 }
 
 #[test]
-fn zsh_and_fish_complete_the_same() {
-    let lab = lab();
-    if is_there("zsh") {
-        // Outside of a completion zsh has no compadd: what would be offered is printed.
-        let script = "compdef() { }; compadd() { print -l -- \"${(@P)@[-1]}\" }; source ./zsh; words=(haul ls minio:); CURRENT=3; _haul";
-        assert_eq!(run(&lab, "zsh", &["-fc", script]), ["sub/", "a file"]);
+fn zsh_completes_the_same() {
+    if peers::need("zsh").is_none() {
+        return;
     }
-    if is_there("fish") {
-        let script = "source ./fish; complete -C 'haul ls minio:'";
-        assert_eq!(run(&lab, "fish", &["-c", script]), ["minio:a file", "minio:sub/"]);
+    // Outside of a completion zsh has no compadd: what would be offered is printed.
+    let script = "compdef() { }; compadd() { print -l -- \"${(@P)@[-1]}\" }; source ./zsh; words=(haul ls minio:); CURRENT=3; _haul";
+    assert_eq!(run(&lab(), "zsh", &["-fc", script]), ["sub/", "a file"]);
+}
+
+#[test]
+fn fish_completes_the_same() {
+    if peers::need("fish").is_none() {
+        return;
+    }
+    let script = "source ./fish; complete -C 'haul ls minio:'";
+    assert_eq!(run(&lab(), "fish", &["-c", script]), ["minio:a file", "minio:sub/"]);
+}
+
+/// With `-l` a symlink's key has an ending that isn't shown anywhere.
+#[test]
+fn a_symlink_is_offered_by_a_name_that_can_be_typed() {
+    let lab = lab();
+    std::os::unix::fs::symlink("a file", lab.path("files/link")).unwrap();
+    let folder = format!("mirror:{}/li", lab.path("files").display());
+    for (links, name) in [("true", "nk.rclonelink"), ("false", "nk")] {
+        let mut command = lab.haul_command(&["__complete", "fish", "ls", &folder]);
+        let ran = command.env("HAUL_LINKS", links).output().unwrap();
+        assert_eq!(String::from_utf8(ran.stdout).unwrap(), format!("{folder}{name}\n"), "links: {links}");
     }
 }
