@@ -1,4 +1,4 @@
-# `make test` passes the tests on a fresh machine; `make bench` compares with peers. See README.md.
+# `make build` and `make install` give a haul to use, `make test` passes the tests on a fresh machine, `make bench` compares with peers.
 TOOLS := $(CURDIR)/target/tools/bin
 RCLONE := github.com/rclone/rclone@v1.75.1
 DVC := dvc==3.67.1 dvc-s3==3.3.0
@@ -6,24 +6,49 @@ DVC := dvc==3.67.1 dvc-s3==3.3.0
 DVC2 := dvc==2.58.2 'pathspec<0.12'
 MINIO := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.52.3
+GCS_EMULATOR := gcp-storage-emulator==2026.7.19
 MOTO := 'moto[server]==5.2.5' boto3==1.44.5
+BOXSDK := boxsdk==10.18.0
+# Newer ones need a newer Node than Debian has.
+AZURITE := azurite@3.35.0
 MVN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DincludeScope=runtime
 
-.PHONY: test tools lint bench
 
-# Installs what the tests need, runs all of them, closes with the counts.
+# Where `make install` puts things; DESTDIR is for packagers. BIN is what it installs, GENERATOR the haul that writes man pages and
+# completions, which must run on this machine.
+PREFIX ?= /usr/local
+DESTDIR ?=
+BIN ?= target/release/haul
+GENERATOR ?= $(BIN)
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+# `make static` builds with the C compiler of zig, for any Linux of this processor; ARCH=aarch64 for ARM.
+HOST := $(shell uname -m)
+ARCH ?= $(HOST)
+ZIG := $(CURDIR)/target/tools/zig
+ZIG_PACKAGES := ziglang==0.15.1 cargo-zigbuild==0.24.0
+static_of = target/$(1)-unknown-linux-musl/release/haul
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+
+.PHONY: test tools lint bench reference build install uninstall static packages modulefiles
+
+# Installs what the tests need, runs all of them, closes with the slowest and the counts. FULL=1 makes all rounds of tests that kill
+# and damage at random, and passes over a million keys where a daily run has fewer.
 test: tools
-	@bash tests/run.sh
+	@$(if $(FULL),HAUL_TEST_FULL=1) bash tests/run.sh
 
-# Peers that the tests run against: built from source with Go, from PyPI in an environment of their own, from Maven. Without Go,
-# Python, Java or a network the tests that need them are skipped and say so.
+# Peers that the tests run against: built from source with Go, from PyPI in an environment of their own, from Maven, from npm. Without Go,
+# Python, Java, npm or a network the tests that need them are skipped and say so.
 tools:
 	@mkdir -p $(TOOLS)
 	@if command -v go >/dev/null; then \
 	  [ -x $(TOOLS)/rclone ] || GOBIN=$(TOOLS) go install $(RCLONE) || echo "rclone could not be installed"; \
 	  [ -x $(TOOLS)/minio ] || GOBIN=$(TOOLS) go install $(MINIO) || echo "MinIO could not be installed"; \
 	  [ -x $(TOOLS)/versitygw ] || GOBIN=$(TOOLS) go install $(VERSITYGW) || echo "versitygw could not be installed"; \
-	else echo "Go is not installed: the tests against rclone, MinIO and versitygw will be skipped"; fi
+	  [ -x $(TOOLS)/fake-gcs-server ] || GOBIN=$(TOOLS) go install $(FAKE_GCS) || echo "fake-gcs-server could not be installed"; \
+	else echo "Go is not installed: the tests against rclone, MinIO, versitygw and fake-gcs-server will be skipped"; fi
 	@if command -v python3 >/dev/null; then \
 	  [ -x $(TOOLS)/../dvc/bin/dvc ] || { python3 -m venv $(TOOLS)/../dvc && $(TOOLS)/../dvc/bin/pip install -q --retries 1 $(DVC); } \
 	    || { rm -rf $(TOOLS)/../dvc; echo "DVC could not be installed: the tests against it will be skipped"; }; \
@@ -33,19 +58,89 @@ tools:
 	  [ -x $(TOOLS)/../moto_server/bin/moto_server ] || { python3 -m venv $(TOOLS)/../moto_server \
 	    && $(TOOLS)/../moto_server/bin/pip install -q --retries 1 $(MOTO); } \
 	    || { rm -rf $(TOOLS)/../moto_server; echo "moto and boto3 could not be installed: the tests against them will be skipped"; }; \
-	else echo "Python is not installed: the tests against DVC, moto and boto3 will be skipped"; fi
+	  [ -x $(TOOLS)/gcp-storage-emulator ] || { python3 -m venv $(TOOLS)/../gcs_emulator \
+	    && $(TOOLS)/../gcs_emulator/bin/pip install -q --retries 1 $(GCS_EMULATOR) \
+	    && ln -sf ../gcs_emulator/bin/gcp-storage-emulator $(TOOLS)/gcp-storage-emulator; } \
+	    || { rm -rf $(TOOLS)/../gcs_emulator; echo "gcp-storage-emulator could not be installed: the test against it will be skipped"; }; \
+	  [ -x $(TOOLS)/../box_sdk/bin/box_sdk ] || { python3 -m venv $(TOOLS)/../box_sdk && $(TOOLS)/../box_sdk/bin/pip install -q --retries 1 $(BOXSDK) \
+	    && ln -sf python3 $(TOOLS)/../box_sdk/bin/box_sdk; } \
+	    || { rm -rf $(TOOLS)/../box_sdk; echo "Box's SDK could not be installed: the test against it will be skipped"; }; \
+	else echo "Python is not installed: the tests against DVC, moto, boto3, Box's SDK and gcp-storage-emulator will be skipped"; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
 	  [ -x $(TOOLS)/s3proxy ] || { mvn -B -q -f tests/s3proxy/pom.xml $(MVN_COPY) -DoutputDirectory=$(TOOLS)/../s3proxy \
 	    && install -m 644 tests/s3proxy/logback.xml $(TOOLS)/../s3proxy && install -m 755 tests/s3proxy/run $(TOOLS)/s3proxy; } \
 	    || echo "S3Proxy could not be installed: the tests against it will be skipped"; \
 	else echo "Java or Maven is not installed: the tests against S3Proxy will be skipped"; fi
+	@if command -v npm >/dev/null; then \
+	  [ -e $(TOOLS)/azurite-blob ] || { npm install --silent --no-audit --no-fund --prefix $(TOOLS)/../azurite $(AZURITE) \
+	    && ln -sf ../azurite/node_modules/.bin/azurite-blob $(TOOLS)/azurite-blob; } \
+	    || echo "Azurite could not be installed: the tests against it will be skipped"; \
+	else echo "npm is not installed: the tests against Azurite will be skipped"; fi
 
+# FULL=1 builds also without the stores that are features.
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	$(if $(FULL),cargo check -p haul-cli --no-default-features --locked)
 	@if command -v cargo-deny >/dev/null; then cargo deny --all-features check bans licenses sources; \
 	else echo "cargo-deny is not installed: dependencies were not checked"; fi
+
+build:
+	cargo build --release --locked --bin haul
+
+target/release/haul:
+	$(MAKE) build
+
+# `make build && sudo make install`: what was built isn't built again as root.
+install: $(BIN)
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/haul
+	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(GENERATOR) generate man $(SHARE)/man/man1
+	$(GENERATOR) completion bash $(SHARE)/bash-completion/completions/haul
+	$(GENERATOR) completion zsh $(SHARE)/zsh/site-functions/_haul
+	$(GENERATOR) completion fish $(SHARE)/fish/vendor_completions.d/haul.fish
+	install -D -m 644 -t $(SHARE)/doc/haul LICENSE README.md CHANGELOG.md
+	chmod 644 $(SHARE)/man/man1/haul*.1 $(SHARE)/bash-completion/completions/haul $(SHARE)/zsh/site-functions/_haul \
+	  $(SHARE)/fish/vendor_completions.d/haul.fish
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/haul $(SHARE)/man/man1/haul.1 $(SHARE)/man/man1/haul-*.1 \
+	  $(SHARE)/bash-completion/completions/haul $(SHARE)/zsh/site-functions/_haul $(SHARE)/fish/vendor_completions.d/haul.fish
+	rm -rf $(SHARE)/doc/haul
+
+# A binary without libraries, for any Linux of that processor.
+static: $(ZIG)/bin/cargo-zigbuild
+	if command -v rustup >/dev/null; then rustup target add $(ARCH)-unknown-linux-musl; fi
+	PATH="$(ZIG)/bin:$$PATH" cargo zigbuild --release --locked --bin haul --target $(ARCH)-unknown-linux-musl
+	@echo "$(call static_of,$(ARCH))"
+
+$(ZIG)/bin/cargo-zigbuild:
+	python3 -m venv $(ZIG)
+	$(ZIG)/bin/pip install -q $(ZIG_PACKAGES)
+
+$(TOOLS)/nfpm:
+	GOBIN=$(TOOLS) go install $(NFPM)
+
+# .deb and .rpm of the static binary, in target/packages.
+packages: $(TOOLS)/nfpm static
+	rm -rf target/packages/root
+	$(MAKE) install DESTDIR=target/packages/root PREFIX=/usr BIN=$(call static_of,$(ARCH)) GENERATOR=$(if $(filter $(HOST),$(ARCH)),$(call static_of,$(ARCH)),$(BIN))
+	for kind in deb rpm; do \
+	  VERSION=$(VERSION) ARCH=$(if $(filter aarch64,$(ARCH)),arm64,amd64) $(TOOLS)/nfpm package -f packaging/nfpm.yaml -p $$kind -t target/packages || exit; \
+	done
+
+# For clusters: haul's own directory, say PREFIX=/sw/haul/0.1.0, and the directory of modulefiles.
+modulefiles:
+	@[ -n "$(MODULES)" ] || { echo "Type make modulefiles PREFIX=/sw/haul/$(VERSION) MODULES=/sw/modulefiles"; exit 2; }
+	install -d $(DESTDIR)$(MODULES)/haul
+	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' packaging/modulefile.lua > $(DESTDIR)$(MODULES)/haul/$(VERSION).lua
+	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' packaging/modulefile.tcl > $(DESTDIR)$(MODULES)/haul/$(VERSION)
+
+# Writes docs/reference.md anew, after a change of flags, commands or help.
+reference:
+	cargo run --quiet --locked --bin haul -- generate reference > docs/reference.md.new
+	mv docs/reference.md.new docs/reference.md
 
 # ONLY=case[,case] picks cases by name or beginning; QUICK=1 runs each at a reduced size; LIST=1 names them; DIR=folder holds the
 # data; RUNS=n; PEERS=tool[,tool] leaves the other peers out; PROFILE=dev takes what the tests built, a slow haul.

@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace and of the benchmark's own code, and closes with one line of counts. Exit status: 0 only if
-# all passed.
+# Runs every test of the workspace and of the benchmark's own code, lists the slowest (in target/slowest.txt too), and closes with
+# one line of counts. Exit status: 0 only if all passed. HAUL_TEST_FULL=1 (make test FULL=1): all rounds, all keys.
 set -u
 cd "$(dirname "$0")/.."
 log=target/test.log
 mkdir -p target
 : > target/skipped.txt
 export HAUL_TEST_TOOLS="$PWD/target/tools/bin"
-cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
+# Most tests wait for servers, disks and timers more than they compute.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc)))}"
+# Times of tests are printed by nightly compilers' tests only, or by those that are told to be; what compiles them isn't told.
+timed=(--config "target.'cfg(unix)'.runner = ['env', 'RUSTC_BOOTSTRAP=1']")
+cargo "${timed[@]}" test --workspace --locked --no-fail-fast --lib --bins --tests -- -Z unstable-options --report-time 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
+cargo test --workspace --locked --no-fail-fast --doc 2>&1 | tee -a "$log"
+[ "${PIPESTATUS[0]}" -eq 0 ] || status=1
+[ "$status" -ne 0 ] || bash tests/install.sh || status=1
 without=0
 if command -v python3 >/dev/null; then
   python3 bench/tests 2>&1 | tee -a "$log"
@@ -17,7 +24,7 @@ else
   echo "Python is not installed: the tests of the benchmark's own code are skipped"
   without=1
 fi
-sum() { grep -oE "[0-9]+ $1" "$log" | awk '{n += $1} END {print n + 0}'; }
+sum() { grep -E '^(test result|bench): ' "$log" | grep -oE "[0-9]+ $1" | awk '{n += $1} END {print n + 0}'; }
 skipped=$(wc -l < target/skipped.txt)
 # A test that skipped itself returned normally, so the runner counted it as passed.
 passed=$(($(sum passed) - skipped))
@@ -25,6 +32,10 @@ failed=$(sum failed)
 skipped=$((skipped + without))
 [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
 [ ! -s target/skipped.txt ] || { echo; sort target/skipped.txt | uniq -c; }
+sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>$/\2 s  \1/p' "$log" | sort -rn | head -20 > target/slowest.txt
+echo
+echo "The slowest tests:"
+cat target/slowest.txt
 echo
 echo "haul: $passed passed, $failed failed, $skipped skipped"
 [ "$status" -eq 0 ]

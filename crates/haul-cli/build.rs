@@ -14,6 +14,9 @@ fn main() {
         println!("cargo:rerun-if-changed={log}");
     }
     println!("cargo:rustc-env=HAUL_BUILT_FROM={commit}");
+    // Cargo always sets these two.
+    let cargo = |name| std::env::var(name).unwrap_or_default();
+    println!("cargo:rustc-env=HAUL_BUILT_FOR={} ({})", cargo("TARGET"), cargo("PROFILE"));
 }
 
 fn git(args: &[&str]) -> Option<String> {

@@ -8,12 +8,11 @@ use crate::{
     context::Context,
     environment::env,
     error::{self, Outcome, Verdict, code},
-    flags, log, machine,
-    screen::Screen,
-    signals,
+    flags, log, machine, signals,
 };
 use anyhow::Result;
 use haul_remotes::config::{Config, Password};
+use haul_terminal::Screen;
 use std::{ffi::OsString, path::Path, sync::Arc};
 
 /// Runs haul and gives its exit code.
@@ -23,7 +22,7 @@ pub fn main(argv: Vec<OsString>) -> u8 {
     }
     machine::allow_open_files();
     let colour = colour::choice(&argv, &env);
-    let screen = Arc::new(Screen::new(colour));
+    let screen = Arc::new(colour.screen());
     let code = match parse(argv, colour) {
         Ok(Parsed::Run(given)) => run(*given, &screen).unwrap_or_else(|e| tell(&screen, &error::verdict(&e))),
         Ok(Parsed::Said(code)) => code,

@@ -37,28 +37,36 @@ struct Flag {
 }
 
 /// What to type for commands of other programs that haul doesn't have.
-const OTHER_NAMES: [(&str, &str); 18] = [
+const OTHER_NAMES: [(&str, &str); 14] = [
     ("cp", "use copy, or copyto to give a file a new name"),
     ("mv", "use move, or moveto to give a file a new name"),
     ("rm", "use deletefile for one file, delete for the files in a path, purge for a whole directory"),
     ("du", "use size"),
-    ("ncdu", "use size, or tree --size"),
     ("mount", RCLONE),
     ("nfsmount", RCLONE),
     ("serve", RCLONE),
     ("bisync", RCLONE),
     ("dedupe", RCLONE),
-    ("checksum", "use hashsum --checkfile"),
-    ("copyurl", RCLONE),
+    ("copyurl", "use copyto with the store http: haul copyto \":http,url='https://host/dir/':file\" DEST:PATH"),
     ("settier", RCLONE),
-    ("cryptcheck", RCLONE),
-    ("cryptdecode", RCLONE),
-    ("authorize", RCLONE),
     ("backend", RCLONE),
     ("rc", RCLONE),
+    ("rcd", RCLONE),
 ];
 
 const RCLONE: &str = "haul doesn't have it; rclone does, with the same remotes";
+
+/// Groups of haul's flags that mean nothing to a command with another program's options, which come after the command's name.
+const NOT_BEFORE_RAW: [&str; 6] = [
+    "Copy",
+    "Sync",
+    "Metadata and links",
+    "Filter",
+    "Performance and retries",
+    "Attributes, between local file systems",
+];
+/// Flags of these groups that act there all the same.
+const BEFORE_RAW: [&str; 2] = ["max-memory", "low-level-retries"];
 
 /// A flag in its final form.
 struct Given {
@@ -72,6 +80,9 @@ struct Given {
 pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<OsString>, Usage> {
     let mut line = Line::new(root);
     line.read(argv.into_iter().skip(1))?;
+    if line.raw {
+        refuse_what_would_be_ignored(root, &line)?;
+    }
     let mut all = vec![OsString::from("haul")];
     let global = with_environment(&line.globals, line.global, env)?;
     all.extend(global.into_iter().flat_map(spell));
@@ -80,6 +91,23 @@ pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<
     all.extend(local.into_iter().flat_map(spell));
     all.extend(line.rest);
     Ok(all)
+}
+
+/// Refuses flags that stand before a command with another program's options, and that it wouldn't see.
+fn refuse_what_would_be_ignored(root: &Command, line: &Line<'_>) -> Result<(), Usage> {
+    let ignored = |name: &str| {
+        let arg = root.get_arguments().find(|arg| arg.get_long() == Some(name));
+        let group = arg.and_then(clap::Arg::get_help_heading);
+        group.is_some_and(|group| NOT_BEFORE_RAW.contains(&group)) && !BEFORE_RAW.contains(&name)
+    };
+    let Some(given) = line.global.iter().find(|given| given.flag.long.as_deref().is_some_and(ignored)) else {
+        return Ok(());
+    };
+    let command = line.current.get_name();
+    Err(Usage(format!(
+        "{} before the word {command} has no effect: type {command}'s own options after it (haul {command} --help)",
+        shown(&given.flag)
+    )))
 }
 
 struct Line<'a> {
@@ -396,7 +424,7 @@ mod tests {
     }
 
     fn has_option(kind: &str, name: &str) -> bool {
-        haul_store::registry::kind(kind).is_ok_and(|k| k.options.iter().any(|o| o.name == name))
+        haul_remotes::registry::kind(kind).is_ok_and(|k| k.options.iter().any(|o| o.name == name))
     }
 
     #[test]
@@ -419,6 +447,38 @@ mod tests {
     }
 
     #[test]
+    fn no_command_that_haul_has_is_said_to_be_missing() {
+        let root = crate::cli::command();
+        for (name, _) in OTHER_NAMES {
+            assert!(root.find_subcommand(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn flags_that_another_programs_options_replace_are_refused() {
+        let refused = |flag: &str, command: &str| {
+            format!(
+                "{flag} before the word {command} has no effect: \
+                 type {command}'s own options after it (haul {command} --help)"
+            )
+        };
+        for (given, flag, command) in [
+            ("--exclude x rsync a b", "--exclude", "rsync"),
+            ("-c dcp a b", "--checksum", "dcp"),
+            ("--config f --max-delete=3 rsync -a a b", "--max-delete", "rsync"),
+            ("--transfers 3 dcp a b", "--transfers", "dcp"),
+            ("-L rsync a b", "--copy-links", "rsync"),
+        ] {
+            let words: Vec<&str> = given.split(' ').collect();
+            assert_eq!(run(&words, &[]).unwrap_err(), refused(flag, command), "{given}");
+        }
+        let first = "--config=f --dry-run --bwlimit=1M --max-memory=1G --low-level-retries=1";
+        assert_eq!(ok(&format!("{first} rsync --exclude x a b"), &[]), format!("{first} rsync --exclude x a b"));
+        // A variable is meant for haul's own commands.
+        assert!(ok("rsync a b", &[("HAUL_EXCLUDE", "x")]).ends_with("rsync a b"));
+    }
+
+    #[test]
     fn what_is_unknown_gets_the_nearest_name() {
         for (given, message) in [
             ("obscure --transferz 3", "unknown flag --transferz (did you mean --transfers?)"),
@@ -427,6 +487,11 @@ mod tests {
             ("obscure -z", "unknown flag -z (see haul help flags)"),
             ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
             ("mount x y", "unknown command \"mount\" (haul doesn't have it; rclone does, with the same remotes)"),
+            (
+                "copyurl https://a/b c",
+                "unknown command \"copyurl\" (use copyto with the store http: \
+                 haul copyto \":http,url='https://host/dir/':file\" DEST:PATH)",
+            ),
             ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),
             ("config shwo", "unknown command \"shwo\" of haul config (did you mean show?)"),
             ("obscure x --transfers", "--transfers needs a value"),

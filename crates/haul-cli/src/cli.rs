@@ -21,7 +21,8 @@ use std::ffi::OsString;
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "haul help COMMAND explains a command. haul help flags lists the flags that work with any command."
+    after_help = "haul help COMMAND explains a command. haul help flags lists the flags that work with any command;\n\
+                  haul help environment lists variables, haul help exit-codes what haul exits with."
 )]
 pub struct Cli {
     /// Flags that stand before or after any command.

@@ -1,6 +1,12 @@
-//! Colours of the terminal: whether there are any, and which. Asked before the flags are read, since a mistake in them is shown too.
+//! Whether the terminal has colours. Asked before the flags are read, since a mistake in them is shown too.
 
-use std::ffi::OsString;
+use crate::environment::env;
+pub use haul_terminal::colour::{BOLD, RED, YELLOW, paint};
+use haul_terminal::{Screen, Shows};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal as _, stderr, stdout},
+};
 
 /// `--color`, with rclone's values.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,19 +18,6 @@ pub enum Choice {
     Never,
     /// Also in pipes and files that take standard output or standard error
     Always,
-}
-
-/// Errors.
-pub const RED: &str = "\x1b[31m";
-/// Notices.
-pub const YELLOW: &str = "\x1b[33m";
-/// Headings.
-pub const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
-
-/// The text in a colour, if there are colours.
-pub fn paint(text: &str, colour: &str, on: bool) -> String {
-    if on { format!("{colour}{text}{PLAIN}") } else { text.into() }
 }
 
 /// What the command line says, else the environment. A value that isn't one is told later, when all flags are read.
@@ -43,7 +36,7 @@ pub fn choice(argv: &[OsString], env: &dyn Fn(&str) -> Option<OsString>) -> Choi
 }
 
 /// True for a terminal that understands no control sequences.
-pub fn is_dumb(env: &dyn Fn(&str) -> Option<OsString>) -> bool {
+fn is_dumb(env: &dyn Fn(&str) -> Option<OsString>) -> bool {
     env("TERM").is_some_and(|term| term == "dumb")
 }
 
@@ -55,6 +48,13 @@ impl Choice {
             Choice::Never => false,
             Choice::Always => true,
         }
+    }
+
+    /// The process's terminal, with these colours. A live display needs one that understands control sequences.
+    pub fn screen(self) -> Screen {
+        let live = stdout().is_terminal() && !is_dumb(&env);
+        let (log, output) = (self.on(stderr().is_terminal()), self.on(stdout().is_terminal()));
+        Screen::new(Shows { live, log_colours: log, output_colours: output })
     }
 
     /// The same for what clap prints.
@@ -92,6 +92,5 @@ mod tests {
         assert!(
             Choice::Auto.on(true) && !Choice::Auto.on(false) && Choice::Always.on(false) && !Choice::Never.on(true)
         );
-        assert_eq!((paint("x", RED, true), paint("x", RED, false)), ("\x1b[31mx\x1b[0m".into(), "x".into()));
     }
 }

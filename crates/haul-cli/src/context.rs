@@ -7,7 +7,6 @@ use crate::{
     flags::{self, Flags},
     progress::Progress,
     prompt,
-    screen::Screen,
 };
 use anyhow::Result;
 use haul::{
@@ -23,6 +22,7 @@ use haul_store::{
     Meters, Store,
     layers::{LayerSettings, Stop},
 };
+use haul_terminal::Screen;
 use std::{
     ffi::{OsStr, OsString},
     path::PathBuf,
@@ -161,13 +161,17 @@ impl Context {
             command.await
         } else {
             tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
                 outcome = command => outcome,
-                () = self.cancel.cancelled() => return Ok(Outcome::Exit(code::INTERRUPTED)),
             }
         };
         match outcome {
             // What it met on its way out is no news.
             Err(_) if self.cancel.is_cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
+            Ok(Outcome::Exit(_)) if self.cancel.is_cancelled() && !finishes_itself => {
+                Ok(Outcome::Exit(code::INTERRUPTED))
+            }
             outcome => outcome,
         }
     }

@@ -3,6 +3,7 @@
 use haul::Report;
 use haul_core::{Error, ErrorKind, Retry, error::NO_KEYS, units::size_text};
 use haul_remotes as remotes;
+pub use haul_terminal::one_line;
 use std::fmt;
 
 /// Exit codes; 0 to 10 mean what they mean in rclone.
@@ -31,6 +32,22 @@ pub mod code {
     pub const TIME_LIMIT: u8 = 10;
     /// Stopped by Ctrl-C or SIGTERM.
     pub const INTERRUPTED: u8 = 130;
+
+    /// All of them, as `haul help exit-codes` and the reference show them.
+    pub const MEANINGS: &[(u8, &str)] = &[
+        (OK, "Everything that was asked for is done"),
+        (OTHER, "An error without a code of its own; differences found by check and status"),
+        (USAGE, "The command line is wrong"),
+        (DIR_NOT_FOUND, "A directory, bucket or remote path doesn't exist"),
+        (FILE_NOT_FOUND, "A file doesn't exist"),
+        (RETRY, "A temporary error: try again"),
+        (NO_RETRY, "An error that a retry won't fix, such as a change that --immutable forbids"),
+        (FATAL, "A guard refused to delete, or the job was ended (a full destination, say)"),
+        (TRANSFER_LIMIT, "--max-transfer was reached"),
+        (NOTHING, "Nothing was transferred, with --error-on-no-transfer"),
+        (TIME_LIMIT, "--max-duration was reached"),
+        (INTERRUPTED, "Stopped by Ctrl-C or SIGTERM"),
+    ];
 }
 
 /// What a command came to.
@@ -120,7 +137,7 @@ fn typed_wrong(error: &anyhow::Error) -> Option<&str> {
 fn hint(error: &Error) -> Option<&'static str> {
     Some(match error.kind() {
         ErrorKind::DirNotFound if error.message().ends_with(NO_KEYS) => {
-            "check the spelling: haul lsd shows the folders of the path above it"
+            "check the spelling: haul lsd shows the directories of the path above it"
         }
         ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
         ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
@@ -213,11 +230,6 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// Control characters and line breaks out: what a store or file name holds must not draw on the terminal.
-pub fn one_line(text: &str) -> String {
-    text.trim_end().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,11 +306,6 @@ mod tests {
 
     fn half_sent_line(half_sent: usize) -> Option<String> {
         super::half_sent(&Report { half_sent, half_sent_bytes: 88 << 20, ..Report::default() })
-    }
-
-    #[test]
-    fn a_name_cannot_draw_on_the_terminal() {
-        assert_eq!(one_line("a\x1b[2Jb\nc\n"), "a\u{FFFD}[2Jb\u{FFFD}c");
     }
 
     #[test]

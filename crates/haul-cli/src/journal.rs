@@ -2,8 +2,10 @@
 
 use crate::flags::stores;
 pub use haul_remotes::secrets::shown as told;
-use haul_remotes::secrets::{LEFT_OUT, is_secret, left_out};
-use haul_store::registry;
+use haul_remotes::{
+    registry,
+    secrets::{LEFT_OUT, is_secret, left_out},
+};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},

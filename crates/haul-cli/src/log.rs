@@ -5,9 +5,9 @@
 use crate::{
     colour::{RED, YELLOW, paint},
     error::one_line,
-    screen::Screen,
 };
 use anyhow::{Context as _, Result};
+use haul_terminal::Screen;
 use jiff::Zoned;
 use std::{fmt::Write as _, fs::OpenOptions, path::PathBuf, sync::Arc};
 use tracing::{

@@ -15,14 +15,14 @@ mod flags;
 mod journal;
 mod log;
 mod machine;
-mod print;
 mod progress;
 mod prompt;
-mod screen;
+mod reference;
 mod show;
 mod signals;
 mod summary;
 
+use haul_terminal::print;
 use std::process::ExitCode;
 
 /// Network frames and parts come and go by the thousand; the C library's allocator gives such blocks back to the kernel

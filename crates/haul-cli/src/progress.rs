@@ -2,8 +2,7 @@
 //! summary at the end. Fed by the engine from any thread; a thread of its own draws.
 
 use crate::{
-    flags::{Flags, values::duration},
-    screen::Screen,
+    flags::{Flags, log::StatsUnit, values::duration},
     summary::{self, Counts, Moving},
 };
 use haul::Report;
@@ -17,6 +16,7 @@ use haul_core::{
     units::size_short,
 };
 use haul_store::{Meters, Roads};
+use haul_terminal::Screen;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -103,7 +103,11 @@ impl Progress {
             names: log.stats_file_name_length,
         };
         let state = State {
-            counts: Counts { dry_run: flags.config.dry_run, ..Counts::default() },
+            counts: Counts {
+                dry_run: flags.config.dry_run,
+                bits: log.stats_unit == StatsUnit::Bits,
+                ..Counts::default()
+            },
             moving: BTreeMap::new(),
             began: Instant::now(),
             active: false,

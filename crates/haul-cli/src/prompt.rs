@@ -1,8 +1,8 @@
 //! Asking on the terminal: before each change (`--interactive`), and for the password of the configuration.
 
-use crate::screen::Screen;
 use haul::{Cancel, Confirm};
 use haul_core::{Error, ErrorKind, Key};
+use haul_terminal::Screen;
 use std::{
     collections::BTreeMap,
     io::{self, BufRead as _},

@@ -41,6 +41,8 @@ pub struct Counts {
     pub resumed: u64,
     /// Nothing is done, so nothing has a speed.
     pub dry_run: bool,
+    /// Speeds are shown in bits (`--stats-unit`).
+    pub bits: bool,
     /// Bytes a second lately; `None` for the average.
     pub speed: Option<f64>,
     /// What was found out of how many requests each endpoint takes.
@@ -178,21 +180,30 @@ fn eta(left: Option<Duration>) -> String {
 
 fn transferred(counts: &Counts, elapsed: Duration) -> String {
     format!(
-        "{:>13} / {}, {}, {}/s, ETA {}",
+        "{:>13} / {}, {}, {}, ETA {}",
         size_text(counts.bytes),
         size_text(counts.total_bytes.max(counts.bytes)),
         percent(counts.bytes, counts.total_bytes),
-        size_text(counts.speed(elapsed) as u64),
+        speed(counts.speed(elapsed), counts.bits, size_text),
         eta(counts.left(elapsed))
     )
+}
+
+/// A speed as `text` has sizes: `1.500 KiB/s`, or in bits `12 Kibit/s`.
+fn speed(bytes: f64, bits: bool, text: impl Fn(u64) -> String) -> String {
+    if !bits {
+        return format!("{}/s", text(bytes as u64));
+    }
+    let text = text((bytes * 8.0) as u64);
+    format!("{}bit/s", text.strip_suffix('B').unwrap_or(&text))
 }
 
 /// The same for a narrow terminal: what is asked for first stands first.
 fn transferred_briefly(counts: &Counts, elapsed: Duration) -> String {
     format!(
-        "{} {}/s ETA {}, {} of {}",
+        "{} {} ETA {}, {} of {}",
         percent(counts.bytes, counts.total_bytes),
-        brief(counts.speed(elapsed) as u64),
+        speed(counts.speed(elapsed), counts.bits, brief),
         eta(counts.left(elapsed)),
         brief(counts.bytes),
         brief(counts.total_bytes.max(counts.bytes)),
@@ -300,7 +311,7 @@ pub fn live(
     }
     let room = height.saturating_sub(1).saturating_sub(all.len());
     let shown = if moving.len() > room { room.saturating_sub(1) } else { moving.len() };
-    all.extend(rows(&moving[..shown], names, width));
+    all.extend(rows(&moving[..shown], counts.bits, names, width));
     if moving.len() > shown {
         all.push(format!(" … and {} more", moving.len() - shown));
     }
@@ -308,9 +319,9 @@ pub fn live(
 }
 
 /// A row for each file, in columns: name, percent, speed, time left, and where there is room a bar and the size.
-fn rows(moving: &[Moving], names: usize, width: usize) -> Vec<String> {
+fn rows(moving: &[Moving], bits: bool, names: usize, width: usize) -> Vec<String> {
     let bar = BARS.iter().find(|(least, _)| width + 1 >= *least).map_or(0, |(_, bar)| *bar);
-    let tails: Vec<String> = moving.iter().map(|file| tail(file, bar)).collect();
+    let tails: Vec<String> = moving.iter().map(|file| tail(file, bits, bar)).collect();
     let longest = tails.iter().map(|tail| columns(tail)).max().unwrap_or(0);
     let room = width.saturating_sub(longest + " *  ".len());
     let most = if names == 0 { room } else { names.min(room) };
@@ -324,11 +335,12 @@ fn rows(moving: &[Moving], names: usize, width: usize) -> Vec<String> {
     names.iter().zip(&tails).map(row).collect()
 }
 
-fn tail(file: &Moving, bar: usize) -> String {
+fn tail(file: &Moving, bits: bool, bar: usize) -> String {
+    let column = if bits { 12 } else { 10 };
     let tail = format!(
-        "{:>4} {:>10} {:>6}",
+        "{:>4} {:>column$} {:>6}",
         percent(file.done, file.size),
-        format!("{}/s", brief(file.speed as u64)),
+        speed(file.speed, bits, brief),
         eta(file.left())
     );
     if bar == 0 {
@@ -472,6 +484,13 @@ mod tests {
             "    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)"
         );
         assert_eq!(stats(&Counts::default(), Duration::ZERO, true), "          0 B / 0 B, -, 0 B/s, ETA -");
+        let bits = Counts { bits: true, ..counts() };
+        assert_eq!(
+            stats(&bits, Duration::from_secs(3), true),
+            "    1.500 KiB / 6 KiB, 25%, 4 Kibit/s, ETA 9s (xfr#1/3)"
+        );
+        assert_eq!(speed(40.0, true, size_text), "320 bit/s");
+        assert_eq!(speed(334.0 * 1048576.0, true, brief), "2.6 Gibit/s");
     }
 
     #[test]

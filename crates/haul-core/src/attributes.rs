@@ -1,15 +1,9 @@
 //! Attributes of files beside bytes and times: what a copy should have, whether what is there differs from it, and what
 //! can't be kept. Pure: the store sets them, the engine counts.
 
-use crate::{
-    Entry, Kind, Posix,
-    compare::{Reason, Rules, Verdict, within},
-    policy::Keep,
-};
+use crate::{Entry, Kind, Posix, chmod::MODE_BITS, keep::Keep};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Permission bits, with set-id and sticky.
-pub const MODE_BITS: u32 = 0o7777;
 /// Set-user-id.
 const SET_UID: u32 = 0o4000;
 /// Set-group-id.
@@ -18,11 +12,11 @@ const SET_GID: u32 = 0o2000;
 const EXEC: u32 = 0o111;
 
 /// The part of `st_mode` that says what kind of file it is, and its values.
-const TYPE: u32 = 0o170_000;
-const FIFO: u32 = 0o010_000;
-const CHARACTER: u32 = 0o020_000;
+pub(crate) const TYPE: u32 = 0o170_000;
+pub(crate) const FIFO: u32 = 0o010_000;
+pub(crate) const CHARACTER: u32 = 0o020_000;
 const DIRECTORY: u32 = 0o040_000;
-const BLOCK: u32 = 0o060_000;
+pub(crate) const BLOCK: u32 = 0o060_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const SOCKET: u32 = 0o140_000;
@@ -199,26 +193,6 @@ pub fn special(entry: &Entry, keep: &Keep) -> Option<What> {
     }
 }
 
-/// Compares two devices, FIFOs or sockets: they are the same when they are of one kind and, for devices, of one number.
-pub fn compare_special(src: &Entry, dst: &Entry, rules: &Rules) -> Verdict {
-    let (Some(a), Some(b)) = (src.posix.as_deref(), dst.posix.as_deref()) else {
-        return Verdict::Differ(Reason::Kind);
-    };
-    let device = matches!(a.mode & TYPE, BLOCK | CHARACTER);
-    if rules.ignore_existing {
-        return Verdict::Same(Reason::Existing);
-    }
-    if src.kind != dst.kind || a.mode & TYPE != b.mode & TYPE || (device && a.rdev != b.rdev) {
-        return Verdict::Differ(Reason::Kind);
-    }
-    match (src.mtime, dst.mtime) {
-        // rsync's --update is of regular files.
-        (Some(a), Some(b)) if rules.update && rules.rsync.is_none() && b > a => Verdict::Same(Reason::Newer),
-        (Some(a), Some(b)) if !rules.no_touch && !within(a, b, rules.window.unwrap_or(1)) => Verdict::Touch,
-        _ => Verdict::Same(Reason::Mtime),
-    }
-}
-
 /// Mode (with the type) and owner of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned {
@@ -308,7 +282,7 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
 }
 
 /// Permission bits after `--chmod`.
-pub fn changed(chmod: &[crate::policy::Chmod], bits: u32, is_dir: bool) -> u32 {
+pub fn changed(chmod: &[crate::chmod::Chmod], bits: u32, is_dir: bool) -> u32 {
     let executable = is_dir || bits & EXEC != 0;
     let of_kind = chmod.iter().filter(|change| if is_dir { change.dirs } else { change.files });
     of_kind.fold(bits, |bits, change| change.apply(bits, executable)) & MODE_BITS
@@ -326,30 +300,10 @@ pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Diffe
     (differs, wanted.unkept)
 }
 
-/// A verdict on bytes, with the attributes looked at too: the bytes that are the same may call for attributes to be set.
-pub fn refine(verdict: Verdict, src: &Entry, dst: &Entry, keep: &Keep, rights: &Rights) -> (Verdict, Unkept) {
-    let same_bytes = match verdict {
-        Verdict::Same(Reason::Existing | Reason::NotExisting | Reason::Newer) => false,
-        Verdict::Same(_) | Verdict::Touch => true,
-        Verdict::Differ(_) | Verdict::Ask(_) | Verdict::Attributes(_) => false,
-    };
-    let (Some(a), Some(b)) = (src.posix.as_deref(), dst.posix.as_deref()) else { return (verdict, Unkept::default()) };
-    if !same_bytes {
-        return (verdict, Unkept::default());
-    }
-    match differs(a, b, keep, rights) {
-        (found, unkept) if found.any() && verdict != Verdict::Touch => (Verdict::Attributes(found), unkept),
-        (_, unkept) => (verdict, unkept),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Key, Mtime,
-        policy::{Chmod, IdMap, Policy},
-    };
+    use crate::{Key, Mtime, chmod::Chmod, keep::IdMap};
 
     const ROOT: fn() -> Rights = || Rights { any_owner: true, devices: true, umask: 0o022, ..Rights::default() };
     const USER: fn() -> Rights = || Rights { groups: [100, 200].into(), umask: 0o022, ..Rights::default() };
@@ -443,43 +397,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_verdict_of_same_bytes_is_refined() {
-        let entry = |mode| Entry { posix: Some(Box::new(posix(mode, 0, 0))), ..Entry::file(Key::new("k"), 1) };
-        let (a, b) = (entry(0o100644), entry(0o100600));
-        let keep = Keep::archive();
-        let say = |verdict| refine(verdict, &a, &b, &keep, &ROOT()).0;
-        let found = Differs { mode: true, ..Differs::default() };
-        assert_eq!(say(Verdict::Same(Reason::Mtime)), Verdict::Attributes(found));
-        for verdict in [
-            Verdict::Same(Reason::Existing),
-            Verdict::Same(Reason::Newer),
-            Verdict::Touch,
-            Verdict::Differ(Reason::Size),
-        ] {
-            assert_eq!(say(verdict), verdict);
-        }
-        assert_eq!(refine(Verdict::Touch, &a, &a, &keep, &ROOT()).0, Verdict::Touch);
-        assert_eq!(refine(Verdict::Same(Reason::Size), &a, &a, &keep, &ROOT()).0, Verdict::Same(Reason::Size));
-    }
-
-    #[test]
-    fn devices_are_the_same_by_kind_and_number() {
-        let rules = Rules::new(&Policy::default(), Some(1), Some(1));
-        let of = |mode, rdev, secs| Entry {
+    fn devices_and_fifos_are_kept_apart() {
+        let of = |mode| Entry {
             kind: Kind::Special,
-            mtime: Some(Mtime(secs)),
-            posix: Some(Box::new(Posix { rdev, ..posix(mode, 0, 0) })),
+            posix: Some(Box::new(posix(mode, 0, 0))),
             ..Entry::file(Key::new("k"), 0)
         };
-        let say = |a: &Entry, b: &Entry| compare_special(a, b, &rules);
-        let null = of(CHARACTER | 0o666, (1, 3), 5);
-        assert_eq!(say(&null, &null), Verdict::Same(Reason::Mtime));
-        assert_eq!(say(&null, &of(CHARACTER | 0o666, (1, 5), 5)), Verdict::Differ(Reason::Kind));
-        assert_eq!(say(&null, &of(BLOCK | 0o666, (1, 3), 5)), Verdict::Differ(Reason::Kind));
-        assert_eq!(say(&of(FIFO, (0, 0), 5), &of(FIFO, (9, 9), 6)), Verdict::Touch);
         let keep = Keep { specials: true, ..Keep::default() };
-        assert_eq!(special(&null, &keep), None);
-        assert_eq!(special(&of(SOCKET, (0, 0), 5), &keep), Some(What::Special));
-        assert_eq!(special(&of(SYMLINK, (0, 0), 5), &Keep::archive()), None);
+        assert_eq!(special(&of(CHARACTER | 0o666), &keep), None);
+        assert_eq!(special(&of(SOCKET), &keep), Some(What::Special));
+        assert_eq!(special(&of(SYMLINK), &Keep::archive()), None);
     }
 }

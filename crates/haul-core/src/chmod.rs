@@ -1,11 +1,53 @@
-//! Reading `--chmod`: rsync's grammar. Pieces between commas, each with an optional `D` (directories) or `F` (all else),
+//! Changes of permission bits, and the grammar of `--chmod`, which is rsync's. Pieces between commas, each with an optional `D` (directories) or `F` (all else),
 //! then an octal number, or who (`ugoa`), `+`, `-` or `=`, and which
 //! (`rwxXst`, or one of `ugo`: as that class has them).
 
-use crate::{
-    attributes::MODE_BITS,
-    policy::{Chmod, Copied},
-};
+/// Permission bits, with set-id and sticky.
+pub const MODE_BITS: u32 = 0o7777;
+
+/// One change of permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chmod {
+    /// Applies to directories.
+    pub dirs: bool,
+    /// Applies to all but directories.
+    pub files: bool,
+    /// Bits that are taken away, then
+    pub clear: u32,
+    /// bits that are set.
+    pub set: u32,
+    /// Execute bits (of `0o111`) that are set where the file is a directory or has one of them already (`X`).
+    pub exec_if_any: u32,
+    /// What one class has is given to others, or taken from them (`g=u`, `go-u`).
+    pub copied: Option<Copied>,
+}
+
+/// Permissions that go by those of one class: user, group or others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// How far the three bits of that class are shifted: 6, 3 or 0.
+    pub from: u32,
+    /// The bits of those who get or lose them.
+    pub to: u32,
+    /// They lose what that class has.
+    pub taken: bool,
+}
+
+impl Chmod {
+    /// `bits` after this change. `executable`: of a directory, or of a file that had an execute bit before all changes.
+    pub fn apply(&self, bits: u32, executable: bool) -> u32 {
+        let more = if executable { self.exec_if_any } else { 0 };
+        // What a class has is asked before any of it goes.
+        let (given, taken) = match self.copied {
+            Some(copied) => match (((bits >> copied.from) & 7) * 0o111) & copied.to {
+                had if copied.taken => (0, had),
+                had => (had, 0),
+            },
+            None => (0, 0),
+        };
+        (bits & !self.clear & !taken) | self.set | more | given
+    }
+}
 
 /// Reads a list of changes. Where nobody is named (`+w`), `umask` takes its bits away, as chmod(1) does.
 ///

@@ -5,7 +5,7 @@
 use crate::{
     Algo, Entry, Kind, Mtime,
     attributes::Differs,
-    policy::{Compare, Policy, RsyncHabits},
+    job::{CompareBy, Job, Times},
 };
 
 /// Why a verdict is what it is; shown with `-v`, in dry runs and reports.
@@ -58,7 +58,7 @@ pub enum Verdict {
     Differ(Reason),
     /// Same bytes, other modification time: set the time.
     Touch,
-    /// Same bytes and time, other attributes: set those. Said by [`crate::attributes::refine`] alone.
+    /// Same bytes and time, other attributes: set those. Said by [`crate::refine::refine`] alone.
     Attributes(Differs),
     /// Can't tell before this is known.
     Ask(Need),
@@ -88,7 +88,7 @@ pub enum HashAnswer {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// How to compare.
-    pub compare: Compare,
+    pub compare: CompareBy,
     /// `--ignore-size`.
     pub ignore_size: bool,
     /// `--ignore-existing`.
@@ -102,48 +102,36 @@ pub struct Rules {
     pub stored_after: Option<u128>,
     /// `--no-update-modtime`, or the destination can't set times.
     pub no_touch: bool,
-    /// rsync's habits.
-    pub rsync: Option<Habits>,
-}
-
-/// What of rsync's habits a comparison rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Habits {
-    /// Times are compared in whole seconds.
-    pub seconds: bool,
-    /// Another time is another file.
-    pub time_decides: bool,
-    /// Only what is shorter is transferred.
+    /// What a modification time is.
+    pub times: Times,
+    /// Only what is shorter at the destination is transferred.
     pub append: bool,
     /// Times of symlinks don't count.
     pub omit_link_times: bool,
 }
 
 impl Rules {
-    /// The rules of `policy` for two stores of these mtime precisions (`None`: can't keep one), in nanoseconds.
-    pub fn new(policy: &Policy, src_precision: Option<u128>, dst_precision: Option<u128>) -> Self {
-        let rsync = policy.rsync.as_ref();
+    /// The rules of `job` for two stores of these mtime precisions (`None`: can't keep one), in nanoseconds.
+    pub fn new(job: &Job, src_precision: Option<u128>, dst_precision: Option<u128>) -> Self {
         let window = match (src_precision, dst_precision) {
-            // rsync's window holds its own end.
-            (Some(_), Some(_)) if rsync.is_some() => Some(policy.modify_window.map_or(0, |w| w.as_nanos()) + 1),
-            (Some(a), Some(b)) => Some(policy.modify_window.map_or(a.max(b), |w| w.as_nanos().max(1))),
+            // Such a window holds its own end, as rsync's does.
+            (Some(_), Some(_)) if job.compare.times != Times::Evidence => {
+                Some(job.compare.window.map_or(0, |w| w.as_nanos()) + 1)
+            }
+            (Some(a), Some(b)) => Some(job.compare.window.map_or(a.max(b), |w| w.as_nanos().max(1))),
             _ => None,
         };
-        let habits = |h: &RsyncHabits| Habits {
-            seconds: !h.nanoseconds,
-            time_decides: h.time_decides,
-            append: h.append,
-            omit_link_times: h.omit_link_times.is_some(),
-        };
         Rules {
-            compare: policy.compare,
-            ignore_size: policy.ignore_size,
-            ignore_existing: policy.ignore_existing,
-            update: policy.update,
+            compare: job.compare.by,
+            ignore_size: job.compare.ignore_size,
+            ignore_existing: job.existing.ignore,
+            update: job.existing.update,
             window,
             stored_after: None,
-            no_touch: policy.no_update_mtime,
-            rsync: rsync.map(habits),
+            no_touch: job.attributes.no_update_mtime,
+            times: job.compare.times,
+            append: job.existing.append.is_some(),
+            omit_link_times: job.attributes.omit_link_times.is_some(),
         }
     }
 
@@ -152,7 +140,7 @@ impl Rules {
     pub fn dir_times_agree(&self, src: Option<Mtime>, dst: Option<Mtime>) -> bool {
         match (src, dst) {
             (Some(src), Some(dst)) => {
-                let seconds = self.rsync.is_some_and(|habits| habits.seconds);
+                let seconds = self.times != Times::Evidence && self.whole_seconds();
                 within(whole(src, seconds), whole(dst, seconds), self.window.unwrap_or(1))
             }
             (src, dst) => src == dst,
@@ -162,15 +150,19 @@ impl Rules {
     /// The same for asking whether one is the other: without what lets a destination's file stay as it is although it is another
     /// (`--ignore-existing`, `--update`, `--append`).
     pub fn for_content(self) -> Self {
-        let rsync = self.rsync.map(|habits| Habits { append: false, ..habits });
-        Rules { ignore_existing: false, update: false, rsync, ..self }
+        Rules { ignore_existing: false, update: false, append: false, ..self }
+    }
+
+    /// True where two times are told apart by their seconds only.
+    fn whole_seconds(&self) -> bool {
+        !matches!(self.times, Times::Attribute { nanoseconds: true, .. })
     }
 }
 
 /// Compares two files of one name. `asked` tells whether missing modification times were asked for already.
 pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
-    if let Some(habits) = rules.rsync {
-        return compare_rsync(src, dst, rules, habits, asked, hash);
+    if let Times::Attribute { decide, .. } = rules.times {
+        return compare_with_times(src, dst, rules, decide, asked, hash);
     }
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
@@ -178,7 +170,7 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     if src.kind != dst.kind {
         return Verdict::Differ(Reason::Kind);
     }
-    if rules.compare == Compare::Never {
+    if rules.compare == CompareBy::Never {
         return Verdict::Differ(Reason::Forced);
     }
     if rules.update {
@@ -188,8 +180,8 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
         return Verdict::Differ(Reason::Size);
     }
     match rules.compare {
-        Compare::SizeOnly => Verdict::Same(Reason::Size),
-        Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+        CompareBy::SizeOnly => Verdict::Same(Reason::Size),
+        CompareBy::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
         _ => by_time(src, dst, rules, asked, hash),
     }
 }
@@ -252,21 +244,21 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     if sizes_differ {
         return Verdict::Differ(Reason::Size);
     }
-    if rules.compare == Compare::SizeOnly {
+    if rules.compare == CompareBy::SizeOnly {
         return Verdict::Same(Reason::Size);
     }
     if within(a, b, window) {
         return match rules.compare {
-            Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+            CompareBy::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
             _ => Verdict::Same(Reason::Size),
         };
     }
     same_bytes_other_time(rules, hash)
 }
 
-/// The comparison as rsync makes it: `--update` skips what is newer, a symlink is where it points, and what is the same
-/// without its time having been looked at may yet need the time.
-fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked: bool, hash: HashAnswer) -> Verdict {
+/// The comparison where times are attributes ([`Times::Attribute`]): `--update` skips what is newer, a symlink is where it
+/// points, and what is the same without its time having been looked at may yet need the time.
+fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, asked: bool, hash: HashAnswer) -> Verdict {
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
     }
@@ -277,7 +269,7 @@ fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked:
     if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !asked && !stored_after {
         return Verdict::Ask(Need::Mtime);
     }
-    let apart = times_apart(src, dst, rules, habits);
+    let apart = times_apart(src, dst, rules);
     let timed = |verdict| match verdict {
         Verdict::Same(_) if apart && !stored_after && !rules.no_touch => Verdict::Touch,
         other => other,
@@ -292,45 +284,46 @@ fn compare_rsync(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits, asked:
     if rules.update && apart && dst.mtime > src.mtime {
         return Verdict::Same(Reason::Newer);
     }
-    let verdict = compare_bytes(src, dst, rules, habits, (apart, stored_after), hash);
+    let verdict = compare_bytes(src, dst, rules, decide, (apart, stored_after), hash);
     match verdict {
-        Verdict::Differ(_) if habits.append && dst.size >= src.size => Verdict::Same(Reason::Existing),
+        Verdict::Differ(_) if rules.append && dst.size >= src.size => Verdict::Same(Reason::Existing),
         verdict => timed(verdict),
     }
 }
 
-/// The part of [`compare_rsync`] that is about regular files' bytes.
+/// The part of [`compare_with_times`] that is about regular files' bytes.
 fn compare_bytes(
     src: &Entry,
     dst: &Entry,
     rules: &Rules,
-    habits: Habits,
+    decide: bool,
     (apart, stored_after): (bool, bool),
     hash: HashAnswer,
 ) -> Verdict {
-    if rules.compare == Compare::Never {
+    if rules.compare == CompareBy::Never {
         return Verdict::Differ(Reason::Forced);
     }
     if src.size != dst.size {
         return Verdict::Differ(Reason::Size);
     }
     match rules.compare {
-        Compare::SizeOnly => Verdict::Same(Reason::Size),
-        Compare::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+        CompareBy::SizeOnly => Verdict::Same(Reason::Size),
+        CompareBy::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
         _ if stored_after => Verdict::Same(Reason::StoredAfterChange),
         _ if !apart => Verdict::Same(Reason::Mtime),
-        _ if habits.time_decides => Verdict::Differ(Reason::Mtime),
+        _ if decide => Verdict::Differ(Reason::Mtime),
         _ => same_bytes_other_time(rules, hash),
     }
 }
 
 /// True when both times are known and differ.
-fn times_apart(src: &Entry, dst: &Entry, rules: &Rules, habits: Habits) -> bool {
-    if habits.omit_link_times && src.is_symlink() {
+fn times_apart(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
+    if rules.omit_link_times && src.is_symlink() {
         return false;
     }
     let (Some(a), Some(b), Some(window)) = (src.mtime, dst.mtime, rules.window) else { return false };
-    !within(whole(a, habits.seconds), whole(b, habits.seconds), window)
+    let seconds = rules.whole_seconds();
+    !within(whole(a, seconds), whole(b, seconds), window)
 }
 
 fn whole(time: Mtime, seconds: bool) -> Mtime {
@@ -368,7 +361,7 @@ impl FileType {
     }
 }
 
-/// In which facts two entries of one name differ, for who must tell: rsync's `--itemize-changes`.
+/// In which facts two entries of one name differ, for those who list them (`--itemize-changes`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// What the source has, or the destination where the source has nothing.
@@ -417,8 +410,7 @@ impl Difference {
         let Some(dst) = dst.filter(same) else {
             return Difference { what: FileType::of(src), new: true, ..Difference::default() };
         };
-        let seconds = Habits { seconds: true, time_decides: false, append: false, omit_link_times: false };
-        let mtime = times_apart(src, dst, rules, rules.rsync.unwrap_or(seconds));
+        let mtime = times_apart(src, dst, rules);
         let size = src.size != dst.size && !src.is_dir();
         let differs = Difference { what: FileType::of(src), size, mtime, ..Difference::default() };
         let (Some(a), Some(b)) = (&src.posix, &dst.posix) else { return differs };
@@ -458,17 +450,17 @@ mod tests {
         Entry { mtime: secs.map(|s| Mtime(s * SEC)), ..Entry::file(Key::new("k"), size) }
     }
 
-    fn rules(policy: &Policy) -> Rules {
-        Rules::new(policy, Some(1), Some(1))
+    fn rules(job: &Job) -> Rules {
+        Rules::new(job, Some(1), Some(1))
     }
 
-    fn say(policy: &Policy, src: &Entry, dst: &Entry, hash: HashAnswer) -> Verdict {
-        compare(src, dst, &rules(policy), false, hash)
+    fn say(job: &Job, src: &Entry, dst: &Entry, hash: HashAnswer) -> Verdict {
+        compare(src, dst, &rules(job), false, hash)
     }
 
     #[test]
     fn size_then_time_then_hash() {
-        let p = Policy::default();
+        let p = Job::default();
         use HashAnswer::*;
         assert_eq!(say(&p, &at(1, Some(1)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
         assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Mtime));
@@ -480,7 +472,7 @@ mod tests {
             Verdict::Differ(Reason::Hash(Algo::Md5))
         );
         assert_eq!(say(&p, &at(1, Some(1)), &at(1, None), NotAsked), Verdict::Ask(Need::Mtime));
-        let quiet = Policy { no_update_mtime: true, ..Policy::default() };
+        let quiet = Job::default().with(|job| job.attributes.no_update_mtime = true);
         assert_eq!(
             say(&quiet, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, true)),
             Verdict::Same(Reason::Hash(Algo::Md5))
@@ -489,65 +481,70 @@ mod tests {
 
     #[test]
     fn times_of_directories_are_compared_as_those_of_files() {
-        let agree = |policy: &Policy, a: Option<i128>, b: Option<i128>| {
-            rules(policy).dir_times_agree(a.map(Mtime), b.map(Mtime))
-        };
-        let plain = Policy::default();
-        let window = Policy { modify_window: Some(std::time::Duration::from_secs(1)), ..Policy::default() };
-        let rsync = Policy { rsync: Some(Default::default()), ..Policy::default() };
+        let agree =
+            |job: &Job, a: Option<i128>, b: Option<i128>| rules(job).dir_times_agree(a.map(Mtime), b.map(Mtime));
+        let plain = Job::default();
+        let window = Job::default().with(|job| job.compare.window = Some(std::time::Duration::from_secs(1)));
+        let whole = Times::Attribute { nanoseconds: false, decide: false };
+        let attribute = Job::default().with(|job| job.compare.times = whole);
         assert!(agree(&plain, Some(SEC), Some(SEC)) && !agree(&plain, Some(SEC), Some(SEC + 1)));
         assert!(agree(&window, Some(2 * SEC - 1), Some(SEC)) && !agree(&window, Some(2 * SEC), Some(SEC)));
-        assert!(agree(&rsync, Some(2 * SEC - 1), Some(SEC)) && !agree(&rsync, Some(2 * SEC), Some(2 * SEC - 1)));
+        assert!(
+            agree(&attribute, Some(2 * SEC - 1), Some(SEC)) && !agree(&attribute, Some(2 * SEC), Some(2 * SEC - 1))
+        );
         assert!(!agree(&window, Some(SEC), None) && agree(&window, None, None));
     }
 
     #[test]
     fn flags_decide_before_facts() {
         use HashAnswer::*;
-        let p = |f: fn(&mut Policy)| {
-            let mut p = Policy::default();
+        let p = |f: fn(&mut Job)| {
+            let mut p = Job::default();
             f(&mut p);
             p
         };
         let (a, b) = (at(1, Some(1)), at(2, Some(2)));
-        assert_eq!(say(&p(|p| p.ignore_existing = true), &a, &b, NotAsked), Verdict::Same(Reason::Existing));
-        assert_eq!(say(&p(|p| p.compare = Compare::Never), &a, &a, NotAsked), Verdict::Differ(Reason::Forced));
+        assert_eq!(say(&p(|p| p.existing.ignore = true), &a, &b, NotAsked), Verdict::Same(Reason::Existing));
+        assert_eq!(say(&p(|p| p.compare.by = CompareBy::Never), &a, &a, NotAsked), Verdict::Differ(Reason::Forced));
         assert_eq!(
-            say(&p(|p| p.compare = Compare::SizeOnly), &at(1, Some(1)), &at(1, Some(9)), NotAsked),
+            say(&p(|p| p.compare.by = CompareBy::SizeOnly), &at(1, Some(1)), &at(1, Some(9)), NotAsked),
             Verdict::Same(Reason::Size)
         );
-        assert_eq!(say(&p(|p| p.compare = Compare::Checksum), &a, &a, NotAsked), Verdict::Ask(Need::Hash));
+        assert_eq!(say(&p(|p| p.compare.by = CompareBy::Checksum), &a, &a, NotAsked), Verdict::Ask(Need::Hash));
         assert_eq!(
-            say(&p(|p| p.compare = Compare::Checksum), &a, &at(1, Some(5)), Known(Algo::Md5, true)),
+            say(&p(|p| p.compare.by = CompareBy::Checksum), &a, &at(1, Some(5)), Known(Algo::Md5, true)),
             Verdict::Same(Reason::Hash(Algo::Md5))
         );
-        assert_eq!(say(&p(|p| p.ignore_size = true), &a, &at(7, Some(1)), NotAsked), Verdict::Same(Reason::Mtime));
+        assert_eq!(
+            say(&p(|p| p.compare.ignore_size = true), &a, &at(7, Some(1)), NotAsked),
+            Verdict::Same(Reason::Mtime)
+        );
     }
 
     #[test]
     fn a_link_is_never_the_same_as_a_file() {
         let special = Entry { kind: crate::Kind::Special, ..at(1, Some(1)) };
-        let p = Policy { compare: Compare::SizeOnly, ..Policy::default() };
+        let p = Job::default().with(|job| job.compare.by = CompareBy::SizeOnly);
         assert_eq!(say(&p, &at(1, Some(1)), &special, HashAnswer::NotAsked), Verdict::Differ(Reason::Kind));
     }
 
     #[test]
     fn update_skips_what_is_newer_there() {
         use HashAnswer::*;
-        let p = Policy { update: true, ..Policy::default() };
+        let p = Job::default().with(|job| job.existing.update = true);
         assert_eq!(say(&p, &at(1, Some(1)), &at(2, Some(2)), NotAsked), Verdict::Same(Reason::Newer));
         assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Ask(Need::Hash));
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), Known(Algo::Md5, true)), Verdict::Touch);
         assert_eq!(say(&p, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
-        let p = Policy { compare: Compare::SizeOnly, ..p };
+        let p = p.with(|job| job.compare.by = CompareBy::SizeOnly);
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
         assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
     }
 
     #[test]
     fn a_key_stored_after_the_last_change_needs_no_request() {
-        let mut r = rules(&Policy::default());
+        let mut r = rules(&Job::default());
         r.stored_after = Some(SEC as u128);
         let src = Entry { changed: Some(Mtime(10 * SEC)), ..at(1, Some(5)) };
         let stored = |s: i128, size| Entry { changed: Some(Mtime(s)), ..at(size, None) };
@@ -557,21 +554,21 @@ mod tests {
         assert_eq!(say(&stored(12 * SEC, 2), &r), Verdict::Differ(Reason::Size));
         r.ignore_size = true;
         assert_eq!(say(&stored(12 * SEC, 1), &r), Verdict::Ask(Need::Mtime));
-        r = rules(&Policy::default());
+        r = rules(&Job::default());
         assert_eq!(say(&stored(12 * SEC, 1), &r), Verdict::Ask(Need::Mtime));
     }
 
     #[test]
     fn equal_listed_hashes_need_no_request() {
         let with = |h: u8| Entry { hashes: Hashes::default().with(Algo::Md5, [h]), ..at(1, None) };
-        let say = |a: &Entry, b: &Entry| compare(a, b, &rules(&Policy::default()), false, HashAnswer::NotAsked);
+        let say = |a: &Entry, b: &Entry| compare(a, b, &rules(&Job::default()), false, HashAnswer::NotAsked);
         assert_eq!(say(&with(1), &with(1)), Verdict::Same(Reason::Hash(Algo::Md5)));
         assert_eq!(say(&with(1), &with(2)), Verdict::Ask(Need::Mtime));
     }
 
     #[test]
     fn a_store_without_times_goes_by_size() {
-        let r = Rules::new(&Policy::default(), Some(1), None);
+        let r = Rules::new(&Job::default(), Some(1), None);
         let v = compare(&at(1, Some(1)), &at(1, None), &r, false, HashAnswer::NotAsked);
         assert_eq!(v, Verdict::Same(Reason::Size));
     }

@@ -13,7 +13,7 @@ pub enum Kind {
     /// A directory, or a directory marker of a bucket; its key ends in `/`.
     Dir,
     /// A device, FIFO, socket, or a symlink that is neither followed nor kept: listed so that it can be
-    /// counted. Devices, FIFOs and sockets are made anew where a policy keeps them.
+    /// counted. Devices, FIFOs and sockets are made anew where a job keeps them.
     Special,
 }
 

@@ -56,14 +56,14 @@ pub enum Event {
         /// The destination has none, and what it is compared with is another place's.
         elsewhere: bool,
     },
-    /// A symlink that may lead out of what is transferred is left out (rsync's `--safe-links`).
+    /// A symlink that may lead out of what is transferred is left out (`--safe-links`).
     UnsafeLink {
         /// Its key.
         key: Key,
         /// Where it leads.
         target: String,
     },
-    /// Something of the source that the job leaves out (under rsync's habits).
+    /// Something of the source that the job leaves out, where the job's details are told.
     LeftOut {
         /// Its key.
         key: Key,

@@ -3,6 +3,7 @@
 use crate::{
     dos2unix::Dos2Unix,
     md5::{self, Md5},
+    quickxor::{self, QuickXor},
 };
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -29,13 +30,17 @@ pub enum Algo {
     Xxh3,
     /// XXH3-128, 16 bytes, big-endian.
     Xxh128,
+    /// QuickXorHash, 20 bytes: OneDrive and SharePoint.
+    QuickXor,
+    /// Dropbox's `content_hash`, 32 bytes: SHA-256 over the SHA-256s of blocks of 4 MiB.
+    Dropbox,
     /// MD5, 16 bytes, after line ends of text were made Unix's: how DVC 2 and before named content.
     Md5Text,
 }
 
 impl Algo {
     /// Every algorithm that users can ask for. `Md5Text` isn't: it is no hash of the bytes.
-    pub const ALL: [Algo; 10] = [
+    pub const ALL: [Algo; 12] = [
         Algo::Md5,
         Algo::Sha1,
         Algo::Sha256,
@@ -46,6 +51,8 @@ impl Algo {
         Algo::Blake3,
         Algo::Xxh3,
         Algo::Xxh128,
+        Algo::QuickXor,
+        Algo::Dropbox,
     ];
 
     /// The name that users type and scripts read (rclone's, where it has one).
@@ -61,6 +68,8 @@ impl Algo {
             Algo::Blake3 => "blake3",
             Algo::Xxh3 => "xxh3",
             Algo::Xxh128 => "xxh128",
+            Algo::QuickXor => "quickxor",
+            Algo::Dropbox => "dropbox",
             Algo::Md5Text => "md5-dos2unix",
         }
     }
@@ -71,8 +80,8 @@ impl Algo {
             Algo::Crc32 | Algo::Crc32c => 4,
             Algo::Crc64Nvme | Algo::Xxh3 => 8,
             Algo::Md5 | Algo::Md5Text | Algo::Xxh128 => 16,
-            Algo::Sha1 => 20,
-            Algo::Sha256 | Algo::Blake3 => 32,
+            Algo::Sha1 | Algo::QuickXor => 20,
+            Algo::Sha256 | Algo::Blake3 | Algo::Dropbox => 32,
             Algo::Sha512 => 64,
         }
     }
@@ -181,10 +190,61 @@ enum State {
     Md5(Box<Md5>),
     Md5Text(Box<Dos2Unix>),
     Sha(Box<aws_lc_rs::digest::Context>),
+    Blocks(Box<Blocks>),
     Crc(Box<crc_fast::Digest>),
     Blake3(Box<blake3::Hasher>),
     Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
     Xxh128(Box<xxhash_rust::xxh3::Xxh3>),
+    QuickXor(Box<QuickXor>),
+}
+
+/// The SHA-256 over those of blocks.
+struct Blocks {
+    all: aws_lc_rs::digest::Context,
+    block: aws_lc_rs::digest::Context,
+    /// Bytes in the block.
+    filled: usize,
+}
+
+/// Bytes of a block of Dropbox's hash.
+pub const DROPBOX_BLOCK: usize = 4 << 20;
+
+/// Dropbox's hash of a whole from the SHA-256s of its blocks, one after another.
+pub fn of_dropbox_blocks(blocks: &[u8]) -> Hashes {
+    let all = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, blocks);
+    Hashes::default().with(Algo::Dropbox, all)
+}
+
+impl Blocks {
+    fn new() -> Blocks {
+        let new = || aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        Blocks { all: new(), block: new(), filled: 0 }
+    }
+
+    fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, rest) = bytes.split_at(bytes.len().min(DROPBOX_BLOCK - self.filled));
+            self.block.update(now);
+            self.filled += now.len();
+            bytes = rest;
+            if self.filled == DROPBOX_BLOCK {
+                self.seal();
+            }
+        }
+    }
+
+    fn seal(&mut self) {
+        let block = std::mem::replace(&mut self.block, aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256));
+        self.all.update(block.finish().as_ref());
+        self.filled = 0;
+    }
+
+    fn finish(mut self) -> aws_lc_rs::digest::Digest {
+        if self.filled > 0 {
+            self.seal();
+        }
+        self.all.finish()
+    }
 }
 
 impl State {
@@ -193,11 +253,13 @@ impl State {
             State::Md5(s) => s.update(bytes),
             State::Md5Text(s) => s.update(bytes),
             State::Sha(s) => s.update(bytes),
+            State::Blocks(s) => s.update(bytes),
             State::Crc(s) => s.update(bytes),
             State::Blake3(s) => {
                 s.update(bytes);
             }
             State::Xxh3(s) | State::Xxh128(s) => s.update(bytes),
+            State::QuickXor(s) => s.update(bytes),
         }
     }
 }
@@ -218,12 +280,14 @@ impl Hasher {
             Algo::Sha1 => State::Sha(Box::new(Context::new(&SHA1_FOR_LEGACY_USE_ONLY))),
             Algo::Sha256 => State::Sha(Box::new(Context::new(&SHA256))),
             Algo::Sha512 => State::Sha(Box::new(Context::new(&SHA512))),
+            Algo::Dropbox => State::Blocks(Box::new(Blocks::new())),
             Algo::Crc32 => State::Crc(Box::new(Digest::new(CrcAlgorithm::Crc32IsoHdlc))),
             Algo::Crc32c => State::Crc(Box::new(Digest::new(CrcAlgorithm::Crc32Iscsi))),
             Algo::Crc64Nvme => State::Crc(Box::new(Digest::new(CrcAlgorithm::Crc64Nvme))),
             Algo::Blake3 => State::Blake3(Box::default()),
             Algo::Xxh3 => State::Xxh3(Box::default()),
             Algo::Xxh128 => State::Xxh128(Box::default()),
+            Algo::QuickXor => State::QuickXor(Box::default()),
         };
         Hasher(algos.iter().map(|a| (*a, state(*a))).collect())
     }
@@ -260,6 +324,7 @@ impl Hasher {
                 State::Md5(s) => hashes.set(algo, s.finish()),
                 State::Md5Text(s) => hashes.set(algo, s.finish()),
                 State::Sha(s) => hashes.set(algo, s.finish()),
+                State::Blocks(s) => hashes.set(algo, s.finish()),
                 State::Crc(s) => {
                     let value = s.finalize().to_be_bytes();
                     hashes.set(algo, &value[8 - algo.size()..]);
@@ -267,15 +332,16 @@ impl Hasher {
                 State::Blake3(s) => hashes.set(algo, s.finalize().as_bytes()),
                 State::Xxh3(s) => hashes.set(algo, s.digest().to_be_bytes()),
                 State::Xxh128(s) => hashes.set(algo, s.digest128().to_be_bytes()),
+                State::QuickXor(s) => hashes.set(algo, s.finish()),
             }
         }
         hashes
     }
 }
 
-/// True for algorithms whose value of a whole follows from those of its pieces: the CRCs.
+/// True for algorithms whose value of a whole follows from those of its pieces: the CRCs and QuickXorHash.
 pub fn combines(algo: Algo) -> bool {
-    crc(algo).is_some()
+    crc(algo).is_some() || algo == Algo::QuickXor
 }
 
 fn crc(algo: Algo) -> Option<crc_fast::CrcAlgorithm> {
@@ -290,6 +356,9 @@ fn crc(algo: Algo) -> Option<crc_fast::CrcAlgorithm> {
 /// The value of a whole from those of its pieces, in order: each piece's value and its length in bytes. `None` when a
 /// piece has none, or the algorithm is none that combines.
 pub fn combine<'a>(algo: Algo, pieces: impl IntoIterator<Item = (Option<&'a [u8]>, u64)>) -> Option<Vec<u8>> {
+    if algo == Algo::QuickXor {
+        return quickxor::combine(pieces).map(|value| value.to_vec());
+    }
     let crc = crc(algo)?;
     let number = |value: &[u8]| value.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
     let mut pieces = pieces.into_iter();
@@ -305,7 +374,7 @@ pub fn combine<'a>(algo: Algo, pieces: impl IntoIterator<Item = (Option<&'a [u8]
 }
 
 /// True when the value of a large file follows from those of its pieces, which may then be hashed by several threads: the
-/// CRCs and BLAKE3.
+/// CRCs, QuickXorHash and BLAKE3.
 pub fn splits(algo: Algo) -> bool {
     combines(algo) || algo == Algo::Blake3
 }
@@ -410,9 +479,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn dropbox_hashes_blocks() {
+        let hash = |bytes: &[u8]| hash_bytes(&[Algo::Dropbox], bytes).hex(Algo::Dropbox).unwrap();
+        // As `rclone hashsum dropbox` has them.
+        assert_eq!(hash(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(hash(b"abc"), "4f8b42c22dd3729b519ba6f68d2da7cc5b2d606d05daed5ad5128cc03e6c6358");
+        let data: Vec<u8> = (0..9_000_000u32).map(|i| (i * 31) as u8).collect();
+        assert_eq!(hash(&data), "7eb1d0831dd90173a45daab09361da7ec1c85b842da1f679498fe25b7f305928");
+        // The example that Dropbox gives: the blocks of a picture.
+        let blocks = "2a846fa617c3361fc117e1c5c1e1838c336b6a5cef982c1a2d9bdf68f2f1992a\
+                      c68469027410ea393eba6551b9fa1e26db775f00eae70a0c3c129a0011a39cf9\
+                      7376192de020925ce6c5ef5a8a0405e931b0a9a8c75517aacd9ca24a8a56818b";
+        let whole = of_dropbox_blocks(&from_hex(blocks).unwrap()).hex(Algo::Dropbox);
+        assert_eq!(whole.unwrap(), "485291fa0ee50c016982abbfa943957bcd231aae0492ccbaa22c58e3997b35e0");
+        assert_eq!(
+            hash(&data[..2 * DROPBOX_BLOCK]),
+            "6a01277e9960d4c62ce40fb74476cfb31a9dd47b7c5fd83a1b85d63f3c180585"
+        );
+    }
+
+    #[test]
     fn pieces_combine_to_the_whole() {
         let data: Vec<u8> = (0..100_000u32).map(|i| (i * 31) as u8).collect();
-        for algo in [Algo::Crc32, Algo::Crc32c, Algo::Crc64Nvme] {
+        for algo in [Algo::Crc32, Algo::Crc32c, Algo::Crc64Nvme, Algo::QuickXor] {
             let pieces: Vec<(Hashes, u64)> =
                 data.chunks(30_000).map(|c| (hash_bytes(&[algo], c), c.len() as u64)).collect();
             let whole = combine(algo, pieces.iter().map(|(h, len)| (h.get(algo), *len)));

@@ -8,20 +8,25 @@ pub mod chmod;
 pub mod compare;
 pub mod concurrency;
 mod dos2unix;
+pub mod encoding;
 pub mod entry;
 pub mod error;
 pub mod event;
 pub mod filter;
 pub mod hash;
+pub mod job;
 pub mod join;
+pub mod keep;
 pub mod key;
 pub mod links;
 pub mod listing;
 mod md5;
 pub mod plan;
-pub mod policy;
 pub mod presence;
+pub mod quickxor;
 pub mod ranges;
+pub mod refine;
+
 pub mod text;
 pub mod units;
 

@@ -1,9 +1,9 @@
 //! What to do about one key: pure, so that a dry run, `check` and the real run can't disagree.
 
 use crate::{
-    Entry,
-    compare::{Reason, Verdict},
-    policy::Policy,
+    Entry, Key,
+    compare::{Difference, Reason, Verdict},
+    job::Job,
 };
 
 /// How the bytes go: the first that both ends allow.
@@ -36,12 +36,14 @@ pub enum Replace {
 pub enum Action {
     /// Bring the source's bytes over.
     Copy,
-    /// Take what another place at the destination's side has (`--link-dest`, and rsync's `--copy-dest`).
+    /// Take what another place at the destination's side has (`--link-dest`, or `--copy-dest` where only exact files count).
     Reuse,
     /// Set the destination's modification time and attributes to the source's; the bytes are equal.
     Touch,
     /// Make it another name of a file that is at the destination already.
     Link,
+    /// Give what the destination has under another name this one.
+    Rename,
     /// Create a directory.
     MakeDir,
     /// Delete it at the destination.
@@ -53,53 +55,104 @@ pub enum Action {
 }
 
 /// One thing to do, what it rests on, and why.
+///
+/// Of directories: to keep one of both sides is to give it the source's time and attributes in the end, to keep one that only the
+/// destination has is to leave those that it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What to do.
     pub action: Action,
     /// The source's entry, if it has one.
     pub src: Option<Entry>,
-    /// The destination's entry, if it has one.
+    /// The destination's entry, if it has one; of a renamed file, the one under its old name.
     pub dst: Option<Entry>,
     /// Why.
     pub why: Reason,
+    /// Its key at the destination, where that isn't the source's.
+    pub to: Option<Key>,
+    /// In what the two sides differ, as far as their listed facts tell.
+    pub differs: Difference,
+    /// It is kept as far as listed facts tell; attributes that no listing tells are yet to be compared.
+    pub look: bool,
+    /// What another place has of it, which may be taken instead.
+    pub elsewhere: Option<Box<Elsewhere>>,
+}
+
+impl Step {
+    /// A step of which nothing more is known.
+    pub fn new(action: Action, src: Option<Entry>, dst: Option<Entry>, why: Reason) -> Step {
+        Step { action, src, dst, why, to: None, differs: Difference::default(), look: false, elsewhere: None }
+    }
+
+    /// Its key at the destination.
+    pub fn key(&self) -> Option<&Key> {
+        let listed = self.src.as_ref().or(self.dst.as_ref()).map(|entry| &entry.key);
+        self.to.as_ref().or(listed)
+    }
+}
+
+/// What another place has of a file, and what can be done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Its number among the places that are compared with, then those that are taken from.
+    pub place: usize,
+    /// What is there.
+    pub entry: Entry,
+    /// In what it differs from the source.
+    pub differs: Difference,
+    /// What can be done with it.
+    pub use_as: UseAs,
+}
+
+/// What can be done with what another place has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseAs {
+    /// The destination needs none of its own.
+    Instead,
+    /// It can be had from there, as another name of the same file or as a copy.
+    Taken {
+        /// Another name.
+        link: bool,
+        /// A copy, where there can be no other name.
+        copy: bool,
+    },
 }
 
 /// What a file that only the source has calls for.
-pub fn missing(src: Entry, policy: &Policy) -> Step {
-    let (action, why) = match (src.is_dir(), policy.existing_only) {
+pub fn missing(src: Entry, job: &Job) -> Step {
+    let (action, why) = match (src.is_dir(), job.existing.only) {
         (true, false) => (Action::MakeDir, Reason::Missing),
         (_, true) => (Action::Keep, Reason::NotExisting),
         (false, false) => (Action::Copy, Reason::Missing),
     };
-    Step { action, src: Some(src), dst: None, why }
+    Step::new(action, Some(src), None, why)
 }
 
 /// What a verdict on a file that both have calls for. [`Verdict::Ask`] has no answer here: ask first.
-pub fn both(src: Entry, dst: Entry, verdict: Verdict, policy: &Policy) -> Option<Step> {
+pub fn both(src: Entry, dst: Entry, verdict: Verdict, job: &Job) -> Option<Step> {
     let (action, why) = match verdict {
         Verdict::Ask(_) => return None,
         Verdict::Same(why) => (Action::Keep, why),
-        Verdict::Touch if policy.immutable => (Action::Refuse, Reason::Mtime),
+        Verdict::Touch if job.existing.immutable => (Action::Refuse, Reason::Mtime),
         Verdict::Touch => (Action::Touch, Reason::Mtime),
-        Verdict::Attributes(differs) if policy.immutable => (Action::Refuse, Reason::Attributes(differs)),
+        Verdict::Attributes(differs) if job.existing.immutable => (Action::Refuse, Reason::Attributes(differs)),
         Verdict::Attributes(differs) => (Action::Touch, Reason::Attributes(differs)),
-        Verdict::Differ(why) if policy.immutable => (Action::Refuse, why),
+        Verdict::Differ(why) if job.existing.immutable => (Action::Refuse, why),
         Verdict::Differ(why) => (Action::Copy, why),
     };
-    Some(Step { action, src: Some(src), dst: Some(dst), why })
+    Some(Step::new(action, Some(src), Some(dst), why))
 }
 
 /// What a further name of a file calls for, when the first name is at the destination: to be linked to it, unless it is
 /// (`linked`) or what is there must stay.
-pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, policy: &Policy) -> (Action, Reason) {
+pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Action, Reason) {
     let newer = |dst: &Entry| src.mtime.zip(dst.mtime).is_some_and(|(a, b)| b > a);
     match dst {
         _ if linked => (Action::Keep, Reason::Linked),
-        None if policy.existing_only => (Action::Keep, Reason::NotExisting),
-        Some(_) if policy.ignore_existing => (Action::Keep, Reason::Existing),
-        Some(dst) if policy.update && newer(dst) => (Action::Keep, Reason::Newer),
-        Some(_) if policy.immutable => (Action::Refuse, Reason::Linked),
+        None if job.existing.only => (Action::Keep, Reason::NotExisting),
+        Some(_) if job.existing.ignore => (Action::Keep, Reason::Existing),
+        Some(dst) if job.existing.update && newer(dst) => (Action::Keep, Reason::Newer),
+        Some(_) if job.existing.immutable => (Action::Refuse, Reason::Linked),
         _ => (Action::Link, Reason::Linked),
     }
 }
@@ -108,7 +161,7 @@ pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, policy: &Policy) -> 
 /// proved.
 pub fn extra(dst: Entry, delete: bool) -> Step {
     let action = if delete { Action::Delete } else { Action::Keep };
-    Step { action, src: None, dst: Some(dst), why: Reason::Extra }
+    Step::new(action, None, Some(dst), Reason::Extra)
 }
 
 #[cfg(test)]
@@ -119,22 +172,22 @@ mod tests {
     #[test]
     fn each_verdict_has_one_action() {
         let f = || Entry::file(Key::new("k"), 1);
-        let p = Policy::default();
-        let action = |v, p: &Policy| both(f(), f(), v, p).map(|s| s.action);
+        let p = Job::default();
+        let action = |v, p: &Job| both(f(), f(), v, p).map(|s| s.action);
         assert_eq!(action(Verdict::Differ(Reason::Size), &p), Some(Action::Copy));
         assert_eq!(action(Verdict::Same(Reason::Mtime), &p), Some(Action::Keep));
         assert_eq!(action(Verdict::Touch, &p), Some(Action::Touch));
         assert_eq!(action(Verdict::Ask(Need::Hash), &p), None);
-        let p = Policy { immutable: true, ..p };
+        let p = p.with(|job| job.existing.immutable = true);
         assert_eq!(action(Verdict::Differ(Reason::Size), &p), Some(Action::Refuse));
         assert_eq!(action(Verdict::Touch, &p), Some(Action::Refuse));
         assert_eq!(missing(f(), &p).action, Action::Copy);
-        let p = Policy { existing_only: true, ..p };
+        let p = p.with(|job| job.existing.only = true);
         assert_eq!(missing(f(), &p).action, Action::Keep);
-        assert_eq!(missing(Entry::dir(Key::new("d")), &Policy::default()).action, Action::MakeDir);
+        assert_eq!(missing(Entry::dir(Key::new("d")), &Job::default()).action, Action::MakeDir);
         let same = Verdict::Attributes(crate::attributes::Differs { mode: true, ..Default::default() });
         assert_eq!(action(same, &p), Some(Action::Refuse));
-        assert_eq!(action(same, &Policy::default()), Some(Action::Touch));
+        assert_eq!(action(same, &Job::default()), Some(Action::Touch));
         assert_eq!(extra(f(), true).action, Action::Delete);
         assert_eq!(extra(f(), false).action, Action::Keep);
     }
@@ -142,18 +195,21 @@ mod tests {
     #[test]
     fn a_further_name_is_linked_unless_what_is_there_must_stay() {
         let (at, default) =
-            (|secs| Entry { mtime: Some(crate::Mtime(secs)), ..Entry::file(Key::new("k"), 1) }, Policy::default());
-        let say = |dst: Option<&Entry>, linked, policy: &Policy| link(&at(5), dst, linked, policy);
+            (|secs| Entry { mtime: Some(crate::Mtime(secs)), ..Entry::file(Key::new("k"), 1) }, Job::default());
+        let say = |dst: Option<&Entry>, linked, job: &Job| link(&at(5), dst, linked, job);
         assert_eq!(say(None, false, &default), (Action::Link, Reason::Linked));
         assert_eq!(say(Some(&at(5)), true, &default), (Action::Keep, Reason::Linked));
         assert_eq!(say(Some(&at(9)), false, &default), (Action::Link, Reason::Linked));
-        let policy = Policy { update: true, ..Policy::default() };
-        assert_eq!(say(Some(&at(9)), false, &policy), (Action::Keep, Reason::Newer));
-        assert_eq!(say(Some(&at(1)), false, &policy), (Action::Link, Reason::Linked));
-        let policy = Policy { ignore_existing: true, ..Policy::default() };
-        assert_eq!(say(Some(&at(5)), false, &policy), (Action::Keep, Reason::Existing));
-        let policy = Policy { existing_only: true, immutable: true, ..Policy::default() };
-        assert_eq!(say(None, false, &policy), (Action::Keep, Reason::NotExisting));
-        assert_eq!(say(Some(&at(5)), false, &policy), (Action::Refuse, Reason::Linked));
+        let job = Job::default().with(|job| job.existing.update = true);
+        assert_eq!(say(Some(&at(9)), false, &job), (Action::Keep, Reason::Newer));
+        assert_eq!(say(Some(&at(1)), false, &job), (Action::Link, Reason::Linked));
+        let job = Job::default().with(|job| job.existing.ignore = true);
+        assert_eq!(say(Some(&at(5)), false, &job), (Action::Keep, Reason::Existing));
+        let job = Job::default().with(|job| {
+            job.existing.only = true;
+            job.existing.immutable = true;
+        });
+        assert_eq!(say(None, false, &job), (Action::Keep, Reason::NotExisting));
+        assert_eq!(say(Some(&at(5)), false, &job), (Action::Refuse, Reason::Linked));
     }
 }

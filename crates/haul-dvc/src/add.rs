@@ -4,21 +4,24 @@
 #![allow(clippy::disallowed_methods)]
 
 use crate::{
-    address::{Address, Layout, Md5},
     cache::{Cache, Hashed, changed, discard, hidden, kept},
     config::Link,
     dvcfile::{self, Fresh},
-    facts::{Facts, invalid, io_error, key},
     give::Old,
     hashing::path_of,
     history::{InGit, is_within_git},
-    manifest::{self, Child},
-    repo::{Index, Repo, below, folder_of},
-    spread::spread,
-    state::State,
+    paths::folder_of,
+    repo::{Index, Repo, below},
     workspace::{Found, Here, look},
 };
 use haul::index::now;
+use haul_cas::{
+    address::{Address, Layout, Md5},
+    facts::{Facts, invalid, io_error, key},
+    manifest::{self, Child},
+    spread::spread,
+    state::State,
+};
 use haul_core::{
     Error, ErrorKind, Result,
     event::{Event, Sink},
@@ -278,7 +281,7 @@ fn ignore_in_git(repo: &Repo, path: &str, git: &InGit) -> Result<Option<String>>
         return Ok(None);
     }
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let file = crate::repo::joined(folder, ".gitignore");
+    let file = crate::paths::joined(folder, ".gitignore");
     let full = repo.root.join(&file);
     let line = format!("/{}", escaped(name));
     let old = match fs::read_to_string(&full) {

@@ -4,12 +4,11 @@
 // A cache is files of this machine's disk, which this crate reads and writes by itself.
 #![allow(clippy::disallowed_methods)]
 
-use crate::{
+use crate::config::Link;
+use haul_cas::{
     address::{Address, Layout, Md5},
-    config::Link,
-    facts::{Facts, io_error},
+    facts::{self, Facts, io_error, went},
     manifest::{self, Child},
-    workspace::went,
 };
 use haul_core::{Algo, Error, ErrorKind, Mtime, Result, hash::Hasher};
 use haul_store::{late, nameless, still};
@@ -167,9 +166,9 @@ impl Cache {
         let bytes = fs::read(&path).map_err(|e| io_error("read", &path, e))?;
         if manifest::md5(&bytes) != address.md5 {
             let message = "its content doesn't match its name";
-            return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&crate::facts::key(&path)));
+            return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&facts::key(&path)));
         }
-        manifest::parse(&bytes).map_err(|why| crate::facts::invalid("read", &path, why))
+        manifest::parse(&bytes).map_err(|why| facts::invalid("read", &path, why))
     }
 
     /// Puts these bytes into it. Blocks.
@@ -370,7 +369,7 @@ impl Cache {
                     continue;
                 }
                 for name in names(&folder.join(&fan))? {
-                    let key = crate::repo::joined(prefix, &format!("{fan}/{name}"));
+                    let key = crate::paths::joined(prefix, &format!("{fan}/{name}"));
                     let Some(address) = Address::of_key(key.as_bytes()) else { continue };
                     let path = self.root.join(&key);
                     let facts = Facts::get(&path, false).map_err(|e| io_error("read", &path, e))?;
@@ -461,7 +460,7 @@ pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()
     mounts.ask(file).map_err(|e| {
         let told = io_error("write", path, e);
         let message = format!("what was written was lost when the file was closed: {}", told.message());
-        Error::new(told.kind(), "write", message).with_key(&crate::facts::key(path))
+        Error::new(told.kind(), "write", message).with_key(&facts::key(path))
     })
 }
 
@@ -473,7 +472,7 @@ pub(crate) fn discard(tmp: &Path, error: Error) -> Error {
 
 pub(crate) fn changed(path: &Path) -> Error {
     Error::new(ErrorKind::Changed, "add", "it changed while it was read: run this again when nobody writes to it")
-        .with_key(&crate::facts::key(path))
+        .with_key(&facts::key(path))
 }
 
 fn unchanged(file: impl AsFd, before: &Facts) -> bool {

@@ -5,17 +5,20 @@
 
 use crate::{
     add::no_links_above,
-    address::{Address, Layout, Md5},
     config::Link,
-    facts::{Facts, invalid, io_error, key},
     give::Old,
     hashing::{md5s, path_of, shown},
-    manifest::Child,
-    repo::{Chosen, Repo, Tracked, folder_of},
-    spread::spread,
-    state::State,
+    paths::folder_of,
+    repo::{Chosen, Repo, Tracked},
     status::{children, here},
     workspace::{Found, Here},
+};
+use haul_cas::{
+    address::{Address, Layout, Md5},
+    facts::{Facts, invalid, io_error, key},
+    manifest::{self, Child},
+    spread::spread,
+    state::State,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::disk;
@@ -83,7 +86,7 @@ async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut
     let tracked = &chosen.tracked;
     let Some(address) = tracked.out.address.filter(|_| tracked.out.cache) else { return Ok(None) };
     let root = repo.root.join(&tracked.path);
-    if !crate::manifest::stays_inside(&tracked.path) {
+    if !manifest::stays_inside(&tracked.path) {
         return Err(invalid("checkout", Path::new(&tracked.path), "it lies outside of the repository: use dvc for it"));
     }
     no_links_above(repo, &tracked.path, "checkout")?;

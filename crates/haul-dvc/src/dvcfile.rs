@@ -1,7 +1,7 @@
 //! `.dvc` files and `dvc.lock`: what they say is tracked, and how a `.dvc` file is written and brought up to date without
 //! touching what haul doesn't know. Pure.
 
-use crate::address::{Address, Layout};
+use haul_cas::address::{Address, Layout};
 use saphyr::{MarkedYaml, ScalarStyle, YamlData, YamlLoader};
 use saphyr_parser::Parser;
 

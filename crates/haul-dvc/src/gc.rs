@@ -1,10 +1,12 @@
 //! What a cache or remote holds that nothing uses. Only finds: what is found is a person's to remove.
 
 use crate::{
+    repo::{Chosen, Repo},
+    wanted::content_of,
+};
+use haul_cas::{
     address::{Address, Layout},
     remote::each,
-    repo::{Chosen, Repo},
-    wanted::Wanted,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{ListRequest, Store, disk};
@@ -19,7 +21,7 @@ impl Used {
     ///
     /// Errors: `NotFound` for a directory whose list of files isn't in the cache: its files would be taken for unused.
     pub async fn of(repo: &Repo, chosen: &[Chosen]) -> Result<Used> {
-        let wanted = Wanted::of(repo, chosen).await?;
+        let wanted = content_of(repo, chosen).await?;
         if let Some(unknown) = wanted.dirs.iter().find(|dir| dir.children.is_none()) {
             let message = "its file list isn't cached, so its files can't be told from unused ones; run haul dvc fetch";
             let key = Key::new(wanted.name(&unknown.address));

@@ -5,9 +5,11 @@
 #![allow(clippy::disallowed_methods)]
 
 use crate::{
-    address::Address,
     cache::{Cache, cannot_link, discard, hidden, kept},
     config::Link,
+};
+use haul_cas::{
+    address::Address,
     facts::{Facts, io_error, key},
 };
 use haul_core::{Error, ErrorKind, Result};

@@ -1,15 +1,17 @@
 //! The MD5s of what is in the workspace, each file hashed only if nothing tells its MD5.
 
 use crate::{
-    address::{Address, Layout, Md5},
     cache::{Cache, hash_file},
-    facts::Facts,
-    repo::joined,
-    spread::spread,
-    state::State,
+    paths::joined,
     workspace::Found,
 };
 use haul::index::now;
+use haul_cas::{
+    address::{Address, Layout, Md5},
+    facts::Facts,
+    spread::spread,
+    state::State,
+};
 use haul_core::Result;
 use std::{
     collections::HashMap,

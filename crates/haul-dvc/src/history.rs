@@ -2,10 +2,12 @@
 //! git, or outside of it, there is no past.
 
 use crate::{
-    address::Address,
     pipeline::Pipeline,
-    remote::{FEW, History},
     repo::{Chosen, Index, Repo, count},
+};
+use haul_cas::{
+    address::Address,
+    remote::{FEW, History},
     spread::spread,
 };
 use haul_core::{Error, ErrorKind, Result};

@@ -1,6 +1,6 @@
 //! `.dvcignore`: gitignore's syntax, one file a folder, deeper ones count first. ripgrep's `ignore` knows the syntax.
 
-use crate::facts::invalid;
+use haul_cas::facts::invalid;
 use haul_core::Result;
 use ignore::{
     Match,

@@ -3,10 +3,8 @@
 // The lock is a file.
 #![allow(clippy::disallowed_methods)]
 
-use crate::{
-    cache::is_hidden,
-    facts::{io_error, key},
-};
+use crate::cache::is_hidden;
+use haul_cas::facts::{io_error, key};
 use haul_core::{Error, ErrorKind, Result};
 use rustix::{fs::FlockOperation, io::Errno};
 use std::{

@@ -4,7 +4,7 @@
 
 use crate::{
     dvcfile::{Node, flag, get, list, load, map, scalar},
-    repo::{joined, normal_path},
+    paths::{joined, normal_path},
 };
 use saphyr::{ScalarStyle, YamlData};
 

@@ -4,18 +4,21 @@
 #![allow(clippy::disallowed_methods)]
 
 use crate::{
-    address::Address,
     cache::Cache,
     config::{Config, normal},
     dvcfile::{self, Out},
-    facts::{invalid, io_error},
     ignored::{self, Ignored},
     lock::TMP,
+    paths::{folder_of, joined, tracked_path},
     pipeline::{Flags, Pipeline},
+};
+use haul::index::FileHashes;
+use haul_cas::{
+    address::Address,
+    facts::{invalid, io_error},
     spread::spread_batches,
     state::State,
 };
-use haul::index::FileHashes;
 use haul_core::{Error, ErrorKind, Result};
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -251,37 +254,6 @@ impl Repo {
         let pipeline = Pipeline::parse(&pipeline, &params).map_err(|why| invalid("read", Path::new(&yaml), why))?;
         index.add_lock(&file, &text, &pipeline).map_err(|why| invalid("read", Path::new(&file), why))
     }
-}
-
-/// `folder/name`, without the slash in the root.
-pub fn joined(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.into() } else { format!("{folder}/{name}") }
-}
-
-pub(crate) fn folder_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(folder, _)| folder)
-}
-
-/// A relative path without `.`, `..` and empty parts, where that can be said.
-pub(crate) fn normal_path(path: &str) -> String {
-    tracked_path("", None, path)
-}
-
-/// A path written in a file of `folder`, below the root; as it is when it leads out of it.
-fn tracked_path(folder: &str, wdir: Option<&str>, path: &str) -> String {
-    if path.starts_with('/') {
-        return path.into();
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    let all = folder.split('/').chain(wdir.unwrap_or_default().split('/')).chain(path.split('/'));
-    for part in all.filter(|part| !matches!(*part, "" | ".")) {
-        match part {
-            ".." if parts.pop().is_none() => return path.into(),
-            ".." => {}
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 impl Index {

@@ -1,13 +1,16 @@
 //! `status`: is what lies in the workspace what is tracked, and does the cache hold it?
 
 use crate::{
-    address::Md5,
     hashing::md5s,
+    paths::folder_of,
+    repo::{Chosen, Index, Repo, Tracked},
+    workspace::{Here, look},
+};
+use haul_cas::{
+    address::{Address, Md5},
     manifest::{self, Child},
-    repo::{Chosen, Index, Repo, Tracked, folder_of},
     spread::spread_batches,
     state::State,
-    workspace::{Here, look},
 };
 use haul_core::{ErrorKind, Result};
 use haul_store::disk;
@@ -158,7 +161,7 @@ async fn all_held(repo: &Repo, chosen: &Chosen, children: Option<&[Child]>) -> R
     let cache = repo.cache.clone();
     let mut all = vec![address];
     let inside = children.unwrap_or_default().iter().filter(|c| chosen.holds(&c.path));
-    all.extend(inside.map(|c| crate::address::Address::file(address.layout, c.md5)));
+    all.extend(inside.map(|c| Address::file(address.layout, c.md5)));
     all.sort_unstable();
     all.dedup();
     let held = spread_batches(all, move |batch| cache.holds_of(&batch)).await?;

@@ -3,11 +3,9 @@
 // A workspace is files of this machine's disk, which this crate reads and writes by itself.
 #![allow(clippy::disallowed_methods)]
 
-use crate::{
-    facts::{Facts, invalid, io_error, key},
-    ignored::{self, Ignored},
-};
-use haul_core::{Error, ErrorKind, Result};
+use crate::ignored::{self, Ignored};
+use haul_cas::facts::{Facts, invalid, io_error, went};
+use haul_core::Result;
 use rustix::{
     fs::{Dir, FileType, Mode, OFlags},
     io::Errno,
@@ -55,12 +53,6 @@ pub fn look(path: &Path, ignored: &Ignored) -> Result<Here> {
         // A link whose file in the cache is gone.
         None => Ok(Here::Nothing),
     }
-}
-
-/// The error of what was there and is no longer.
-pub(crate) fn went(path: &Path) -> Error {
-    let message = "it went while the folder was looked at: run this again when nobody deletes or renames files there";
-    Error::new(ErrorKind::Changed, "read", message).with_key(&key(path))
 }
 
 fn walk(root: &Path, ignored: &Ignored) -> Result<Vec<Found>> {
@@ -111,7 +103,7 @@ fn one(root: &Path, folder: &str, ignored: &Ignored, found: &mut Vec<Found>, lef
         if !ignored.is_empty() && ignored.is(&full(), kind == FileType::Directory) {
             continue;
         }
-        let below = crate::repo::joined(folder, name);
+        let below = crate::paths::joined(folder, name);
         match (kind, facts) {
             (FileType::Directory, _) if !link => left.push(below),
             (FileType::RegularFile, Some(facts)) => found.push(Found { path: below, facts, link }),

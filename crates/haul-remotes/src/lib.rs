@@ -8,6 +8,7 @@ pub mod config;
 mod environment;
 mod error;
 mod options;
+pub mod registry;
 pub mod secrets;
 mod session;
 mod spec;

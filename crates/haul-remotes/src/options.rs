@@ -4,16 +4,14 @@
 use crate::{
     Environment, Error, Result,
     config::{Config, obscure::reveal},
+    registry,
     spec::{Place, Spec},
 };
 use haul_core::{
     text::{boolean, nearest},
     units::{parse_duration, parse_size},
 };
-use haul_store::{
-    OptionKind,
-    registry::{self, StoreKind},
-};
+use haul_store::{OptionKind, StoreKind};
 use std::{collections::BTreeMap, fmt};
 
 /// Options of stores as a front end's flags give them: kind, then option, then value.
@@ -95,7 +93,9 @@ impl Resolver<'_> {
         let config = (self.config)()?;
         if config.source(name).is_none() {
             // rclone knows these without configuration too.
-            if let Some(kind) = registry::kinds().iter().find(|k| k.name == name && k.name != "s3") {
+            if let Some(kind) =
+                registry::kinds().iter().find(|k| k.name == name && matches!(k.name, "local" | "memory" | "pack"))
+            {
                 return Ok(kind.name.into());
             }
             return Err(unknown(config, name));
@@ -179,7 +179,7 @@ fn read(kind: OptionKind, value: &str) -> Result<String> {
         OptionKind::Text => {}
         // A bare word is more likely the beginning of a remote whose quotes were forgotten than a folder here.
         OptionKind::Remote if !value.is_empty() && !value.contains([':', '/']) => {
-            let write = format!("write it in quotes as \"{value}:PATH\", or ./{value} for a folder here");
+            let write = format!("write it in quotes as \"{value}:PATH\", or ./{value} for a directory here");
             return Err(Error::config(format!("{value:?} isn't a remote with a path: {write}")));
         }
         OptionKind::Remote => {}
@@ -285,11 +285,14 @@ mod tests {
 
     #[test]
     fn a_type_that_haul_lacks_is_named() {
-        let error = resolve("x:b", "[x]\ntype = dropbox\n", &[], &[]).unwrap_err();
-        assert_eq!(
-            format!("{error}: {}", error.cause()),
-            "remote \"x\": open: unknown type of store \"dropbox\"; haul has local, s3, memory, pack"
+        let error = resolve("x:b", "[x]\ntype = teleport\n", &[], &[]).unwrap_err();
+        let said = format!("{error}: {}", error.cause());
+        assert!(
+            said.starts_with("remote \"x\": open: unknown type of store \"teleport\"; haul has local, s3, "),
+            "{said}"
         );
+        let rclones = resolve("x:b", "[x]\ntype = google cloud storage\nanonymous = true\n", &[], &[]).unwrap();
+        assert_eq!(rclones.kind.name, "gcs");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Remotes as people are shown them: a connection string may hold secrets.
 
-use crate::{Place, Spec};
-use haul_store::{OptionKind, OptionSpec, registry};
+use crate::{Place, Spec, registry};
+use haul_store::{OptionKind, OptionSpec};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 /// What stands where something was left out.

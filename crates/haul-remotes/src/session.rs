@@ -5,14 +5,14 @@ mod source;
 
 use crate::{
     Environment, Error, Result,
-    config::{Config, Password, Places, paths},
+    config::{Config, ConfigSection, Password, Places, paths},
     options::{Resolved, Resolver, StoreFlags},
     secrets,
     spec::{Place, Spec},
 };
 use haul_core::Key;
 use haul_store::{
-    Links, Meters, Net, OpenRequest, OptionKind, Store,
+    Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
     layers::{LayerSettings, rate::Rate, stack, with_links},
     pack,
 };
@@ -79,13 +79,14 @@ pub struct Session {
     /// Set once: by the settings, or by the first who limits it later.
     rate: OnceLock<Arc<Rate>>,
     config: OnceLock<Config>,
+    shared: Shared,
 }
 
 impl Session {
     /// A session with these settings. Reads no file: a copy between local disks needs no configuration.
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
-        Session { settings, rate, config: OnceLock::new() }
+        Session { settings, rate, config: OnceLock::new(), shared: Shared::default() }
     }
 
     /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
@@ -94,7 +95,7 @@ impl Session {
         let Net { gate, roads, buffers, .. } = self.settings.net.clone();
         let (layers, meters) = (self.settings.layers.clone(), self.settings.meters.clone());
         let settings = Settings { net: Net { gate, roads, buffers, ..other.net }, layers, meters, ..other };
-        Session { settings, rate: self.rate.clone(), config: OnceLock::new() }
+        Session { settings, rate: self.rate.clone(), config: OnceLock::new(), shared: self.shared.clone() }
     }
 
     /// The same session, which reads the configuration again: for a front end that has just changed it.
@@ -189,10 +190,22 @@ impl Session {
         let resolved = self.resolve(&spec)?;
         let Some((parent, leaf)) = source::split(&spec.path).and_then(|_| source::split(&resolved.path)) else {
             let shown = secrets::shown(typed);
-            return Err(Error::Typed(format!("{shown} names a folder: give the file a name")));
+            return Err(Error::Typed(format!("{shown} names a directory: give the file a name")));
         };
         let (parent, key) = (parent.to_vec(), Key::new(leaf));
         Ok((self.open_resolved(Resolved { path: parent, ..resolved }, options)?, key))
+    }
+
+    /// Where a remote's token is kept, if it has one and this is it: what is typed or in a variable is kept nowhere.
+    fn section(&self, resolved: &Resolved) -> Result<Option<Arc<dyn Section>>> {
+        let Some(token) = resolved.options.get("token") else { return Ok(None) };
+        let config = self.config()?;
+        let Some(source) = config.source(&resolved.remote) else { return Ok(None) };
+        if source.ini.get(&resolved.remote, "token").as_ref() != Some(token) {
+            return Ok(None);
+        }
+        let (path, secret, password) = (source.path.clone(), source.secret.clone(), config.password().clone());
+        Ok(Some(Arc::new(ConfigSection { path, secret, password, remote: resolved.remote.clone() })))
     }
 
     fn resolve(&self, spec: &Spec) -> Result<Resolved> {
@@ -223,9 +236,20 @@ impl Session {
             }
             let inner = Spec::parse(text.as_bytes()).and_then(|spec| self.resolve(&spec));
             let inner = inner.map_err(|e| e.within(format!("remote {name:?}, option {}", option.name)))?;
-            wrapped.insert(option.name.to_string(), self.open_nested(inner, options, left - 1)?);
+            // Symlinks are those of the store that is made on it: what is below it holds files.
+            let below =
+                OpenOptions { links: if options.links.keeps() { Links::Skip } else { options.links }, ..*options };
+            wrapped.insert(option.name.to_string(), self.open_nested(inner, &below, left - 1)?);
         }
         self.open_on(resolved, wrapped, options)
+    }
+
+    /// What requests of this session share, with proxies as they were typed, else as the environment says.
+    pub fn net(&self) -> Net {
+        let Settings { net, environment, .. } = &self.settings;
+        let variable = |name: &str| environment.get(name)?.into_string().ok();
+        let proxies = if net.proxies.any() { net.proxies.clone() } else { Proxies::from_variables(variable) };
+        Net { proxies, ..net.clone() }
     }
 
     fn open_on(
@@ -234,8 +258,10 @@ impl Session {
         wrapped: BTreeMap<String, Arc<dyn Store>>,
         options: &OpenOptions,
     ) -> Result<Arc<dyn Store>> {
-        let Settings { net, layers, meters, .. } = &self.settings;
+        let Settings { layers, meters, .. } = &self.settings;
+        let net = self.net();
         let wraps = resolved.kind.wraps();
+        let section = self.section(&resolved)?;
         let store = (resolved.kind.open)(OpenRequest {
             remote: resolved.remote,
             path: resolved.path,
@@ -243,12 +269,14 @@ impl Session {
             net: Net {
                 connect_timeout: options.connect_timeout.unwrap_or(net.connect_timeout),
                 idle_timeout: options.idle_timeout.unwrap_or(net.idle_timeout),
-                ..net.clone()
+                ..net
             },
             meters: meters.clone(),
             links: options.links,
             own_links: options.own_links,
             wrapped,
+            section,
+            shared: self.shared.clone(),
         })?;
         let layers = LayerSettings { rate: self.rate.get().cloned(), ..layers.clone() };
         // The layers are around what it is made on.

@@ -69,6 +69,9 @@ impl Spec {
 const NAME_RULE: &str = "a remote's name holds letters, digits, _ - . + @ and space, and neither starts with - or space \
                          nor ends with space; write ./ before a path that holds a colon";
 
+const ADDRESS_RULE: &str = "an address as an option's value needs quotes, and quotes around the whole for the shell: \
+                            \":http,url='https://host/dir/':path\"";
+
 /// Can this be a remote's name?
 pub fn is_name(name: &str) -> bool {
     let legal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '@' | ' ');
@@ -124,6 +127,9 @@ fn value(text: &[u8]) -> Result<Option<(String, usize, u8)>, &'static str> {
         Some(quote @ (b'"' | b'\'')) => *quote,
         _ => {
             let Some(len) = text.iter().position(|b| matches!(b, b',' | b':')) else { return Ok(None) };
+            if matches!(&text[..len], b"http" | b"https") && text[len..].starts_with(b"://") {
+                return Err(ADDRESS_RULE);
+            }
             return Ok(Some((utf8(text[..len].to_vec())?, len + 1, text[len])));
         }
     };
@@ -197,6 +203,7 @@ mod tests {
             (":s3,secret=hunter2", "bad remote \":s3\",…: an option's value must end with , or :".into()),
             ("r,a=\"x:p", "bad remote \"r\",…: an option's closing quote is missing".into()),
             ("r,a=\"x\"y:p", "bad remote \"r\",…: after an option's closing quote comes , or :".into()),
+            (":http,url=https://host/:p", format!("bad remote \":http\",…: {ADDRESS_RULE}")),
             ("r,a b=1:p", "bad remote \"r\",…: an option's name holds letters, digits and _ only".into()),
         ] {
             assert_eq!(Spec::parse(text.as_bytes()).unwrap_err().to_string(), message, "{text}");

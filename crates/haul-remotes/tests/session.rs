@@ -57,13 +57,13 @@ fn a_local_folder_needs_no_configuration() {
 
 #[test]
 fn what_is_wrong_is_told_apart() {
-    let (_dir, session) = session("[x]\ntype = dropbox\n[a]\ntype = alias\nremote = \"a,b\n");
+    let (_dir, session) = session("[x]\ntype = teleport\n[a]\ntype = alias\nremote = \"a,b\n");
     assert!(matches!(open(&session, "r,a=\"b").map(drop).unwrap_err(), Error::Typed(_)));
     let unknown = open(&session, "x:b").map(drop).unwrap_err();
     assert!(matches!(unknown.cause(), Error::Store(_)), "{unknown:?}");
     assert_eq!(unknown.to_string(), "remote \"x\"");
     let error = session.open_parent(":memory:a/", &OpenOptions::default()).map(drop).unwrap_err();
-    assert_eq!(error.to_string(), ":memory:a/ names a folder: give the file a name");
+    assert_eq!(error.to_string(), ":memory:a/ names a directory: give the file a name");
 }
 
 #[tokio::test]

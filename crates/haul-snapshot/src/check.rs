@@ -5,11 +5,11 @@ use crate::{
     tree::{Tree, What},
 };
 use futures::{StreamExt as _, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Result};
-use haul_dvc::{
+use haul_cas::{
     address::{Address, Layout},
     remote::those,
 };
+use haul_core::{Algo, Entry, Error, ErrorKind, Result};
 use haul_store::Store;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

@@ -2,9 +2,13 @@
 //! of the folder keeps what content doesn't (modes, times, links, empty folders), and a record makes a version of it. The
 //! engine moves the bytes; opening stores and talking to people is the command line's.
 
+mod bounded;
 pub mod check;
 pub mod diff;
+pub mod gc;
+pub mod keep;
 pub mod list;
+mod marks;
 pub mod name;
 pub mod pull;
 pub mod push;
@@ -12,6 +16,5 @@ pub mod record;
 pub mod scan;
 mod shown;
 pub mod tree;
-pub mod unused;
 pub mod versions;
 mod view;

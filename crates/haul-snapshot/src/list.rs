@@ -4,11 +4,11 @@
 
 use crate::tree::{Gathered, Node, Tree, What};
 use bytes::Bytes;
-use haul_core::{Algo, Hasher, Mtime, attributes::MODE_BITS, hash};
-use haul_dvc::{
+use haul_cas::{
     address::{Address, Layout, Md5, parse_md5},
     manifest,
 };
+use haul_core::{Algo, Hasher, Mtime, chmod::MODE_BITS, hash};
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
 

@@ -11,13 +11,14 @@ use crate::{
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use haul::{Cx, ListOptions, Report};
+use haul_cas::address::{Address, Layout};
 use haul_core::{
     Entry, Error, Key, Kind, Listed, Mtime, Result,
-    attributes::MODE_BITS,
+    chmod::MODE_BITS,
     event::Event,
-    policy::{Keep, Mode, Policy},
+    job::{Job, Verb},
+    keep::Keep,
 };
-use haul_dvc::address::{Address, Layout};
 use haul_store::WriteSpec;
 use std::{collections::HashMap, sync::Arc};
 
@@ -102,33 +103,31 @@ pub async fn open(remote: &Arc<dyn haul_store::Store>, name: &str, typed: Option
 ///
 /// Errors: the remote is the folder, in it, or around it.
 pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
-    haul::overlap::check(&cx, Mode::Sync)?;
+    haul::overlap::check(&cx, Verb::Sync)?;
     let folder = Folder { tree: version.tree.clone(), by_key: version.tree.by_key(), setid };
     let locator = format!("{} {}@{}", cx.src.locator(), version.record.name, version.version);
     Ok(Cx { src: Arc::new(View::new(cx.src.clone(), locator, Arc::new(folder), false)), ..cx })
 }
 
-/// Restores into `cx.dst`. With `Mode::Sync` what the version hasn't goes, if all else went well; else it stays.
-pub async fn pull(cx: &Cx, policy: &Policy, version: &Restored, mode: Mode) -> Pulled {
-    let policy = Policy {
+/// Restores into `cx.dst`. With `Verb::Sync` what the version hasn't goes, if all else went well; else it stays.
+pub async fn pull(cx: &Cx, job: &Job, version: &Restored) -> Pulled {
+    let job = job.clone().with(|job| {
         // Content is what its hash says, or isn't restored.
-        ignore_size: false,
-        ignore_checksum: false,
-        use_server_mtime: false,
-        metadata: true,
-        create_empty_dirs: true,
-        ..policy.clone()
-    };
-    let disk = cx.dst.caps().attributes.is_some() && !policy.dry_run;
+        (job.compare.ignore_size, job.write.ignore_checksum) = (false, false);
+        job.compare.server_mtime = false;
+        job.attributes.metadata = true;
+        job.dirs.create_empty = true;
+    });
+    let disk = cx.dst.caps().attributes.is_some() && !job.dry_run;
     if disk {
-        open_up(cx, version, mode).await;
+        open_up(cx, version, job.verb).await;
         hide(cx, version).await;
     }
-    let mut report = haul::run(mode, policy.clone(), cx.clone()).await;
+    let mut report = haul::run(job.clone(), cx.clone()).await;
     let mut more = None;
     // What was opened is closed again, and what is private made so, also where something failed or the user stopped it.
     if disk {
-        match settle(cx, &policy, version, &mut report).await {
+        match settle(cx, &job, version, &mut report).await {
             Ok(count) => more = report.is_ok().then_some(count),
             // After an error this one has the same cause, or doesn't count beside it.
             Err(error) if report.is_ok() => tell(cx, &mut report, error),
@@ -154,7 +153,7 @@ async fn hide(cx: &Cx, version: &Restored) {
 }
 
 /// Folders in which something is to be changed and which their owner may not write to are opened; [`settle`] closes them.
-async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
+async fn open_up(cx: &Cx, version: &Restored, verb: Verb) {
     let closed = |node: &Node| node.what == What::Dir && node.mode.is_some_and(|mode| mode & OWNER != OWNER);
     let mut dirs: HashMap<Key, (u32, HashMap<Key, Node>)> = HashMap::new();
     for node in version.tree.nodes().filter(closed) {
@@ -170,7 +169,7 @@ async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
     }
     for (key, (bits, inside)) in dirs {
         let Ok(there) = cx.dst.stat(&key).await else { continue };
-        if !differs_inside(cx, &key, &inside, mode).await {
+        if !differs_inside(cx, &key, &inside, verb).await {
             continue;
         }
         let bits = bits & 0o777 | OWNER;
@@ -182,7 +181,7 @@ async fn open_up(cx: &Cx, version: &Restored, mode: Mode) {
 }
 
 /// True when something right in this folder isn't as in the version; what can't be looked at may not be.
-async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, Node<'_>>, mode: Mode) -> bool {
+async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, Node<'_>>, verb: Verb) -> bool {
     let mut listing = cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
     let mut seen = 0;
     while let Some(step) = listing.next().await {
@@ -196,7 +195,7 @@ async fn differs_inside(cx: &Cx, key: &Key, inside: &HashMap<Key, Node<'_>>, mod
                         return true;
                     }
                 }
-                None if mode == Mode::Sync => return true,
+                None if verb == Verb::Sync => return true,
                 None => {}
             }
         }
@@ -212,13 +211,13 @@ fn tell(cx: &Cx, report: &mut Report, error: Error) {
 
 /// Sets the modes of what was there with the right bytes, and the modes and times of folders; gives how many files the version
 /// hasn't.
-async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Report) -> Result<u64> {
+async fn settle(cx: &Cx, job: &Job, version: &Restored, report: &mut Report) -> Result<u64> {
     let tree = &version.tree;
     let options = ListOptions {
-        max_depth: policy.max_depth,
+        max_depth: job.listing.max_depth,
         dirs: true,
         posix: true,
-        checkers: policy.checkers.unwrap_or(AT_ONCE),
+        checkers: job.pace.checkers.unwrap_or(AT_ONCE),
         ..ListOptions::default()
     };
     let mut steps = haul::list(&cx.dst, &cx.filter, options);
@@ -231,7 +230,7 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
                 for entry in entries {
                     match tree.find(&entry.key) {
                         Some(place) if whole || entry.is_dir() => {
-                            due.extend(differs(&tree.node(place), &entry, policy).map(|mtime| (place, mtime)));
+                            due.extend(differs(&tree.node(place), &entry, job).map(|mtime| (place, mtime)));
                         }
                         Some(_) => {}
                         None => more += u64::from(entry.kind != Kind::Dir),
@@ -246,7 +245,7 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
     due.sort_by_cached_key(|(place, _)| std::cmp::Reverse(tree.node(*place).key()));
     let set = |(place, mtime): (usize, Option<Mtime>)| {
         let node = tree.node(place);
-        let (key, meta) = (node.key(), node.meta(policy.keep_setid));
+        let (key, meta) = (node.key(), node.meta(job.attributes.keep_setid));
         let dst = cx.dst.clone();
         async move {
             let set = dst.set_meta(&key, mtime, meta.as_deref()).await;
@@ -254,7 +253,7 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
         }
     };
     let (dirs, files): (Vec<_>, Vec<_>) = due.into_iter().partition(|(place, _)| tree.node(*place).what == What::Dir);
-    let at_once = policy.checkers.unwrap_or(AT_ONCE);
+    let at_once = job.pace.checkers.unwrap_or(AT_ONCE);
     // Folders one after the other, the deepest first.
     for (all, at_once) in [(files, at_once), (dirs, 1)] {
         let mut answers = stream::iter(all).map(&set).buffered(at_once);
@@ -273,16 +272,16 @@ async fn settle(cx: &Cx, policy: &Policy, version: &Restored, report: &mut Repor
 }
 
 /// The time to set of what is there under a node's key, if its mode, or a folder's time, isn't the node's.
-fn differs(node: &Node, there: &Entry, policy: &Policy) -> Option<Option<Mtime>> {
+fn differs(node: &Node, there: &Entry, job: &Job) -> Option<Option<Mtime>> {
     if matches!(node.what, What::Link(_)) {
         return None;
     }
     let is = there.posix.as_ref().map(|posix| posix.mode & MODE_BITS);
-    let mode = node.mode_to_set(policy.keep_setid);
+    let mode = node.mode_to_set(job.attributes.keep_setid);
     // A bit that isn't restored may be there, where a folder passes its group on.
-    let mask = if policy.keep_setid { MODE_BITS } else { 0o777 };
+    let mask = if job.attributes.keep_setid { MODE_BITS } else { 0o777 };
     let other_mode = mode.is_some_and(|mode| is.is_some_and(|is| is & mask != mode & mask));
     let other_time = node.mtime.is_some() && there.mtime != node.mtime;
-    let dir_time = node.what == What::Dir && other_time && !policy.no_update_dir_mtime;
+    let dir_time = node.what == What::Dir && other_time && !job.attributes.no_update_dir_mtime;
     (other_mode || dir_time).then(|| node.mtime.filter(|_| dir_time).or(there.mtime))
 }

@@ -3,7 +3,8 @@
 
 use crate::{
     list::List,
-    name::Version,
+    marks::{self, Mark, RENEWED, Seen, Whose},
+    name::{self, Version},
     record::Record,
     scan::{Scan, scan},
     shown::{Shown, is_change},
@@ -11,21 +12,26 @@ use crate::{
     versions,
     view::{Few, From, Shows, View},
 };
-use haul::{Cx, Report};
-use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry,
-    event::Event,
-    policy::{Fsync, Mode, Policy},
-};
-use haul_dvc::{
+use haul::{Cx, Report, index::Settings};
+use haul_cas::{
     address::{Address, Layout},
     bring::for_content,
     remote::{Ahead, History, Proof, look},
     state::State,
     wanted::{Dir, Wanted},
 };
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry,
+    event::Event,
+    job::{Fsync, Job, Verb},
+};
 use haul_store::Store;
-use std::sync::Arc;
+use std::{
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 /// How often a folder is looked at because files changed or went before they were sent. Each time less is left to be sent, so that a
 /// folder in which files come and go all the time becomes still enough.
@@ -34,6 +40,10 @@ const ROUNDS: usize = 8;
 const LOOKS: usize = 3;
 /// Between two versions of one snapshot, so that the one made later is the newer one also where clocks differ.
 const TICK: i128 = 1_000_000;
+/// What folders of indexes begin with that hold since a gc.
+const SINCE: &str = "since-";
+/// How often a push that waits for a gc looks whether that is done.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// What came of a push.
 #[derive(Debug, Default)]
@@ -69,20 +79,41 @@ pub struct How {
     pub now: Mtime,
     /// How sure to be of what the remote has.
     pub proof: Proof,
+    /// The machine and process, for who finds the push's mark.
+    pub by: String,
 }
 
 /// Makes a version of `cx.src` at `cx.dst`. A folder that is as in the newest version makes none. Goes by the remote's index if
 /// `cx.known` has one. Hashes are kept as soon as there are any, whatever becomes of the rest.
 ///
 /// Errors: the remote can't be asked. What fails of the folder or on the way is in the report, and then no version is made.
-pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &State) -> Result<Pushed> {
+pub async fn push(cx: &Cx, job: &Job, how: &How, state: &State) -> Result<Pushed> {
     // One that is inside the other would be part of its own content.
-    haul::overlap::check(cx, Mode::Copy)?;
+    haul::overlap::check(cx, Verb::Copy)?;
+    let beside = Beside::new(cx, job, how)?;
+    let pushed = tokio::select! {
+        pushed = rounds(cx, job, how, state, &beside) => pushed,
+        never = beside.renew() => match never {},
+    };
+    beside.leave().await;
+    if let Some(settings) = cx.known.index.clone() {
+        let tidied = haul_store::disk::run(move || {
+            tidy(&settings);
+            Ok(())
+        });
+        tidied.await.ok();
+    }
+    pushed
+}
+
+/// Looks at the folder and sends it until nothing changed meanwhile.
+async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -> Result<Pushed> {
     // The remote is asked while the folder is looked at.
-    let scanning = async { Ok(scan(cx, policy, state).await) };
+    let scanning = async { Ok(scan(cx, job, state).await) };
     let both = futures::try_join!(newest(&cx.dst, how), scanning);
     state.save();
-    let (newest, first) = both?;
+    let (mut newest, first) = both?;
+    let mut how = how.clone();
     let (mut first, mut pushed) = (Some(first), Pushed::default());
     for round in 1..=ROUNDS {
         let again = round < ROUNDS;
@@ -91,7 +122,7 @@ pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &State) -> Result<
         let scanned = match first.take() {
             Some(first) => first,
             None => {
-                let scanned = scan(cx, policy, state).await;
+                let scanned = scan(cx, job, state).await;
                 state.save();
                 scanned
             }
@@ -101,7 +132,25 @@ pub async fn push(cx: &Cx, policy: &Policy, how: &How, state: &State) -> Result<
                 tracing::info!("{} names went while the folder was looked at: looking again", scan.gone.len());
             }
             Ok(scan) => {
-                let whole = one(cx, policy, how, &scan, newest.as_ref(), again, &mut pushed).await?;
+                let made = std::mem::take(&mut pushed.outcome);
+                let whole = one(cx, job, &how, &scan, newest.as_ref(), again, beside, &mut pushed).await?;
+                if matches!(made, Outcome::Made(..)) && matches!(pushed.outcome, Outcome::Unchanged(..)) {
+                    pushed.outcome = made;
+                }
+                if let Outcome::Made(version, record) = &pushed.outcome
+                    && beside.freed_meanwhile().await?
+                {
+                    if !again {
+                        let message =
+                            "a version was made, but content was freed meanwhile: run this again with --verify";
+                        tell(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Changed, "push", message)));
+                        return Ok(pushed);
+                    }
+                    tracing::info!("content was freed meanwhile: looking for all of it");
+                    newest = Some((version.clone(), Some(record.clone())));
+                    how.proof = Proof::Full;
+                    continue;
+                }
                 if whole || !(again && changed_only(&pushed.report)) {
                     tell_gone(cx, &scan, &mut pushed);
                     return Ok(pushed);
@@ -171,21 +220,155 @@ fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
     report.error(error);
 }
 
+/// What a push has to do with a gc.
+struct Beside {
+    dst: Arc<dyn Store>,
+    /// `None` in a dry run, which changes nothing.
+    mark: Option<tokio::sync::Mutex<Mark>>,
+    /// Set while a mark stands; what was freed by then.
+    entered: tokio::sync::Mutex<Option<Option<String>>>,
+}
+
+impl Beside {
+    fn new(cx: &Cx, job: &Job, how: &How) -> Result<Beside> {
+        let mark = (!job.dry_run).then(|| Mark::new(&cx.dst, Whose::Push, how.now, &how.by)).transpose()?;
+        Ok(Beside { dst: cx.dst.clone(), mark: mark.map(tokio::sync::Mutex::new), entered: Default::default() })
+    }
+
+    /// Sets the push's mark, and waits while a gc is at work; gives what was freed so far. From here on what is there stays there.
+    ///
+    /// Errors: the remote can't be asked; the push was stopped.
+    async fn enter(&self, cx: &Cx, dvc: &Address) -> Result<Option<String>> {
+        let Some(mark) = &self.mark else { return Ok(Seen::at(&self.dst).await?.freed()) };
+        loop {
+            let mark = {
+                let mut mark = mark.lock().await;
+                mark.add(dvc);
+                mark.set().await?;
+                mark.clone()
+            };
+            let mut entered = self.entered.lock().await;
+            let (seen, others) = marks::beside(&self.dst, &mark.key).await?;
+            let Some(gc) = others.gcs.first() else {
+                // One that only slept finds that its mark is gone, and stops.
+                let dead = others.dead.into_iter().filter(|key| !seen.all_pushes().any(|push| push == key)).collect();
+                marks::remove(&self.dst, dead).await?;
+                *entered = Some(seen.freed());
+                return Ok(seen.freed());
+            };
+            *entered = None;
+            mark.clear().await?;
+            let message = format!(
+                "haul snapshot gc is at work at the remote: waiting until it is done (its mark is {gc}; delete that if it was killed)"
+            );
+            cx.sink.emit(&Event::Notice { key: None, message });
+            self.wait(cx).await?;
+        }
+    }
+
+    /// Waits until no gc's mark is there, or long enough to tell again whether it is a dead one's.
+    async fn wait(&self, cx: &Cx) -> Result<()> {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < RENEWED {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = cx.cancel.cancelled() => return Err(Error::new(ErrorKind::Cancelled, "push", "stopped")),
+            }
+            if !Seen::at(&self.dst).await?.has_gc() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// True when a gc may have deleted since the mark was set: it took this push for dead.
+    async fn freed_meanwhile(&self) -> Result<bool> {
+        let Some(before) = self.entered.lock().await.clone() else { return Ok(false) };
+        let seen = Seen::at(&self.dst).await?;
+        Ok(seen.has_gc() || seen.freed() != before)
+    }
+
+    /// Sets the mark anew again and again. A failure costs nothing as long as the next one arrives.
+    async fn renew(&self) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(RENEWED).await;
+            let entered = self.entered.lock().await;
+            if let (Some(mark), Some(_)) = (&self.mark, &*entered)
+                && let Err(error) = mark.lock().await.set().await
+            {
+                tracing::debug!("the push's mark wasn't set anew: {error}");
+            }
+        }
+    }
+
+    async fn leave(&self) {
+        let entered = self.entered.lock().await.take();
+        if let (Some(mark), Some(_)) = (&self.mark, entered)
+            && let Err(error) = mark.lock().await.clear().await
+        {
+            tracing::info!("the push's mark stays for an hour, and gc waits for it: {error}");
+        }
+    }
+}
+
+/// The index that holds since the last gc: what was remembered before counts no more, so each has a folder of its own.
+fn index_since(settings: &Settings, freed: Option<&String>) -> Settings {
+    let folder = freed.map_or(settings.folder.clone(), |freed| settings.folder.join(format!("{SINCE}{freed}")));
+    Settings { folder, ..settings.clone() }
+}
+
+/// Removes indexes from before a gc, once there is one from after it. What can't be removed costs space only.
+#[allow(clippy::disallowed_methods, reason = "these folders are this module's own")]
+fn tidy(settings: &Settings) {
+    let folders = |of: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(of).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    let is_since = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(SINCE.as_bytes()));
+    let mut since: Vec<(SystemTime, PathBuf)> = folders(&settings.folder)
+        .into_iter()
+        .filter(is_since)
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .collect();
+    since.sort();
+    for (n, (_, older)) in since.iter().enumerate() {
+        let newer = &since[n + 1..];
+        for file in folders(older) {
+            // An index is called by its remote: the same remote's newer one is in a newer folder.
+            let replaced = file.file_name().is_some_and(|name| newer.iter().any(|(_, dir)| dir.join(name).exists()));
+            if replaced {
+                std::fs::remove_file(&file).ok();
+            }
+        }
+        std::fs::remove_dir(older).ok();
+    }
+}
+
 /// One try; true when all is at the remote.
+#[allow(clippy::too_many_arguments, reason = "each is another thing")]
 async fn one(
     cx: &Cx,
-    policy: &Policy,
+    job: &Job,
     how: &How,
     scan: &Scan,
     newest: Option<&(Version, Option<Record>)>,
     again: bool,
+    beside: &Beside,
     pushed: &mut Pushed,
 ) -> Result<bool> {
     let lists = [Arc::new(List::own(&scan.tree)), Arc::new(List::dvc(&scan.tree))];
     let [own, dvc] = &lists;
+    let freed = beside.enter(cx, &dvc.address).await?;
+    let mut cx = cx.clone();
+    cx.known.index = cx.known.index.as_ref().map(|settings| index_since(settings, freed.as_ref()));
+    let cx = &cx;
     let readable = newest.and_then(|(version, record)| Some((version, record.as_ref()?)));
+    // What it promises is there as long as it is.
+    let readable = match readable {
+        Some((version, _)) if !stands(&cx.dst, &how.name, version).await? => None,
+        readable => readable,
+    };
     // The same files pushed otherwise are another version.
-    let filtered = !cx.filter.is_all() || policy.max_depth.is_some();
+    let filtered = !cx.filter.is_all() || job.listing.max_depth.is_some();
     let same = readable.filter(|(_, record)| record.tree == own.address.md5 && record.filtered == filtered);
     let content = match Content::of(&scan.tree) {
         Ok(content) => content,
@@ -210,8 +393,8 @@ async fn one(
     };
     pushed.left_out = scan.left_out;
     let expected = files.count();
-    let arrived = job(cx, policy, Arc::new(files), again, &mut pushed.report).await;
-    if policy.dry_run || !pushed.report.is_ok() {
+    let arrived = bring(cx, job, Arc::new(files), again, &mut pushed.report).await;
+    if job.dry_run || !pushed.report.is_ok() {
         return Ok(pushed.report.is_ok());
     }
     if arrived != expected {
@@ -219,7 +402,7 @@ async fn one(
         tell(cx, &mut pushed.report, Arc::new(Error::new(ErrorKind::Io, "push", message)));
         return Ok(false);
     }
-    if !send_lists(cx, policy, &late, &how.name, &mut pushed.report).await {
+    if !send_lists(cx, job, &late, &how.name, &mut pushed.report).await {
         return Ok(false);
     }
     pushed.outcome = match same {
@@ -229,10 +412,20 @@ async fn one(
             let (tree, dir, tree_size) = (own.address.md5, dvc.address.md5, own.size());
             let totals = scan.tree.totals();
             let record = Record { name: how.name.clone(), time, tree, tree_size, dir, totals, filtered };
-            Outcome::Made(versions::make(&cx.dst, &record, policy.fsync != Fsync::None).await?, record)
+            Outcome::Made(versions::make(&cx.dst, &record, job.write.fsync != Fsync::None).await?, record)
         }
     };
     Ok(true)
+}
+
+/// Is a version still there?
+async fn stands(dst: &Arc<dyn Store>, name: &str, version: &Version) -> Result<bool> {
+    let key = name::key(name, version);
+    match dst.stat(&key).await {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(false),
+        Err(error) => Err(error.with_key(&key)),
+    }
 }
 
 /// The folder's content, each once: what the engine sends.
@@ -333,7 +526,7 @@ async fn promises(dst: &Arc<dyn Store>, earlier: Option<&Record>) -> History {
 }
 
 /// Sends lists; true when all arrived.
-async fn send_lists(cx: &Cx, policy: &Policy, lists: &[Arc<List>], name: &str, report: &mut Report) -> bool {
+async fn send_lists(cx: &Cx, job: &Job, lists: &[Arc<List>], name: &str, report: &mut Report) -> bool {
     let all = lists.iter().map(|list| {
         let hashes = Hashes::default().with(Algo::Md5, list.address.md5);
         let entry = Entry { hashes, ..Entry::file(list.address.key(), list.size()) };
@@ -342,18 +535,18 @@ async fn send_lists(cx: &Cx, policy: &Policy, lists: &[Arc<List>], name: &str, r
     });
     // A journal is of one job.
     let cx = Cx { journal: None, ..cx.clone() };
-    let arrived = job(&cx, policy, Arc::new(Few::new(all.collect())), false, report).await;
+    let arrived = bring(&cx, job, Arc::new(Few::new(all.collect())), false, report).await;
     arrived == lists.len() && report.is_ok()
 }
 
 /// One job of the engine; gives how many arrived.
-async fn job(cx: &Cx, policy: &Policy, all: Arc<dyn Shows>, again: bool, report: &mut Report) -> usize {
+async fn bring(cx: &Cx, job: &Job, all: Arc<dyn Shows>, again: bool, report: &mut Report) -> usize {
     if all.count() == 0 {
         return 0;
     }
     let shown = Arc::new(Shown::new(cx.sink.clone(), all.clone(), again));
     let locator = format!("{} as content", cx.src.locator());
-    let job = Cx {
+    let cx = Cx {
         src: Arc::new(View::new(cx.src.clone(), locator, all, cx.src.caps().cheap_reads)),
         dst: cx.dst.clone(),
         backup: None,
@@ -364,7 +557,7 @@ async fn job(cx: &Cx, policy: &Policy, all: Arc<dyn Shows>, again: bool, report:
         confirm: None,
         ..cx.clone()
     };
-    let mut came = haul::run(Mode::Copy, for_content(policy, cx.dst.caps().files), job).await;
+    let mut came = haul::run(for_content(job, cx.dst.caps().files), cx).await;
     came.errors = came.errors.iter().map(|error| shown.error(error)).collect();
     report.add(came);
     shown.arrived()
@@ -418,8 +611,8 @@ mod tests {
                 journal: None,
                 known: Default::default(),
             };
-            let how = How { name: "s".into(), now: Mtime(1), proof: Proof::Full };
-            let pushed = push(&cx, &Policy::default(), &how, &State::default()).await.unwrap();
+            let how = How { name: "s".into(), now: Mtime(1), proof: Proof::Full, by: "test".into() };
+            let pushed = push(&cx, &Job::default(), &how, &State::default()).await.unwrap();
             let Outcome::Made(_, record) = &pushed.outcome else { panic!("{goes}: {:?}", pushed.report.errors) };
             assert_eq!(record.totals.files, files, "{goes}");
             let errors: Vec<String> = pushed.report.errors.iter().map(|error| error.to_string()).collect();

@@ -2,8 +2,8 @@
 //! written over another and a damaged one is known. Pure.
 
 use crate::name::{self, Version, parse_time, time_text};
+use haul_cas::address::{Address, Layout, Md5, parse_md5};
 use haul_core::{Mtime, hash};
-use haul_dvc::address::{Address, Layout, Md5, parse_md5};
 use serde::{Deserialize, Serialize};
 
 /// The format that is written, and the only one that is read.

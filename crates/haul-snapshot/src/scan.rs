@@ -4,14 +4,14 @@
 use crate::tree::{Gathered, Node, Tree, What};
 use futures::{StreamExt as _, stream};
 use haul::{Cx, ListOptions, index::now};
-use haul_core::{
-    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, attributes::MODE_BITS, event::Event,
-    policy::Policy, units::size_text,
-};
-use haul_dvc::{
+use haul_cas::{
     address::{Layout, Md5},
     facts::Facts,
     state::State,
+};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, chmod::MODE_BITS, event::Event, job::Job,
+    units::size_text,
 };
 use haul_store::{Gone, Store};
 use std::{
@@ -77,7 +77,7 @@ struct Look<'a> {
 /// Looks at the folder `cx.src` through the filter. Hashes while it lists, and holds of each entry only what a version keeps.
 ///
 /// Errors: all that can't be listed or read; then there is no whole to speak of.
-pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<Arc<Error>>> {
+pub async fn scan(cx: &Cx, job: &Job, state: &State) -> Result<Scan, Vec<Arc<Error>>> {
     let look = Look {
         cx,
         state,
@@ -89,7 +89,7 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<A
     };
     let at_once = if cx.src.caps().files { 2 * cx.src.caps().concurrency } else { REMOTE_AT_ONCE };
     let steps =
-        haul::list(&cx.src, &cx.filter, options(policy, cx, &look.gone)).flat_map(|step| stream::iter(steps(cx, step)));
+        haul::list(&cx.src, &cx.filter, options(job, cx, &look.gone)).flat_map(|step| stream::iter(steps(cx, step)));
     let mut seen = steps.map(|step| look.at(step)).buffer_unordered(at_once);
     let (mut gathered, mut errors, mut left_out, mut ended) = (Gathered::default(), Vec::new(), 0, false);
     while let Some(seen) = seen.next().await {
@@ -141,17 +141,17 @@ pub async fn scan(cx: &Cx, policy: &Policy, state: &State) -> Result<Scan, Vec<A
     Err(errors.into_iter().map(Arc::new).collect())
 }
 
-fn options(policy: &Policy, cx: &Cx, gone: &Arc<Mutex<Vec<Key>>>) -> ListOptions {
+fn options(job: &Job, cx: &Cx, gone: &Arc<Mutex<Vec<Key>>>) -> ListOptions {
     let gone = gone.clone();
     ListOptions {
         gone: Some(Gone(Arc::new(move |key| gone.lock().unwrap_or_else(|e| e.into_inner()).push(key.clone())))),
-        max_depth: policy.max_depth,
+        max_depth: job.listing.max_depth,
         dirs: true,
         posix: true,
         mtimes: true,
-        checkers: policy.checkers.unwrap_or(CHECKERS),
-        pages: policy.checkers.unwrap_or(0),
-        ask_each: policy.no_traverse && cx.filter.files_from().is_some(),
+        checkers: job.pace.checkers.unwrap_or(CHECKERS),
+        pages: job.pace.checkers.unwrap_or(0),
+        ask_each: job.listing.no_traverse && cx.filter.files_from().is_some(),
         ..ListOptions::default()
     }
 }

@@ -3,8 +3,8 @@
 //! may be millions: all paths lie in one place. Pure.
 
 use crate::record::Totals;
-use haul_core::{Algo, Entry, Hashes, Key, Kind, Meta, Mtime, Version, attributes::MODE_BITS, key};
-use haul_dvc::{address::Md5, manifest};
+use haul_cas::{address::Md5, manifest};
+use haul_core::{Algo, Entry, Hashes, Key, Kind, Meta, Mtime, Version, chmod::MODE_BITS, key};
 use std::{cmp::Ordering, collections::HashSet};
 
 /// Longest path and longest target of a symlink, in bytes: what Linux takes.

@@ -1,18 +1,22 @@
 //! What a remote has of snapshots: which there are, and reading one. Nothing is believed that its hash doesn't bear out.
 
 use crate::{
+    bounded,
     list::Reader,
+    marks::{self, Said},
     name::{self, Version},
     record::Record,
     tree::Tree,
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use haul_core::{Entry, Error, ErrorKind, Key, Result};
-use haul_dvc::remote::all_of;
+use haul_cas::remote::all_of;
+use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{ListRequest, Store, WriteSpec};
 use std::{collections::BTreeMap, sync::Arc};
 
+/// What is remembered of removed versions until their content is freed: which lists were theirs.
+pub(crate) const REMOVED: &str = "snapshots.removed/";
 /// A record is a line; something larger under such a name isn't one.
 const LARGEST_RECORD: u64 = 64 << 10;
 /// Records read at once.
@@ -51,8 +55,7 @@ pub async fn find(store: &Arc<dyn Store>, name: &str, typed: Option<&str>) -> Re
 /// Errors: it can't be read, or isn't right.
 pub async fn record(store: &Arc<dyn Store>, name: &str, version: &Version) -> Result<Record> {
     let key = name::key(name, version);
-    let mut bytes = Vec::new();
-    read(store, &key, LARGEST_RECORD, |piece| bytes.extend_from_slice(piece)).await?;
+    let bytes = bounded::small(store, &key, LARGEST_RECORD).await?;
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);
     Record::parse(name, version, &bytes).map_err(wrong)
 }
@@ -69,7 +72,7 @@ pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
     let key = record.tree_address().key();
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);
     let mut reader = Reader::default();
-    read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
+    bounded::read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
     let (md5, tree) = reader.end();
     if md5 != record.tree {
         return Err(wrong("the list of the folder doesn't match its name".into()));
@@ -79,21 +82,6 @@ pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
         true => Ok(tree),
         false => Err(wrong("the list of the folder isn't the one of this record".into())),
     }
-}
-
-/// Gives all of a key to `take`, if that isn't more than `most` bytes.
-async fn read(store: &Arc<dyn Store>, key: &Key, most: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
-    let mut pieces = haul::pipe::read(store, &Entry::file(key.clone(), 0), None).await.map_err(|e| e.with_key(key))?;
-    let mut got = 0;
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|e| e.with_key(key))?;
-        got += piece.len() as u64;
-        if got > most {
-            return Err(Error::new(ErrorKind::Corrupt, "read", "it is larger than it can be").with_key(key));
-        }
-        take(&piece);
-    }
-    Ok(())
 }
 
 /// Writes the record that makes a version exist; `fsync` has it on the device, where what it refers to is by then. What is there
@@ -110,11 +98,25 @@ pub async fn make(store: &Arc<dyn Store>, record: &Record, fsync: bool) -> Resul
     Ok(version)
 }
 
-/// Removes the record of a version, and nothing else: its content may be another version's too.
+/// Removes the record of a version, and no content, which may be another version's too. Which list of files it had is remembered, so that gc
+/// knows it from DVC's own.
 ///
 /// Errors: it can't be removed.
 pub async fn remove(store: &Arc<dyn Store>, name: &str, version: &Version) -> Result<()> {
-    let key = name::key(name, version);
-    let mut answers = store.delete(vec![(key.clone(), None)]).await;
-    answers.pop().unwrap_or(Ok(())).map_err(|e| e.with_key(&key))
+    if let Ok(record) = record(store, name, version).await {
+        let said = Said { dirs: vec![record.dir_address().text()], ..Said::default() };
+        remember(store, &format!("{name}/{version}"), said).await?;
+    }
+    marks::remove(store, vec![name::key(name, version)]).await
+}
+
+/// Remembers lists that snapshots made.
+///
+/// Errors: they can't be written down.
+pub(crate) async fn remember(store: &Arc<dyn Store>, name: &str, said: Said) -> Result<()> {
+    if said.dirs.is_empty() {
+        return Ok(());
+    }
+    let line = serde_json::to_vec(&said).map_err(|e| Error::new(ErrorKind::Invalid, "mark", e.to_string()))?;
+    marks::write(store, &Key::new(format!("{REMOVED}{name}")), line).await
 }

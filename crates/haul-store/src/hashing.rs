@@ -30,17 +30,16 @@ struct Stream {
     answer: oneshot::Sender<Hasher>,
 }
 
-/// Streams that wait for a place beside others, and threads that take them in.
-struct Queue {
-    waiting: VecDeque<Stream>,
+/// Streams that wait for a place beside others, and how many threads take them in.
+struct Waiting {
+    streams: VecDeque<Stream>,
     threads: usize,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), threads: 0 });
+struct Queue(Mutex<Waiting>);
 
-fn queue() -> MutexGuard<'static, Queue> {
-    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The whole process's.
+static QUEUE: Queue = Queue::new();
 
 /// Streams that are worth beginning with when there is time: half of what one thread takes side by side (AVX-512).
 const COMPANY: usize = 8;
@@ -76,7 +75,7 @@ pub async fn update(mut hasher: Hasher, payload: &Payload, leisure: Leisure<'_>)
         .await;
     }
     if let Some(pieces) = pieces {
-        return beside(hasher, pieces, leisure()).await;
+        return QUEUE.beside(hasher, pieces, leisure()).await;
     }
     let mut at = 0;
     let mut block = match payload.read_at(at) {
@@ -85,7 +84,7 @@ pub async fn update(mut hasher: Hasher, payload: &Payload, leisure: Leisure<'_>)
     };
     loop {
         at += block.len() as u64;
-        let hashed = beside(hasher, [block].into(), leisure());
+        let hashed = QUEUE.beside(hasher, [block].into(), leisure());
         let Some(next) = payload.read_at(at) else { return hashed.await };
         (hasher, block) = futures::try_join!(hashed, next)?;
     }
@@ -96,71 +95,81 @@ pub async fn update(mut hasher: Hasher, payload: &Payload, leisure: Leisure<'_>)
 /// Errors: `Io` when a thread was lost.
 pub async fn piece(mut hasher: Hasher, bytes: &Bytes) -> Result<Hasher> {
     if hasher.gains_side_by_side() && bytes.len() as u64 > INLINE {
-        return beside(hasher, [bytes.clone()].into(), false).await;
+        return QUEUE.beside(hasher, [bytes.clone()].into(), false).await;
     }
     hasher.update(bytes);
     Ok(hasher)
 }
 
-/// Hashes beside whatever else waits.
-async fn beside(hasher: Hasher, pieces: Arc<[Bytes]>, leisure: bool) -> Result<Hasher> {
-    let (answer, mut pending) = oneshot::channel();
-    let waiting = {
-        let mut queue = queue();
-        queue.waiting.push_back(Stream { hasher, pieces, next: (0, 0), answer });
-        queue.waiting.len()
-    };
-    if leisure && waiting < COMPANY {
-        tokio::select! {
-            biased;
-            hasher = &mut pending => return hasher.map_err(|_| disk::lost("hash")),
-            () = tokio::time::sleep(PATIENCE) => {}
+impl Queue {
+    const fn new() -> Self {
+        Self(Mutex::new(Waiting { streams: VecDeque::new(), threads: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hashes beside whatever else waits.
+    async fn beside(&'static self, hasher: Hasher, pieces: Arc<[Bytes]>, leisure: bool) -> Result<Hasher> {
+        let (answer, mut pending) = oneshot::channel();
+        let waiting = {
+            let mut queue = self.lock();
+            queue.streams.push_back(Stream { hasher, pieces, next: (0, 0), answer });
+            queue.streams.len()
+        };
+        if leisure && waiting < COMPANY {
+            tokio::select! {
+                biased;
+                hasher = &mut pending => return hasher.map_err(|_| disk::lost("hash")),
+                () = tokio::time::sleep(PATIENCE) => {}
+            }
+        }
+        self.begin();
+        pending.await.map_err(|_| disk::lost("hash"))
+    }
+
+    /// Has what waits hashed.
+    fn begin(&'static self) {
+        let more = {
+            let mut queue = self.lock();
+            // One thread for as many as it takes side by side: a second would take as much time again for half as many each.
+            let cores = thread::available_parallelism().map_or(1, |n| n.get());
+            let more = queue.threads < cores && queue.streams.len() > queue.threads * hash::side_by_side();
+            queue.threads += usize::from(more);
+            more
+        };
+        if more && !disk::bytes().begin(|| self.take_in()) {
+            let mut queue = self.lock();
+            queue.threads -= 1;
+            queue.streams.clear();
         }
     }
-    begin();
-    pending.await.map_err(|_| disk::lost("hash"))
-}
 
-/// Has what waits hashed.
-fn begin() {
-    let more = {
-        let mut queue = queue();
-        // One thread for as many as it takes side by side: a second would take as much time again for half as many each.
-        let cores = thread::available_parallelism().map_or(1, |n| n.get());
-        let more = queue.threads < cores && queue.waiting.len() > queue.threads * hash::side_by_side();
-        queue.threads += usize::from(more);
-        more
-    };
-    if more && !disk::bytes().begin(take_in) {
-        let mut queue = queue();
-        queue.threads -= 1;
-        queue.waiting.clear();
-    }
-}
-
-/// Hashes what waits until nothing does.
-fn take_in() {
-    let most = hash::side_by_side();
-    let mut streams: Vec<Stream> = Vec::with_capacity(most);
-    loop {
-        {
-            let mut queue = queue();
-            while streams.len() < most
-                && let Some(stream) = queue.waiting.pop_front()
+    /// Hashes what waits until nothing does.
+    fn take_in(&self) {
+        let most = hash::side_by_side();
+        let mut streams: Vec<Stream> = Vec::with_capacity(most);
+        loop {
             {
-                streams.push(stream);
+                let mut queue = self.lock();
+                while streams.len() < most
+                    && let Some(stream) = queue.streams.pop_front()
+                {
+                    streams.push(stream);
+                }
+                if streams.is_empty() {
+                    queue.threads -= 1;
+                    return;
+                }
             }
-            if streams.is_empty() {
-                queue.threads -= 1;
-                return;
+            Hasher::update_each(streams.iter_mut().map(Stream::turn));
+            for done in streams.extract_if(.., |stream| stream.next.0 == stream.pieces.len()) {
+                // Who asked may have gone meanwhile.
+                let _ = done.answer.send(done.hasher);
             }
+            streams.retain(|stream| !stream.answer.is_closed());
         }
-        Hasher::update_each(streams.iter_mut().map(Stream::turn));
-        for done in streams.extract_if(.., |stream| stream.next.0 == stream.pieces.len()) {
-            // Who asked may have gone meanwhile.
-            let _ = done.answer.send(done.hasher);
-        }
-        streams.retain(|stream| !stream.answer.is_closed());
     }
 }
 
@@ -205,19 +214,17 @@ mod tests {
         for (hashed, bytes) in join_all(hashed).await.into_iter().zip(&all) {
             assert_eq!(hashed, hash_bytes(&algos, bytes), "{} bytes", bytes.len());
         }
-        assert_eq!(queue().waiting.len(), 0);
     }
 
+    /// In a queue of its own: in the process's, other tests would be the company.
     #[tokio::test]
     async fn who_has_time_waits_for_company_and_not_for_ever() {
-        let bytes = vec![7; 100_000];
+        static OWN: Queue = Queue::new();
+        let bytes = Bytes::from(vec![7; 100_000]);
         let begun = std::time::Instant::now();
-        let hash = || async {
-            let payload = Payload::from(Bytes::from(bytes.clone()));
-            let hashes = update(Hasher::new(&[Algo::Md5]), &payload, &|| true).await.unwrap().finish();
-            assert_eq!(hashes, hash_bytes(&[Algo::Md5], &bytes));
-        };
-        hash().await;
+        let hashes = OWN.beside(Hasher::new(&[Algo::Md5]), [bytes.clone()].into(), true).await.unwrap().finish();
+        assert_eq!(hashes, hash_bytes(&[Algo::Md5], &bytes));
         assert!(begun.elapsed() >= PATIENCE);
+        assert!(OWN.lock().streams.is_empty());
     }
 }

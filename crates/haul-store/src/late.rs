@@ -2,8 +2,9 @@
 //! find the quota used up, after that. Dropping a descriptor loses what they would say then; so whoever is about to give a file
 //! its name, or to say that it is whole, asks here first.
 
+use crate::statx::{Statx, statx};
 use rustix::{
-    fs::{AtFlags, FsWord, Statx, StatxFlags},
+    fs::{AtFlags, FsWord, StatxFlags},
     io::{Errno, Result},
 };
 use std::{
@@ -101,7 +102,7 @@ impl Mounts {
     pub fn tells(&self, on: impl AsFd) -> Tells {
         // What the kernel knows by itself.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        match rustix::fs::statx(&on, c"", flags, StatxFlags::MNT_ID) {
+        match statx(&on, c"", flags, StatxFlags::MNT_ID) {
             Ok(st) => self.tells_of(on, &st),
             Err(_) => tells(on),
         }

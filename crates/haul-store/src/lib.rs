@@ -4,32 +4,33 @@
 //! knowing one is knowing all. No store imports another.
 
 pub mod blocks;
-mod buffers;
+pub mod body;
 pub mod disk;
 pub mod fs;
-pub mod gate;
 pub mod hashing;
-pub mod lanes;
+pub mod in_order;
+pub mod kind;
 pub mod late;
 pub mod layers;
 pub mod mem;
-pub mod meters;
 pub mod nameless;
 pub mod pack;
 mod payload;
-mod processors;
-pub mod registry;
 mod relay;
 pub mod s3;
+pub mod statx;
 pub mod still;
 mod store;
 pub mod task;
+pub mod tree;
+pub mod web;
+pub mod xml;
 
-pub use buffers::Buffers;
-pub use gate::Gate;
-pub use lanes::{Ahead, Direction, Lanes, Roads};
-pub use meters::Meters;
-pub use payload::{Meter, Pace, Payload};
-pub use registry::{LinkRules, Links, Net, OpenRequest, OptionKind, OptionSpec, StoreKind};
+pub use haul_net::{
+    Ahead, Buffers, ClientCert, Direction, Gate, Header, Headers, Lanes, Meters, Net, Proxies, Roads, gate, lanes,
+    meters, patience,
+};
+pub use kind::{LinkRules, Links, Locked, OpenRequest, OptionKind, OptionSpec, Section, Shared, StoreKind};
+pub use payload::{Made, Meter, Pace, Payload};
 pub use relay::Relay;
 pub use store::*;

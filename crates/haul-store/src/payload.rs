@@ -1,5 +1,5 @@
-//! Bytes to send: in memory, still in a file, or still in another store. Cheap to clone and to send again, so that any layer may
-//! retry. A part of a large file needn't be in memory at all: it is read as it is sent, a block at a time.
+//! Bytes to send: in memory, still in a file, still to be made, or still in another store. Cheap to clone and to send again, so that any
+//! layer may retry. A part of a large file needn't be in memory at all: it is read as it is sent, a block at a time.
 
 use crate::{
     Buffers, Store, disk,
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::{TryStreamExt, future::BoxFuture};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result, hash};
 use std::{
+    fmt,
     fs::File,
     ops::Range,
     os::unix::fs::FileExt as _,
@@ -59,8 +60,8 @@ impl Meter {
     }
 }
 
-impl std::fmt::Debug for Meter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Meter({})", self.counted.load(Ordering::Relaxed))
     }
 }
@@ -81,8 +82,8 @@ impl Pace {
     }
 }
 
-impl std::fmt::Debug for Pace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pace({})", self.piece)
     }
 }
@@ -90,16 +91,29 @@ impl std::fmt::Debug for Pace {
 #[derive(Clone, Debug)]
 enum Content {
     Pieces(Arc<[Bytes]>),
-    File(FileRange),
+    Stretch(Stretch),
     Relay(Relay),
 }
 
-/// A stretch of a file.
+/// Bytes that are made from others as they are sent, and the same whenever they are made.
+pub trait Made: fmt::Debug + Send + Sync {
+    /// Some of them from `at` on, at least one and at most `most`. Blocks its thread.
+    ///
+    /// Errors: those of reading what they are made from.
+    fn block(&self, at: u64, most: u64) -> Result<Bytes>;
+}
+
+/// Bytes that are had a block at a time.
 #[derive(Clone, Debug)]
-struct FileRange {
-    file: Arc<File>,
+struct Stretch {
+    source: Source,
     range: Range<u64>,
-    buffers: Buffers,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    File(Arc<File>, Buffers),
+    Made(Arc<dyn Made>),
 }
 
 impl Default for Payload {
@@ -122,8 +136,21 @@ impl Payload {
 
     /// Bytes `range` of a file, read into `buffers` whenever they are sent.
     pub fn of_file(file: Arc<File>, range: Range<u64>, buffers: Buffers) -> Self {
-        let content = Content::File(FileRange { file, range, buffers });
+        let content = Content::Stretch(Stretch { source: Source::File(file, buffers), range });
         Payload { content, hashes: Hashes::default(), meter: None, pace: None }
+    }
+
+    /// `size` bytes that are made as they are sent, in place of these, counted and held back as these.
+    pub fn with_made(&self, made: Arc<dyn Made>, size: u64) -> Self {
+        let content = Content::Stretch(Stretch { source: Source::Made(made), range: 0..size });
+        Payload { content, hashes: Hashes::default(), ..self.clone() }
+    }
+
+    /// The same bytes, hashed by `algos` as they pass and not before: for those that are dear to have twice. Only for stores that take
+    /// them ([`Caps::relays`](crate::Caps::relays)).
+    pub fn passing(self, algos: Vec<Algo>) -> Self {
+        let relay = Relay::of_payload(Payload { meter: None, pace: None, ..self.clone() }, algos);
+        Payload { content: Content::Relay(relay), hashes: Hashes::default(), ..self }
     }
 
     /// Bytes `range` of a version of another store's key, asked for whenever they are sent, and hashed by `algos` as they pass.
@@ -155,6 +182,34 @@ impl Payload {
     /// With hashes of exactly these bytes, so that nobody computes them again.
     pub fn with_hashes(self, hashes: Hashes) -> Self {
         Payload { hashes, ..self }
+    }
+
+    /// Other bytes in place of these, counted and held back as these.
+    pub fn with_pieces(&self, pieces: Vec<Bytes>) -> Self {
+        Payload { content: Content::Pieces(pieces.into()), hashes: Hashes::default(), ..self.clone() }
+    }
+
+    /// Bytes `range` of these, counted and held back as these. Nothing of those that are in another store.
+    pub fn slice(&self, range: Range<u64>) -> Self {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        let content = match &self.content {
+            Content::Pieces(pieces) => {
+                let mut at = 0;
+                let cut = pieces.iter().filter_map(|piece| {
+                    let len = piece.len() as u64;
+                    let (from, to) = (range.start.clamp(at, at + len) - at, range.end.clamp(at, at + len) - at);
+                    at += len;
+                    (from < to).then(|| piece.slice(from as usize..to as usize))
+                });
+                Content::Pieces(cut.collect())
+            }
+            Content::Stretch(stretch) => {
+                let range = stretch.range.start + range.start..stretch.range.start + range.end;
+                Content::Stretch(Stretch { range, ..stretch.clone() })
+            }
+            Content::Relay(_) => Content::Pieces([].into()),
+        };
+        Payload { content, hashes: Hashes::default(), ..self.clone() }
     }
 
     /// Counted by `meter` by whoever sends them over a network.
@@ -196,7 +251,7 @@ impl Payload {
     pub fn len(&self) -> u64 {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().map(|b| b.len() as u64).sum(),
-            Content::File(file) => file.range.end - file.range.start,
+            Content::Stretch(stretch) => stretch.range.end - stretch.range.start,
             Content::Relay(relay) => relay.size(),
         }
     }
@@ -210,7 +265,7 @@ impl Payload {
     pub fn pieces(&self) -> Option<&[Bytes]> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces),
-            Content::File(_) | Content::Relay(_) => None,
+            Content::Stretch(_) | Content::Relay(_) => None,
         }
     }
 
@@ -218,7 +273,7 @@ impl Payload {
     pub(crate) fn pieces_shared(&self) -> Option<Arc<[Bytes]>> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces.clone()),
-            Content::File(_) | Content::Relay(_) => None,
+            Content::Stretch(_) | Content::Relay(_) => None,
         }
     }
 
@@ -228,9 +283,12 @@ impl Payload {
     pub fn each(&self, mut take: impl FnMut(&[u8])) -> Result<()> {
         match &self.content {
             Content::Pieces(pieces) => pieces.iter().for_each(|piece| take(piece)),
-            Content::File(file) => {
-                for at in file.blocks() {
-                    take(&file.block(at)?);
+            Content::Stretch(stretch) => {
+                let mut at = stretch.range.start;
+                while at < stretch.range.end {
+                    let block = stretch.block(at)?;
+                    at += block.len() as u64;
+                    take(&block);
                 }
             }
             Content::Relay(_) => return Err(on_its_way()),
@@ -247,12 +305,11 @@ impl Payload {
         Ok(all)
     }
 
-    /// The block of a file that begins at `at` of the payload, read on a disk thread; `None` for what is in memory, or past
-    /// the end.
+    /// The block that begins at `at` of the payload, read or made on a disk thread; `None` for what is in memory, or past the end.
     pub(crate) fn read_at(&self, at: u64) -> Option<impl Future<Output = Result<Bytes>> + Send + use<>> {
-        let Content::File(file) = &self.content else { return None };
-        let (file, at) = (file.clone(), file.range.start + at);
-        (at < file.range.end).then(|| disk::run(move || file.block(at)))
+        let Content::Stretch(stretch) = &self.content else { return None };
+        let (stretch, at) = (stretch.clone(), stretch.range.start + at);
+        (at < stretch.range.end).then(|| disk::run(move || stretch.block(at)))
     }
 
     /// Hashes of all bytes: those that are known, the others computed; on a disk thread when the bytes are in a file, or it
@@ -287,15 +344,16 @@ pub(crate) fn on_its_way() -> Error {
     Error::new(ErrorKind::Unsupported, "read", "the bytes are in another store, to be sent as they come")
 }
 
-impl FileRange {
-    fn blocks(&self) -> impl Iterator<Item = u64> + use<> {
-        (self.range.start..self.range.end).step_by(BLOCK as usize)
-    }
-
-    /// The block that begins at `at` of the file.
+impl Stretch {
+    /// The block that begins at `at`.
     fn block(&self, at: u64) -> Result<Bytes> {
-        let len = BLOCK.min(self.range.end - at) as usize;
-        self.buffers.fill(len, |space| match self.file.read_exact_at(space, at) {
+        let most = self.range.end - at;
+        let (file, buffers) = match &self.source {
+            Source::File(file, buffers) => (file, buffers),
+            Source::Made(made) => return made.block(at, most),
+        };
+        let len = BLOCK.min(most) as usize;
+        buffers.fill(len, |space| match file.read_exact_at(space, at) {
             Ok(()) => Ok(len),
             Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Err(Error::new(ErrorKind::Changed, "read", "the file became shorter while it was read"))

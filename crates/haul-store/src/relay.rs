@@ -1,7 +1,7 @@
-//! Bytes of one store that another store's request sends on as they come: no part of a file is ever whole in memory. They are asked
-//! for anew whenever they are sent again, and hashed as they pass.
+//! Bytes of one store that another store's request sends on as they come, or that are made as they are sent: no part of a file is ever
+//! whole in memory. They are asked for anew whenever they are sent again, and hashed as they pass.
 
-use crate::{Ahead, Body, Store, blocks::ended_early, hashing};
+use crate::{Ahead, Body, Payload, Store, blocks::ended_early, hashing};
 use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
@@ -17,10 +17,19 @@ const MORE: &str = "more bytes came than were asked for";
 #[derive(Clone)]
 pub struct Relay(Arc<Shared>);
 
+/// Where the bytes are.
+enum Origin {
+    Store {
+        store: Arc<dyn Store>,
+        entry: Entry,
+        range: Range<u64>,
+    },
+    /// A file, or what is made.
+    Here(Payload),
+}
+
 struct Shared {
-    store: Arc<dyn Store>,
-    entry: Entry,
-    range: Range<u64>,
+    origin: Origin,
     algos: Vec<Algo>,
     state: Mutex<State>,
 }
@@ -41,19 +50,34 @@ struct State {
 
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Relay({} {:?} of {:?})", self.0.entry.key, self.0.range, self.0.store)
+        match &self.0.origin {
+            Origin::Store { store, entry, range } => write!(f, "Relay({} {range:?} of {store:?})", entry.key),
+            Origin::Here(payload) => write!(f, "Relay({payload:?})"),
+        }
     }
 }
 
 impl Relay {
     /// Bytes `range` of the version of `entry`, hashed by `algos` as they pass.
     pub fn new(store: Arc<dyn Store>, entry: Entry, range: Range<u64>, algos: Vec<Algo>) -> Self {
-        Relay(Arc::new(Shared { store, entry, range, algos, state: Mutex::default() }))
+        Relay::of(Origin::Store { store, entry, range }, algos)
+    }
+
+    /// All bytes of a payload, likewise.
+    pub fn of_payload(payload: Payload, algos: Vec<Algo>) -> Self {
+        Relay::of(Origin::Here(payload), algos)
+    }
+
+    fn of(origin: Origin, algos: Vec<Algo>) -> Self {
+        Relay(Arc::new(Shared { origin, algos, state: Mutex::default() }))
     }
 
     /// Number of bytes.
     pub fn size(&self) -> u64 {
-        self.0.range.end - self.0.range.start
+        match &self.0.origin {
+            Origin::Store { range, .. } => range.end - range.start,
+            Origin::Here(payload) => payload.len(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -66,7 +90,8 @@ impl Relay {
     ///
     /// Errors: those of [`Store::read`].
     pub async fn open(&self) -> Result<()> {
-        let lanes = self.0.store.caps().lanes.as_ref();
+        let Origin::Store { store, .. } = &self.0.origin else { return Ok(()) };
+        let lanes = store.caps().lanes.as_ref();
         let leave = lanes.and_then(|lanes| lanes.ahead());
         let opened = match (lanes, leave) {
             (Some(_), None) => None,
@@ -83,7 +108,10 @@ impl Relay {
     }
 
     async fn ask(&self) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let Shared { store, entry, range, .. } = &*self.0;
+        let (store, entry, range) = match &self.0.origin {
+            Origin::Store { store, entry, range } => (store, entry, range),
+            Origin::Here(payload) => return Ok(blocks(payload.clone())),
+        };
         match store.read(&entry.key, entry.version.as_ref(), Some(range.clone())).await?.body {
             Body::Stream(pieces) => Ok(pieces),
             Body::File(..) => Err(Error::new(ErrorKind::Unsupported, "read", "a range came as a file")),
@@ -131,6 +159,21 @@ impl Relay {
     pub fn error(&self) -> Option<Error> {
         self.state().error.take()
     }
+}
+
+/// The bytes of a payload, each block asked for when the one before was taken.
+fn blocks(payload: Payload) -> BoxStream<'static, Result<Bytes>> {
+    if let Some(pieces) = payload.pieces() {
+        let pieces = pieces.to_vec();
+        return stream::iter(pieces.into_iter().map(Ok)).boxed();
+    }
+    stream::try_unfold((payload, 0), |(payload, at)| async move {
+        let Some(block) = payload.read_at(at) else { return Ok(None) };
+        let block = block.await?;
+        let next = at + block.len() as u64;
+        Ok(Some((block, (payload, next))))
+    })
+    .boxed()
 }
 
 /// Bytes on their way.

@@ -7,9 +7,9 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Differs, Rights, Unkept},
+    keep::Keep,
     links::SourceLinks,
     plan::Replace,
-    policy::Keep,
 };
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
@@ -87,6 +87,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub enum Extra {
     /// How much space there is (`about`).
     About,
+    /// Whose account it is (`config userinfo`).
+    User,
     /// A public link to a key that lasts this long (`link`).
     Link(Key, Duration),
     /// Find uploads that were begun before this long ago and never finished; abort them unless `dry_run` (`cleanup`).
@@ -111,6 +113,21 @@ pub enum Extra {
         /// By which algorithms.
         algos: Vec<Algo>,
     },
+    /// Of a store that encrypts: hashes of a file as the store below has it, and what encrypts other content as that file was encrypted.
+    Sealed {
+        /// The file.
+        key: Key,
+        /// It must still be this version, else `Changed`.
+        version: Option<Version>,
+    },
+    /// Of a store that hides names: the one that the store below has for a key, or (`back`) the key behind such a name. `Invalid` for a
+    /// name that hides none.
+    Name {
+        /// The key, or the name.
+        key: Key,
+        /// From the name to the key.
+        back: bool,
+    },
     /// The store as a whole: names of buckets or top folders with their times (`lsd remote:`), for a store opened
     /// without a bucket.
     Buckets,
@@ -128,6 +145,8 @@ pub enum Answer {
         /// Available to this user.
         free: Option<u64>,
     },
+    /// What the service tells of the account: words (`email`) and what they are, the most telling first.
+    User(Vec<(&'static str, String)>),
     /// The link.
     Link(String),
     /// The unfinished uploads.
@@ -141,8 +160,26 @@ pub enum Answer {
     Buckets(Vec<Entry>),
     /// The hashes of the whole content.
     Hashes(Hashes),
+    /// To [`Extra::Sealed`].
+    Sealed {
+        /// Those that the store below has.
+        hashes: Hashes,
+        /// Encrypts alike.
+        like: Box<dyn Seal>,
+    },
+    /// To [`Extra::Name`].
+    Name(Key),
     /// It is done.
     Done,
+}
+
+/// Encrypts content as it comes. Takes time: not for threads that mustn't wait.
+pub trait Seal: fmt::Debug + Send {
+    /// Takes further bytes; gives encrypted ones that are ready.
+    fn take(&mut self, plain: &[u8]) -> Bytes;
+
+    /// The rest, when all bytes came.
+    fn end(&mut self) -> Bytes;
 }
 
 /// What a store can do and within which limits. Data, so that tests and the planner can read it.
@@ -152,6 +189,8 @@ pub struct Caps {
     pub mtime: Option<Duration>,
     /// An mtime can be changed without rewriting or copying the content.
     pub set_mtime: bool,
+    /// Directories keep a time that they are given.
+    pub set_dir_mtime: bool,
     /// Listings carry the mtime (else `stat` or `read` must be asked).
     pub mtime_listed: bool,
     /// What [`Entry::changed`] means here.
@@ -228,8 +267,12 @@ pub struct PartLimits {
     pub preferred: u64,
     /// The user chose that size.
     pub chosen: bool,
+    /// All parts but the last have a multiple of this size, in bytes; at least 1.
+    pub multiple: u64,
     /// All parts but the last must have one size.
     pub equal: bool,
+    /// A part may wait until all before it are handed over too: nobody may wait for its answer before that.
+    pub waits: bool,
     /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
     pub single: u64,
     /// A file up to this size is copied inside the store by one request, a larger one in parts, in bytes.
@@ -237,6 +280,20 @@ pub struct PartLimits {
 }
 
 impl PartLimits {
+    /// A file goes as a whole, by one request. Up to 64 MiB it may wait in memory for that; a larger one is read as it is sent.
+    pub const WHOLE: PartLimits = PartLimits {
+        min: 1 << 62,
+        max: 1 << 62,
+        count: 1,
+        preferred: (64 << 20) + 1,
+        chosen: true,
+        multiple: 1,
+        equal: false,
+        waits: false,
+        single: 64 << 20,
+        single_copy: u64::MAX,
+    };
+
     /// A file on a disk: any piece of it may be written at any time. 8 MiB are enough that a request's latency counts little.
     pub const FILE: PartLimits = PartLimits {
         min: 1,
@@ -244,7 +301,9 @@ impl PartLimits {
         count: u64::MAX / 2,
         preferred: 8 << 20,
         chosen: false,
+        multiple: 1,
         equal: false,
+        waits: false,
         single: 0,
         single_copy: u64::MAX,
     };
@@ -482,6 +541,13 @@ pub trait Upload: Send + Sync {
     /// store can't find one again. A store that would wait to see whether one request is enough begins a write in parts
     /// when it is asked: ask only for what will have parts.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>>;
+
+    /// Bytes of each part but the last, where the service says it of this write: it takes the place of what was chosen within
+    /// [`PartLimits`]. `None` where it doesn't. Ask for it as for [`Upload::token`]. Parts of other sizes arrive too, but each may
+    /// wait for the one before it, and need not be proved by [`Store::resume`].
+    fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Bytes of parts that were sent already, in this run or an earlier one, for who must hash the whole.
     ///

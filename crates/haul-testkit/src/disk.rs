@@ -1,6 +1,6 @@
 //! The store of local disks, opened for a test.
 
-use haul_store::{Links, Meters, Net, OpenRequest, Store, registry};
+use haul_store::{Links, Meters, Net, OpenRequest, Store, fs};
 use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The folder `path` as a store.
@@ -14,6 +14,8 @@ pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
         links,
         own_links: false,
         wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
     };
-    (registry::kind("local").expect("known").open)(request).expect("opened")
+    (fs::KIND.open)(request).expect("opened")
 }

@@ -14,7 +14,7 @@ use haul_store::{
 use std::{
     collections::BTreeMap,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -78,6 +78,8 @@ struct State {
     /// By call: which one (from 1), what happens.
     faults: Mutex<BTreeMap<(Op, u64), Fault>>,
     calls: Mutex<BTreeMap<Op, u64>>,
+    /// What uploads say of the size of their parts.
+    part_size: OnceLock<u64>,
 }
 
 impl State {
@@ -103,6 +105,12 @@ impl Faulty {
     /// Lets the `nth` call (from 1) of `op` go wrong.
     pub fn on(self, op: Op, nth: u64, fault: Fault) -> Self {
         self.state.faults.lock().unwrap_or_else(|e| e.into_inner()).insert((op, nth), fault);
+        self
+    }
+
+    /// Lets uploads say that their parts have this size.
+    pub fn parts_of(self, size: u64) -> Self {
+        self.state.part_size.get_or_init(|| size);
         self
     }
 
@@ -376,6 +384,15 @@ impl FaultyUpload {
 impl Upload for FaultyUpload {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         Box::pin(async move { self.open()?.token().await })
+    }
+
+    fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
+        Box::pin(async move {
+            match self.state.part_size.get() {
+                Some(size) => Ok(Some(*size)),
+                None => self.open()?.part_size().await,
+            }
+        })
     }
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {

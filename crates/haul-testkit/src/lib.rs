@@ -3,15 +3,23 @@
 // What the bans keep out of the product is this crate's trade: it makes files, reads the environment, starts servers.
 #![allow(clippy::disallowed_methods)]
 
+pub mod amount;
 pub mod attributes;
+pub mod boxsim;
 pub mod cloudsim;
 pub mod conformance;
 pub mod disk;
+pub mod drivesim;
+pub mod dropboxsim;
 pub mod faults;
 pub mod folder;
+pub mod front;
 pub mod fuse;
+pub mod interceptor;
 pub mod lab;
 pub mod minio;
+pub mod nextcloud;
+pub mod onedrivesim;
 pub mod peers;
 pub mod proxy;
 pub mod s3_server;
@@ -19,3 +27,4 @@ pub mod serve;
 pub mod servers;
 pub mod tls;
 pub mod tree;
+pub mod web_servers;

@@ -223,7 +223,10 @@ async fn answer(
 }
 
 /// Sends a request on as it is, and the answer back as it comes.
-async fn pass(request: Request<Incoming>, upstream: SocketAddr) -> io::Result<Response<Body>> {
+pub(crate) async fn pass<B>(request: Request<B>, upstream: SocketAddr) -> io::Result<Response<Body>>
+where
+    B: hyper::body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
     let socket = TcpStream::connect(upstream).await?;
     socket.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(io::Error::other)?;

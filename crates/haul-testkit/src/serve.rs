@@ -1,8 +1,8 @@
 //! An HTTP/1.1 server on 127.0.0.1 for tests that are not async: it has its own threads and ends when dropped.
 
 use bytes::Bytes;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{
@@ -82,4 +82,13 @@ where
     // A client that hangs up is no concern of the server's.
     let _ = http1::Builder::new().timer(TokioTimer::new()).serve_connection(socket, service).await;
     Ok(())
+}
+
+/// An answer of this text.
+///
+/// Errors: none, in practice.
+pub fn answer(status: StatusCode, body: String) -> io::Result<Response<Body>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)).map_err(|e| match e {}).boxed_unsync());
+    *response.status_mut() = status;
+    Ok(response)
 }

@@ -25,7 +25,7 @@ pub const SECRET_KEY: &str = "haul-test-secret";
 /// Runs the server until its input ends (this process is gone, however it went), then removes its folder. A signal to the
 /// whole group ends it alike; the server, which `timeout` puts into a group of its own, would outlive it otherwise.
 /// `timeout` bounds it in any case.
-const KEEPER: &str = r#"
+pub(crate) const KEEPER: &str = r#"
 trap : HUP INT TERM
 root="$1"; shift
 timeout -k 3 1800 "$@" >"$root/log" 2>&1 &

@@ -100,7 +100,8 @@ impl Drop for TlsFront {
     }
 }
 
-fn config(cert: &Path, key: &Path) -> io::Result<ServerConfig> {
+/// What a server with this certificate needs.
+pub(crate) fn config(cert: &Path, key: &Path) -> io::Result<ServerConfig> {
     let cert = CertificateDer::from_pem_file(cert).map_err(io::Error::other)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

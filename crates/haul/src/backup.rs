@@ -1,11 +1,12 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::{Cx, job::links, overlap::as_dir};
+use crate::{Cx, overlap::as_dir, plan};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
+    job::Job,
+    keep::{IdMap, Keep},
     key::name,
     links::SourceLinks,
-    policy::{IdMap, Keep, Policy},
 };
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
 use std::{collections::HashSet, sync::Arc};
@@ -35,19 +36,19 @@ async fn put_one(to: &Arc<dyn Store>, from: &Arc<[u8]>, item: CopyItem) -> Resul
 }
 
 impl Backup {
-    /// What `policy` and the context's backup store ask for.
-    pub fn new(policy: &Policy, cx: &Cx, keep: Option<&Keep>) -> Self {
-        let suffix = policy.backup_suffix.clone().filter(|s| !s.is_empty());
+    /// What `job` and the context's backup store ask for.
+    pub fn new(job: &Job, cx: &Cx, keep: Option<&Keep>) -> Self {
+        let suffix = job.existing.backup_suffix.clone().filter(|s| !s.is_empty());
         let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
         // What is kept is what was there, unchanged.
         let keep = keep.map(|keep| {
             Arc::new(Keep { chmod: Vec::new(), users: IdMap::default(), groups: IdMap::default(), ..keep.clone() })
         });
-        let again = policy.rsync.is_none() || cx.backup.is_some();
+        let again = job.existing.backups_of_backups || cx.backup.is_some();
         let kept_before = suffix.clone().filter(|_| !again);
         let dir_keep = keep.as_ref().map(|keep| Arc::new(Keep { perms: true, ..(**keep).clone() }));
-        let before_extension = policy.suffix_keep_extension;
-        let safe_links = policy.rsync.as_ref().and_then(|habits| habits.safe_links);
+        let before_extension = job.existing.suffix_keep_extension;
+        let safe_links = job.links.safe;
         Backup { to, suffix, before_extension, kept_before, keep, dir_keep, safe_links, dirs: Arc::default() }
     }
 
@@ -123,7 +124,7 @@ impl Backup {
     /// Errors: nobody can tell where it leads.
     async fn is_unsafe(&self, cx: &Cx, old: &Entry) -> Result<bool> {
         let Some(depth) = self.safe_links.filter(|_| old.is_symlink()) else { return Ok(false) };
-        let target = match links::target(&cx.dst, &old.key).await {
+        let target = match plan::target(&cx.dst, &old.key).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             target => target.map_err(|error| error.with_key(&old.key))?,
         };

@@ -1,8 +1,7 @@
 //! What a job may use at once: bytes in memory, chunks under way, files begun. One budget for the whole job, whatever
 //! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
 
-use crate::transfer::Road;
-use haul_core::policy::Policy;
+use haul_core::job::Job;
 use haul_store::{Buffers, Caps, Direction, Lanes};
 use std::sync::{
     Arc, Mutex,
@@ -25,6 +24,24 @@ const AHEAD: usize = 12;
 /// The same for what has come and is being written to a disk. On a busy machine that takes as long as the request did; with fewer
 /// the requests under way were half of what the lane takes, which then doesn't look for more.
 const BEHIND: usize = 32;
+
+/// What is known of the road to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Road {
+    /// Bytes that one stream could move in the time that it waits for an answer: its bandwidth-delay product.
+    pub delay: u64,
+    /// Parts under way at once.
+    pub width: u64,
+}
+
+impl Road {
+    /// The size of parts of a file of `size` bytes with which it arrives first. A stream loses `delay / part` of its time to
+    /// waiting; and while the last parts go, half the streams are idle on average, which is `part * width / (2 * size)` of the
+    /// whole. Their sum is least where both are equal.
+    pub fn best(&self, size: u64) -> f64 {
+        (2.0 * self.delay as f64 * size as f64 / self.width.max(1) as f64).sqrt()
+    }
+}
 
 /// What a road is taken for before anything is measured: 25 MB/s for each of 16 streams and 50 ms, as many providers have been
 /// seen to give.
@@ -82,23 +99,23 @@ pub struct Claim {
 }
 
 impl Budget {
-    /// The budget that `policy` asks for between two stores of these abilities.
-    pub fn new(policy: &Policy, src: &Caps, dst: &Caps) -> Self {
-        let units = (policy.max_memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
+    /// The budget that `job` asks for between two stores of these abilities.
+    pub fn new(job: &Job, src: &Caps, dst: &Caps) -> Self {
+        let units = (job.limits.memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
         let end = |caps: &Caps| End { files: caps.files, fixed: caps.concurrency, lanes: caps.lanes.clone() };
         let questions = questions(src).max(questions(dst));
         Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
             units,
-            transfers: policy.transfers.map(|files| Arc::new(Semaphore::new(files.max(1)))),
-            streams: policy.streams.or(policy.transfers.map(|_| STREAMS)).map(|n| n.max(1)),
-            checkers: policy.checkers.unwrap_or(questions).max(1),
+            transfers: job.pace.transfers.map(|files| Arc::new(Semaphore::new(files.max(1)))),
+            streams: job.pace.streams.or(job.pace.transfers.map(|_| STREAMS)).map(|n| n.max(1)),
+            checkers: job.pace.checkers.unwrap_or(questions).max(1),
             src: end(src),
             dst: end(dst),
             gathered: (dst.gathers > 0).then(|| Arc::new(Semaphore::new(dst.gathers))),
             domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
             claimed: Arc::default(),
-            buffers: Buffers::keeping(usize::try_from(policy.max_memory / 4).unwrap_or(usize::MAX)),
+            buffers: Buffers::keeping(usize::try_from(job.limits.memory / 4).unwrap_or(usize::MAX)),
         }
     }
 
@@ -232,11 +249,11 @@ mod tests {
     use super::*;
 
     fn budget(memory: u64, width: usize) -> Budget {
-        let policy = Policy { max_memory: memory, ..Policy::default() };
+        let job = Job::default().with(|job| job.limits.memory = memory);
         let end = End { files: false, fixed: width, lanes: None };
         Budget {
-            memory: Arc::new(Semaphore::new((policy.max_memory / UNIT) as usize)),
-            units: policy.max_memory / UNIT,
+            memory: Arc::new(Semaphore::new((job.limits.memory / UNIT) as usize)),
+            units: job.limits.memory / UNIT,
             transfers: None,
             streams: None,
             checkers: 1,

@@ -5,9 +5,9 @@ use crate::{
     budget::questions,
     decide, hash,
     index::{RemoteIndex, Use, Uses, noted},
-    job::absent_is_empty,
     list,
     pairs::{ListSrc, Pairs},
+    plan::absent_is_empty,
     presence,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture};
@@ -15,9 +15,10 @@ use haul_core::{
     Algo, Entry, Error, Key,
     compare::{HashAnswer, Reason},
     event::Event,
+    job::{CompareBy, Job, Lookup},
     join::Pair,
-    policy::{Compare, Mode, Policy},
 };
+use haul_store::{Answer, Extra};
 use std::sync::Arc;
 
 /// What `check` found of one key.
@@ -78,39 +79,51 @@ pub struct CheckReport {
     pub errors: Vec<Arc<Error>>,
 }
 
+/// What content is compared by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Hashes that both sides know, or that are made where reading is cheap.
+    #[default]
+    Hashes,
+    /// All bytes of both sides (`--download`).
+    Bytes,
+    /// Hashes of what an encrypted destination is stored as: the source is read and encrypted alike (`cryptcheck`).
+    Sealed,
+}
+
 /// How to compare.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckOptions {
-    /// Read and compare the content of both sides (`--download`).
-    pub download: bool,
+    /// What content is compared by.
+    pub content: Content,
     /// Ignore files that exist only at the destination (`--one-way`).
     pub one_way: bool,
 }
 
 /// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
-pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
-    let rules = decide::rules(Mode::Check, policy, &cx.src, &cx.dst);
-    let checkers = policy.checkers.unwrap_or(questions(cx.src.caps()).max(questions(cx.dst.caps()))).max(1);
-    let pages = policy.checkers.unwrap_or(0);
-    let how = ListOptions { max_depth: policy.max_depth, checkers, pages, ..ListOptions::default() };
+pub async fn check(job: &Job, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
+    let rules = decide::rules(job, &cx.src, &cx.dst);
+    let checkers = job.pace.checkers.unwrap_or(questions(cx.src.caps()).max(questions(cx.dst.caps()))).max(1);
+    let pages = job.pace.checkers.unwrap_or(0);
+    let how = ListOptions { max_depth: job.listing.max_depth, checkers, pages, ..ListOptions::default() };
     let (from, filter, listed) = (cx.src.clone(), cx.filter.clone(), how.clone());
     let src: ListSrc = Arc::new(move || list(&from, &filter, listed.clone()));
     // As for a copy, a destination that isn't there lacks everything.
     let dst = absent_is_empty(list(&cx.dst, &cx.filter, how));
     let by = By {
-        size_only: policy.compare == Compare::SizeOnly,
+        size_only: job.compare.by == CompareBy::SizeOnly,
         ignore_size: rules.ignore_size,
-        download: options.download,
+        content: options.content,
         asked: false,
     };
-    let index = open_index(policy, cx, options).await;
+    let index = open_index(job, cx, options).await;
     let by_index = index.as_ref().and_then(|index| use_of_index(index, by, cx, options));
     let verifies = index.as_ref().is_some_and(|index| index.to_verify().is_some());
-    let search = presence::options(Mode::Check, policy, &cx.dst).filter(|_| options.one_way && !verifies);
+    let search = presence::options(job, &cx.dst).filter(|_| options.one_way && !verifies);
     let sink = cx.sink.clone();
     let pairs = match (by_index, search) {
         (Some(how), _) => {
-            let at = presence::Options { method: None, at_once: policy.checkers };
+            let at = presence::Options { method: None, at_once: job.pace.checkers };
             match Pairs::indexed(src, &cx.dst, at, sink, how) {
                 Ok(pairs) => pairs,
                 Err(error) => return CheckReport { errors: vec![told(cx, error)], ..CheckReport::default() },
@@ -118,7 +131,7 @@ pub async fn check(policy: &Policy, cx: &Cx, options: CheckOptions, mut each: im
         }
         (None, Some(options)) => Pairs::search(src(), &cx.dst, options, sink, index.clone()).0,
         (None, None) => {
-            let filter = policy.max_depth.is_none().then(|| (*cx.filter).clone());
+            let filter = job.listing.max_depth.is_none().then(|| (*cx.filter).clone());
             Pairs::new(src(), noted(dst, index.as_ref(), filter), sink)
         }
     };
@@ -163,11 +176,13 @@ fn told(cx: &Cx, error: Error) -> Arc<Error> {
 }
 
 /// The destination's index, if the job has one. What reads both sides believes nothing.
-async fn open_index(policy: &Policy, cx: &Cx, options: CheckOptions) -> Option<Arc<RemoteIndex>> {
+async fn open_index(job: &Job, cx: &Cx, options: CheckOptions) -> Option<Arc<RemoteIndex>> {
     let settings = cx.known.index.as_ref()?;
-    let unclear = policy.max_depth.is_some() || !cx.filter.markers().is_empty() || cx.filter.needs_mtime();
+    let unclear = job.listing.max_depth.is_some() || !cx.filter.markers().is_empty() || cx.filter.needs_mtime();
     let uses = match options {
-        _ if options.download || policy.no_traverse || policy.list_all => Uses::Nothing,
+        _ if options.content != Content::Hashes || job.listing.no_traverse || job.listing.lookup == Lookup::ListAll => {
+            Uses::Nothing
+        }
         CheckOptions { one_way: true, .. } => Uses::Wanted,
         _ if unclear => Uses::Nothing,
         _ => Uses::All,
@@ -190,7 +205,7 @@ fn use_of_index(index: &Arc<RemoteIndex>, by: By, cx: &Cx, options: CheckOptions
 struct By {
     size_only: bool,
     ignore_size: bool,
-    download: bool,
+    content: Content,
     /// The destination was asked about this key just now.
     asked: bool,
 }
@@ -259,9 +274,10 @@ async fn both(cx: &Cx, by: By, src: Entry, dst: Entry) -> Outcome {
     if by.size_only {
         return say(Found::Same, Some(Reason::Size));
     }
-    let answer = match by.download {
-        true => by_content(cx, &src, &dst).await,
-        false => hash::compare(cx.known.hashes.as_deref(), (&cx.src, &src), (&cx.dst, &dst)).await,
+    let answer = match by.content {
+        Content::Bytes => by_content(cx, &src, &dst).await,
+        Content::Sealed => by_sealing(cx, &src, &dst).await,
+        Content::Hashes => hash::compare(cx.known.hashes.as_deref(), (&cx.src, &src), (&cx.dst, &dst)).await,
     };
     match answer {
         Ok(HashAnswer::Known(algo, true)) => say(Found::Same, Some(Reason::Hash(algo))),
@@ -282,6 +298,14 @@ async fn both(cx: &Cx, by: By, src: Entry, dst: Entry) -> Outcome {
             Outcome::Key(Checked { key, found: Found::Error, why: None, error })
         }
     }
+}
+
+async fn by_sealing(cx: &Cx, src: &Entry, dst: &Entry) -> haul_core::Result<HashAnswer> {
+    let asked = Extra::Sealed { key: dst.key.clone(), version: dst.version.clone() };
+    let Answer::Sealed { hashes, like } = cx.dst.extra(asked).await? else { return Ok(HashAnswer::NoneInCommon) };
+    let Some((algo, _)) = hashes.iter().next() else { return Ok(HashAnswer::NoneInCommon) };
+    let computed = hash::read_and_hash_sealed(&cx.src, src, like, &[algo]).await?;
+    Ok(computed.agree(&hashes).map_or(HashAnswer::NoneInCommon, |(algo, same)| HashAnswer::Known(algo, same)))
 }
 
 async fn by_content(cx: &Cx, src: &Entry, dst: &Entry) -> haul_core::Result<HashAnswer> {

@@ -4,7 +4,7 @@ use crate::{Cx, hash};
 use haul_core::{
     Algo, Entry, Result,
     compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
-    policy::{Compare, Mode, Policy},
+    job::{CompareBy, Job},
 };
 use haul_store::{Changed, Store};
 use std::{sync::Arc, time::Duration};
@@ -21,19 +21,19 @@ const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
 ///
 /// That a key was stored after the file last changed makes it very likely, but doesn't prove, that it was made from that
 /// file: enough to leave it as it is, not enough to delete the source of a move.
-pub fn rules(mode: Mode, policy: &Policy, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
+pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     let (a, b) = (src.caps(), dst.caps());
     let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos().max(1));
-    let mut rules = Rules::new(policy, nanos(a.mtime), nanos(b.mtime));
-    if !policy.moves(mode) && a.changed == Changed::Inode && b.changed == Changed::Stored {
+    let mut rules = Rules::new(job, nanos(a.mtime), nanos(b.mtime));
+    if !job.moves() && a.changed == Changed::Inode && b.changed == Changed::Stored {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
     rules
 }
 
 /// Fills in what `--use-server-modtime` says: the time of storing is the time.
-fn server_times(policy: &Policy, entry: &mut Entry) {
-    if policy.use_server_mtime && entry.mtime.is_none() {
+fn server_times(job: &Job, entry: &mut Entry) {
+    if job.compare.server_mtime && entry.mtime.is_none() {
         entry.mtime = entry.changed;
     }
 }
@@ -42,14 +42,14 @@ fn server_times(policy: &Policy, entry: &mut Entry) {
 /// replace the listed ones.
 ///
 /// Errors: those of `stat` and of reading, with the key.
-pub async fn verdict(cx: &Cx, policy: &Policy, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
-    server_times(policy, src);
-    server_times(policy, dst);
+pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
+    server_times(job, src);
+    server_times(job, dst);
     let (mut asked, mut answer) = (false, HashAnswer::NotAsked);
     loop {
         match compare::compare(src, dst, rules, asked, answer) {
             Verdict::Ask(Need::Mtime) => {
-                if let Some(algo) = same_by_cheap_hash(cx, policy, rules, src, dst).await? {
+                if let Some(algo) = same_by_cheap_hash(cx, job, rules, src, dst).await? {
                     return Ok(Verdict::Same(Reason::Hash(algo)));
                 }
                 futures::try_join!(ask_mtime(&cx.src, src), ask_mtime(&cx.dst, dst))?;
@@ -73,14 +73,14 @@ async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
 /// A small local file that changed just before the key was stored (it was just uploaded, say): with clocks that may be
 /// off this proves little, but hashing the file and comparing with the listed hash costs no request. A file that
 /// changed after the key was stored may have another time than the stored one, which only the store can tell.
-async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry, dst: &Entry) -> Result<Option<Algo>> {
+async fn same_by_cheap_hash(cx: &Cx, job: &Job, rules: &Rules, src: &Entry, dst: &Entry) -> Result<Option<Algo>> {
     let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
         return Ok(None);
     };
     // A listing that tells whole seconds rounds down: what changed within that second may have changed after the key was
     // stored.
     let before = changed <= stored && stored.distance(changed) <= margin.saturating_mul(2);
-    let just_stored = before && policy.compare == Compare::SizeAndTime;
+    let just_stored = before && job.compare.by == CompareBy::SizeAndTime;
     if !just_stored || dst.mtime.is_some() || src.size != dst.size || src.size > HASH_RATHER_THAN_ASK {
         return Ok(None);
     }
@@ -92,14 +92,15 @@ async fn same_by_cheap_hash(cx: &Cx, policy: &Policy, rules: &Rules, src: &Entry
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_core::job::Verb;
     use haul_store::mem::MemStore;
 
     #[test]
     fn a_move_does_not_go_by_when_a_key_was_stored() {
         let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.changed = Changed::Inode));
         let dst: Arc<dyn Store> = Arc::new(MemStore::new());
-        let stored_after = |mode| rules(mode, &Policy::default(), &src, &dst).stored_after;
-        assert!(stored_after(Mode::Sync).is_some());
-        assert_eq!(stored_after(Mode::Move), None);
+        let stored_after = |verb| rules(&Job::new(verb), &src, &dst).stored_after;
+        assert!(stored_after(Verb::Sync).is_some());
+        assert_eq!(stored_after(Verb::Move), None);
     }
 }

@@ -7,7 +7,7 @@ use haul_core::{
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
-use haul_store::{Answer, Body, Buffers, Changed, Extra, Payload, Store, blocks, disk, hashing};
+use haul_store::{Answer, Body, Buffers, Changed, Extra, Payload, Seal, Store, blocks, disk, hashing};
 use std::{
     fs::File,
     ops::Range,
@@ -68,6 +68,51 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
             Ok(hasher.finish())
         }
     }
+}
+
+/// Reads the whole content of `entry`, encrypts it with `like` and hashes that.
+///
+/// Errors: as [`read_and_hash`].
+pub async fn read_and_hash_sealed(
+    store: &Arc<dyn Store>,
+    entry: &Entry,
+    mut like: Box<dyn Seal>,
+    algos: &[Algo],
+) -> Result<Hashes> {
+    let told = |error: Error| error.with_key(&entry.key);
+    let read = store.read(&entry.key, entry.version.as_ref(), None).await?;
+    let (mut hasher, mut got, size) = (Hasher::new(algos), 0, read.entry.size);
+    let mut pieces = match read.body {
+        Body::Stream(pieces) => pieces,
+        Body::File(file, range) => {
+            let payload = Payload::of_file(file, range.clone(), buffers());
+            (hasher, like) = disk::run(move || {
+                payload.each(|block| hasher.update(&like.take(block)))?;
+                Ok((hasher, like))
+            })
+            .await
+            .map_err(told)?;
+            got = range.end - range.start;
+            futures::stream::empty().boxed()
+        }
+    };
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(told)?;
+        got += piece.len() as u64;
+        (hasher, like) = disk::run(move || {
+            hasher.update(&like.take(&piece));
+            Ok((hasher, like))
+        })
+        .await?;
+    }
+    if got != size {
+        return Err(told(blocks::ended_early(got, size)));
+    }
+    hasher.update(&like.end());
+    if read.entry.version.is_some() && store.stat(&entry.key).await?.version != read.entry.version {
+        return Err(told(Error::new(ErrorKind::Changed, "hash", "changed while it was read")));
+    }
+    Ok(hasher.finish())
 }
 
 /// What limits files that are hashed at once, in the whole process as the disk threads are: a disk that seeks reads few files

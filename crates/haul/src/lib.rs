@@ -4,31 +4,33 @@
 
 mod attributes;
 mod backup;
-pub mod bench;
 mod budget;
 pub mod check;
 mod cx;
 mod decide;
-mod elsewhere;
-mod finish;
+mod execute;
 mod hard_links;
 pub mod hash;
 pub mod index;
-mod job;
 pub mod journal;
+mod known;
+mod ledger;
 pub mod list;
 pub mod overlap;
 mod pairs;
 pub mod pipe;
+mod plan;
 pub mod presence;
 mod rename;
 pub mod report;
+mod run;
 mod schedule;
 mod spool;
 mod transfer;
 
 pub use budget::{STREAMS, questions};
 pub use cx::{Cancel, Confirm, Cx};
-pub use job::{run, run_one};
 pub use list::{ListOptions, list};
+pub use plan::{Steps, plan};
 pub use report::{Report, Totals};
+pub use run::{run, run_one};

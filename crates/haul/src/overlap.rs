@@ -5,7 +5,7 @@ use crate::Cx;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     filter::Filter,
-    policy::{Mode, Policy},
+    job::{Job, Verb},
 };
 use haul_store::{Domain, Store};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const SECOND: u128 = 1_000_000_000;
 /// Checks the roots of a job.
 ///
 /// Errors: `Invalid`, saying which two of them it is and what to do.
-pub fn check(cx: &Cx, mode: Mode) -> Result<()> {
+pub fn check(cx: &Cx, verb: Verb) -> Result<()> {
     let (s, d) = (cx.src.locator(), cx.dst.locator());
     for (src, dst) in places(&cx.src, &cx.dst) {
         if src == dst {
@@ -28,7 +28,7 @@ pub fn check(cx: &Cx, mode: Mode) -> Result<()> {
             ));
         }
         // A copy only adds below; a sync would delete the source, and a move put files over others that are yet to move.
-        if mode != Mode::Copy && holds(&dst, &src, &cx.filter) {
+        if verb != Verb::Copy && holds(&dst, &src, &cx.filter) {
             return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
         }
     }
@@ -51,12 +51,12 @@ pub fn check_beside(other: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filte
 /// Checks where replaced and deleted files are to go.
 ///
 /// Errors: `Invalid`, when that is part of what is compared, so that a backup could replace or be taken for a file.
-pub fn check_backup(cx: &Cx, policy: &Policy) -> Result<()> {
+pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
     let Some(backup) = &cx.backup else { return Ok(()) };
     for (store, what) in [(&cx.dst, "destination"), (&cx.src, "source")] {
         let places = places(backup, store);
         // With a suffix, files can be kept beside their successors.
-        let beside = what == "destination" && policy.backup_suffix.is_some();
+        let beside = what == "destination" && job.existing.backup_suffix.is_some();
         let overlap = |(kept, place): &(Vec<u8>, Vec<u8>)| {
             !(beside && kept == place) && (holds(place, kept, &cx.filter) || holds(kept, place, &cx.filter))
         };

@@ -136,7 +136,7 @@ async fn send(
 
 /// The size of the part of this number.
 fn block(limits: &PartLimits, index: u64) -> u64 {
-    let first = limits.preferred.max(limits.min);
+    let first = limits.preferred.max(limits.min).next_multiple_of(limits.multiple.max(1));
     let doubled = if limits.equal { 0 } else { (index / DOUBLE).min(20) };
     (first << doubled).min(limits.max)
 }

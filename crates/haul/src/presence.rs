@@ -5,8 +5,8 @@ use crate::list::page::{Page, page};
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result, Retry,
+    job::{Job, Lookup, Verb},
     key::just_before,
-    policy::{Mode, Policy},
     presence::{Choice, Method, Next, Sample, Why, choose},
 };
 use haul_store::{ListRequest, Store, task::Task};
@@ -102,15 +102,15 @@ impl Told {
 }
 
 /// How a job looks for what its source has; `None` when it must know all that the destination holds, or is told to list it.
-pub(crate) fn options(mode: Mode, policy: &Policy, dst: &Arc<dyn Store>) -> Option<Options> {
-    let at_once = policy.checkers;
-    if policy.no_check_dest {
+pub(crate) fn options(job: &Job, dst: &Arc<dyn Store>) -> Option<Options> {
+    let at_once = job.pace.checkers;
+    if job.listing.lookup == Lookup::Never {
         return None;
     }
-    if policy.no_traverse {
+    if job.listing.no_traverse {
         return Some(Options { method: Some(Method::Ask), at_once });
     }
-    let all = mode == Mode::Sync || policy.list_all || dst.caps().page.is_none();
+    let all = job.verb == Verb::Sync || job.listing.lookup == Lookup::ListAll || dst.caps().page.is_none();
     (!all).then_some(Options { method: None, at_once })
 }
 

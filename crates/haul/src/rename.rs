@@ -5,7 +5,7 @@ use crate::{Cx, hash};
 use haul_core::{
     Algo, Entry, Error, Result,
     compare::{HashAnswer, Rules, within},
-    policy::RenameBy,
+    job::RenameBy,
 };
 use std::{collections::HashMap, sync::Mutex};
 

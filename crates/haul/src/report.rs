@@ -34,7 +34,7 @@ pub struct Totals {
     pub proved: BTreeMap<Algo, u64>,
     /// Transfers that went on from an earlier run or attempt, and whose source's hash nobody compared.
     pub unproved: u64,
-    /// Files and directories beyond `--max-delete`, left under rsync's habits.
+    /// Files and directories beyond `--max-delete`, which were left.
     pub not_deleted: u64,
     /// Files at the destination that could not be proved absent from the source, and so were left.
     pub protected: u64,
@@ -53,7 +53,12 @@ impl Totals {
         self.unchanged += other.unchanged;
         self.server_copies += other.server_copies;
         self.protected += other.protected;
+        self.links += other.links;
+        self.not_deleted += other.not_deleted;
         self.unproved += other.unproved;
+        for (lost, count) in other.unkept {
+            *self.unkept.entry(lost).or_default() += count;
+        }
         for (algo, count) in other.proved {
             *self.proved.entry(algo).or_default() += count;
         }

@@ -3,8 +3,8 @@
 
 use crate::transfer::{Order, server::BATCH_BYTES};
 use haul_core::{
+    job::{Order as Field, OrderBy},
     key::parent,
-    policy::{Order as Field, OrderBy},
 };
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};

@@ -1,10 +1,4 @@
-//! `bench`: asks, measures a remote by the engine's bench, and shows what came of it as text, JSON and a page with plots.
-
-mod json;
-mod page;
-mod plot;
-mod table;
-mod words;
+//! `bench`: asks, has `haul-bench` measure a remote, and shows what came of it as text, JSON and a page with plots.
 
 use crate::{
     context::Context,
@@ -16,11 +10,14 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use aws_lc_rs::rand;
 use futures::StreamExt as _;
-use haul::bench::{Bench, Bounds, Class, Measured, Plan, Step, judge};
+use haul_bench::{
+    Bench, Bounds, Class, Plan, Step,
+    report::{Findings, json, page, table, words},
+};
 use haul_core::{
     Listed,
     filter::Filter,
-    policy::Policy,
+    job::Job,
     units::{Size, parse_size},
 };
 use haul_store::{ListRequest, Store};
@@ -38,7 +35,7 @@ use std::{
 /// Arguments of `bench`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Remote or local path; a folder of its own is made in it and removed at the end
+    /// Remote or local path; a directory of its own is made in it and removed at the end
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
     /// Send and read at most this much in all
@@ -73,37 +70,6 @@ fn sizes(text: &str) -> Result<Sizes, String> {
     text.split(',').map(one).collect::<Result<_, _>>().map(Sizes)
 }
 
-/// What was measured and where: all that the text, the JSON and the page say.
-struct Findings {
-    /// The remote, without secrets.
-    remote: String,
-    /// The folder that was made in it and removed.
-    folder: String,
-    measured: Measured,
-    findings: Vec<judge::Finding>,
-    lone: Vec<judge::Lone>,
-    choices: Vec<judge::Choice>,
-    cores: usize,
-    /// When it ended, by the local clock.
-    at: String,
-}
-
-impl Findings {
-    fn new(remote: &str, folder: &str, measured: Measured) -> Findings {
-        let cores = cores();
-        Findings {
-            remote: crate::error::one_line(remote),
-            folder: folder.to_owned(),
-            findings: judge::findings(&measured.sweeps, cores),
-            lone: judge::lone(&measured.sweeps),
-            choices: judge::choices(&measured.sweeps),
-            measured,
-            cores,
-            at: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
-        }
-    }
-}
-
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse_flags(ctx)?;
@@ -127,7 +93,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let report = args.report.as_deref().map(open_report).transpose()?;
 
     let bench = bench(&args, ctx, &plan, &folder, seed)?;
-    let (measured, cleared) = haul::bench::run(&bench, &plan).await;
+    let (measured, cleared) = haul_bench::run(&bench, &plan).await;
     ctx.screen.finish();
     if let Err(error) = cleared {
         let place = bench.root.locator();
@@ -139,7 +105,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if ctx.cancel.is_cancelled() {
         return Ok(Outcome::Exit(code::INTERRUPTED));
     }
-    let found = Findings::new(root.locator(), &folder, measured?);
+    let remote = crate::error::one_line(root.locator());
+    let at = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
+    let found = Findings::new(remote, folder, measured?, cores(), at);
     if let Some(mut file) = report {
         let path = args.report.as_deref().unwrap_or(OsStr::new("").as_ref()).display();
         let written = file.set_len(0).and_then(|()| file.write_all(page::html(&found).as_bytes()));
@@ -234,18 +202,17 @@ fn place(typed: &OsStr, below: &str) -> OsString {
 
 fn bench(args: &Args, ctx: &Context, plan: &Plan, folder: &str, seed: u64) -> Result<Bench> {
     let below = |class: &Class| ctx.open(&place(&args.path, &format!("{folder}/{}", class.folder())));
-    let given = flags::policy(&ctx.flags)?;
-    let policy = Policy {
-        file_retries: given.file_retries,
-        retries_sleep: given.retries_sleep,
-        max_memory: given.max_memory,
-        ..Policy::default()
-    };
+    let given = flags::job(&ctx.flags)?;
+    let job = Job::default().with(|job| {
+        job.pace.file_retries = given.pace.file_retries;
+        job.pace.retries_sleep = given.pace.retries_sleep;
+        job.limits.memory = given.limits.memory;
+    });
     let (screen, live) = (ctx.screen.clone(), !args.json);
     Ok(Bench {
         root: ctx.open(&place(&args.path, folder))?,
         folders: plan.classes.iter().map(below).collect::<Result<_>>()?,
-        policy,
+        job,
         meters: ctx.meters.clone(),
         cancel: ctx.cancel.clone(),
         cpu_time,

@@ -10,11 +10,11 @@ use crate::{
     flags,
 };
 use anyhow::{Context as _, Result};
-use haul::check::{CheckOptions, CheckReport, Checked, Found, check};
+use haul::check::{CheckOptions, CheckReport, Checked, Content, Found, check};
 use haul_core::{
     compare::Reason,
     filter::{Filter, FilterSpec},
-    policy::Compare,
+    job::CompareBy,
 };
 use std::sync::Arc;
 
@@ -35,24 +35,29 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
-    let (mut src, file) = ctx.open_source(&args.ends.source).await?;
-    let mut dst = ctx.open(&args.ends.dest)?;
-    let mut policy = flags::policy(&ctx.flags)?;
-    if policy.compare != Compare::SizeOnly {
-        policy.compare = Compare::Checksum;
+    let content = if args.download { Content::Bytes } else { Content::Hashes };
+    compare(&args.ends, &args.lists, CheckOptions { content, one_way: args.one_way }, ctx).await
+}
+
+/// Compares two ends, writes the lists and says what was found.
+pub async fn compare(ends: &Ends, lists: &Lists, options: CheckOptions, ctx: &Context) -> Result<Outcome> {
+    let (mut src, file) = ctx.open_source(&ends.source).await?;
+    let mut dst = ctx.open(&ends.dest)?;
+    let mut job = flags::job(&ctx.flags)?;
+    if job.compare.by != CompareBy::SizeOnly {
+        job.compare.by = CompareBy::Checksum;
     }
-    let mut cx = cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &args.ends.dest)?;
+    let mut cx = cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &ends.dest)?;
     if let Some(key) = file {
         // One file is compared with its namesake in the destination.
         (src, dst) = (cx.src.clone(), cx.dst.clone());
         let spec = FilterSpec { files_from: Some(vec![key.stored().to_vec()]), ..FilterSpec::default() };
         cx.filter = Arc::new(Filter::new(spec).map_err(crate::error::usage)?);
     }
-    let mut out = Writers::open(&args.lists)?;
+    let mut out = Writers::open(lists)?;
     let names = (src.locator().to_owned(), dst.locator().to_owned());
-    let options = CheckOptions { download: args.download, one_way: args.one_way };
     let mut failed = None;
-    let report = check(&policy, &cx, options, |checked| {
+    let report = check(&job, &cx, options, |checked| {
         tell(checked, &names);
         if let Err(error) = out.write(checked.found, &checked.key) {
             failed.get_or_insert(error);

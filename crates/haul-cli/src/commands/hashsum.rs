@@ -71,7 +71,10 @@ pub async fn of(algo: Algo, path: Option<OsString>, how: How, ctx: &Context) -> 
     let path = path.filter(|p| p != "-");
     quiet(match (path, &how.checkfile) {
         (None, _) => input(algo, &how).await,
-        (Some(path), Some(file)) => sums::check(algo, &path, file, how.download, ctx).await,
+        (Some(path), Some(file)) => {
+            let how = sums::How { download: how.download, ..sums::How::default() };
+            sums::check(algo, &path, file, how, ctx).await
+        }
         (Some(path), None) => print(algo, path, &how, ctx).await,
     })
 }

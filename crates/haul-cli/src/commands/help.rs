@@ -1,10 +1,11 @@
-//! `haul help`, `haul help COMMAND`, `haul help flags`; and how the commands are grouped in the first of them.
+//! `haul help`, `haul help COMMAND`, `haul help flags`, `environment`, `exit-codes`; and how the commands are grouped in the first of them.
 
 use crate::{
     cli,
     colour::{BOLD, paint},
     context::Context,
-    error::{Outcome, usage},
+    environment::VARIABLES,
+    error::{Outcome, code, usage},
     print,
 };
 use anyhow::Result;
@@ -16,16 +17,35 @@ use haul_core::text::nearest;
 use std::collections::BTreeMap;
 
 /// The commands by task, as `haul help` shows them.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("Copy and compare", &["copy", "sync", "move", "copyto", "moveto", "check", "status", "rsync", "dcp"]),
+pub const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Copy and compare",
+        &["copy", "sync", "move", "copyto", "moveto", "check", "checksum", "cryptcheck", "status", "rsync", "dcp"],
+    ),
     (
         "List and read",
-        &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "about", "cat", "hashsum", "md5sum", "sha1sum", "link"],
+        &[
+            "ls",
+            "lsl",
+            "lsd",
+            "lsf",
+            "lsjson",
+            "tree",
+            "size",
+            "ncdu",
+            "about",
+            "cat",
+            "hashsum",
+            "md5sum",
+            "sha1sum",
+            "link",
+            "cryptdecode",
+        ],
     ),
     ("Create and delete", &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "cleanup"]),
     ("Interrupted jobs", &["jobs", "resume"]),
     ("Versions of data", &["snapshot", "dvc"]),
-    ("Set up", &["config", "listremotes", "obscure", "bench", "completion", "help", "version"]),
+    ("Set up", &["config", "authorize", "listremotes", "obscure", "bench", "completion", "help", "version"]),
 ];
 
 /// Flags that most people want with a command, of those that work with any.
@@ -45,9 +65,12 @@ const COMMON: [(&[&str], &[&str]); 4] = [
             "verbose",
         ],
     ),
-    (&["check", "status"], &["include", "exclude", "filter", "checksum", "size-only", "checkers", "verbose"]),
     (
-        &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "cat", "hashsum", "md5sum", "sha1sum"],
+        &["check", "checksum", "status"],
+        &["include", "exclude", "filter", "checksum", "size-only", "checkers", "verbose"],
+    ),
+    (
+        &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "ncdu", "cat", "hashsum", "md5sum", "sha1sum"],
         &["include", "exclude", "max-depth", "min-size", "max-age", "fast-list"],
     ),
     (&["delete", "purge", "rmdirs", "cleanup", "touch"], &["dry-run", "interactive", "include", "exclude", "min-age"]),
@@ -56,7 +79,7 @@ const COMMON: [(&[&str], &[&str]); 4] = [
 /// On what.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A command; or flags, and a word to look for in them
+    /// A command; or flags, and a word to look for in them; or environment; or exit-codes
     #[arg(value_name = "COMMAND")]
     topic: Vec<String>,
 }
@@ -67,6 +90,8 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     let text = match words.as_slice() {
         ["flags"] => global_flags(),
         ["flags", word] => flags(word).ok_or_else(|| usage(format!("no flag matches {word:?}")))?,
+        ["environment"] => listed(VARIABLES.iter().map(|(name, text)| ((*name).to_owned(), *text))),
+        ["exit-codes"] => listed(code::MEANINGS.iter().map(|(code, text)| (code.to_string(), *text))),
         ["flags", ..] => return Err(usage("haul help flags takes one word")),
         path => of(path)?,
     };
@@ -95,7 +120,9 @@ fn page(tree: &Command) -> StyledStr {
     for (title, names) in GROUPS {
         page.push_str(&format!("\n{}\n", heading(title)));
         for name in names {
-            let about = tree.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            // One that was left out of this build isn't there.
+            let Some(command) = tree.find_subcommand(name) else { continue };
+            let about = command.get_about().map(ToString::to_string);
             page.push_str(&format!("  {name:<12} {}\n", about.unwrap_or_default()));
         }
     }
@@ -144,6 +171,13 @@ fn of(path: &[&str]) -> Result<StyledStr> {
         })?;
     }
     Ok(command.render_long_help())
+}
+
+/// Two columns.
+fn listed<'a>(rows: impl Iterator<Item = (String, &'a str)>) -> StyledStr {
+    let rows: Vec<_> = rows.collect();
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    rows.iter().map(|(name, text)| format!("{name:<width$}  {text}\n")).collect::<String>().into()
 }
 
 fn global_flags() -> StyledStr {

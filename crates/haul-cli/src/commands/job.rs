@@ -5,12 +5,12 @@ use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
 use anyhow::{Result, anyhow};
 use haul::{
     Confirm, Cx,
-    journal::{Job, JobId, Journal, mode_name},
+    journal::{JobId, JobInfo, Journal, mode_name},
 };
 use haul_core::{
     ErrorKind, Key, Mtime,
     filter::Filter,
-    policy::{Mode, Policy},
+    job::{Job, Lookup, Verb},
 };
 use haul_remotes::OpenOptions;
 use haul_store::Store;
@@ -39,23 +39,23 @@ pub struct CopyArgs {
     /// Also create empty directories of the source
     #[arg(long)]
     create_empty_src_dirs: bool,
+    /// Store small files at DEST in packs: a few large tar archives with indexes
+    #[arg(long)]
+    pack: bool,
     #[command(flatten)]
     keep: flags::keep::KeepFlags,
     #[command(flatten)]
     lists: JobLists,
-    /// Store small files at DEST in packs: a few large tar archives with indexes
-    #[arg(long)]
-    pack: bool,
 }
 
 /// Arguments of `move` and `moveto`.
 #[derive(clap::Args, Debug)]
 pub struct MoveArgs {
-    #[command(flatten)]
-    copy: CopyArgs,
     /// Remove source directories that became empty
     #[arg(long)]
     delete_empty_src_dirs: bool,
+    #[command(flatten)]
+    copy: CopyArgs,
 }
 
 impl CopyArgs {
@@ -89,26 +89,26 @@ impl From<CopyArgs> for MoveArgs {
 }
 
 /// Runs a job into a folder; a source that is one file goes into it under its own name.
-pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
+pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
     let args = args.into();
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
-    let mut policy = policy(ctx, &args)?;
+    let mut job = given(ctx, verb, &args)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     let lists = lists(&args, &mut cx)?;
     let report = match file {
         None => {
-            see_destination(mode, &mut policy)?;
-            cx.journal = journal(ctx, mode, &cx, None, false)?;
-            haul::run(mode, policy, cx).await
+            see_destination(&mut job)?;
+            cx.journal = journal(ctx, verb, &cx, None, false)?;
+            haul::run(job, cx).await
         }
         // One file has nothing to be deleted for.
         Some(key) => {
-            let mode = if mode == Mode::Move { Mode::Move } else { Mode::Copy };
+            job.verb = if verb == Verb::Move { Verb::Move } else { Verb::Copy };
             let to = key.leaf();
-            cx.journal = journal(ctx, mode, &cx, Some((&key, &to)), false)?;
-            haul::run_one(mode, policy, cx, &key, &to).await
+            cx.journal = journal(ctx, job.verb, &cx, Some((&key, &to)), false)?;
+            haul::run_one(job, cx, &key, &to).await
         }
     };
     lists.map_or(Ok(()), |lists| lists.finish())?;
@@ -116,21 +116,21 @@ pub async fn into_folder(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -
 }
 
 /// Runs a job whose destination names the file itself, if the source is one file; else as [`into_folder`].
-pub async fn to_name(mode: Mode, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
+pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
     let args = args.into();
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
-    let Some(from) = file else { return into_folder(mode, args, ctx).await };
+    let Some(from) = file else { return into_folder(verb, args, ctx).await };
     if args.copy.pack {
-        let message = "--pack takes a folder as DEST: use copy or move, or name a file of a pack remote";
+        let message = "--pack takes a directory as DEST: use copy or move, or name a file of a pack remote";
         return Err(crate::error::usage(message));
     }
     let (dst, to) = ctx.open_parent(&ends.dest)?;
     let to = if from.is_symlink() { Key::of_stored(to.as_bytes()) } else { to };
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
-    cx.journal = journal(ctx, mode, &cx, Some((&from, &to)), true)?;
+    cx.journal = journal(ctx, verb, &cx, Some((&from, &to)), true)?;
     let lists = lists(&args, &mut cx)?;
-    let report = haul::run_one(mode, policy(ctx, &args)?, cx, &from, &to).await;
+    let report = haul::run_one(given(ctx, verb, &args)?, cx, &from, &to).await;
     lists.map_or(Ok(()), |lists| lists.finish())?;
     Ok(Outcome::Job(Box::new(report)))
 }
@@ -144,29 +144,31 @@ fn lists(args: &MoveArgs, cx: &mut Cx) -> Result<Option<Arc<Listing>>> {
     Ok(lists)
 }
 
-fn policy(ctx: &Context, args: &MoveArgs) -> Result<Policy> {
-    let mut policy = flags::policy(&ctx.flags)?;
-    policy.keep = flags::keep(&args.copy.keep)?;
-    policy.create_empty_dirs = args.copy.create_empty_src_dirs || args.copy.keep.archive;
-    policy.delete_empty_src_dirs = args.delete_empty_src_dirs;
+/// The job that the flags ask for.
+fn given(ctx: &Context, verb: Verb, args: &MoveArgs) -> Result<Job> {
+    let mut job = flags::job(&ctx.flags)?;
+    job.verb = verb;
+    job.attributes.keep = flags::keep(&args.copy.keep)?;
+    job.dirs.create_empty = args.copy.create_empty_src_dirs || args.copy.keep.archive;
+    job.dirs.delete_empty_sources = args.delete_empty_src_dirs;
     // With --no-traverse the lists lack what only the destination has, as in rclone.
-    if args.copy.lists.want_extra() && !policy.no_traverse && !policy.no_check_dest {
-        (policy.list_all, policy.tell_extra) = (true, true);
+    if args.copy.lists.want_extra() && !job.listing.no_traverse && job.listing.lookup != Lookup::Never {
+        (job.listing.lookup, job.tell.extra) = (Lookup::ListAll, true);
     }
-    Ok(policy)
+    Ok(job)
 }
 
 /// A job that deletes must list the destination: only so does it see what is to be deleted.
 ///
 /// Errors: the user says that it may not look.
-pub fn see_destination(mode: Mode, policy: &mut Policy) -> Result<()> {
-    if mode != Mode::Sync {
+pub fn see_destination(job: &mut Job) -> Result<()> {
+    if job.verb != Verb::Sync {
         return Ok(());
     }
-    if policy.no_check_dest {
+    if job.listing.lookup == Lookup::Never {
         return Err(crate::error::usage("--no-check-dest finds nothing to delete: use copy, or leave it out"));
     }
-    if std::mem::take(&mut policy.no_traverse) {
+    if std::mem::take(&mut job.listing.no_traverse) {
         tracing::warn!("Ignoring --no-traverse: what is to be deleted is found by listing the destination");
     }
     Ok(())
@@ -204,18 +206,18 @@ pub fn cx(ctx: &Context, options: &OpenOptions, src: Arc<dyn Store>, dst: Arc<dy
 /// Errors: `resume` finds that another process has resumed the job meanwhile.
 pub fn journal(
     ctx: &Context,
-    mode: Mode,
+    verb: Verb,
     cx: &Cx,
     one: Option<(&Key, &Key)>,
     names_file: bool,
 ) -> Result<Option<Journal>> {
     let flags = &ctx.flags.config;
     let Some(folder) = ctx.journals().filter(|_| !flags.no_journal && !flags.dry_run) else { return Ok(None) };
-    let id = JobId::new(mode, &*cx.src, &*cx.dst, cx.filter.spec(), one);
+    let id = JobId::new(verb, &*cx.src, &*cx.dst, cx.filter.spec(), one);
     let kept = journal::keep(&ctx.line);
     let here = std::env::current_dir().unwrap_or_default();
-    let job = Job {
-        mode: mode_name(mode).into(),
+    let job = JobInfo {
+        mode: mode_name(verb).into(),
         src: cx.src.locator().into(),
         dst: cx.dst.locator().into(),
         argv: kept.words,

@@ -11,7 +11,7 @@ use crate::{
     show::go_time,
 };
 use anyhow::{Context as _, Result};
-use haul::journal::{Half, Job, JobId, Journal, Unfinished, unfinished};
+use haul::journal::{Half, JobId, JobInfo, Journal, Unfinished, unfinished};
 use haul_core::{Error, ErrorKind, Key, Retry, units::size_text};
 use haul_store::Store;
 use jiff::tz::TimeZone;
@@ -79,7 +79,7 @@ fn list(jobs: &[Unfinished]) -> Result<Outcome> {
 
 /// True for a job that another machine ran last, with the same state folder. Not every shared file system tells one machine what
 /// another has locked, so it may be running.
-fn is_elsewhere(job: &Job) -> bool {
+fn is_elsewhere(job: &JobInfo) -> bool {
     !job.host.is_empty() && job.host != crate::machine::host()
 }
 
@@ -149,7 +149,7 @@ async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) 
 }
 
 /// The store of a job's destination, as the job opened it.
-fn destination(id: &JobId, job: &Job, ctx: &Context) -> Result<Arc<dyn Store>> {
+fn destination(id: &JobId, job: &JobInfo, ctx: &Context) -> Result<Arc<dyn Store>> {
     let given = resume::again(id, job, Vec::new())?;
     let typed = given.cli.command.destination().unwrap_or_default().to_os_string();
     let there = ctx.beside(given.cli.flags, given.backends, given.line);

@@ -18,6 +18,7 @@ use std::{
 
 /// Files to write names to; `-` is standard output.
 #[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Lists of names")]
 pub struct Lists {
     /// Write every file with a sign to this file: = same, - missing on the source, + missing on the destination, * differs, ! error
     #[arg(long, value_name = "FILE")]
@@ -254,7 +255,7 @@ impl State {
 /// Where a file stands by what is done with it; as in rclone it is the same if only its time is set.
 fn found(action: Action, why: Reason) -> Option<Found> {
     Some(match (action, why) {
-        (Action::MakeDir, _) => return None,
+        (Action::MakeDir | Action::Rename, _) => return None,
         (_, Reason::Extra) => Found::MissingAtSrc,
         (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Found::MissingAtDst,
         (Action::Copy | Action::Reuse | Action::Refuse, _) => Found::Differs,

@@ -1,18 +1,23 @@
 //! The commands: one file each, with `Args` (as typed) and `run`.
 
 pub mod about;
+mod authorize;
 pub mod bench;
 pub mod cat;
 pub mod check;
+pub mod checksum;
 pub mod cleanup;
 pub mod completion;
 pub mod config;
 pub mod copy;
 pub mod copyto;
+pub mod cryptcheck;
+pub mod cryptdecode;
 pub mod dcp;
 pub mod delete;
 pub mod deletefile;
 pub mod dvc;
+pub mod generate;
 pub mod hashsum;
 pub mod help;
 pub mod job;
@@ -28,6 +33,8 @@ pub mod md5sum;
 pub mod mkdir;
 pub mod moveto;
 pub mod mv;
+#[cfg(feature = "ncdu")]
+pub mod ncdu;
 pub mod obscure;
 pub mod purge;
 pub mod rcat;
@@ -60,6 +67,7 @@ pub enum Command {
     ///
     /// For a local path, that of the file system that holds it. S3 has no quota, so there it is an error: see size.
     About(about::Args),
+    Authorize(authorize::Args),
     /// Measure a remote's speed in both directions and suggest settings
     ///
     /// Sends files of several sizes, made in memory, at 1, 2, 4, … transfers at once, reads them back, compares every
@@ -82,6 +90,22 @@ pub enum Command {
     ///
     /// Example: haul check ~/photos minio:backup/photos --combined -
     Check(check::Args),
+    /// Check files against a file of hashes, such as sha256sum writes
+    ///
+    /// Exits with 1 if a file differs, is missing, or has no hash there (--one-way ignores those).
+    ///
+    /// Example: haul checksum sha256 SHA256SUMS minio:backup/photos
+    Checksum(checksum::Args),
+    /// Compare files with their copies on an encrypted remote, without downloading those
+    ///
+    /// Reads the source, encrypts it as the copy was encrypted, and compares with the hash that the other store has.
+    ///
+    /// Example: haul cryptcheck ~/papers secret:papers
+    Cryptcheck(cryptcheck::Args),
+    /// Print the plain names behind encrypted ones
+    ///
+    /// Example: haul cryptdecode secret: p0e52nreeaj0a5ea7s64m4j72s
+    Cryptdecode(cryptdecode::Args),
     /// Remove unfinished uploads that are older than a day
     ///
     /// On S3 the parts of unfinished uploads are stored, and paid for, until they are removed. On a local path it
@@ -121,13 +145,15 @@ pub enum Command {
     Deletefile(deletefile::Args),
     /// Work in a DVC repository: status, add, push, pull, fetch, checkout, gc
     ///
-    /// Compatible with dvc: same files, remotes and arguments. See the manual's chapter on DVC
-    /// repositories.
+    /// Compatible with dvc: same files, remotes and arguments. docs/dvc.md explains it.
     ///
     /// Example: haul dvc status -c
     ///
     /// Example: haul -P dvc pull -r backup data
     Dvc(dvc::Args),
+    /// Write the reference and the man pages
+    #[command(hide = true)]
+    Generate(generate::Args),
     /// Print hashes of files
     ///
     /// Lines of hash, two spaces, name, as md5sum prints them. Without HASH it lists the names of hashes.
@@ -178,6 +204,13 @@ pub enum Command {
     Mv(mv::Args),
     /// Move one file to a new name
     Moveto(moveto::Args),
+    /// Browse the sizes of directories on the terminal
+    ///
+    /// Shows what takes how much space while the scan goes on; ? shows the keys. Deletes only after a question that y answers.
+    ///
+    /// Example: haul ncdu minio:backup
+    #[cfg(feature = "ncdu")]
+    Ncdu(ncdu::Args),
     /// Obscure a password for the config file
     Obscure(obscure::Args),
     /// Delete a path and all that is in it
@@ -188,11 +221,11 @@ pub enum Command {
     ///
     /// Can't be resumed when it is cut short: a pipe can't be read twice.
     ///
-    /// Example: tar c folder | haul rcat minio:backup/folder.tar
+    /// Example: tar c project | haul rcat minio:backup/project.tar
     Rcat(rcat::Args),
     /// Resume an interrupted job
     ///
-    /// Runs the command that haul jobs shows, in the folder in which it was started. Transferred files, and transferred
+    /// Runs the command that haul jobs shows, in the directory in which it was started. Transferred files, and transferred
     /// parts of large files, aren't transferred again.
     Resume(resume::Args),
     /// Delete an empty directory or bucket
@@ -210,9 +243,9 @@ pub enum Command {
     Sha1sum(sha1sum::Args),
     /// Show the number of files in a path and their total size
     Size(size::Args),
-    /// Keep versions of folders on a remote: push, pull, list, check, diff, rm, gc
+    /// Keep versions of directories on a remote: push, pull, list, check, diff, forget, gc
     ///
-    /// Identical content is stored once, named by its MD5. See the manual's chapter on snapshots.
+    /// Identical content is stored once, named by its MD5. docs/versions.md explains it.
     ///
     /// Example: haul snapshot push ~/data minio:backup/versions
     ///
@@ -252,7 +285,11 @@ impl Command {
             return args.is_job();
         }
         if let Command::Snapshot(args) = self {
-            return args.is_job();
+            return args.finishes_itself();
+        }
+        #[cfg(feature = "ncdu")]
+        if let Command::Ncdu(_) = self {
+            return true;
         }
         matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
     }
@@ -282,9 +319,13 @@ impl Command {
     pub async fn run(self, context: &Context) -> Result<Outcome> {
         match self {
             Command::About(args) => about::run(args, context).await,
+            Command::Authorize(args) => authorize::run(args, context).await,
             Command::Bench(args) => bench::run(args, context).await,
             Command::Cat(args) => cat::run(args, context).await,
             Command::Check(args) => check::run(args, context).await,
+            Command::Checksum(args) => checksum::run(args, context).await,
+            Command::Cryptcheck(args) => cryptcheck::run(args, context).await,
+            Command::Cryptdecode(args) => cryptdecode::run(args, context).await,
             Command::Cleanup(args) => cleanup::run(args, context).await,
             Command::Completion(args) => completion::run(args, context).await,
             Command::Config(args) => config::run(args, context).await,
@@ -294,6 +335,7 @@ impl Command {
             Command::Delete(args) => delete::run(args, context).await,
             Command::Deletefile(args) => deletefile::run(args, context).await,
             Command::Dvc(args) => dvc::run(args, context).await,
+            Command::Generate(args) => generate::run(args, context).await,
             Command::Hashsum(args) => hashsum::run(args, context).await,
             Command::Help(args) => help::run(args, context).await,
             Command::Jobs(args) => jobs::run(args, context).await,
@@ -308,6 +350,8 @@ impl Command {
             Command::Mkdir(args) => mkdir::run(args, context).await,
             Command::Mv(args) => mv::run(args, context).await,
             Command::Moveto(args) => moveto::run(args, context).await,
+            #[cfg(feature = "ncdu")]
+            Command::Ncdu(args) => ncdu::run(args, context).await,
             Command::Obscure(args) => obscure::run(args, context).await,
             Command::Purge(args) => purge::run(args, context).await,
             Command::Rcat(args) => rcat::run(args, context).await,

@@ -47,8 +47,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let mut failures = Failures::default();
-    let dirs = delete_files(&store, &mut failures).await;
-    delete_dirs(&store, dirs, &mut failures).await;
+    below(&store, &root, &mut failures).await;
     if failures.none() {
         delete(&store, vec![root], &mut failures).await;
     }
@@ -56,14 +55,21 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Deletes all that is in a directory (the empty key, or one that ends in `/`), and leaves the directory itself.
+pub async fn below(store: &Arc<dyn Store>, dir: &Key, failures: &mut Failures) {
+    let dirs = delete_files(store, dir, failures).await;
+    delete_dirs(store, dirs, failures).await;
+}
+
 /// Deletes all that isn't a directory, and gives back the directories.
-async fn delete_files(store: &Arc<dyn Store>, failures: &mut Failures) -> Vec<Key> {
-    let mut steps = store.list(ListRequest::all());
+async fn delete_files(store: &Arc<dyn Store>, dir: &Key, failures: &mut Failures) -> Vec<Key> {
+    let mut steps = store.list(ListRequest { prefix: dir.as_bytes().to_vec(), ..ListRequest::all() });
     let mut dirs = Vec::new();
     while let Some(step) = steps.next().await {
         match step {
             Listed::Batch(entries) => {
-                let (below, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.is_dir());
+                let (below, files): (Vec<_>, Vec<_>) =
+                    entries.into_iter().filter(|e| e.key != *dir).partition(|e| e.is_dir());
                 dirs.extend(below.into_iter().map(|e| e.key));
                 for files in files.chunks(BATCH) {
                     delete(store, files.iter().map(|e| e.key.clone()).collect(), failures).await;

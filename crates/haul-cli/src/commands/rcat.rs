@@ -37,7 +37,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(usage("nothing to read: standard input is a terminal"));
     }
     let (store, Some(key)) = open_file(ctx, &args.path).await? else {
-        return Err(usage(format!("{}: name the file to write, not a folder", crate::journal::told(&args.path))));
+        return Err(usage(format!("{}: name the file to write, not a directory", crate::journal::told(&args.path))));
     };
     if ctx.flags.config.dry_run {
         tracing::warn!("{key}: Skipped upload from pipe as --dry-run is set");

@@ -8,7 +8,7 @@ use crate::{
     journal,
 };
 use anyhow::{Context as _, Result, anyhow};
-use haul::journal::{Job, JobId, Unfinished, unfinished};
+use haul::journal::{JobId, JobInfo, Unfinished, unfinished};
 use haul_remotes::config::paths;
 use std::{
     ffi::{OsStr, OsString},
@@ -55,7 +55,7 @@ pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
 /// A job's command line, and the process in its folder. `more` are flags that count before its own.
 ///
 /// Errors: the line held secrets, so that it isn't whole; the folder is gone; this haul doesn't understand the line.
-pub fn again(id: &JobId, job: &Job, more: Vec<OsString>) -> Result<Given> {
+pub fn again(id: &JobId, job: &JobInfo, more: Vec<OsString>) -> Result<Given> {
     if !job.complete {
         let line = journal::shown(&job.argv);
         return Err(anyhow!("job {id} was given secrets, which aren't kept: run it again as you did ({line})"));

@@ -13,8 +13,8 @@ use haul_core::{
     Key,
     compare::Reason,
     event::{Event, Sink},
+    job::Verb,
     plan::Action,
-    policy::Mode,
     units::size_text,
 };
 use serde_json::json;
@@ -52,8 +52,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
     let (src, file) = ctx.open_source(&args.ends.source).await?;
     let dst = ctx.open(&args.ends.dest)?;
-    let mut policy = flags::policy(&ctx.flags)?;
-    policy.dry_run = true;
+    let mut job = flags::job(&ctx.flags)?;
+    job.dry_run = true;
     let mut cx = job::cx(ctx, &ctx.open_options(), src, dst, &args.ends.dest)?;
     // Nothing is changed, so there is nothing to ask a person.
     cx.confirm = None;
@@ -61,11 +61,11 @@ async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
     cx.sink = tally.clone();
     let report = match file {
         None => {
-            let mode = if args.sync { Mode::Sync } else { Mode::Copy };
-            job::see_destination(mode, &mut policy)?;
-            haul::run(mode, policy, cx).await
+            job.verb = if args.sync { Verb::Sync } else { Verb::Copy };
+            job::see_destination(&mut job)?;
+            haul::run(job, cx).await
         }
-        Some(key) => haul::run_one(Mode::Copy, policy, cx, &key, &key.leaf()).await,
+        Some(key) => haul::run_one(job, cx, &key, &key.leaf()).await,
     };
     let mut state = tally.state();
     state.finish(&report, args.json)?;
@@ -102,7 +102,7 @@ impl Group {
             (Action::Delete, _) => Group::Extra,
             (Action::Keep, why) if why.is_left_alone() => Group::Kept,
             (Action::Keep, _) => Group::Same,
-            (Action::MakeDir, _) => return None,
+            (Action::MakeDir | Action::Rename, _) => return None,
         })
     }
 

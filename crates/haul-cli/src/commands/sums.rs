@@ -1,20 +1,19 @@
-//! Hashes of a path's files, and checking them against a file of hashes: `hashsum --checkfile`.
+//! Hashes of a path's files, and checking them against a file of hashes: `checksum`, `hashsum --checkfile`.
 
-use super::listing::{Failures, Source, depth, open_file};
+use super::{
+    listing::{Failures, Source, depth, open_file},
+    lists::{Lists, Writers},
+};
 use crate::{
     context::Context,
     error::{Outcome, code, usage},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use futures::StreamExt;
-use haul::{ListOptions, index::FileHashes, pipe};
-use haul_core::{Algo, Entry, Error, hash};
+use haul::{ListOptions, check::Found, index::FileHashes, pipe};
+use haul_core::{Algo, Entry, Error, Key, hash};
 use haul_store::Store;
-use std::{
-    collections::BTreeMap,
-    ffi::{OsStr, OsString},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 
 /// A file of hashes larger than this is no file of hashes.
 const LARGEST: u64 = 1 << 30;
@@ -42,41 +41,73 @@ pub fn hashes(
     sums.buffered(source.checkers.max(1)).boxed()
 }
 
-/// Compares the files of `path` with the hashes in `file`; says each difference in one line. Exit code 1 if there is one.
-pub async fn check(algo: Algo, path: &OsStr, file: &OsString, download: bool, ctx: &Context) -> Result<Outcome> {
+/// How to check files against hashes.
+#[derive(Default)]
+pub struct How<'a> {
+    /// Read the files, whatever the store says of them.
+    pub download: bool,
+    /// A file without a hash is no difference.
+    pub one_way: bool,
+    /// Where to write which files are how.
+    pub lists: Option<&'a Lists>,
+}
+
+/// Compares the files of `path` with the hashes in `file`; says each difference in one line. Exit code 1 if there is one. What the filter
+/// excludes isn't missed.
+pub async fn check(algo: Algo, path: &OsStr, file: &OsStr, how: How<'_>, ctx: &Context) -> Result<Outcome> {
     let mut expected = parse(algo, &content(file, ctx).await?)?;
     let source = Source::open(ctx, path).await?;
+    let mut lists = how.lists.map(Writers::open).transpose()?;
+    let mut note = |found: Found, key: &Key| match &mut lists {
+        Some(lists) => lists.write(found, key).context("can't write the list of files"),
+        None => Ok(()),
+    };
     let entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
-    let mut sums = hashes(&source, entries, algo, download, ctx.known().hashes);
+    let mut sums = hashes(&source, entries, algo, how.download, ctx.known().hashes);
     let (mut failures, mut same, mut differ) = (Failures::default(), 0u64, 0u64);
     while let Some(sum) = sums.next().await {
-        let Some((entry, value)) = failures.keep(sum) else { continue };
+        let (entry, value) = match sum {
+            Ok(sum) => sum,
+            Err(error) => {
+                if let Some(key) = error.key().filter(|key| !key.is_root() && !key.is_dir()) {
+                    expected.remove(key.stored());
+                    note(Found::Error, key)?;
+                }
+                failures.add(error);
+                continue;
+            }
+        };
         let problem = match (expected.remove(entry.key.stored()), value) {
-            (None, _) => Some("sum not found"),
-            (Some(_), None) => Some("the store has no hash of it: use --download"),
-            (Some(wanted), Some(value)) if wanted != value => Some("files differ"),
+            (None, _) if how.one_way => continue,
+            (None, _) => Some((Found::MissingAtSrc, "sum not found")),
+            (Some(_), None) => Some((Found::Error, "the store has no hash of it: use --download")),
+            (Some(wanted), Some(value)) if wanted != value => Some((Found::Differs, "files differ")),
             _ => None,
         };
         match problem {
-            Some(problem) => tracing::error!("{}: {problem}", entry.key),
+            Some((_, problem)) => tracing::error!("{}: {problem}", entry.key),
             None => tracing::info!("{}: OK", entry.key),
         }
+        note(problem.map_or(Found::Same, |(found, _)| found), &entry.key)?;
         if problem.is_some() { differ += 1 } else { same += 1 }
     }
-    for key in expected.keys() {
-        tracing::error!("{}: file not found", String::from_utf8_lossy(key));
+    let excluded = |key: &Key| !source.filter.wants_name(&Entry::file(key.clone(), 0));
+    for key in expected.keys().map(Key::of_stored).filter(|key| !excluded(key)) {
+        tracing::error!("{key}: file not found");
+        note(Found::MissingAtDst, &key)?;
         differ += 1;
     }
     let place = source.store.locator();
     tracing::warn!("{place}: {differ} differences found");
     tracing::warn!("{place}: {same} matching files");
+    lists.map_or(Ok(()), Writers::finish)?;
     failures.finish()?;
     Ok(if differ > 0 { Outcome::Exit(code::OTHER) } else { Outcome::Done })
 }
 
 async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {
     let (store, Some(key)) = open_file(ctx, file).await? else {
-        return Err(usage(format!("{}: it is a folder, not a file of hashes", crate::journal::told(file))));
+        return Err(usage(format!("{}: it is a directory, not a file of hashes", crate::journal::told(file))));
     };
     let entry = store.stat(&key).await?;
     if entry.size > LARGEST {

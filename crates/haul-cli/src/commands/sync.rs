@@ -5,9 +5,9 @@ pub use super::job::CopyArgs as Args;
 use super::job;
 use crate::{context::Context, error::Outcome};
 use anyhow::Result;
-use haul_core::policy::Mode;
+use haul_core::job::Verb;
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
-    job::into_folder(Mode::Sync, args, ctx).await
+    job::into_folder(Verb::Sync, args, ctx).await
 }

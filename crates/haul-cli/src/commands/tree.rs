@@ -69,7 +69,7 @@ pub struct Args {
     /// Sort by modification time
     #[arg(long, short = 't')]
     sort_modtime: bool,
-    /// Turn the order round
+    /// Reverse the order
     #[arg(long, short = 'r')]
     sort_reverse: bool,
     /// In the order in which the store lists

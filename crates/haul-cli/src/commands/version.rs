@@ -2,7 +2,7 @@
 
 use crate::{context::Context, error::Outcome, print};
 use anyhow::Result;
-use haul_store::registry;
+use haul_remotes::registry;
 
 /// Nothing to say about it.
 #[derive(clap::Args, Debug)]
@@ -16,10 +16,11 @@ pub async fn run(_: Args, _: &Context) -> Result<Outcome> {
     };
     let stores: Vec<&str> = registry::kinds().iter().map(|kind| kind.name).collect();
     print::line(&format!(
-        "haul v{}\n- commit: {commit}\n- os/type: {}\n- os/arch: {}\n- stores: {}",
+        "haul v{}\n- commit: {commit}\n- os/type: {}\n- os/arch: {}\n- built for: {}\n- stores: {}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
         std::env::consts::ARCH,
+        env!("HAUL_BUILT_FOR"),
         stores.join(", ")
     ))?;
     Ok(Outcome::Done)

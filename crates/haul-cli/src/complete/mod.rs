@@ -8,7 +8,6 @@ use crate::{
     colour::Choice,
     context::Context,
     environment::home,
-    screen::Screen,
 };
 use clap::{Arg, ArgAction, Command};
 use futures::StreamExt as _;
@@ -190,22 +189,23 @@ fn local(current: &str) -> Vec<String> {
     named.take(MOST).collect()
 }
 
-/// The surroundings of a command that was typed with the same `--config`; nobody is asked for anything.
+/// The surroundings of a command that was typed with the same configuration; nobody is asked for anything.
 fn context(typed: &Typed) -> Option<Context> {
     let mut line: Vec<OsString> = ["haul", "--ask-password=false", "--low-level-retries=1"].map(OsString::from).into();
-    for flag in ["--config", "--state-dir"] {
+    for flag in ["--config", "--password-command", "--state-dir"] {
         let apart = typed.before.windows(2).find(|pair| pair[0] == flag).map(|pair| pair[1].as_str());
         let joined = typed.before.iter().find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
         line.extend(apart.or(joined).map(|value| format!("{flag}={value}").into()));
     }
     line.push("version".into());
     let Ok(Parsed::Run(given)) = cli::parse(line, Choice::Never) else { return None };
-    Context::new(given.cli.flags, given.backends, given.line, Arc::new(Screen::new(Choice::Never))).ok()
+    Context::new(given.cli.flags, given.backends, given.line, Arc::new(Choice::Never.screen())).ok()
 }
 
 fn remotes(typed: &Typed) -> Vec<String> {
     let Some(context) = context(typed) else { return Vec::new() };
-    let password = Password::from_environment(context.session.environment());
+    let command = context.flags.config.password_command.clone();
+    let password = Password { command, ..Password::from_environment(context.session.environment()) };
     let config = Config::load(context.session.places(), password);
     config.map(|config| config.remotes().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use crate::error::usage;
 use anyhow::{Context as _, Result};
 use haul_core::{
     Mtime,
-    filter::FilterSpec,
+    filter::{FilterSpec, Limits},
     units::{Size, parse_age},
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -74,6 +74,7 @@ pub fn filter(flags: &super::Flags) -> Result<FilterSpec> {
     let flags = &flags.filter;
     let now = Timestamp::now();
     let spec = FilterSpec {
+        limits: Limits::Exclude,
         rules: rules(flags)?,
         files_from: files_from(flags)?,
         min_size: super::values::bytes(flags.min_size),

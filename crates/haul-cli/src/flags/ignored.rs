@@ -13,15 +13,36 @@ pub struct IgnoredFlags {
     /// haul uses HTTP/1.1, with one connection for each stream
     #[arg(long)]
     pub disable_http2: bool,
+    /// haul sends no request that waits for leave to send its content
+    #[arg(long, value_name = "DURATION")]
+    pub expect_continue_timeout: Option<String>,
+    /// haul runs one command and ends: nothing expires
+    #[arg(long, value_name = "DURATION")]
+    pub fs_cache_expire_duration: Option<String>,
+    /// haul runs one command and ends: nothing expires
+    #[arg(long, value_name = "DURATION")]
+    pub fs_cache_expire_interval: Option<String>,
+    /// haul doesn't hold listings in memory to sort them
+    #[arg(long, value_name = "N")]
+    pub list_cutoff: Option<String>,
     /// haul bounds its queues by itself
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_backlog: Option<String>,
     /// See --max-memory
     #[arg(long, value_name = "SIZE")]
     pub max_buffer_memory: Option<String>,
+    /// haul has one group of statistics
+    #[arg(long, value_name = "N")]
+    pub max_stats_groups: Option<String>,
     /// haul writes parts as they arrive
     #[arg(long, value_name = "SIZE")]
     pub multi_thread_write_buffer_size: Option<String>,
+    /// haul doesn't ask for compressed answers
+    #[arg(long)]
+    pub no_gzip_encoding: bool,
+    /// haul compares names as they are, byte by byte
+    #[arg(long)]
+    pub no_unicode_normalization: bool,
     /// haul sends what it can't know the size of in parts
     #[arg(long, value_name = "SIZE")]
     pub streaming_upload_cutoff: Option<String>,
@@ -39,9 +60,16 @@ pub fn notice(flags: &IgnoredFlags) -> Option<String> {
         ("--buffer-size", flags.buffer_size.is_some()),
         ("--cache-dir", flags.cache_dir.is_some()),
         ("--disable-http2", flags.disable_http2),
+        ("--expect-continue-timeout", flags.expect_continue_timeout.is_some()),
+        ("--fs-cache-expire-duration", flags.fs_cache_expire_duration.is_some()),
+        ("--fs-cache-expire-interval", flags.fs_cache_expire_interval.is_some()),
+        ("--list-cutoff", flags.list_cutoff.is_some()),
         ("--max-backlog", flags.max_backlog.is_some()),
         ("--max-buffer-memory", flags.max_buffer_memory.is_some()),
+        ("--max-stats-groups", flags.max_stats_groups.is_some()),
         ("--multi-thread-write-buffer-size", flags.multi_thread_write_buffer_size.is_some()),
+        ("--no-gzip-encoding", flags.no_gzip_encoding),
+        ("--no-unicode-normalization", flags.no_unicode_normalization),
         ("--streaming-upload-cutoff", flags.streaming_upload_cutoff.is_some()),
         ("--temp-dir", flags.temp_dir.is_some()),
         ("--use-mmap", flags.use_mmap),

@@ -2,10 +2,8 @@
 
 use crate::error::usage;
 use anyhow::Result;
-use haul_core::{
-    chmod,
-    policy::{IdMap, Keep},
-};
+use haul_core::{chmod, keep::Keep};
+use haul_store::fs::owners::chown;
 
 /// What of a file is kept between local file systems, beside its bytes and modification time.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -67,7 +65,7 @@ pub fn keep(flags: &KeepFlags) -> Result<Keep> {
     for text in &flags.chmod {
         changes.extend(chmod::parse(text, umask).map_err(|why| usage(format!("--chmod: {why}")))?);
     }
-    let (users, groups) = flags.chown.as_deref().map_or(Ok(Default::default()), chown)?;
+    let (users, groups) = flags.chown.as_deref().map_or(Ok(Default::default()), chown).map_err(usage)?;
     Ok(Keep {
         perms: all.perms || flags.perms,
         executability: flags.executability,
@@ -85,44 +83,6 @@ pub fn keep(flags: &KeepFlags) -> Result<Keep> {
     })
 }
 
-/// Reads `--chown`.
-///
-/// Errors: whom nobody knows here.
-pub fn chown(text: &str) -> Result<(IdMap, IdMap)> {
-    let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    if user.is_empty() && group.is_empty() {
-        return Err(usage(format!("--chown {text:?} names nobody: write USER:GROUP, USER or :GROUP")));
-    }
-    let map = |id: Option<u32>| id.map_or_else(IdMap::default, IdMap::all);
-    Ok((map(id("user", user, uid_of)?), map(id("group", group, gid_of)?)))
-}
-
-/// The number of a user of this machine, if there is one of this name.
-pub fn uid_of(name: &str) -> nix::Result<Option<u32>> {
-    Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
-}
-
-/// The same of a group.
-pub fn gid_of(name: &str) -> nix::Result<Option<u32>> {
-    Ok(nix::unistd::Group::from_name(name)?.map(|group| group.gid.as_raw()))
-}
-
-/// A number, or what a name stands for on this machine; `None` for no name.
-fn id(what: &str, name: &str, find: impl Fn(&str) -> nix::Result<Option<u32>>) -> Result<Option<u32>> {
-    if name.is_empty() {
-        return Ok(None);
-    }
-    // The highest number means "leave it" to the kernel.
-    if let Some(id) = name.parse().ok().filter(|id| *id != u32::MAX) {
-        return Ok(Some(id));
-    }
-    match find(name) {
-        Ok(Some(id)) => Ok(Some(id)),
-        Ok(None) => Err(usage(format!("--chown: no {what} {name:?} on this machine: give a number"))),
-        Err(why) => Err(usage(format!("--chown: can't find out who {name:?} is: {why}"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,25 +92,5 @@ mod tests {
         let archive = keep(&KeepFlags { archive: true, ..KeepFlags::default() }).unwrap();
         assert_eq!(archive, Keep::archive());
         assert!(!keep(&KeepFlags::default()).unwrap().any());
-    }
-
-    #[test]
-    fn owners_are_names_or_numbers() {
-        for (text, ids) in [
-            ("root:7", (Some(0), Some(7))),
-            ("5", (Some(5), None)),
-            ("root:", (Some(0), None)),
-            (":root", (None, Some(0))),
-        ] {
-            let (users, groups) = chown(text).unwrap();
-            assert_eq!((users.of(1), groups.of(1)), ids, "{text}");
-        }
-        for (text, message) in [
-            (":", "--chown \":\" names nobody: write USER:GROUP, USER or :GROUP"),
-            ("no-such-user", "--chown: no user \"no-such-user\" on this machine: give a number"),
-            ("0:no-such-group", "--chown: no group \"no-such-group\" on this machine: give a number"),
-        ] {
-            assert_eq!(chown(text).unwrap_err().to_string(), message);
-        }
     }
 }

@@ -35,12 +35,25 @@ pub struct LogFlags {
     /// Statistics on one line
     #[arg(long)]
     pub stats_one_line: bool,
+    /// Unit of speeds
+    #[arg(long, value_name = "UNIT", ignore_case = true, default_value = "bytes")]
+    pub stats_unit: StatsUnit,
     /// The log as lines of JSON
     #[arg(long)]
     pub use_json_log: bool,
     /// Log every transfer; -vv logs every decision
     #[arg(long, short = 'v', action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// `--stats-unit`.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatsUnit {
+    /// Bytes a second
+    #[default]
+    Bytes,
+    /// Bits a second
+    Bits,
 }
 
 /// `--log-level`.

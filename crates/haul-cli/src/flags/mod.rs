@@ -16,7 +16,7 @@ pub mod values;
 pub use filter::filter;
 pub use keep::keep;
 pub use network::net;
-pub use transfer::policy;
+pub use transfer::job;
 
 use haul_store::Links;
 

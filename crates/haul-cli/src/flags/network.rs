@@ -3,10 +3,11 @@
 use super::values::{Span, path, span};
 use crate::bwlimit::Timetable;
 use haul_store::{
-    Buffers, Gate, Net,
+    Buffers, ClientCert, Gate, Header, Headers, Net, Proxies,
     lanes::{Pinned, Roads},
+    patience,
 };
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 /// Connections, bandwidth, request rate.
 #[derive(clap::Args, Clone, Debug)]
@@ -15,9 +16,18 @@ pub struct NetworkFlags {
     /// Limit the bandwidth in KiB/s or with a suffix: 10M, 10M:1M (up:down), or a timetable: "08:00,512k 19:00,off"
     #[arg(long, value_name = "LIMIT", value_parser = Timetable::parse)]
     pub bwlimit: Option<Timetable>,
+    /// Connect from this address of this machine
+    #[arg(long, value_name = "ADDR")]
+    pub bind: Option<IpAddr>,
     /// Also trust these certificate authorities (PEM file; may repeat)
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub ca_cert: Vec<PathBuf>,
+    /// Show this certificate (PEM file) to servers that ask for one
+    #[arg(long, value_name = "FILE", value_parser = path)]
+    pub client_cert: Option<PathBuf>,
+    /// The key of --client-cert (PEM file); by default in the same file
+    #[arg(long, value_name = "FILE", value_parser = path, requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
     /// Give up connecting after this long
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "1m")]
     pub contimeout: Span,
@@ -27,6 +37,18 @@ pub struct NetworkFlags {
     /// List the whole destination, even where looking up single files is cheaper
     #[arg(long)]
     pub fast_list: bool,
+    /// Add a header to every request: "Name: value" (may repeat)
+    #[arg(long, value_name = "HEADER", value_parser = header)]
+    pub header: Vec<Header>,
+    /// Add a header to requests that carry content down (may repeat)
+    #[arg(long, value_name = "HEADER", value_parser = header)]
+    pub header_download: Vec<Header>,
+    /// Add a header to requests that carry content up (may repeat)
+    #[arg(long, value_name = "HEADER", value_parser = header)]
+    pub header_upload: Vec<Header>,
+    /// Connect through this proxy, whatever HTTPS_PROXY and the like say: http://HOST:PORT, https:// or socks5://
+    #[arg(long, value_name = "URL", value_parser = proxy)]
+    pub http_proxy: Option<Proxies>,
     /// Don't verify the server's certificate (unsafe)
     #[arg(long)]
     pub no_check_certificate: bool,
@@ -47,19 +69,19 @@ pub struct NetworkFlags {
     pub max_connections: usize,
 }
 
+fn header(text: &str) -> Result<Header, String> {
+    Header::parse(text).map_err(|e| e.message().to_owned())
+}
+
+fn proxy(text: &str) -> Result<Proxies, String> {
+    Proxies::always(text).map_err(|e| e.message().to_owned())
+}
+
 /// `--dump`.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dump {
     /// Request lines and headers
     Headers,
-}
-
-/// A time limit that stands for "never", where the network needs some number.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// How long to wait. As in rclone, 0 means no limit.
-pub fn patience(limit: Option<Duration>) -> Duration {
-    limit.filter(|limit| !limit.is_zero()).unwrap_or(FOREVER)
 }
 
 /// What all network stores share, as the flags say.
@@ -74,6 +96,14 @@ pub fn net(flags: &super::Flags) -> Net {
         user_agent: flags.user_agent.clone().unwrap_or(default.user_agent),
         insecure_tls: flags.no_check_certificate,
         ca_certs: flags.ca_cert.clone(),
+        client_cert: flags.client_cert.clone().map(|cert| {
+            let key = flags.client_key.clone().unwrap_or_else(|| cert.clone());
+            ClientCert { cert, key }
+        }),
+        bind: flags.bind,
+        // Those of the environment count where none is typed: the session reads them.
+        proxies: flags.http_proxy.clone().unwrap_or_default(),
+        headers: Headers::new(&flags.header, &flags.header_upload, &flags.header_download),
         gate: Arc::new(Gate::per_second(flags.tpslimit, flags.tpslimit_burst)),
         roads: Arc::new(Roads::new(Pinned {
             // As many requests as the files and their parts that the user asked for; parts alone pin no more than one file.

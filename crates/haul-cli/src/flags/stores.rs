@@ -1,11 +1,8 @@
 //! Flags for the options of stores, made from the stores' own tables.
 
 use clap::{Arg, ArgMatches};
-use haul_remotes::StoreFlags;
-use haul_store::{
-    OptionKind, OptionSpec,
-    registry::{self, StoreKind},
-};
+use haul_remotes::{StoreFlags, registry};
+use haul_store::{OptionKind, OptionSpec, StoreKind};
 
 /// A flag for each option of each kind.
 pub fn all() -> impl Iterator<Item = Arg> {
@@ -19,7 +16,11 @@ pub fn name(kind: &StoreKind, option: &OptionSpec) -> String {
 
 /// True for a variable that sets such an option: it has its own place in the precedence, see `haul-remotes`.
 pub fn is_variable(name: &str) -> bool {
-    registry::kinds().iter().any(|kind| name.contains(&format!("_{}_", kind.name.to_uppercase())))
+    // `HAUL_HTTP_PROXY` is a flag's.
+    registry::kinds().iter().any(|kind| {
+        let of_kind = name.split_once(&format!("_{}_", kind.name.to_uppercase()));
+        of_kind.is_some_and(|(_, rest)| kind.options.iter().any(|option| option.name.to_uppercase() == rest))
+    })
 }
 
 /// Those that were given.

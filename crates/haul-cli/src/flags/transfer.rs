@@ -1,11 +1,14 @@
-//! Flags about comparing, transferring and deleting; they become a [`Policy`].
+//! Flags about comparing, transferring and deleting; they become a [`Job`].
 
 use super::values::{Span, bytes, duration, size, span};
 use crate::{error::usage, machine};
 use anyhow::Result;
 use clap::ValueEnum;
 use haul_core::{
-    policy::{Compare, Cutoff, DeleteWhen, Fsync, Order, OrderBy, Policy, RenameBy},
+    job::{
+        Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Listing,
+        Lookup, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
+    },
     units::Size,
 };
 
@@ -25,7 +28,7 @@ pub struct CopyFlags {
     /// Like --compare-dest, but copy the file from there, inside the provider (may repeat)
     #[arg(long, value_name = "PATH")]
     pub copy_dest: Vec<std::ffi::OsString>,
-    /// How to stop when --max-transfer is reached
+    /// How to stop when --max-transfer or --max-duration is reached
     #[arg(long, value_name = "MODE", ignore_case = true, default_value = "hard")]
     pub cutoff_mode: CutoffMode,
     /// Drop copied data from the page cache, so that a large copy doesn't evict other programs' data
@@ -166,7 +169,7 @@ pub struct MetaFlags {
     /// Keep set-uid, set-gid and sticky bits that come from outside this machine
     #[arg(long)]
     pub metadata_setid: bool,
-    /// Copy symlinks as small files that end in .rclonelink, and back
+    /// Copy symlinks as symlinks, to S3 as small files that end in .rclonelink
     #[arg(long, short = 'l')]
     pub links: bool,
     /// Follow symlinks and copy their targets
@@ -201,9 +204,9 @@ pub struct PaceFlags {
 /// `--cutoff-mode`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutoffMode {
-    /// Stop at once
+    /// Start nothing that would exceed --max-transfer; at --max-duration stop what is running
     Hard,
-    /// Finish running transfers
+    /// Start no file once the started ones reach it; finish them
     Soft,
     /// Start only files that still fit
     Cautious,
@@ -231,68 +234,94 @@ pub enum Verify {
 
 /// The rules of a job, as the flags say. What only a command's own flags know (`--create-empty-src-dirs`) is left at its
 /// default.
-pub fn policy(flags: &super::Flags) -> Result<Policy> {
+pub fn job(flags: &super::Flags) -> Result<Job> {
     let (copy, sync, meta, pace) = (&flags.copy, &flags.sync, &flags.meta, &flags.pace);
-    let default = Policy::default();
-    Ok(Policy {
-        compare: compare(copy)?,
-        ignore_size: copy.ignore_size,
-        ignore_existing: copy.ignore_existing,
-        existing_only: copy.existing,
-        update: copy.update,
-        immutable: copy.immutable,
-        modify_window: duration(copy.modify_window),
-        ignore_checksum: copy.ignore_checksum,
-        no_update_mtime: copy.no_update_modtime,
-        no_update_dir_mtime: copy.no_update_dir_modtime,
-        use_server_mtime: meta.use_server_modtime,
-        no_traverse: copy.no_traverse,
-        list_all: flags.network.fast_list,
-        no_check_dest: copy.no_check_dest,
-        check_first: copy.check_first,
-        delete_when: delete_when(sync),
-        delete_excluded: flags.filter.delete_excluded,
-        max_delete: sync.max_delete.and_then(|n| u64::try_from(n).ok()),
-        max_delete_size: bytes(sync.max_delete_size),
-        ignore_errors: sync.ignore_errors,
-        allow_empty_source: sync.allow_empty_source,
-        metadata: meta.metadata,
-        keep_setid: meta.metadata_setid,
-        metadata_set: meta.metadata_set.clone(),
-        sparse: copy.sparse,
-        fsync: match copy.fsync {
-            FsyncWhen::None => Fsync::None,
-            FsyncWhen::File => Fsync::File,
-            FsyncWhen::End => Fsync::End,
-        },
-        drop_cache: copy.drop_cache,
-        inplace: copy.inplace,
-        partial_suffix: partial_suffix(&copy.partial_suffix)?,
-        backup_suffix: backup_suffix(sync)?,
-        suffix_keep_extension: sync.suffix_keep_extension,
-        track_renames: sync.track_renames.then_some(sync.track_renames_strategy),
-        order_by: copy.order_by,
-        max_transfer: bytes(copy.max_transfer),
-        cutoff: match copy.cutoff_mode {
-            CutoffMode::Hard => Cutoff::Hard,
-            CutoffMode::Soft => Cutoff::Soft,
-            CutoffMode::Cautious => Cutoff::Cautious,
-        },
-        // rclone's 0 means no limit.
-        max_duration: duration(copy.max_duration).filter(|d| !d.is_zero()),
+    Ok(Job {
         dry_run: flags.config.dry_run,
-        file_retries: pace.retries.max(1) - 1,
-        retries_sleep: pace.retries_sleep.0.unwrap_or_default(),
-        transfers: positive(pace.transfers, "--transfers")?,
-        checkers: positive(pace.checkers, "--checkers")?,
-        streams: copy.multi_thread_streams,
-        parts_cutoff: copy.multi_thread_cutoff.map(|size| size.bytes().unwrap_or(u64::MAX)),
-        part_size: bytes(copy.multi_thread_chunk_size),
-        max_memory: max_memory(copy),
-        verify_read: copy.verify == Some(Verify::Read),
-        store_md5: copy.store_md5,
-        max_depth: super::filter::max_depth(&flags.filter)?,
-        ..default
+        compare: Compare {
+            by: compare_by(copy)?,
+            ignore_size: copy.ignore_size,
+            window: duration(copy.modify_window),
+            server_mtime: meta.use_server_modtime,
+            times: Times::Evidence,
+        },
+        existing: Existing {
+            ignore: copy.ignore_existing,
+            only: copy.existing,
+            update: copy.update,
+            immutable: copy.immutable,
+            backup_suffix: backup_suffix(sync)?,
+            suffix_keep_extension: sync.suffix_keep_extension,
+            ..Existing::default()
+        },
+        deletes: Deletes {
+            when: delete_when(sync),
+            excluded: flags.filter.delete_excluded,
+            max: sync.max_delete.and_then(|n| u64::try_from(n).ok()),
+            max_size: bytes(sync.max_delete_size),
+            ignore_errors: sync.ignore_errors,
+            allow_empty_source: sync.allow_empty_source,
+            ..Deletes::default()
+        },
+        elsewhere: Elsewhere {
+            renamed: sync.track_renames.then_some(sync.track_renames_strategy),
+            ..Elsewhere::default()
+        },
+        listing: Listing {
+            lookup: match (copy.no_check_dest, flags.network.fast_list) {
+                (true, _) => Lookup::Never,
+                (false, true) => Lookup::ListAll,
+                (false, false) => Lookup::Cheapest,
+            },
+            no_traverse: copy.no_traverse,
+            max_depth: super::filter::max_depth(&flags.filter)?,
+            ..Listing::default()
+        },
+        attributes: Attributes {
+            metadata: meta.metadata,
+            metadata_set: meta.metadata_set.clone(),
+            keep_setid: meta.metadata_setid,
+            no_update_mtime: copy.no_update_modtime,
+            no_update_dir_mtime: copy.no_update_dir_modtime,
+            ..Attributes::default()
+        },
+        write: Write {
+            publish: if copy.inplace { Publish::InPlace } else { Publish::WhenWhole },
+            partial_suffix: partial_suffix(&copy.partial_suffix)?,
+            sparse: copy.sparse,
+            fsync: match copy.fsync {
+                FsyncWhen::None => Fsync::None,
+                FsyncWhen::File => Fsync::File,
+                FsyncWhen::End => Fsync::End,
+            },
+            drop_cache: copy.drop_cache,
+            ignore_checksum: copy.ignore_checksum,
+            verify_read: copy.verify == Some(Verify::Read),
+            store_md5: copy.store_md5,
+        },
+        limits: Limits {
+            transfer: bytes(copy.max_transfer),
+            cutoff: match copy.cutoff_mode {
+                CutoffMode::Hard => Cutoff::Hard,
+                CutoffMode::Soft => Cutoff::Soft,
+                CutoffMode::Cautious => Cutoff::Cautious,
+            },
+            // rclone's 0 means no limit.
+            duration: duration(copy.max_duration).filter(|d| !d.is_zero()),
+            memory: max_memory(copy),
+        },
+        pace: Pace {
+            transfers: positive(pace.transfers, "--transfers")?,
+            checkers: positive(pace.checkers, "--checkers")?,
+            streams: copy.multi_thread_streams,
+            parts_cutoff: copy.multi_thread_cutoff.map(|size| size.bytes().unwrap_or(u64::MAX)),
+            part_size: bytes(copy.multi_thread_chunk_size),
+            order_by: copy.order_by,
+            check_first: copy.check_first,
+            file_retries: pace.retries.max(1) - 1,
+            retries_sleep: pace.retries_sleep.0.unwrap_or_default(),
+        },
+        ..Job::default()
     })
 }
 
@@ -301,15 +330,15 @@ pub fn max_memory(copy: &CopyFlags) -> u64 {
     copy.max_memory.map_or_else(machine::memory, |size| size.bytes().unwrap_or(u64::MAX))
 }
 
-fn compare(copy: &CopyFlags) -> Result<Compare> {
+fn compare_by(copy: &CopyFlags) -> Result<CompareBy> {
     if copy.checksum && copy.size_only {
         return Err(usage("--checksum and --size-only can't be used together: choose one"));
     }
     Ok(match copy {
-        CopyFlags { ignore_times: true, .. } => Compare::Never,
-        CopyFlags { size_only: true, .. } => Compare::SizeOnly,
-        CopyFlags { checksum: true, .. } => Compare::Checksum,
-        _ => Compare::SizeAndTime,
+        CopyFlags { ignore_times: true, .. } => CompareBy::Never,
+        CopyFlags { size_only: true, .. } => CompareBy::SizeOnly,
+        CopyFlags { checksum: true, .. } => CompareBy::Checksum,
+        _ => CompareBy::SizeAndTime,
     })
 }
 

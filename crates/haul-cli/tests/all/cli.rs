@@ -34,7 +34,13 @@ fn version() {
     let (code, out, err) = run(home.path(), &["version"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.starts_with(concat!("haul v", env!("CARGO_PKG_VERSION"), "\n- commit: ")), "{out}");
-    assert!(out.contains("\n- os/type: linux\n") && out.ends_with("\n- stores: local, s3, memory, pack\n"), "{out}");
+    assert!(
+        out.contains("\n- os/type: linux\n")
+            && out.ends_with(
+                "\n- stores: local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, webdav, crypt, memory, pack\n"
+            ),
+        "{out}"
+    );
 }
 
 #[test]
@@ -42,7 +48,7 @@ fn each_message_in_full() {
     let home = home();
     let conf = home.path().join(".config/rclone");
     fs::create_dir_all(&conf).unwrap();
-    fs::write(conf.join("rclone.conf"), "[minio]\ntype = s3\n[box]\ntype = box\n").unwrap();
+    fs::write(conf.join("rclone.conf"), "[minio]\ntype = s3\n[mega]\ntype = mega\n").unwrap();
     fs::write(home.path().join("bad.conf"), "[a]\ntype = local\nbad line\n").unwrap();
     for (args, code, message) in [
         (&["version", "--transferz", "3"][..], 2, "unknown flag --transferz (did you mean --transfers?)"),
@@ -61,7 +67,11 @@ fn each_message_in_full() {
             1,
             "unknown remote \"mino\": not in HOME/.config/rclone/rclone.conf (did you mean minio:?)",
         ),
-        (&["copy", "box:b", "x"], 1, "remote \"box\": unknown type of store \"box\"; haul has local, s3, memory, pack"),
+        (
+            &["copy", "mega:b", "x"],
+            1,
+            "remote \"mega\": unknown type of store \"mega\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, webdav, crypt, memory, pack",
+        ),
         (
             &["--config", "bad.conf", "listremotes"],
             1,
@@ -75,7 +85,7 @@ fn each_message_in_full() {
         (
             &["config", "create", "q", "nosuch"],
             2,
-            "unknown type of store \"nosuch\"; haul has local, s3, memory, pack, alias",
+            "unknown type of store \"nosuch\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, webdav, crypt, memory, pack, alias",
         ),
         (&["config", "show", "minoi"], 1, "unknown remote \"minoi\" (did you mean minio?)"),
         (&["config", "update", "minio", "region"], 2, "option \"region\" has no value"),
@@ -107,7 +117,7 @@ fn a_remote_goes_through_its_life() {
         "Configuration file doesn't exist, but haul will use this path:\nHOME/.config/haul/haul.conf\n"
     );
     let created = ok(&["config", "create", "m", "s3", "provider=Minio", "access_key_id", "x", "secret_access_key=y"]);
-    assert_eq!(created, "[m]\ntype = s3\nprovider = Minio\naccess_key_id = x\nsecret_access_key = y\n");
+    assert_eq!(created, "[m]\ntype = s3\nprovider = Minio\naccess_key_id = XXX\nsecret_access_key = XXX\n");
     assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o600);
     ok(&["config", "update", "m", "region=eu", "--no-output"]);
     assert_eq!(
@@ -329,7 +339,13 @@ fn the_menu_of_config_explains_tests_and_edits() {
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let out = menu("n\nr\n?\ns3\nMinio\n\nkey\nsecret\n\nhttp://127.0.0.1:1\nq\n");
+    // What can't be an answer is asked for again.
+    let out = menu("n\nr\n?\ns3\nMinio\n?\nyes\n\nkey\nsecret\nhttp://127.0.0.1:1\n\nhttp://127.0.0.1:1\nq\n");
+    assert_eq!(out.matches("Type true or false.").count(), 2, "{out}");
+    assert!(
+        out.contains("A region is a name, such as us-east-1. The address is asked for next, as endpoint."),
+        "{out}"
+    );
     assert!(out.contains("An S3 service of any make is s3."), "{out}");
     assert!(!out.contains("sse_kms_key_id") && !out.contains("storage_class"), "few questions: {out}");
     assert!(out.contains("It doesn't work yet: nothing listens at 127.0.0.1:1"), "{out}");

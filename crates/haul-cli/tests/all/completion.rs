@@ -87,7 +87,7 @@ fn zsh_completes_the_same() {
     }
     // Outside of a completion zsh has no compadd: what would be offered is printed.
     let script = "compdef() { }; compadd() { print -l -- \"${(@P)@[-1]}\" }; source ./zsh; words=(haul ls minio:); CURRENT=3; _haul";
-    assert_eq!(run(&lab(), "zsh", &["-fc", script]), ["sub/", "a file"]);
+    assert_eq!(run(&lab(), "zsh", &["-fc", script]), ["minio:sub/", "minio:a file"]);
 }
 
 #[test]
@@ -97,6 +97,25 @@ fn fish_completes_the_same() {
     }
     let script = "source ./fish; complete -C 'haul ls minio:'";
     assert_eq!(run(&lab(), "fish", &["-c", script]), ["minio:a file", "minio:sub/"]);
+}
+
+/// The password of an encrypted configuration comes from where the command line says; nobody is asked.
+#[test]
+fn an_encrypted_configuration_is_read_by_its_password_command() {
+    let lab = lab();
+    let mut set = lab.haul_command(&["config", "encryption", "set"]);
+    assert!(set.env("HAUL_CONFIG_PASS", "pw").status().unwrap().success());
+    let says = |words: &[&str], variable: Option<&str>| {
+        let mut command = lab.haul_command(&[&["__complete", "fish"], words].concat());
+        if let Some(value) = variable {
+            command.env("RCLONE_PASSWORD_COMMAND", value);
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(says(&["ls", "mi"], None), "");
+    assert_eq!(says(&["--password-command", "echo pw", "ls", "mi"], None), "minio:\nmirror:\n");
+    assert_eq!(says(&["--password-command=echo pw", "ls", "minio:s"], None), "minio:sub/\n");
+    assert_eq!(says(&["ls", "mi"], Some("echo pw")), "minio:\nmirror:\n");
 }
 
 /// With `-l` a symlink's key has an ending that isn't shown anywhere.

@@ -1,21 +1,20 @@
 //! What can't get better fails within seconds, once, and says what to type: nobody there, another protocol, a certificate,
 //! keys, a clock. And a stopped run ends at once, whatever the server does.
 
-use bytes::Bytes;
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     folder::write,
     lab::{Lab, Ran, until},
     minio::Minio,
-    serve::{Body, Server},
+    serve::{Server, answer},
     servers::{ACCESS_KEY, SECRET_KEY},
     tls::{Certificate, TlsFront},
 };
-use http_body_util::{BodyExt as _, Full};
-use hyper::{Method, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::{Method, StatusCode};
 use std::{
     fs,
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpListener},
     process::Command,
     sync::{
@@ -114,12 +113,6 @@ fn says(text: Option<&'static str>) -> SocketAddr {
         }
     });
     address
-}
-
-fn answer(status: StatusCode, body: String) -> io::Result<Response<Body>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)).map_err(|e| match e {}).boxed_unsync());
-    *response.status_mut() = status;
-    Ok(response)
 }
 
 /// A server that refuses everything with this code of S3's, which HEAD doesn't tell.

@@ -2,6 +2,7 @@
 //! file visible, nothing is deleted by mistake, and nothing leaves the destination.
 
 use haul_testkit::{
+    amount,
     cloudsim::Cloudsim,
     folder::{self, Tree, assert_same, files, link, noise, write},
     lab::{Lab, Ran, until},
@@ -74,7 +75,9 @@ impl Broken {
 
 #[test]
 fn uploads_come_right_after_any_fault() {
-    let Some(b) = Broken::new("up") else { return };
+    if Minio::shared().is_none() {
+        return;
+    }
     let passing = [Fault::Internal, Fault::SlowDown(1), Fault::Reset, Fault::LostAnswer];
     let mut cases: Vec<(&'static str, Fault)> = Vec::new();
     for operation in ["PutObject", "UploadPart", "CreateMultipartUpload", "CompleteMultipartUpload"] {
@@ -85,23 +88,18 @@ fn uploads_come_right_after_any_fault() {
     cases.push(("CompleteMultipartUpload", Fault::ErrorIn200));
     cases.extend([("ListObjectsV2", Fault::Internal), ("ListObjectsV2", Fault::Reset)]);
     cases.extend([("ListObjectsV2", Fault::CutBody(100)), ("ListObjectsV2", Fault::StallBody(100))]);
-    let src = b.src();
-    for (number, (operation, fault)) in cases.into_iter().enumerate() {
-        b.proxy.reset();
+    amount::each(cases, |(operation, fault)| {
+        let Some(b) = Broken::new("up") else { return };
         b.proxy.rule(operation, When::Nth(vec![1]), fault);
-        let there = format!("{}/{number}", b.there);
-        let ran = b.run(&["copy", "@src", &there]).ok();
+        let ran = b.run(&["copy", "@src", &b.there]).ok();
         assert_eq!(b.proxy.faults(), 1, "{operation} {fault:?} did not happen: {:?}\n{}", b.proxy.counts(), ran.err);
         let what = format!("{operation} {fault:?}");
-        assert_same(&src, &b.stored(&format!("{}/{number}", b.direct)), &what);
-    }
+        assert_same(&b.src(), &b.stored(&b.direct), &what);
+    });
 }
 
 #[test]
 fn downloads_come_right_after_any_fault() {
-    let Some(b) = Broken::new("down") else { return };
-    b.lab.haul(&["copy", "@src", &b.direct]).ok();
-    let src = b.src();
     let faults = [
         Fault::Internal,
         Fault::SlowDown(1),
@@ -112,14 +110,15 @@ fn downloads_come_right_after_any_fault() {
         Fault::CutBody(3_000_000),
         Fault::StallBody(1_000),
     ];
-    for (number, fault) in faults.into_iter().enumerate() {
-        b.proxy.reset();
+    amount::each(faults, |fault| {
+        let Some(b) = Broken::new("down") else { return };
+        b.lab.haul(&["copy", "@src", &b.direct]).ok();
         b.proxy.rule("GetObject", When::Every(5), fault);
-        b.run(&["copy", &b.there, &format!("@back{number}")]).ok();
+        b.run(&["copy", &b.there, "@back"]).ok();
         assert!(b.proxy.faults() >= 4, "{fault:?} did not happen: {:?}", b.proxy.counts());
-        let back = folder::read(&b.lab.path(&format!("back{number}")));
-        assert_same(&src, &files(&back), &format!("{fault:?}"));
-    }
+        let back = folder::read(&b.lab.path("back"));
+        assert_same(&b.src(), &files(&back), &format!("{fault:?}"));
+    });
 }
 
 #[test]

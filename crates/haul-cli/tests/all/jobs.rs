@@ -1,12 +1,12 @@
 //! `haul jobs`, `haul resume`, `haul jobs clean`: on journals as a killed run leaves them.
 
-use haul::journal::{Job, JobId, Journal, Opened};
-use haul_core::{Key, Mtime, Version, filter::FilterSpec, policy::Mode};
+use haul::journal::{JobId, JobInfo, Journal, Opened};
+use haul_core::{Key, Mtime, Version, filter::FilterSpec, job::Verb};
 use haul_store::{Part, Payload, Sent, Store, WriteSpec};
 use haul_testkit::{
     disk,
     folder::write,
-    lab::{Lab, Ran},
+    lab::{Lab, Ran, until},
 };
 use std::{fs, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -21,7 +21,7 @@ fn journals(lab: &Lab) -> PathBuf {
 }
 
 fn id(lab: &Lab) -> JobId {
-    JobId::new(Mode::Copy, &*store(lab, "src"), &*store(lab, "dst"), &FilterSpec::default(), None)
+    JobId::new(Verb::Copy, &*store(lab, "src"), &*store(lab, "dst"), &FilterSpec::default(), None)
 }
 
 /// This machine's name.
@@ -46,7 +46,7 @@ fn killed_on(host: &str, argv: &[&str], complete: bool) -> (Lab, PathBuf) {
         upload.part(0, 0, Payload::from(bytes::Bytes::from(vec![7; 1000]))).await.unwrap();
         let token = upload.token().await.unwrap().unwrap();
         let partial = lab.path("dst").join(std::ffi::OsStr::from_bytes(&token));
-        let job = Job {
+        let job = JobInfo {
             mode: "copy".into(),
             src: "src".into(),
             dst: "dst".into(),
@@ -67,6 +67,8 @@ fn killed_on(host: &str, argv: &[&str], complete: bool) -> (Lab, PathBuf) {
         partial
     });
     assert!(partial.exists());
+    // A child that another test is about to start has this process's files, locks with them, until it runs its program.
+    assert!(until(|| !lab.haul(&["jobs"]).ok().out.contains("  running ")));
     (lab, partial)
 }
 

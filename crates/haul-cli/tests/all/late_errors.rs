@@ -241,7 +241,7 @@ fn names_that_cannot_be_looked_up_or_listed_delete_nothing() {
         for way in [&["sync"][..], &["rsync", "-a", "--delete"]] {
             let what = format!("{way:?} {of:?} {at} {errno:?}");
             net.fault(Fault::new(of.clone(), at, errno));
-            let ran = lab.haul(&[way, &["@net/src/", "@dst/"]].concat());
+            let ran = lab.haul(&[&["--low-level-retries=2", "--retries=1"], way, &["@net/src/", "@dst/"]].concat());
             assert_ne!(ran.code, 0, "{what}\n{}", ran.err);
             assert_same(&before, &folder::read(&lab.path("dst")), &what);
             net.heal();

@@ -78,3 +78,110 @@ fn what_fails_is_in_the_list_of_errors() {
     assert_eq!(lines(&lab, "ours", "error").into_iter().collect::<Vec<_>>(), ["sub/other"]);
     assert!(lines(&lab, "ours", "after").contains("sub/new"));
 }
+
+/// `checksum` beside rclone's: the same lists and exit codes, through filters too.
+#[test]
+fn checksums_lists_are_rclones() {
+    let lab = Lab::new(HAUL);
+    if !lab.has_rclone() {
+        return;
+    }
+    for (name, content) in [("same", "x"), ("sub/same too", "y"), ("sub/changed", "z"), ("extra", "e")] {
+        write(&lab.path(&format!("d/{name}")), content.as_bytes(), TIME);
+    }
+    let line = |name: &str, content: &str| {
+        let hash = haul_core::hash::hash_bytes(&[haul_core::Algo::Sha256], content.as_bytes());
+        format!("{}  {name}\n", hash.hex(haul_core::Algo::Sha256).unwrap())
+    };
+    let right = [line("same", "x"), line("sub/same too", "y")].concat();
+    let sums = [right.clone(), line("sub/changed", "other"), line("gone", "g")].concat();
+    fs::write(lab.path("sums"), sums).unwrap();
+    fs::write(lab.path("right"), right).unwrap();
+    let names = ["combined", "differ", "match", "missing-on-src", "missing-on-dst", "error"];
+    for (sums, more, code) in [
+        ("@sums", &[][..], 1),
+        ("@sums", &["--one-way"], 1),
+        ("@sums", &["--download"], 1),
+        ("@sums", &["--exclude=gone", "--exclude=extra"], 1),
+        ("@right", &[], 1),
+        ("@right", &["--one-way"], 0),
+        ("@right", &["--include=same"], 0),
+        ("@right", &["--one-way", "--exclude=changed"], 0),
+    ] {
+        let run = |side: &str| {
+            let lists: Vec<String> = names.iter().map(|list| format!("--{list}=@{side}.{list}")).collect();
+            let args: Vec<&str> = ["checksum", "sha256", sums, "@d"]
+                .into_iter()
+                .chain(more.iter().copied())
+                .chain(lists.iter().map(String::as_str))
+                .collect();
+            if side == "ours" { lab.haul(&args).code(code) } else { lab.rclone(&args).code(code) }
+        };
+        run("ours");
+        run("theirs");
+        for list in names {
+            assert_eq!(lines(&lab, "ours", list), lines(&lab, "theirs", list), "{more:?}: {list}");
+        }
+    }
+    let ran = lab.haul(&["checksum", "sha256", "@sums", "@d"]).code(1);
+    assert!(ran.err.contains("gone: file not found") && ran.err.contains("sub/changed: files differ"), "{}", ran.err);
+}
+
+/// `listremotes` beside rclone's: patterns and orders.
+#[test]
+fn remotes_are_chosen_as_by_rclone() {
+    let lab = Lab::new(HAUL);
+    if !lab.has_rclone() {
+        return;
+    }
+    let config = "[a1]\ntype = local\ndescription = first one\n\n[b2]\ntype = alias\nremote = /tmp\n\n[a3]\ntype = alias\nremote = /\n";
+    fs::write(lab.config(), config).unwrap();
+    for args in [
+        &["a"][..],
+        &["{{^a.$}}"],
+        &["--type=al"],
+        &["--type=ALIAS"],
+        &["--name=[ab]?"],
+        &["--name=a"],
+        &["--description=FIRST"],
+        &["--description=/x"],
+        &["--exact", "--type=alias"],
+        &["--exact", "a"],
+        &["--exact", "a1"],
+        &["--source=file"],
+        &["--source=env"],
+        &["--type=al", "--name=3"],
+    ] {
+        let with = |more: &[&'static str]| [&["listremotes", "--order-by=name"][..], args, more].concat();
+        assert_eq!(lab.haul(&with(&[])).ok().out, lab.rclone(&with(&[])).ok().out, "{args:?}");
+    }
+    for order in ["name", "type,name", "TYPE=desc,name=descending", "type=asc,name=desc", "description=descending,name"]
+    {
+        let args = ["listremotes", "--order-by", order];
+        assert_eq!(lab.haul(&args).ok().out, lab.rclone(&args).ok().out, "{order}");
+    }
+    let json = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    let args = ["listremotes", "--json", "--order-by=name"];
+    assert_eq!(json(lab.haul(&args).ok().out), json(lab.rclone(&args).ok().out));
+    let ran = lab.haul(&["listremotes", "--name", "{{"]).code(2);
+    assert!(ran.err.starts_with("haul: the pattern \"{{\" isn't one: "), "{}", ran.err);
+}
+
+/// The unit of speeds beside rclone's; JSON has bytes all the same.
+#[test]
+fn speeds_are_in_bits_where_asked_for() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("d/x"), &[7; 3000], TIME);
+    let args = |to: &'static str| ["copy", "@d", to, "--stats-unit=bits", "-v"];
+    let unit = |text: &str| {
+        let line = text.lines().find(|line| line.contains("Transferred:") && line.contains("ETA")).unwrap().to_owned();
+        line.contains("bit/s, ETA")
+    };
+    assert!(unit(&lab.haul(&args("@ours")).ok().err));
+    if lab.has_rclone() {
+        assert!(unit(&lab.rclone(&args("@theirs")).ok().err));
+    }
+    let ran = lab.haul(&["copy", "@d", "@bytes", "-v"]).ok();
+    assert!(!ran.err.contains("bit/s") && ran.err.contains("B/s, ETA"), "{}", ran.err);
+    lab.haul(&["copy", "@d", "@x", "--stats-unit=bitz"]).code(2);
+}

@@ -3,14 +3,20 @@
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
 mod attributes;
+mod azure;
 mod bench;
 mod big_listing;
+mod boxes;
 mod cli;
 mod clouds;
 mod completion;
 mod connections;
+mod crypt;
 mod disks;
+mod docs;
+mod drive;
 mod dvc;
+mod encoding;
 mod faults;
 mod file_systems;
 mod index;
@@ -18,13 +24,18 @@ mod jobs;
 mod late_errors;
 mod listing;
 mod lists;
-mod manual;
+mod logins;
 mod max_transfer;
 mod meanwhile;
 mod messages;
+#[cfg(feature = "ncdu")]
+mod ncdu;
+mod old_kernel;
 mod one_place;
+mod onedrive;
 mod pack;
 mod parity;
+mod proxies;
 mod quirks;
 mod request_counts;
 mod resume;
@@ -34,3 +45,4 @@ mod s3_end_to_end;
 mod servers;
 mod snapshot;
 mod status;
+mod webdav;

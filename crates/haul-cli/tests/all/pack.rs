@@ -276,14 +276,14 @@ fn mistakes_are_told() {
         ran.err.lines().last().unwrap_or_default().to_string()
     };
     let forgotten = err(&["ls", ":pack,remote=r:b/dir:"]);
-    assert!(forgotten.contains("write it in quotes as \"r:PATH\", or ./r for a folder here"), "{forgotten}");
+    assert!(forgotten.contains("write it in quotes as \"r:PATH\", or ./r for a directory here"), "{forgotten}");
     let none = err(&["ls", ":pack:"]);
     assert!(none.contains("a pack remote needs the option remote: where the packs are"), "{none}");
     fs::write(lab.path("loop.conf"), "[l]\ntype = pack\nremote = l:x\n").unwrap();
     let looped = err(&["--config", "@loop.conf", "ls", "l:"]);
     assert!(looped.contains("remote \"l\" is made on itself, through 8 others"), "{looped}");
     let one = err(&["copyto", "--pack", "@src/f", "r:b/dir/g"]);
-    assert!(one.contains("--pack takes a folder as DEST"), "{one}");
+    assert!(one.contains("--pack takes a directory as DEST"), "{one}");
     // A pack remote is packed already, and a folder may be one.
     lab.haul(&["copy", "--pack", "@src", "p:"]).ok();
     lab.haul(&["copy", "--pack", "@src", "@packed"]).ok();

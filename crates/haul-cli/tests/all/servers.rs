@@ -108,6 +108,10 @@ fn there_and_back(make: Make, provider: &str) {
     let run = |args: &[&str]| lab.haul(&[args, &PARTS[..]].concat());
     fill(&lab.path("src"));
     let there = format!("r:{bucket}/up");
+    if make == Make::Rclone {
+        // A folder that several requests make at once it may know twice, and then it loses uploads in parts that began in the other one.
+        run(&["copyto", "@src/empty", &format!("{there}/empty")]).ok();
+    }
     let ran = run(&["copy", "@src", &there, "-v", "--stats=0"]).ok();
     assert!(ran.err.contains("CompleteMultipartUpload 1"), "{what}: not in parts\n{}", ran.err);
     run(&["copy", "@src", &there, "--error-on-no-transfer"]).code(9);

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// A name that is UTF-8 is matched by characters (`?` is one character), as rclone does. Any other name is matched by an
 /// expression in which a wildcard also takes a byte that belongs to no character.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub struct Pattern {
     text: Regex,
     raw: OnceLock<Option<Regex>>,
     glob: String,

@@ -4,12 +4,14 @@
 //! matches), and its size and age are within limits. So a listing that never opens a directory that
 //! [`Filter::descend`] refuses, and a flat listing that asks [`Filter::wants`] for each key, give the same.
 
+pub mod first_match;
 mod glob;
-pub mod rsync;
 mod rules;
 
-use crate::{Entry, Key};
-use rsync::{Selection, Wrong};
+pub use glob::Pattern;
+
+use crate::{Entry, Key, Kind};
+use first_match::{Selection, Wrong};
 use rules::Rules;
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +27,8 @@ pub struct FilterSpec {
     pub min_size: Option<u64>,
     /// Largest size in bytes (`--max-size`).
     pub max_size: Option<u64>,
+    /// What the limits of size and age are about.
+    pub limits: Limits,
     /// Only files modified at or after this time (`--max-age`).
     pub newer_than: Option<crate::Mtime>,
     /// Only files modified at or before this time (`--min-age`).
@@ -35,6 +39,16 @@ pub struct FilterSpec {
     pub exclude_if_present: Vec<String>,
 }
 
+/// What becomes of a file that is beyond a limit of size or age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limits {
+    /// It is excluded, on both sides.
+    #[default]
+    Exclude,
+    /// A regular file of the source isn't transferred; nothing else changes by it.
+    HoldBack,
+}
+
 /// Compiled rules.
 #[derive(Debug, Default)]
 pub struct Filter {
@@ -42,8 +56,8 @@ pub struct Filter {
     rules: Rules,
     files: Option<Vec<Key>>,
     prefix: Vec<u8>,
-    /// rsync's rules, where they count instead.
-    rsync: Option<Arc<Selection>>,
+    /// Rules of the other kind, where they count instead.
+    selection: Option<Arc<Selection>>,
     /// It is the destination that is looked at: what it may lose must be seen.
     destination: bool,
     /// The directory last asked about and its answer: listings come in order, so nearly all questions repeat.
@@ -57,7 +71,7 @@ impl Clone for Filter {
             rules: self.rules.clone(),
             files: self.files.clone(),
             prefix: self.prefix.clone(),
-            rsync: self.rsync.clone(),
+            selection: self.selection.clone(),
             destination: self.destination,
             last_dir: Mutex::default(),
         }
@@ -82,12 +96,13 @@ impl Filter {
         Ok(Filter { spec, rules, files, prefix, ..Filter::default() })
     }
 
-    /// A filter by rsync's rules. Files outside the limits of size (in bytes) are seen but not transferred, nor are they
-    /// deleted for it.
-    pub fn rsync(selection: Selection, min_size: Option<u64>, max_size: Option<u64>) -> Filter {
-        let spec = FilterSpec { rules: selection.texts(), min_size, max_size, ..FilterSpec::default() };
-        let rsync = (!selection.is_all()).then(|| Arc::new(selection));
-        Filter { spec, rsync, ..Filter::default() }
+    /// A filter by rules of which the first match counts. Files outside the limits of size (in bytes) are seen but not
+    /// transferred, nor are they deleted for it.
+    pub fn first_match(selection: Selection, min_size: Option<u64>, max_size: Option<u64>) -> Filter {
+        let limits = Limits::HoldBack;
+        let spec = FilterSpec { rules: selection.texts(), limits, min_size, max_size, ..FilterSpec::default() };
+        let selection = (!selection.is_all()).then(|| Arc::new(selection));
+        Filter { spec, selection, ..Filter::default() }
     }
 
     /// The same filter for looking at a destination.
@@ -95,51 +110,56 @@ impl Filter {
         Filter { destination: true, ..self.clone() }
     }
 
-    /// Is the root itself wanted? Only rsync's rules can leave it out: by the name that it has in its own folder.
+    /// Is the root itself wanted? Only rules of which the first match counts can leave it out: by the name that it has in its own folder.
     pub fn wants_root(&self) -> bool {
-        self.rsync.as_ref().is_none_or(|selection| selection.shows(b"", false))
+        self.selection.as_ref().is_none_or(|selection| selection.shows(b"", false))
     }
 
-    /// What is wrong with rules that directories brought (rsync's `dir-merge`), in one line each.
+    /// What is wrong with rules that directories brought (`dir-merge`), in one line each.
     pub fn broken_rules(&self) -> Vec<Wrong> {
-        self.rsync.as_ref().map(|selection| selection.broken()).unwrap_or_default()
+        self.selection.as_ref().map(|selection| selection.broken()).unwrap_or_default()
     }
 
     /// True when there are such.
     pub fn has_broken_rules(&self) -> bool {
-        self.rsync.as_ref().is_some_and(|selection| selection.is_broken())
+        self.selection.as_ref().is_some_and(|selection| selection.is_broken())
     }
 
     /// May the destination lose `key`, which the source doesn't show? `dying`: its directory goes too.
     pub fn may_delete(&self, key: &Key, dying: bool) -> bool {
-        self.rsync.as_ref().is_none_or(|selection| selection.may_delete(key, dying))
+        self.selection.as_ref().is_none_or(|selection| selection.may_delete(key, dying))
     }
 
     /// True for a directory whose attributes are another source's, which goes before this one.
     pub fn is_anothers(&self, dir: &Key) -> bool {
-        self.rsync.as_ref().is_some_and(|selection| selection.is_anothers(dir.as_bytes()))
+        self.selection.as_ref().is_some_and(|selection| selection.is_anothers(dir.as_bytes()))
     }
 
     /// True for a directory that takes no part itself, only what is in it.
     pub fn is_on_the_way(&self, dir: &Key) -> bool {
-        self.rsync.as_ref().is_some_and(|selection| selection.is_on_the_way(dir.as_bytes()))
+        self.selection.as_ref().is_some_and(|selection| selection.is_on_the_way(dir.as_bytes()))
     }
 
     /// True when there may be such directories.
     pub fn has_bare_way(&self) -> bool {
-        self.rsync.as_ref().is_some_and(|selection| selection.has_bare_way())
+        self.selection.as_ref().is_some_and(|selection| selection.has_bare_way())
     }
 
     /// True when another source of the same transfer shows this key, or may.
     pub fn others_show(&self, key: &Key) -> bool {
-        self.rsync.as_ref().is_some_and(|selection| selection.others_show(key.as_bytes()))
+        self.selection.as_ref().is_some_and(|selection| selection.others_show(key.as_bytes()))
+    }
+
+    /// True when a limit only holds back what it is about ([`Limits::HoldBack`]).
+    pub fn holds_back(&self) -> bool {
+        self.spec.limits == Limits::HoldBack
     }
 
     /// True when every key is included.
     pub fn is_all(&self) -> bool {
         let spec = &self.spec;
         self.rules.is_empty()
-            && self.rsync.is_none()
+            && self.selection.is_none()
             && self.files.is_none()
             && spec.min_size.is_none()
             && spec.max_size.is_none()
@@ -149,12 +169,15 @@ impl Filter {
 
     /// Is this file within the limits of size and age? Says nothing of its name.
     pub fn within_limits(&self, entry: &Entry) -> bool {
+        if self.spec.limits == Limits::HoldBack && entry.kind != Kind::File {
+            return true;
+        }
         self.files.is_some() || (self.size_limit(entry).is_none() && self.age_limit(entry).is_none())
     }
 
     /// Is this file wanted, as far as its name tells? False is final.
     pub fn wants_name(&self, entry: &Entry) -> bool {
-        if let Some(selection) = &self.rsync {
+        if let Some(selection) = &self.selection {
             let at = entry.key.as_bytes();
             return self.opened(crate::key::parent(at)) && selection.shows(at, self.destination);
         }
@@ -224,7 +247,7 @@ impl Filter {
 
     /// Do the rules let a listing come into `dir`, through all the directories above it?
     fn opened(&self, dir: &[u8]) -> bool {
-        if dir.is_empty() || (self.rsync.is_none() && !self.rules.prune()) {
+        if dir.is_empty() || (self.selection.is_none() && !self.rules.prune()) {
             return true;
         }
         let Ok(mut last) = self.last_dir.try_lock() else { return !self.shut(dir) };
@@ -239,7 +262,7 @@ impl Filter {
     }
 
     fn shut(&self, dir: &[u8]) -> bool {
-        match &self.rsync {
+        match &self.selection {
             Some(selection) => selection.shut(dir, self.destination),
             None => self.shut_by(dir).is_some(),
         }

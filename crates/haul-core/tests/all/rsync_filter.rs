@@ -5,7 +5,7 @@ use haul_core::{
     Entry, Key,
     filter::{
         Filter,
-        rsync::{Builder, Only, RuleFiles, RuleSet, Selection, Side, Wrong},
+        first_match::{Builder, Only, RuleFiles, RuleSet, Selection, Side, Wrong},
     },
 };
 use proptest::prelude::*;
@@ -213,7 +213,7 @@ fn filter(rules: &[&str], only: Option<(&[&str], bool)>, prefix: &str) -> Filter
     let only =
         only.map(|(names, recursive)| Only::new(names.iter().map(|n| n.as_bytes().to_vec()).collect(), recursive));
     let rules = compiled(rules, false, &[]).unwrap();
-    Filter::rsync(Selection::new(rules, only, prefix.as_bytes().to_vec()), None, None)
+    Filter::first_match(Selection::new(rules, only, prefix.as_bytes().to_vec()), None, None)
 }
 
 fn wants(filter: &Filter, name: &str) -> bool {
@@ -278,7 +278,7 @@ fn the_destination_may_lose_what_its_own_rules_let_go() {
         rules.build()
     };
     let selection = Selection::new(set(b"/top/src/"), None, Vec::new()).with_kept(Some(set(b"/top/dst/")));
-    let f = Filter::rsync(selection, None, None);
+    let f = Filter::first_match(selection, None, None);
     let may = |name: &str| f.may_delete(&Key::new(name), false);
     for name in ["x", "d/x", "z", "d/z", "v", "d/e/v", "d/t", "d/u"] {
         assert!(may(name), "{name}");

@@ -4,9 +4,11 @@ pub mod crypt;
 pub mod file;
 pub mod obscure;
 pub mod paths;
+mod section;
 mod store;
 
 pub use paths::Places;
+pub use section::ConfigSection;
 pub use store::{Ask, Config, Password, Source};
 
 /// A configuration of this text, in a file that lives as long as the folder.

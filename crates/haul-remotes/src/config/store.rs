@@ -15,11 +15,17 @@ use std::{
     ffi::OsString,
     fmt, fs,
     io::{self, ErrorKind, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    thread,
+    time::Duration,
 };
+
+/// Another process changes the file for milliseconds, or while it asks a service for a token.
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+const LOCK_TRIES: usize = 2400;
 
 /// Asks a person for the password of a file; the flag says that the last answer was wrong.
 pub type Ask = Arc<dyn Fn(&Path, bool) -> Result<String> + Send + Sync>;
@@ -120,9 +126,11 @@ impl Config {
     ) -> Result<(T, PathBuf), E> {
         let at = self.sources.iter().position(|s| s.ini.has(remote)).unwrap_or(0);
         let source = self.main_at(at)?;
-        let mut ini = source.ini.clone();
+        // What others wrote meanwhile, such as a token, stays.
+        let _lock = FileLock::take(&source.path)?;
+        let mut ini = read_again(&source.path, source.secret.as_ref())?;
         let answer = edit(&mut ini)?;
-        write(&source.path, &sealed(&ini.to_string(), source.secret.as_ref())?)?;
+        save(&source.path, &ini, source.secret.as_ref())?;
         source.ini = ini;
         source.exists = true;
         Ok((answer, source.path.clone()))
@@ -132,7 +140,9 @@ impl Config {
     pub fn set_secret(&mut self, secret: Option<Secret>) -> Result<PathBuf> {
         let at = self.in_use();
         let source = self.main_at(at)?;
-        write(&source.path, &sealed(&source.ini.to_string(), secret.as_ref())?)?;
+        let _lock = FileLock::take(&source.path)?;
+        source.ini = read_again(&source.path, source.secret.as_ref())?;
+        save(&source.path, &source.ini, secret.as_ref())?;
         source.secret = secret;
         source.exists = true;
         Ok(source.path.clone())
@@ -215,20 +225,78 @@ fn run(command: &str) -> Result<String> {
     Ok(text.trim_matches(['\r', '\n']).to_string())
 }
 
-fn load(path: &Path, password: &Password) -> Result<Source> {
+/// A config file that nobody else of us changes. It is the file itself that is locked, so nothing is left beside it.
+pub struct FileLock {
+    _file: fs::File,
+}
+
+impl FileLock {
+    /// Waits for its turn, a bounded time. `None` where there is nothing to lock: no file yet, or one that can't be written, or a file
+    /// system without locks.
+    ///
+    /// Errors: somebody else doesn't let go of it.
+    pub fn take(path: &Path) -> Result<Option<FileLock>> {
+        for _ in 0..LOCK_TRIES {
+            let Ok(file) = fs::OpenOptions::new().read(true).write(true).open(path) else { return Ok(None) };
+            match file.try_lock() {
+                // Whoever had it may have put another file in its place.
+                Ok(()) if is_at(&file, path) => return Ok(Some(FileLock { _file: file })),
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => thread::sleep(LOCK_WAIT),
+                Err(fs::TryLockError::Error(_)) => return Ok(None),
+            }
+        }
+        Err(Error::config(format!("another process keeps config file {} locked", path.display())))
+    }
+}
+
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// The text of a file; `None` when it isn't there.
+fn text_of(path: &Path) -> Result<Option<String>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Source { path: path.into(), ini: Ini::default(), secret: None, exists: false });
-        }
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(e) => return Err(Error::system(format!("can't read config file {}", path.display()), e)),
     };
     let not_text = |_| Error::config(format!("config file {} isn't UTF-8", path.display()));
-    let text = String::from_utf8(bytes).map_err(not_text)?;
-    let (text, secret) = opened(path, text, password)?;
+    String::from_utf8(bytes).map(Some).map_err(not_text)
+}
+
+fn parsed(path: &Path, text: &str) -> Result<Ini> {
     let malformed = |e: Malformed| Error::config(format!("config file {}:{}: {}", path.display(), e.line, e.why));
-    let ini = Ini::parse(&text).map_err(malformed)?;
-    Ok(Source { path: path.into(), ini, secret, exists: true })
+    Ini::parse(text).map_err(malformed)
+}
+
+fn load(path: &Path, password: &Password) -> Result<Source> {
+    let Some(text) = text_of(path)? else {
+        return Ok(Source { path: path.into(), ini: Ini::default(), secret: None, exists: false });
+    };
+    let (text, secret) = opened(path, text, password)?;
+    Ok(Source { path: path.into(), ini: parsed(path, &text)?, secret, exists: true })
+}
+
+/// What is in a file now whose key is known.
+///
+/// Errors: as [`Config::load`]; it was given another password meanwhile.
+pub fn read_again(path: &Path, secret: Option<&Secret>) -> Result<Ini> {
+    let Some(text) = text_of(path)? else { return Ok(Ini::default()) };
+    if !crypt::is_encrypted(&text) {
+        return parsed(path, &text);
+    }
+    let decrypted = secret.map(|secret| crypt::decrypt(&text, secret)).transpose()?.flatten();
+    let changed = || Error::config(format!("config file {} got another password meanwhile", path.display()));
+    parsed(path, &decrypted.ok_or_else(changed)?)
+}
+
+/// Writes a file, encrypted if there is a key.
+pub fn save(path: &Path, ini: &Ini, secret: Option<&Secret>) -> Result<()> {
+    write(path, &sealed(&ini.to_string(), secret)?)
 }
 
 fn opened(path: &Path, text: String, password: &Password) -> Result<(String, Option<Secret>)> {

@@ -4,13 +4,12 @@
 use super::{
     Local, attributes,
     content::Bytes,
-    copy::{check_want, source_error, target_error},
     dir::Dir,
-    error::fail_close,
+    error::{fail_close, source_error, target_error},
     meta,
     read::open_file,
 };
-use crate::{CopyItem, Stored};
+use crate::{CopyItem, Stored, statx::Statx};
 use haul_core::{Error, ErrorKind, Result, key::parent};
 use rustix::fs::{FileType, Mode, OFlags, StatxFlags};
 use std::os::fd::OwnedFd;
@@ -38,7 +37,7 @@ pub(super) fn append(
     let there = meta::facts(&target, meta::FACTS.union(StatxFlags::NLINK)).map_err(target_error(item))?;
     let source = open_file(from.dir, item.from.name(), from.root.follow()).map_err(source_error(item))?;
     let (before, _) = meta::still_facts(&source, meta::FACTS).map_err(source_error(item))?;
-    check_want(item, &before)?;
+    meta::check_want(item, &before)?;
     let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);
     let same = (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)
         == (there.stx_ino, there.stx_dev_major, there.stx_dev_minor);
@@ -70,7 +69,7 @@ pub(super) fn append(
 fn add(
     item: &CopyItem,
     number: usize,
-    (source, before): (&OwnedFd, &rustix::fs::Statx),
+    (source, before): (&OwnedFd, &Statx),
     (target, at): (&OwnedFd, u64),
     bytes: &mut Bytes<'_>,
 ) -> Result<()> {

@@ -12,15 +12,18 @@ use super::{
     meta, place,
     xattrs::{At, Attrs, Goes},
 };
-use crate::{CopyItem, Stored, WriteSpec};
+use crate::{
+    CopyItem, Stored, WriteSpec,
+    statx::{Statx, Time},
+};
 use haul_core::{
     Error, ErrorKind, Key, Meta, Mtime, Result,
     attributes::{Differs, Owned, Rights, Unkept, Wanted, What, Why, wanted},
+    keep::Keep,
     key::parent,
-    policy::Keep,
 };
 use rustix::{
-    fs::{FileType, Mode, Statx, StatxFlags, StatxTimestamp},
+    fs::{FileType, Mode, StatxFlags},
     io::Errno,
     thread::CapabilitySet,
 };
@@ -98,7 +101,7 @@ impl Keeper<'_> {
     }
 
     /// When the source was last accessed, where that is kept: asked before it is read.
-    pub(super) fn accessed(&self, source: &OwnedFd) -> rustix::io::Result<Option<StatxTimestamp>> {
+    pub(super) fn accessed(&self, source: &OwnedFd) -> rustix::io::Result<Option<Time>> {
         match self.keep.atime {
             true => meta::facts(source, StatxFlags::ATIME).map(|st| Some(st.stx_atime)),
             false => Ok(None),

@@ -2,13 +2,13 @@
 //! writes; holes stay holes. Names, facts and conditions are `copy`'s.
 
 use super::{
-    copy::{source_error, target_error},
+    error::{source_error, target_error},
     place,
 };
-use crate::{CopyItem, Progress, disk::Abandoned};
+use crate::{CopyItem, Progress, disk::Abandoned, statx::Statx};
 use haul_core::{Error, ErrorKind, Key, Result};
 use rustix::{
-    fs::{Advice, SeekFrom, Statx},
+    fs::{Advice, SeekFrom},
     io::Errno,
 };
 use std::{num::NonZeroU64, ops::Range, os::fd::OwnedFd};

@@ -5,7 +5,7 @@ use super::{
     Local, append, attributes,
     content::Bytes,
     dir::{Dir, Root},
-    error::{changed, check_file, fail, fail_close, fail_write},
+    error::{changed, check_file, fail, fail_close, source_error, target_error},
     hidden::{Owner, temp_name},
     meta, place,
     place::Hidden,
@@ -15,16 +15,17 @@ use crate::{
     CopyHow, CopyItem, Progress, Stored, blocks,
     disk::Abandoned,
     late::{self, Tells},
+    statx::Statx,
 };
 use haul_core::{
-    Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result, Version,
+    Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
     attributes::{Unkept, What},
     key::parent,
     links::{Munge, SourceLinks},
     plan::Replace,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Statx, StatxFlags},
+    fs::{AtFlags, FileType, StatxFlags},
     io::Errno,
 };
 use std::{
@@ -66,16 +67,6 @@ pub(super) fn copy(
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
-}
-
-/// Ends up in an error with the key at the source.
-pub(super) fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
-    |errno| fail(OP, &item.from, errno)
-}
-
-/// The same with the key at the destination.
-pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
-    |errno| fail_write(OP, &item.to, errno)
 }
 
 /// The hash that the source's bytes are to have, if one is known, of what came over.
@@ -172,7 +163,7 @@ impl Batch<'_> {
         }
         before.stx_atime = accessed.unwrap_or(before.stx_atime);
         regular(OP, &item.from, &before)?;
-        check_want(item, &before)?;
+        meta::check_want(item, &before)?;
         let stored = if item.spec.inplace {
             // Rare, and not worth a second way of writing in place here: the engine streams it.
             let message = "writing in place isn't done by copying on the disk";
@@ -299,7 +290,7 @@ impl Batch<'_> {
     }
 
     fn link(&mut self, number: usize, item: &CopyItem, dir: &Dir, name: &[u8], st: &Statx) -> Result<Stored> {
-        check_want(item, st)?;
+        meta::check_want(item, st)?;
         if !item.to.is_symlink() {
             let message = "a symbolic link can only be copied to a name that ends in .rclonelink";
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
@@ -336,7 +327,7 @@ impl Batch<'_> {
     fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
         let name = item.from.name();
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
-        check_want(item, &st)?;
+        meta::check_want(item, &st)?;
         let key = Key::new(item.to.path());
         let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
             let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
@@ -369,7 +360,7 @@ impl Batch<'_> {
     fn settle(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
         let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
         regular(OP, &item.from, &st)?;
-        check_want(item, &st)?;
+        meta::check_want(item, &st)?;
         let keep = item.spec.keep.as_deref();
         let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
             if !item.spec.is_private() {
@@ -395,7 +386,7 @@ impl Batch<'_> {
         if kind == FileType::Directory {
             regular(OP, &item.from, &st)?;
         }
-        check_want(item, &st)?;
+        meta::check_want(item, &st)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
         let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
             Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
@@ -462,21 +453,11 @@ fn remove_source(item: &CopyItem, dir: &Dir, name: &[u8], copied: &Statx) -> Res
     if meta::file_type(&now) == meta::file_type(copied) && !meta::pinned(&meta::version(copied), &now) {
         return Err(changed(OP, &item.from));
     }
-    super::upload::unlink(dir, name, false).map_err(|errno| fail("delete the source", &item.from, errno))
+    super::dir::unlink(dir, name, false).map_err(|errno| fail("delete the source", &item.from, errno))
 }
 
 fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {
     rustix::fs::futimens(file, &meta::times(None, Some(mtime))).map_err(target_error(item))
-}
-
-/// Refuses a source that isn't the one that was listed. Of what only gets another name the ctime may have moved, as it does when
-/// another name of the same file gets another.
-pub(super) fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
-    let is = |want: &Version| *want == meta::version(st) || item.how == CopyHow::Rename && meta::pinned(want, st);
-    match &item.want {
-        Some(want) if !is(want) => Err(changed(OP, &item.from)),
-        _ => Ok(()),
-    }
 }
 
 /// The answer to every item when none could be begun.

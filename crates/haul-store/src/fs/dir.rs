@@ -4,7 +4,7 @@
 use super::own_links::open_by_own_links;
 use haul_core::{Key, key::parent};
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags},
+    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags},
     io::{Errno, Result},
 };
 use std::{
@@ -308,6 +308,11 @@ fn make_path(path: &[u8], mode: Mode) -> Result<()> {
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Removes the file or link at `name`, or the empty directory.
+pub(super) fn unlink(dir: &Dir, name: &[u8], is_dir: bool) -> Result<()> {
+    rustix::fs::unlinkat(dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
 }
 
 #[cfg(test)]

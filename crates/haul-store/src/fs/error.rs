@@ -1,5 +1,6 @@
 //! What the system's error numbers mean to a user of a local disk.
 
+use crate::CopyItem;
 use haul_core::{Error, ErrorKind, Key, Result, Retry, key};
 use rustix::io::Errno;
 
@@ -78,6 +79,29 @@ pub(super) fn fail_link(op: &'static str, key: &Key, errno: Errno) -> Error {
 /// True for a name that Linux' own file systems take, and those of Windows don't.
 fn only_elsewhere(key: &Key) -> bool {
     key.name().iter().any(|b| b.is_ascii_control() || b"\"*:<>?\\|".contains(b))
+}
+
+/// Why the root can't be used.
+pub(super) fn root_error(op: &'static str, path: &[u8], errno: Errno) -> Error {
+    let path = String::from_utf8_lossy(path);
+    match errno {
+        Errno::NOENT => Error::new(ErrorKind::DirNotFound, op, format!("{path}: no such file or directory")),
+        Errno::NOTDIR => Error::new(ErrorKind::DirNotFound, op, format!("{path}: is a file, not a directory")),
+        _ => {
+            let error = fail(op, &Key::new(""), errno);
+            Error::new(error.kind(), op, format!("{path}: {}", error.message())).with_retry(error.retry())
+        }
+    }
+}
+
+/// Makes errors of a copy, with the key at the source.
+pub(super) fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
+    |errno| fail("copy", &item.from, errno)
+}
+
+/// The same with the key at the destination.
+pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
+    |errno| fail_write("copy", &item.to, errno)
 }
 
 /// The error for content that isn't the version asked for.

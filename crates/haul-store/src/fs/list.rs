@@ -5,7 +5,7 @@
 use super::{
     Local,
     dir::{Dir, Root},
-    error::fail,
+    error::{fail, root_error},
     hidden::{is_temp, sweep},
     meta, read,
 };
@@ -316,7 +316,7 @@ impl Lister {
         Ok(seen)
     }
 
-    fn seen(&self, fd: &impl AsFd, name: &[u8], key: Key, tail: Tail, st: &rustix::fs::Statx) -> Seen {
+    fn seen(&self, fd: &impl AsFd, name: &[u8], key: Key, tail: Tail, st: &crate::statx::Statx) -> Seen {
         let (kind, found) = (tail.kind(), meta::file_type(st));
         let as_read = match tail {
             Tail::File => found == FileType::RegularFile,
@@ -644,17 +644,4 @@ impl Walk {
 /// Why nothing below the directory `key` is listed.
 fn mount(key: &Key) -> Error {
     Error::new(ErrorKind::Hidden, "list", "a mount point: another file system begins here").with_key(key)
-}
-
-/// Why the root can't be used.
-pub(super) fn root_error(op: &'static str, path: &[u8], errno: Errno) -> Error {
-    let path = String::from_utf8_lossy(path);
-    match errno {
-        Errno::NOENT => Error::new(ErrorKind::DirNotFound, op, format!("{path}: no such file or directory")),
-        Errno::NOTDIR => Error::new(ErrorKind::DirNotFound, op, format!("{path}: is a file, not a directory")),
-        _ => {
-            let error = fail(op, &Key::new(""), errno);
-            Error::new(error.kind(), op, format!("{path}: {}", error.message())).with_retry(error.retry())
-        }
-    }
 }

@@ -1,14 +1,15 @@
 //! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
 
-use super::error::fail;
-use crate::still;
+use super::error::{self, fail};
+use crate::{
+    CopyHow, CopyItem,
+    statx::{Statx, Time, statx},
+    still,
+};
 use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version};
 use jiff::Timestamp;
 use rustix::{
-    fs::{
-        AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
-        Uid, XattrFlags,
-    },
+    fs::{AtFlags, FileType, Gid, Mode, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags},
     io::Errno,
 };
 use std::os::fd::{AsFd, AsRawFd};
@@ -36,7 +37,7 @@ const USER: &[u8] = b"user.";
 
 /// Asks about an open file.
 pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx> {
-    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)
+    statx(fd, c"", AtFlags::EMPTY_PATH, mask)
 }
 
 /// Asks about an open file that is about to be read, once its facts tell of every change from then on, see [`still`]. The second
@@ -50,14 +51,14 @@ pub(super) fn still_facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result
 /// Asks about a name, following a link when `follow`.
 pub(super) fn facts_at(dir: impl AsFd, name: &[u8], follow: bool, mask: StatxFlags) -> rustix::io::Result<Statx> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    rustix::fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)
+    statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)
 }
 
 pub(super) fn file_type(st: &Statx) -> FileType {
     FileType::from_raw_mode(u32::from(st.stx_mode))
 }
 
-fn time(t: StatxTimestamp) -> Mtime {
+fn time(t: Time) -> Mtime {
     Mtime::new(t.tv_sec, t.tv_nsec)
 }
 
@@ -172,7 +173,7 @@ fn system_meta(st: &Statx) -> Meta {
     meta.insert("mode".into(), format!("{:o}", st.stx_mode));
     meta.insert("uid".into(), st.stx_uid.to_string());
     meta.insert("gid".into(), st.stx_gid.to_string());
-    let mut put = |name: &str, t: StatxTimestamp| {
+    let mut put = |name: &str, t: Time| {
         if let Ok(at) = Timestamp::new(t.tv_sec, t.tv_nsec as i32) {
             meta.insert(name.into(), at.to_string());
         }
@@ -268,6 +269,16 @@ pub(super) fn check_time(op: &'static str, key: &Key, mtime: Option<Mtime>) -> R
         Some(t) if i64::try_from(t.0.div_euclid(1_000_000_000)).is_err() => {
             Err(Error::new(ErrorKind::Invalid, op, "modification time is out of range").with_key(key))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a source that isn't the one that was listed. Of what only gets another name the ctime may have moved, as it does when
+/// another name of the same file gets another.
+pub(super) fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
+    let is = |want: &Version| *want == version(st) || item.how == CopyHow::Rename && pinned(want, st);
+    match &item.want {
+        Some(want) if !is(want) => Err(error::changed("copy", &item.from)),
         _ => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ mod list;
 mod meta;
 mod mounts;
 mod own_links;
+pub mod owners;
 mod place;
 mod precision;
 mod read;
@@ -141,6 +142,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
     Caps {
         mtime: Some(precision),
         set_mtime: true,
+        set_dir_mtime: true,
         mtime_listed: true,
         changed: Changed::Inode,
         dirs: true,
@@ -305,6 +307,8 @@ impl Store for LocalStore {
                 self.run_short("read", move |local| read::hash(local, &key, version.as_ref(), &algos))
             }
             Extra::Link(..) => refuse("link", "a local disk has no public links"),
+            Extra::Sealed { .. } | Extra::Name { .. } => refuse("check", "a local disk isn't an encrypted remote"),
+            Extra::User => refuse("userinfo", "a local disk is nobody's account"),
             Extra::Buckets => refuse("list", "a local disk has no buckets"),
         }
     }

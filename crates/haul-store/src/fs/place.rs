@@ -7,10 +7,10 @@ use super::{
     hidden::{Owner, temp_name},
     meta,
 };
-use crate::nameless;
+use crate::{nameless, statx::Statx};
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
-    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Statx},
+    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
     io::Errno,
 };
 use std::os::fd::{AsFd, OwnedFd};

@@ -3,16 +3,15 @@
 use super::{
     Local,
     dir::{Dir, Root},
-    error::{changed, check_file, check_key, fail},
-    list::root_error,
+    error::{changed, check_file, check_key, fail, root_error},
     meta,
 };
-use crate::{Answer, Body, Links, Read, blocks};
+use crate::{Answer, Body, Links, Read, blocks, statx::Statx};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, Posix, Result, Version, key::parent};
 use rustix::{
-    fs::{FileType, Mode, OFlags, Statx},
+    fs::{FileType, Mode, OFlags},
     io::Errno,
 };
 use std::{

@@ -2,8 +2,7 @@
 
 use super::{
     Local,
-    error::fail,
-    list::root_error,
+    error::{fail, root_error},
     mounts::{Mount, mounts},
 };
 use crate::Answer;

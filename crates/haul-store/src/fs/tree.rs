@@ -2,13 +2,11 @@
 
 use super::{
     Local, attributes,
-    dir::{Dir, Root},
-    error::{changed, check_key, fail, fail_make},
+    dir::{Dir, Root, unlink},
+    error::{changed, check_key, fail, fail_make, root_error},
     hidden::is_temp,
-    list::root_error,
     meta,
     read::{link_name, no_link},
-    upload::unlink,
 };
 use crate::{Answer, WriteSpec};
 use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};

@@ -8,11 +8,11 @@ use super::{
     hidden::Owner,
     meta, place,
 };
-use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late};
+use crate::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
 use futures::future::{BoxFuture, ready};
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
 use rustix::{
-    fs::{Advice, AtFlags, FallocateFlags, FileType, OFlags, Statx, StatxFlags},
+    fs::{Advice, FallocateFlags, FileType, OFlags, StatxFlags},
     io::Errno,
 };
 use std::{
@@ -92,7 +92,7 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
         let message = "is a symbolic link, device, FIFO or socket: remove it to write a file there in place";
         Error::new(ErrorKind::Exists, OP, message).with_key(key)
     };
-    let regular = |st: &rustix::fs::Statx| meta::file_type(st) == FileType::RegularFile;
+    let regular = |st: &Statx| meta::file_type(st) == FileType::RegularFile;
     // Before it is opened: that may do more than look.
     if let Ok(dir) = local.root.dir_beneath(key.parent().as_bytes())
         && let Ok(st) = meta::facts_at(&dir, key.name(), false, meta::FACTS)
@@ -412,9 +412,4 @@ impl Upload for LinkWrite {
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(ready(Ok(())))
     }
-}
-
-/// Removes the file or link at `name`, or the empty directory.
-pub(super) fn unlink(dir: &Dir, name: &[u8], is_dir: bool) -> rustix::io::Result<()> {
-    rustix::fs::unlinkat(dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
 }

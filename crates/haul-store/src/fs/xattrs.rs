@@ -1,9 +1,10 @@
 //! Extended attributes, ACLs among them, and the calls that set attributes on what is named, open, or only reached.
 
 use super::{dir::Dir, meta};
-use haul_core::policy::Keep;
+use crate::statx::Statx;
+use haul_core::keep::Keep;
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timestamps, Uid, XattrFlags},
+    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Timestamps, Uid, XattrFlags},
     io::{Errno, Result},
 };
 use std::{

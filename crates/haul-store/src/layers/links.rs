@@ -247,6 +247,7 @@ impl Store for LinkFiles {
         let request = match request {
             Extra::Link(key, lasts) => found("link", &key).map(|key| Extra::Link(key, lasts)),
             Extra::Hash { key, version, algos } => found("hash", &key).map(|key| Extra::Hash { key, version, algos }),
+            Extra::Sealed { key, version } => found("check", &key).map(|key| Extra::Sealed { key, version }),
             other => Ok(other),
         };
         match request {

@@ -440,6 +440,10 @@ impl Upload for LimitedUpload {
         self.inner.token()
     }
 
+    fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
+        self.inner.part_size()
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         self.inner.read_back(range)
     }

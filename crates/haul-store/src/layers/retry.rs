@@ -498,6 +498,10 @@ impl Upload for RetryingUpload {
         Box::pin(async move { self.shared.attempt(|| self.inner.token()).await })
     }
 
+    fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
+        Box::pin(async move { self.shared.attempt(|| self.inner.part_size()).await })
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(async move { self.shared.attempt(|| self.inner.read_back(range.clone())).await })
     }

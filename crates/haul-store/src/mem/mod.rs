@@ -86,6 +86,7 @@ impl MemStore {
         let caps = Caps {
             mtime: Some(Duration::from_nanos(1)),
             set_mtime: true,
+            set_dir_mtime: false,
             mtime_listed: true,
             changed: Changed::Stored,
             dirs: false,
@@ -101,7 +102,9 @@ impl MemStore {
                 count: 1 << 32,
                 preferred: 8 << 20,
                 chosen: false,
+                multiple: 1,
                 equal: false,
+                waits: false,
                 single: 8 << 20,
                 single_copy: u64::MAX,
             }),

@@ -113,7 +113,7 @@ async fn remove_empty_dirs(shared: &Shared) -> Result<()> {
 /// Answers [`Extra`].
 pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
     match request {
-        Extra::About | Extra::Sync => shared.inner.extra(request).await,
+        Extra::About | Extra::User | Extra::Sync => shared.inner.extra(request).await,
         Extra::Cleanup { older_than, dry_run, below } => {
             let (mut found, failed) = match shared.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await {
                 Ok(Answer::Unfinished { found, failed }) => (found, failed),
@@ -124,7 +124,7 @@ pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
             found.extend(tidy(shared, older_than, dry_run).await?);
             Ok(Answer::Unfinished { found, failed })
         }
-        Extra::Link(..) | Extra::Hash { .. } | Extra::Buckets => {
+        Extra::Link(..) | Extra::Hash { .. } | Extra::Sealed { .. } | Extra::Name { .. } | Extra::Buckets => {
             Err(Error::new(ErrorKind::Unsupported, "extra", "a pack remote can't do this"))
         }
     }

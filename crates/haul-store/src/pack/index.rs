@@ -17,7 +17,7 @@ const FIRST_VERSION: [u8; 2] = [0, 1];
 const SUM: usize = 8;
 
 /// Numbers of hashes in the format. Never change one.
-const ALGOS: [(u8, Algo); 10] = [
+const ALGOS: [(u8, Algo); 12] = [
     (1, Algo::Md5),
     (2, Algo::Sha1),
     (3, Algo::Sha256),
@@ -28,6 +28,8 @@ const ALGOS: [(u8, Algo); 10] = [
     (8, Algo::Blake3),
     (9, Algo::Xxh3),
     (10, Algo::Xxh128),
+    (11, Algo::QuickXor),
+    (12, Algo::Dropbox),
 ];
 
 /// Where the bytes of a file are.

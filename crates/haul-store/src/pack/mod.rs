@@ -191,6 +191,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
     Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: true,
+        set_dir_mtime: false,
         mtime_listed: true,
         changed: Changed::Unknown,
         dirs: false,

@@ -205,6 +205,13 @@ impl Upload for Large {
         std::future::ready(Ok(None)).boxed()
     }
 
+    fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
+        match &self.inner {
+            Some(inner) => inner.part_size(),
+            None => std::future::ready(Ok(None)).boxed(),
+        }
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         match &self.inner {
             Some(inner) => inner.read_back(range),

@@ -3,9 +3,10 @@
 // AWS's own files are read where AWS's tools look for them, and only when the user asks for it (`env_auth`).
 #![allow(clippy::disallowed_methods)]
 
-use super::{body::Pieces, http::Http, options::Config, sign::Credentials};
-use crate::Payload;
+use super::{options::Config, sign::Credentials};
+use crate::{Payload, body::Pieces};
 use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_net::Http;
 use reqsign_aws_v4::{
     AssumeRoleCredentialProvider, Credential, DefaultCredentialProvider, ProfileCredentialProvider, RequestSigner,
     StaticCredentialProvider,
@@ -39,7 +40,7 @@ pub struct Asked {
 
 impl Source {
     /// The source that the options name.
-    pub fn new(config: &Config, http: &Http) -> Source {
+    pub fn new(config: &Config, http: &Http<Pieces>) -> Source {
         let token = Some(config.session_token.clone()).filter(|t| !t.is_empty());
         let fixed = !config.access_key_id.is_empty();
         if fixed && config.role_arn.is_empty() {
@@ -179,7 +180,7 @@ impl CommandExecute for Commands {
 }
 
 #[derive(Debug)]
-struct Sender(Http);
+struct Sender(Http<Pieces>);
 
 /// Metadata services answer at once or aren't there.
 const ASK_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
@@ -189,7 +190,7 @@ impl HttpSend for Sender {
         &self,
         request: http::Request<bytes::Bytes>,
     ) -> reqsign_core::Result<http::Response<bytes::Bytes>> {
-        let request = request.map(|body| Pieces::new(Payload::from(body), false));
+        let request = request.map(|body| Pieces::new(Payload::from(body)));
         let exchange = async {
             let reply = self.0.send(request).await.map_err(|f| unexpected(f.message))?;
             let mut response = http::Response::new(());

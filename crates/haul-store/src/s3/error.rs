@@ -23,6 +23,14 @@ pub struct Fault {
     pub dropped: bool,
 }
 
+/// A request that was never answered.
+impl From<Box<haul_net::Fault>> for Box<Fault> {
+    fn from(fault: Box<haul_net::Fault>) -> Self {
+        let haul_net::Fault { kind, retry, status, message, refused, dropped } = *fault;
+        Box::new(Fault { status, refused, dropped, ..*Fault::new(kind, retry, message) })
+    }
+}
+
 /// A result of a request.
 pub type Tried<T> = Result<T, Box<Fault>>;
 

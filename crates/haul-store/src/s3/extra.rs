@@ -22,6 +22,7 @@ pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
             let message = "S3 has no quota to report: add sizes up with `haul size`";
             Err(Error::new(ErrorKind::Unsupported, "about", message))
         }
+        Extra::User => Err(Error::new(ErrorKind::Unsupported, "userinfo", "S3 doesn't tell whose keys they are")),
         Extra::Link(key, life) => link(service, &key, life).await,
         Extra::Cleanup { below, .. } if !below.is_root() => {
             Err(Error::new(ErrorKind::Unsupported, "clean up", "S3 is only cleaned up as a whole"))
@@ -29,6 +30,9 @@ pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
         Extra::Cleanup { older_than, dry_run, .. } => cleanup(service, older_than, dry_run).await,
         Extra::Sync => Err(Error::new(ErrorKind::Unsupported, "sync", "S3 keeps what it has answered")),
         Extra::Hash { .. } => Err(Error::new(ErrorKind::Unsupported, "hash", "S3 hashes nothing that is stored")),
+        Extra::Sealed { .. } | Extra::Name { .. } => {
+            Err(Error::new(ErrorKind::Unsupported, "check", "the remote isn't encrypted"))
+        }
         Extra::Buckets => Ok(Answer::Buckets(list::buckets(service).await?)),
     }
 }

@@ -10,21 +10,18 @@ mod credentials;
 mod delete;
 mod error;
 mod extra;
-mod http;
 mod list;
 mod meta;
 mod options;
 mod proof;
 pub mod provider;
-mod reach;
 mod read;
 mod resume;
 mod service;
 mod sign;
-mod tls;
 mod upload;
-mod xml;
 
+use crate::xml;
 use crate::{
     Answer, Caps, Changed, CopyBatch, Domain, Extra, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read, Resumed,
     Sent, Store, StoreKind, Stored, Upload, WriteSpec,
@@ -69,7 +66,7 @@ impl S3 {
         let config = Config::read(&request)?;
         let root = Root::parse(&request.path)?;
         let endpoint = Endpoint::read(&config)?;
-        let http = http::Http::new(&request.net, endpoint.tls() || config.env_auth || !config.role_arn.is_empty())?;
+        let http = haul_net::Http::new(&request.net, endpoint.tls() || config.env_auth || !config.role_arn.is_empty())?;
         let source = credentials::Source::new(&config, &http);
         let region = [
             Some(config.region.clone()).filter(|r| !r.is_empty()),
@@ -125,6 +122,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
     Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: false,
+        set_dir_mtime: false,
         mtime_listed: false,
         changed: Changed::Stored,
         dirs: false,
@@ -140,7 +138,9 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
             count: config.max_upload_parts,
             preferred: config.chunk_size,
             chosen: config.chunk_size_chosen,
+            multiple: 1,
             equal: config.provider.equal_parts,
+            waits: false,
             single: config.upload_cutoff,
             single_copy: config.copy_cutoff,
         }),
@@ -281,6 +281,8 @@ mod tests {
             links: Default::default(),
             own_links: false,
             wrapped: Default::default(),
+            section: None,
+            shared: Default::default(),
         }
     }
 }

@@ -3,13 +3,13 @@
 use super::{
     address::Place,
     error::{Fault, Tried},
-    http::Reply,
     list, meta,
     service::{Call, Service, at},
 };
 use crate::{Body, Read};
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, error::NO_KEYS};
+use haul_net::Reply;
 use http::{HeaderMap, Method};
 use std::{ops::Range, sync::atomic::Ordering};
 
@@ -34,7 +34,7 @@ pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Ver
     let call = || Call::object("HeadObject", Method::HEAD, place);
     let reply = ask(service, call, want).await.map_err(at("stat", key))?;
     let headers = reply.headers.clone();
-    reply.bytes().await.map_err(at("stat", key))?;
+    reply.bytes().await.map_err(haul_net::at("stat", key))?;
     same_version(&headers, want, "stat", key)?;
     Ok(headers)
 }

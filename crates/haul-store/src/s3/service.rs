@@ -2,20 +2,19 @@
 
 use super::{
     address::{Endpoint, Place, Root, encode_query},
-    body::{self, Pieces},
+    body,
     credentials::Source,
     error::{Fault, Tried},
-    http::{Http, Reply},
     list,
     options::Config,
     proof,
     provider::Checksum,
-    reach,
     sign::{self, Credentials, Signed, Signer},
 };
-use crate::{Caps, Direction, Lanes, Meters, Net, Payload};
+use crate::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces};
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use haul_net::{Http, Reply, reach};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use std::{
     collections::BTreeSet,
@@ -31,7 +30,7 @@ pub struct Service {
     pub endpoint: Endpoint,
     pub caps: Caps,
     pub locator: String,
-    pub http: Http,
+    pub http: Http<Pieces>,
     pub source: Source,
     pub net: Net,
     pub meters: Arc<Meters>,
@@ -259,7 +258,7 @@ impl Service {
         let request = self.request(call, region, credentials.as_deref(), &payload_hash)?;
         let begun = tokio::time::Instant::now();
         let moves = request.body().progress();
-        let result = self.http.send(request).await;
+        let result = self.http.send(request).await.map_err(Box::<Fault>::from);
         let status = result.as_ref().map_or(0, |r| r.status.as_u16());
         tracing::debug!(
             request = call.kind,
@@ -288,7 +287,7 @@ impl Service {
         // It was refused, and may be sent again: on this connection no more of it.
         moves.give_up();
         if !self.endpoint.tls() && reach::wants_tls(status, &body) {
-            return Err(reach::needs_tls(&self.endpoint.authority(region)));
+            return Err(reach::needs_tls(&self.endpoint.authority(region)).into());
         }
         let fault = Fault::answer(status, &headers, &body, call.bucket);
         if let Some(bucket) = call.bucket.filter(|_| fault.code == "NoSuchBucket") {
@@ -320,6 +319,7 @@ impl Service {
         if self.config.requester_pays {
             headers.insert("x-amz-request-payer", HeaderValue::from_static("requester"));
         }
+        self.net.headers.add(direction(call.kind), &mut headers);
         if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
             headers.insert(http::header::USER_AGENT, agent);
         }
@@ -335,7 +335,7 @@ impl Service {
         }
         let question = if query.is_empty() { "" } else { "?" };
         let uri = format!("{}://{}{}{question}{query}", url.scheme, url.authority, url.path);
-        let body = Pieces::new(call.body.clone(), call.trailer);
+        let body = body::pieces(call.body.clone(), call.trailer);
         let length = http_body::Body::size_hint(&body).exact().unwrap_or_default();
         let mut request = Request::builder().method(call.method.clone()).uri(uri).body(body).map_err(bad)?;
         *request.headers_mut() = headers;

@@ -1,10 +1,10 @@
 //! Every store keeps the contract, bare and through all layers.
 
 use haul_store::{
-    Links, Meters, Net, OpenRequest, Store,
+    Links, Meters, Net, OpenRequest, Store, StoreKind, fs,
     layers::{LayerSettings, rate::Rate, stack},
-    mem::MemStore,
-    registry,
+    mem::{self, MemStore},
+    s3,
 };
 use haul_testkit::{
     cloudsim::Cloudsim,
@@ -24,7 +24,7 @@ use std::{
     },
 };
 
-fn open(kind: &str, path: &[u8], links: Links) -> Arc<dyn Store> {
+fn open(kind: &StoreKind, path: &[u8], links: Links) -> Arc<dyn Store> {
     let request = OpenRequest {
         remote: String::new(),
         path: path.to_vec(),
@@ -34,13 +34,15 @@ fn open(kind: &str, path: &[u8], links: Links) -> Arc<dyn Store> {
         links,
         own_links: false,
         wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
     };
-    (registry::kind(kind).expect("known").open)(request).expect("opened")
+    (kind.open)(request).expect("opened")
 }
 
 fn local(root: &Path, number: &AtomicUsize, links: Links) -> Arc<dyn Store> {
     let path = root.join(format!("root{}", number.fetch_add(1, Ordering::Relaxed)));
-    open("local", path.as_os_str().as_bytes(), links)
+    open(&fs::KIND, path.as_os_str().as_bytes(), links)
 }
 
 /// All layers, with a bandwidth limit that is never reached, so that the limiting code runs.
@@ -73,7 +75,7 @@ async fn memory_in_a_folder_of_a_named_bucket() {
     let number = AtomicUsize::new(0);
     let make = || async {
         let path = format!("bucket{}/in/here", number.fetch_add(1, Ordering::Relaxed));
-        let store = open("memory", path.as_bytes(), Links::Skip);
+        let store = open(&mem::KIND, path.as_bytes(), Links::Skip);
         // A folder in a bucket is there when something is in it.
         drop(store.make_dir(&haul_core::Key::new(""), &Default::default()).await);
         store
@@ -113,7 +115,7 @@ async fn local_disk_through_the_layers() {
     assert_eq!(skips[2..], limited);
 }
 
-fn s3(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn Store> {
+fn s3_store(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn Store> {
     let options = [
         ("provider", provider.to_owned()),
         ("endpoint", endpoint),
@@ -130,8 +132,10 @@ fn s3(endpoint: String, bucket: String, provider: &str, layers: bool) -> Arc<dyn
         links: Links::Skip,
         own_links: false,
         wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
     };
-    let store = (registry::kind("s3").expect("known").open)(request).expect("opened");
+    let store = (s3::KIND.open)(request).expect("opened");
     if layers { layered(store) } else { store }
 }
 
@@ -149,7 +153,7 @@ const FLAT: [&str; 5] = [
 async fn on_a_server(make: Make, provider: &str, layers: &[bool], more: &[&str], except: &[Except]) {
     let Some(server) = Server::shared(make) else { return };
     for layers in layers {
-        let open = || async { s3(server.endpoint(), server.no_bucket("conformance"), provider, *layers) };
+        let open = || async { s3_store(server.endpoint(), server.no_bucket("conformance"), provider, *layers) };
         let summary = conformance::run_except(open, except).await;
         let mut skips = skipped(&summary);
         let mut known: Vec<_> = [more, &FLAT].concat();
@@ -224,7 +228,7 @@ async fn s3_on_a_simulated_cloud() {
         let number = AtomicUsize::new(0);
         let make = || async {
             let bucket = format!("b{}", number.fetch_add(1, Ordering::Relaxed));
-            s3(server.endpoint(), bucket, provider, layers)
+            s3_store(server.endpoint(), bucket, provider, layers)
         };
         let summary = conformance::run(make).await;
         let skips = skipped(&summary);

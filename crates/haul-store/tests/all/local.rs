@@ -7,7 +7,7 @@ use haul_store::{
     Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Gone, Late, Links, ListRequest, Part, Payload, Progress, Sent,
     Store, WriteSpec,
 };
-use haul_testkit::disk::open;
+use haul_testkit::{disk::open, peers};
 use std::{
     fs,
     os::unix::{
@@ -581,7 +581,7 @@ fn as_nobody(test: &str) {
             assert!(output.status.success() && said.contains("1 passed"), "{said}");
         }
         Err(error) => {
-            eprintln!("skipped: root may read every directory, and can't start a process of nobody's: {error}")
+            peers::skip(&format!("root may read every directory, and can't start a process of nobody's: {error}"))
         }
     }
 }

@@ -63,6 +63,8 @@ impl Service {
             links: Default::default(),
             own_links: false,
             wrapped: Default::default(),
+            section: None,
+            shared: Default::default(),
         };
         (S3::open(request).unwrap(), meters)
     }

@@ -100,6 +100,8 @@ fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meter
         links: Default::default(),
         own_links: false,
         wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
     };
     (S3::open(request).unwrap(), meters)
 }

@@ -110,7 +110,7 @@ const ASPECTS: [&str; 12] = [
     "legal-hold",
     "lifecycle",
     "object-lock",
-    "policy",
+    "job",
     "retention",
     "tagging",
     "versioning",

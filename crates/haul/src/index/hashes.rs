@@ -40,6 +40,8 @@ pub(super) fn number(algo: Algo) -> u64 {
         Algo::Blake3 => 8,
         Algo::Xxh3 => 9,
         Algo::Xxh128 => 10,
+        Algo::QuickXor => 11,
+        Algo::Dropbox => 12,
         Algo::Md5Text => 64,
     }
 }

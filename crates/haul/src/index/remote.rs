@@ -170,7 +170,9 @@ impl RemoteIndex {
                 if let Some((key, how)) = wrong.first() {
                     self.tell_wrong(key, *how, &doubts);
                 }
-                news.iter().for_each(|entry| self.saw(entry));
+                // Beside content lies what comes and goes (records of snapshots, marks): knowing it helps nobody, and its end is no loss.
+                let lasts = |entry: &&Entry| !content || is_named_by_hash(entry.key.as_bytes());
+                news.iter().filter(lasts).for_each(|entry| self.saw(entry));
                 wrong.iter().filter(|(_, how)| *how == Wrong::Gone).for_each(|(key, _)| self.gone(key));
                 self.state().doubts = doubts;
             }
@@ -432,6 +434,13 @@ fn minute(time: SystemTime) -> u32 {
 }
 
 /// What tells the store from all others. A path may be typed in many ways, but names one place; and no secret is in it.
+/// True for keys as DVC's layouts have them: the last part is digits of a hash, perhaps with an ending.
+fn is_named_by_hash(key: &[u8]) -> bool {
+    let name = haul_core::key::name(key);
+    let digits = name.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    digits >= 30 && matches!(name.get(digits), None | Some(b'.'))
+}
+
 fn whose(store: &dyn Store) -> Identity {
     let mut hasher = Hasher::new(&[Algo::Blake3]);
     let fields: [&[u8]; 2] = match &store.caps().domain {

@@ -8,9 +8,9 @@ mod file;
 mod record;
 mod writer;
 
-pub use record::{Half, Job, Opened, WriteNo};
+pub use record::{Half, JobInfo, Opened, WriteNo};
 
-use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result, filter::FilterSpec, hash::to_hex, policy::Mode};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result, filter::FilterSpec, hash::to_hex, job::Verb};
 use haul_store::{Sent, Store};
 use record::{Contents, Record};
 use std::{
@@ -29,16 +29,16 @@ const ENDING: &str = "journal";
 pub struct JobId(String);
 
 impl JobId {
-    /// The name of the job that does `mode` from `src` to `dst`, to what `filter` takes; of one file, when `one` names
+    /// The name of the job that does `verb` from `src` to `dst`, to what `filter` takes; of one file, when `one` names
     /// it on both sides. How the job goes about it (how many at once, which limits) makes no other job; nor does a limit
     /// of age, which is another one each time.
-    pub fn new(mode: Mode, src: &dyn Store, dst: &dyn Store, filter: &FilterSpec, one: Option<(&Key, &Key)>) -> JobId {
+    pub fn new(verb: Verb, src: &dyn Store, dst: &dyn Store, filter: &FilterSpec, one: Option<(&Key, &Key)>) -> JobId {
         let mut hasher = Hasher::new(&[Algo::Blake3]);
         let mut field = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         };
-        field(mode_name(mode).as_bytes());
+        field(mode_name(verb).as_bytes());
         for store in [src, dst] {
             // A path may be typed in many ways, but names one place.
             match &store.caps().domain {
@@ -64,12 +64,12 @@ impl fmt::Display for JobId {
 }
 
 /// A mode's word in journals.
-pub fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Copy => "copy",
-        Mode::Sync => "sync",
-        Mode::Move => "move",
-        Mode::Check => "check",
+pub fn mode_name(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Copy => "copy",
+        Verb::Sync => "sync",
+        Verb::Move => "move",
+        Verb::Check => "check",
     }
 }
 
@@ -81,7 +81,7 @@ pub struct Journal(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    job: Job,
+    job: JobInfo,
     state: Mutex<State>,
 }
 
@@ -113,7 +113,7 @@ impl Journal {
     ///
     /// Errors: `Busy` when another process does the same job; `Unsupported` when another version of haul wrote it; those
     /// of reading it.
-    pub fn open(folder: &Path, id: &JobId, job: Job) -> Result<Journal> {
+    pub fn open(folder: &Path, id: &JobId, job: JobInfo) -> Result<Journal> {
         let path = path(folder, id);
         let found = file::open(&path)?;
         let was = found.as_ref().map(|found| found.contents.job.as_ref().map(|job| job.host.clone()));
@@ -144,7 +144,7 @@ impl Journal {
         Ok(Some(Journal::of(path, Some(found), job)))
     }
 
-    fn of(path: PathBuf, found: Option<file::Found>, mut job: Job) -> Journal {
+    fn of(path: PathBuf, found: Option<file::Found>, mut job: JobInfo) -> Journal {
         let mut state = State::default();
         if let Some(file::Found { file, contents }) = found {
             (state.left, state.next, state.file) = (contents.halves(), contents.next, Some(file));
@@ -154,7 +154,7 @@ impl Journal {
     }
 
     /// What the journal says of its job.
-    pub fn job(&self) -> &Job {
+    pub fn job(&self) -> &JobInfo {
         &self.0.job
     }
 
@@ -280,7 +280,7 @@ pub struct Unfinished {
     /// Its name.
     pub id: JobId,
     /// What it is.
-    pub job: Job,
+    pub job: JobInfo,
     /// Its half-done writes.
     pub halves: Vec<Half>,
     /// A process is doing it now.
@@ -315,7 +315,7 @@ pub fn unfinished(folder: &Path) -> Result<(Vec<Unfinished>, Vec<Error>)> {
     Ok((jobs, unreadable))
 }
 
-fn job_of(path: &Path, contents: &Contents) -> Result<Job> {
+fn job_of(path: &Path, contents: &Contents) -> Result<JobInfo> {
     contents.job.clone().ok_or_else(|| nameless(path))
 }
 
@@ -329,7 +329,7 @@ fn path(folder: &Path, id: &JobId) -> PathBuf {
 }
 
 /// What a new journal begins with.
-fn start(job: &Job) -> Vec<u8> {
+fn start(job: &JobInfo) -> Vec<u8> {
     [record::header(), Record::Job(job.clone()).to_bytes()].concat()
 }
 

@@ -22,7 +22,7 @@ pub type WriteNo = u64;
 
 /// What a journal says of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct JobInfo {
     /// `copy`, `sync` or `move`.
     pub mode: String,
     /// Where from, free of secrets.
@@ -64,7 +64,7 @@ pub struct Opened {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The first one.
-    Job(Job),
+    Job(JobInfo),
     /// A write in parts begins.
     Opened(WriteNo, Opened),
     /// A part is at the destination.
@@ -97,7 +97,7 @@ impl Half {
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Its job; `None` when not even the first record can be read.
-    pub job: Option<Job>,
+    pub job: Option<JobInfo>,
     /// Writes that have begun and not ended.
     pub open: BTreeMap<WriteNo, (Opened, BTreeMap<u64, Sent>)>,
     /// The job came to its own end.
@@ -234,7 +234,7 @@ impl Record {
     fn body(&self) -> Vec<u8> {
         match self {
             Record::Job(job) => {
-                let Job { mode, src, dst, argv, complete, folder, names_file, begun, host } = job;
+                let JobInfo { mode, src, dst, argv, complete, folder, names_file, begun, host } = job;
                 let mut out = Out::new(JOB);
                 out.bytes(mode.as_bytes()).bytes(src.as_bytes()).bytes(dst.as_bytes()).bytes(folder);
                 out.bytes(&begun.0.to_le_bytes()).number(u64::from(*complete)).number(u64::from(*names_file));
@@ -329,7 +329,7 @@ impl<'a> In<'a> {
         String::from_utf8(self.bytes()?.to_vec()).ok()
     }
 
-    fn job(&mut self) -> Option<Job> {
+    fn job(&mut self) -> Option<JobInfo> {
         let (mode, src, dst, folder) = (self.text()?, self.text()?, self.text()?, self.bytes()?.to_vec());
         let begun = Mtime(i128::from_le_bytes(self.bytes()?.try_into().ok()?));
         let (complete, names_file) = (self.number()? != 0, self.number()? != 0);
@@ -337,7 +337,7 @@ impl<'a> In<'a> {
         let argv = (0..count).map(|_| self.bytes().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
         // Format 1.0 ended here.
         let host = if self.0.is_empty() { String::new() } else { self.text()? };
-        Some(Job { mode, src, dst, argv, complete, folder, names_file, begun, host })
+        Some(JobInfo { mode, src, dst, argv, complete, folder, names_file, begun, host })
     }
 
     fn opened(&mut self) -> Option<Record> {
@@ -364,8 +364,8 @@ impl<'a> In<'a> {
 mod tests {
     use super::*;
 
-    fn job() -> Job {
-        Job {
+    fn job() -> JobInfo {
+        JobInfo {
             mode: "copy".into(),
             src: "/data".into(),
             dst: "r:b".into(),

@@ -5,8 +5,8 @@ use haul_core::{Mtime, Version};
 use haul_store::{Part, mem::MemStore};
 use std::{fs, os::unix::fs::PermissionsExt};
 
-fn job() -> Job {
-    Job {
+fn job() -> JobInfo {
+    JobInfo {
         mode: "copy".into(),
         src: "/src".into(),
         dst: "r:b".into(),
@@ -228,17 +228,17 @@ fn a_name_is_of_what_is_done_and_where() {
         JobId::new(mode, &**src, &**dst, filter, one).to_string()
     };
     let none = FilterSpec::default();
-    let first = name(Mode::Copy, &a, &b, &none, None);
-    assert_eq!((first.len(), &first), (16, &name(Mode::Copy, &a, &b, &none, None)));
+    let first = name(Verb::Copy, &a, &b, &none, None);
+    assert_eq!((first.len(), &first), (16, &name(Verb::Copy, &a, &b, &none, None)));
     let aged = FilterSpec { newer_than: Some(Mtime(5)), ..FilterSpec::default() };
-    assert_eq!(name(Mode::Copy, &a, &b, &aged, None), first);
+    assert_eq!(name(Verb::Copy, &a, &b, &aged, None), first);
     let ruled = FilterSpec { rules: vec!["- x".into()], ..FilterSpec::default() };
     let (x, y) = (Key::new("x"), Key::new("y"));
     for other in [
-        name(Mode::Sync, &a, &b, &none, None),
-        name(Mode::Copy, &b, &a, &none, None),
-        name(Mode::Copy, &a, &b, &ruled, None),
-        name(Mode::Copy, &a, &b, &none, Some((&x, &y))),
+        name(Verb::Sync, &a, &b, &none, None),
+        name(Verb::Copy, &b, &a, &none, None),
+        name(Verb::Copy, &a, &b, &ruled, None),
+        name(Verb::Copy, &a, &b, &none, Some((&x, &y))),
     ] {
         assert_ne!(other, first);
     }

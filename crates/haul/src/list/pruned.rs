@@ -1,4 +1,4 @@
-//! Leaving out directories that hold nothing but such directories (rsync's `--prune-empty-dirs`).
+//! Leaving out directories that hold nothing but such directories (`--prune-empty-dirs`).
 
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, ErrorKind, Listed, Lost};

@@ -7,7 +7,6 @@ mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
 use pump::Along;
-pub(crate) use pump::Road;
 pub(crate) use read::file_range;
 pub mod server;
 mod unfinished;
@@ -20,11 +19,14 @@ use crate::{
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
-    attributes::{MODE_BITS, Unkept},
+    attributes::Unkept,
+    chmod::Chmod,
+    chmod::MODE_BITS,
     event::{Event, Sink, StepId},
+    job::{Fsync, Job, Lookup, Publish},
+    keep::Keep,
     links::SourceLinks,
     plan::{Replace, Route},
-    policy::{Chmod, Fsync, Keep, Mode, Policy},
 };
 use haul_store::{Late, Meter, Stored, Upload, WriteSpec};
 use std::{
@@ -51,10 +53,8 @@ const CHANGED_RETRIES: u32 = 3;
 pub struct Mover {
     /// Stores, sink and cancellation.
     pub cx: Cx,
-    /// What the job does.
-    pub mode: Mode,
     /// The rules.
-    pub policy: Arc<Policy>,
+    pub job: Arc<Job>,
     /// What may be used at once.
     pub budget: Budget,
     /// What of attributes goes along between file systems.
@@ -267,7 +267,7 @@ impl Mover {
     fn route_through_memory(&self, size: u64) -> Route {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
         // What the store takes in one request goes so, unless the user wants parts from a smaller size on.
-        let cutoff = self.policy.parts_cutoff.unwrap_or(limits.single.saturating_add(1).max(limits.preferred));
+        let cutoff = self.job.pace.parts_cutoff.unwrap_or(limits.single.saturating_add(1).max(limits.preferred));
         if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
         }
@@ -278,7 +278,7 @@ impl Mover {
             _ if dst.relays && !src.files => Along::Passing,
             _ => Along::Other,
         };
-        Route::Parts { size: pump::part_size(&self.policy, &limits, Some(size), &along) }
+        Route::Parts { size: pump::part_size(&self.job, &limits, Some(size), &along) }
     }
 
     /// Files that are handed to the destination's store at once, where it copies by itself. At least 1.
@@ -315,10 +315,10 @@ impl Mover {
                     changed < CHANGED_RETRIES
                 }
                 ErrorKind::Unreachable => false,
-                ErrorKind::Corrupt => attempt < self.policy.file_retries,
+                ErrorKind::Corrupt => attempt < self.job.pace.file_retries,
                 // Somebody took away what was half written: the folder, or the upload in parts.
-                ErrorKind::NotFound if error.op() == "write" => attempt < self.policy.file_retries,
-                _ => error.retry() != Retry::Never && attempt < self.policy.file_retries,
+                ErrorKind::NotFound if error.op() == "write" => attempt < self.job.pace.file_retries,
+                _ => error.retry() != Retry::Never && attempt < self.job.pace.file_retries,
             };
             if !again || self.cx.cancel.is_cancelled() {
                 return Err(error);
@@ -332,7 +332,7 @@ impl Mover {
     async fn wait_before_retry(&self, step: StepId, error: Error, attempt: u32) -> Result<()> {
         let wait = match error.retry() {
             Retry::After(wait) => wait,
-            _ => self.policy.retries_sleep.max(Duration::from_millis(200) * attempt),
+            _ => self.job.pace.retries_sleep.max(Duration::from_millis(200) * attempt),
         };
         self.cx.meters.retry();
         self.cx.sink.emit(&Event::Retried { step, error: Arc::new(error.to_report()), wait });
@@ -371,7 +371,7 @@ impl Mover {
         };
         // A disk's metadata is listed; reading a file doesn't ask for it again.
         source.facts.meta = source.facts.meta.take().or_else(|| src.meta.clone());
-        if !self.policy.ignore_size && source.facts.size != src.size {
+        if !self.job.compare.ignore_size && source.facts.size != src.size {
             let message = format!("it was {} bytes when listed and is {} now", src.size, source.facts.size);
             return Err(Error::new(ErrorKind::Changed, "read", message));
         }
@@ -393,13 +393,13 @@ impl Mover {
 
     /// How the source shows its links.
     pub(crate) fn source_links(&self) -> SourceLinks {
-        self.policy.rsync.as_ref().map_or(SourceLinks::default(), |habits| habits.source_links)
+        self.job.links.source
     }
 
     /// The time that a file gets whatever its source's is.
     pub(crate) fn set_time(&self, facts: &Entry) -> Option<Mtime> {
-        let habits = self.policy.rsync.as_ref()?;
-        habits.set_time.or(habits.omit_link_times.filter(|_| facts.is_symlink()))
+        let attributes = &self.job.attributes;
+        attributes.set_time.or(attributes.omit_link_times.filter(|_| facts.is_symlink()))
     }
 
     /// How the file is written: what may be there, which times and metadata go along.
@@ -407,26 +407,26 @@ impl Mover {
         let caps = self.cx.dst.caps();
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
         // So are two names where a symlink of the destination stays.
-        let two_names = self.policy.moves(self.mode) || self.policy.rsync.as_ref().is_some_and(|h| h.keep_dirlinks);
-        let move_to_disk = two_names && caps.files && !self.policy.no_check_dest;
-        let never_replace = self.policy.ignore_existing || self.policy.immutable || move_to_disk;
+        let two_names = self.job.moves() || self.job.links.keep_dirlinks;
+        let move_to_disk = two_names && caps.files && self.job.listing.lookup != Lookup::Never;
+        let never_replace = self.job.existing.ignore || self.job.existing.immutable || move_to_disk;
         // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
-        let waits = self.policy.rsync.as_ref().is_some_and(|habits| habits.delay_updates);
+        let waits = self.job.write.publish == Publish::AtEnd;
         let conditional = never_replace && order.replaced.is_none() && caps.conditional && (!waits || move_to_disk);
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
             mtime: self.set_time(facts).or(facts.mtime),
-            meta: meta(&self.policy, facts),
+            meta: meta(&self.job, facts),
             hashes: facts.hashes.clone(),
             inplace: self.writes_in_place(order),
-            partial_suffix: self.policy.partial_suffix.clone(),
-            keep_setid: self.policy.keep_setid || self.cx.src.caps().files,
-            size_may_differ: self.policy.ignore_size,
+            partial_suffix: self.job.write.partial_suffix.clone(),
+            keep_setid: self.job.attributes.keep_setid || self.cx.src.caps().files,
+            size_may_differ: self.job.compare.ignore_size,
             keep: self.keep_of(order),
-            sparse: self.policy.sparse,
-            fsync: self.policy.fsync == Fsync::File,
-            drop_cache: self.policy.drop_cache,
+            sparse: self.job.write.sparse,
+            fsync: self.job.write.fsync == Fsync::File,
+            drop_cache: self.job.write.drop_cache,
             resumable: false,
         }
     }
@@ -435,8 +435,9 @@ impl Mover {
     /// those may be other files at the source.
     fn writes_in_place(&self, order: &Order) -> bool {
         let names = |there: &Entry| there.posix.as_ref().map_or(1, |posix| posix.nlink);
-        let shared = self.policy.keep.hard_links && order.replaced.as_ref().is_some_and(|there| names(there) > 1);
-        self.policy.inplace && !shared
+        let shared =
+            self.job.attributes.keep.hard_links && order.replaced.as_ref().is_some_and(|there| names(there) > 1);
+        self.job.write.publish == Publish::InPlace && !shared
     }
 
     /// True where a file is to have the permissions of the one that it replaces, and that goes to where backups are.
@@ -444,7 +445,7 @@ impl Mover {
         let plain = order.src.kind == Kind::File;
         let mode_is_kept = self.keep.as_ref().is_none_or(|keep| keep.perms || keep.acls);
         let there = order.replaced.as_ref().is_some_and(|there| there.posix.is_some() && is_plain(there));
-        self.policy.rsync.is_some() && self.backup.is_on() && plain && there && !mode_is_kept
+        self.backup.is_on() && plain && there && !mode_is_kept
     }
 
     /// What is kept of attributes, with such permissions said outright.
@@ -507,7 +508,7 @@ impl Mover {
         drop((memory, gathered));
         track.iter().for_each(Track::published);
         let proved = match self.check_stored(bytes, &facts, &hashes, &stored) {
-            Ok(_) if self.policy.verify_read => self.read_back(order, &stored, &hashes).await,
+            Ok(_) if self.job.write.verify_read => self.read_back(order, &stored, &hashes).await,
             checked => checked,
         };
         let proved = match proved {
@@ -542,7 +543,7 @@ impl Mover {
     /// The same for a file, device or FIFO that a symlink replaces, or a symlink that one of them does: they have other keys, so that the
     /// comparison doesn't tell.
     async fn keep_other_kind(&self, to: &Key) -> Result<()> {
-        if self.policy.rsync.is_none() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
+        if !self.job.existing.other_kinds.make_way() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
             return Ok(());
         }
         let other = if to.is_symlink() { Key::new(to.path()) } else { Key::symlink(to.path()) };
@@ -560,10 +561,10 @@ impl Mover {
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?
     async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
         let pumped = pumped?;
-        if pumped.bytes != facts.size && !self.policy.ignore_size {
+        if pumped.bytes != facts.size && !self.job.compare.ignore_size {
             return Err(haul_store::blocks::ended_early(pumped.bytes, facts.size));
         }
-        if !self.policy.ignore_checksum
+        if !self.job.write.ignore_checksum
             && let Some((algo, false)) = facts.hashes.agree(&pumped.hashes)
         {
             let message = format!("what was read does not have the {algo} that the source says it has");
@@ -580,14 +581,14 @@ impl Mover {
 
     /// After publishing: does the store's own answer match what was sent?
     fn check_stored(&self, bytes: u64, facts: &Entry, moved: &Hashes, stored: &Stored) -> Result<Option<Algo>> {
-        if stored.size != bytes && !self.policy.ignore_size {
+        if stored.size != bytes && !self.job.compare.ignore_size {
             let message = format!("{bytes} bytes were sent but the store says that it holds {}", stored.size);
             return Err(Error::new(ErrorKind::Corrupt, "write", message));
         }
         let mut ours = moved.clone();
         ours.merge(&facts.hashes);
         match ours.agree(&stored.hashes) {
-            Some((algo, false)) if !self.policy.ignore_checksum => {
+            Some((algo, false)) if !self.job.write.ignore_checksum => {
                 let message = format!("the store's {algo} of it is not that of what was sent");
                 Err(Error::new(ErrorKind::Corrupt, "write", message))
             }
@@ -644,12 +645,12 @@ pub(crate) async fn abort(upload: Box<dyn Upload>, error: Error) -> Error {
 
 /// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds. `None` when there is
 /// none to speak of: then a store that copies by itself keeps the source's own.
-pub(crate) fn meta(policy: &Policy, facts: &Entry) -> Option<Box<Meta>> {
-    let own = facts.meta.clone().filter(|_| policy.metadata);
-    if own.is_none() && policy.metadata_set.is_empty() {
+pub(crate) fn meta(job: &Job, facts: &Entry) -> Option<Box<Meta>> {
+    let own = facts.meta.clone().filter(|_| job.attributes.metadata);
+    if own.is_none() && job.attributes.metadata_set.is_empty() {
         return None;
     }
     let mut meta = own.unwrap_or_default();
-    meta.extend(policy.metadata_set.iter().cloned());
+    meta.extend(job.attributes.metadata_set.iter().cloned());
     Some(meta)
 }

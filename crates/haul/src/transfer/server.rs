@@ -63,13 +63,13 @@ impl Mover {
     /// Metadata for a copy that the store makes by itself. Without any it keeps the source's own; but what
     /// `--metadata-set` adds to metadata that no listing gave would replace all of it, so that is asked for first.
     async fn server_meta(&self, src: &Entry) -> Option<Box<Meta>> {
-        let policy = &self.policy;
-        if policy.metadata_set.is_empty() || src.meta.is_some() || self.cx.src.caps().files {
-            return meta(policy, src);
+        let job = &self.job;
+        if job.attributes.metadata_set.is_empty() || src.meta.is_some() || self.cx.src.caps().files {
+            return meta(job, src);
         }
         // A source that can't be asked can't be copied either: the copy says why.
         let mut own = self.cx.src.stat(&src.key).await.ok().and_then(|now| now.meta).unwrap_or_default();
-        own.extend(policy.metadata_set.iter().cloned());
+        own.extend(job.attributes.metadata_set.iter().cloned());
         Some(own)
     }
 
@@ -77,7 +77,7 @@ impl Mover {
         // The source's mtime goes along when it is known. Hashes do to a disk, which proves them before it publishes; another
         // store would keep them, and gives its own in the answer.
         let mut spec = WriteSpec { meta, ..self.spec(order, &order.src) };
-        if !self.cx.dst.caps().files || self.policy.ignore_checksum {
+        if !self.cx.dst.caps().files || self.job.write.ignore_checksum {
             spec.hashes = Hashes::default();
         }
         CopyItem {
@@ -94,11 +94,11 @@ impl Mover {
     /// By which means one file of a batch goes.
     fn how(&self, order: &Order, how: CopyHow) -> CopyHow {
         let shorter = order.replaced.as_ref().is_some_and(|there| there.size < order.src.size);
-        match (how, &self.policy.rsync) {
+        match (how, self.job.existing.append) {
             (CopyHow::Link, _) => how,
             _ if order.src.kind == Kind::Special => CopyHow::Special,
-            (CopyHow::Copy, Some(habits)) if habits.append && shorter && !order.src.is_symlink() => {
-                CopyHow::Append { verify: habits.append_verify }
+            (CopyHow::Copy, Some(append)) if shorter && !order.src.is_symlink() => {
+                CopyHow::Append { verify: append.verify }
             }
             _ => how,
         }
@@ -122,12 +122,12 @@ impl Mover {
 
     fn arrived(&self, order: &Order, stored: Result<Stored>, how: CopyHow) -> Result<Arrived> {
         let stored = stored?;
-        if stored.size != order.src.size && !self.policy.ignore_size {
+        if stored.size != order.src.size && !self.job.compare.ignore_size {
             let message = format!("it has {} bytes but {} were copied", order.src.size, stored.size);
             return Err(Error::new(ErrorKind::Corrupt, "copy", message));
         }
         let proved = match order.src.hashes.agree(&stored.hashes) {
-            Some((algo, false)) if !self.policy.ignore_checksum => {
+            Some((algo, false)) if !self.job.write.ignore_checksum => {
                 return Err(Error::new(ErrorKind::Corrupt, "copy", format!("the copy has another {algo}")));
             }
             Some((algo, true)) => Some(algo),

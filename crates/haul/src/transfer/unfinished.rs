@@ -58,7 +58,7 @@ impl Mover {
     pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route) -> Result<Target> {
         let mut spec = self.spec(order, facts);
         let parts = matches!(route, Route::Parts { .. });
-        if parts && self.policy.store_md5 {
+        if parts && self.job.write.store_md5 {
             self.learn_md5(facts, &mut spec).await?;
         }
         if let Some(target) = self.left(order, facts, parts, &spec).await? {
@@ -69,6 +69,11 @@ impl Mover {
         let noted = self.cx.journal.as_ref().zip(facts.version.as_ref()).filter(|_| parts && facts.size > block);
         spec.resumable = noted.is_some();
         let upload = self.cx.dst.write(&order.to, spec).await?;
+        let told = if parts { upload.part_size().await } else { Ok(None) };
+        let block = match told {
+            Ok(told) => told.unwrap_or(block),
+            Err(error) => return Err(abort(upload, error).await),
+        };
         let track = match noted {
             Some((journal, version)) => {
                 let from = facts.key.clone();

@@ -9,8 +9,8 @@ use haul_core::{
     Algo, Error, ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
     filter::{Filter, FilterSpec},
+    job::{CompareBy, Job, Verb},
     plan::Action,
-    policy::{Compare, Mode, Policy},
 };
 use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, layers::with_links, mem::MemStore};
 use haul_testkit::{
@@ -159,28 +159,28 @@ impl Pair {
         self.dst.clone()
     }
 
-    async fn run(&self, mode: Mode) -> Report {
-        self.run_with(mode, Policy::default()).await
+    async fn run(&self, verb: Verb) -> Report {
+        self.run_with(verb, Job::default()).await
     }
 
-    async fn run_with(&self, mode: Mode, policy: Policy) -> Report {
-        self.run_as(mode, policy, Filter::default()).await
+    async fn run_with(&self, verb: Verb, job: Job) -> Report {
+        self.run_as(verb, job, Filter::default()).await
     }
 
-    async fn run_filtered(&self, mode: Mode, filter: Filter) -> Report {
-        self.run_as(mode, Policy::default(), filter).await
+    async fn run_filtered(&self, verb: Verb, filter: Filter) -> Report {
+        self.run_as(verb, Job::default(), filter).await
     }
 
-    async fn run_as(&self, mode: Mode, policy: Policy, filter: Filter) -> Report {
-        self.run_between(self.src.clone(), self.there(), mode, policy, filter).await
+    async fn run_as(&self, verb: Verb, job: Job, filter: Filter) -> Report {
+        self.run_between(self.src.clone(), self.there(), verb, job, filter).await
     }
 
     async fn run_between(
         &self,
         src: Arc<dyn Store>,
         dst: Arc<dyn Store>,
-        mode: Mode,
-        policy: Policy,
+        verb: Verb,
+        job: Job,
         filter: Filter,
     ) -> Report {
         let cx = Cx {
@@ -197,7 +197,7 @@ impl Pair {
             journal: None,
             known: Known { hashes: None, index: Some(self.settings.clone()) },
         };
-        haul::run(mode, policy, cx).await
+        haul::run(job.with(|job| job.verb = verb), cx).await
     }
 
     async fn open(&self, uses: Uses) -> Arc<RemoteIndex> {
@@ -206,9 +206,9 @@ impl Pair {
     }
 
     /// The requests of a run: pages and questions.
-    async fn count(&self, mode: Mode) -> (u64, u64, Report) {
+    async fn count(&self, verb: Verb) -> (u64, u64, Report) {
         let before = (self.dst.calls(Op::List), self.dst.calls(Op::Stat));
-        let report = self.run(mode).await;
+        let report = self.run(verb).await;
         (self.dst.calls(Op::List) - before.0, self.dst.calls(Op::Stat) - before.1, report)
     }
 
@@ -228,19 +228,19 @@ impl Pair {
 #[tokio::test]
 async fn a_second_run_asks_for_what_changed() {
     let pair = Pair::new(2_000).await;
-    for mode in [Mode::Sync, Mode::Copy] {
-        assert!(pair.run(mode).await.is_ok());
-        let (pages, questions, report) = pair.count(mode).await;
-        assert_eq!((pages, questions, report.totals.unchanged), (PAGES as u64, 0, 2_000), "{mode:?}");
+    for verb in [Verb::Sync, Verb::Copy] {
+        assert!(pair.run(verb).await.is_ok());
+        let (pages, questions, report) = pair.count(verb).await;
+        assert_eq!((pages, questions, report.totals.unchanged), (PAGES as u64, 0, 2_000), "{verb:?}");
         put(&pair.src, &name(77), 1, 2_000).await;
         put(&pair.src, "new/one", 1, 2_000).await;
-        let (pages, questions, report) = pair.count(mode).await;
-        assert_eq!(report.totals.transfers, if mode == Mode::Sync { 2 } else { 0 });
+        let (pages, questions, report) = pair.count(verb).await;
+        assert_eq!(report.totals.transfers, if verb == Verb::Sync { 2 } else { 0 });
         assert!(pages + questions <= PAGES as u64 + 2, "{pages} {questions}");
         remove(&pair.src, &name(78)).await;
-        let (pages, questions, report) = pair.count(mode).await;
+        let (pages, questions, report) = pair.count(verb).await;
         assert!(pages + questions <= PAGES as u64 + 2, "{pages} {questions}");
-        assert_eq!(report.totals.deletes, u64::from(mode == Mode::Sync));
+        assert_eq!(report.totals.deletes, u64::from(verb == Verb::Sync));
         let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
         pair.assert_equal(&src, &dst, "in the end");
     }
@@ -255,14 +255,14 @@ async fn runs_that_keep_symlinks_share_the_index_of_those_that_do_not() {
     for n in 0..200 {
         put(&pair.src, &link(n), n as u32, 1_000).await;
     }
-    assert!(pair.run(Mode::Sync).await.is_ok());
+    assert!(pair.run(Verb::Sync).await.is_ok());
     let keeping = async || {
         let before = (pair.dst.calls(Op::List), pair.dst.calls(Op::Stat));
         let (src, dst) = (with_links(pair.src.clone(), Links::Keep), with_links(pair.there(), Links::Keep));
-        let report = pair.run_between(src, dst, Mode::Sync, Policy::default(), Filter::default()).await;
+        let report = pair.run_between(src, dst, Verb::Sync, Job::default(), Filter::default()).await;
         (pair.dst.calls(Op::List) - before.0, pair.dst.calls(Op::Stat) - before.1, report)
     };
-    let plain = pair.count(Mode::Sync).await;
+    let plain = pair.count(Verb::Sync).await;
     let (pages, questions, report) = keeping().await;
     assert_eq!((pages, questions, report.totals.unchanged), (plain.0, plain.1, 2_200));
     assert_eq!((report.totals.transfers, report.totals.deletes), (0, 0));
@@ -272,7 +272,7 @@ async fn runs_that_keep_symlinks_share_the_index_of_those_that_do_not() {
     put(&pair.src, &link(200), 200, 1_000).await;
     let (.., report) = keeping().await;
     assert_eq!((report.totals.transfers, report.totals.deletes, report.is_ok()), (2, 1, true));
-    let (pages, questions, report) = pair.count(Mode::Sync).await;
+    let (pages, questions, report) = pair.count(Verb::Sync).await;
     assert_eq!((pages, questions, report.totals.unchanged), (plain.0, plain.1, 2_200));
     let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
     pair.assert_equal(&src, &dst, "in the end");
@@ -305,7 +305,7 @@ async fn a_small_index_is_never_wrong() {
                 _ => put(&there, &format!("others/{}", dice(3)), round, 1_000).await,
             }
         }
-        assert!(pair.run(Mode::Sync).await.is_ok(), "{round}");
+        assert!(pair.run(Verb::Sync).await.is_ok(), "{round}");
         let src = held(&pair.src).await;
         let mut dst = held(&there).await;
         // What others added is known from the audit, and deleted by the next run; what lies beyond the last key may stay.
@@ -320,18 +320,18 @@ async fn a_loss_is_found_as_often_as_promised() {
     let (keys, runs) = (800usize, 40u64);
     for lost in [2usize, 8] {
         let mut pair = Pair::new(keys).await;
-        assert!(pair.run(Mode::Sync).await.is_ok());
+        assert!(pair.run(Verb::Sync).await.is_ok());
         let whole = fs::read(pair.file()).unwrap();
         let (there, mut found) = (pair.there(), 0);
         let gone: Vec<usize> = (0..lost).map(|n| (n * 97 + 13) % keys).collect();
-        let policy = Policy { dry_run: true, ..Policy::default() };
+        let job = Job::default().with(|job| job.dry_run = true);
         for n in &gone {
             remove(&there, &name(*n)).await;
         }
         for seed in 0..runs {
             fs::write(pair.file(), &whole).unwrap();
             pair.settings.seed = Some(seed);
-            let report = pair.run_with(Mode::Copy, policy.clone()).await;
+            let report = pair.run_with(Verb::Copy, job.clone()).await;
             let said = pair.said.take();
             found += u64::from(!said.is_empty());
             // Which is more than the one that was found: all of the folder, or of everything, is looked at again.
@@ -354,12 +354,12 @@ async fn a_lost_folder_comes_back() {
     for seed in 0..12 {
         let mut pair = Pair::new(3_000).await;
         pair.settings.seed = Some(seed);
-        assert!(pair.run(Mode::Copy).await.is_ok());
+        assert!(pair.run(Verb::Copy).await.is_ok());
         let all = held(&pair.there()).await;
         for key in all.keys().filter(|key| key.starts_with("d3/")) {
             remove(&pair.there(), key).await;
         }
-        let report = pair.run(Mode::Copy).await;
+        let report = pair.run(Verb::Copy).await;
         assert!(report.is_ok());
         assert_eq!(held(&pair.there()).await.len(), 3_000, "seed {seed}: {:?}", pair.said.take());
         let said = pair.said.take();
@@ -371,7 +371,7 @@ async fn a_lost_folder_comes_back() {
 #[tokio::test]
 async fn a_contradiction_after_the_audit_is_looked_into() {
     let mut pair = Pair::new(3_000).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     let in_order: Vec<String> = held(&pair.src).await.into_keys().collect();
     let mut hit = 0;
     for seed in 0..10 {
@@ -381,7 +381,7 @@ async fn a_contradiction_after_the_audit_is_looked_into() {
         remove(&pair.there(), &in_order[at]).await;
         remove(&pair.there(), &in_order[at + 1]).await;
         put(&pair.src, &in_order[at + 1], seed as u32, 5_000 + seed as i64).await;
-        let report = pair.run(Mode::Copy).await;
+        let report = pair.run(Verb::Copy).await;
         assert!(
             report.is_ok() && report.totals.transfers == 2,
             "{} of 2: {:?}",
@@ -398,9 +398,9 @@ async fn a_contradiction_after_the_audit_is_looked_into() {
 #[tokio::test]
 async fn a_damaged_file_and_another_stores_are_not_believed() {
     let pair = Pair::new(300).await;
-    assert!(pair.run(Mode::Sync).await.is_ok());
+    assert!(pair.run(Verb::Sync).await.is_ok());
     put(&pair.src, &name(5), 9, 9_000).await;
-    assert!(pair.run(Mode::Sync).await.is_ok());
+    assert!(pair.run(Verb::Sync).await.is_ok());
     let whole = fs::read(pair.file()).unwrap();
     let file = pair.file();
     for at in (0..whole.len()).step_by(whole.len() / 60) {
@@ -409,7 +409,7 @@ async fn a_damaged_file_and_another_stores_are_not_believed() {
         for damaged in [&bytes, &whole[..at]] {
             fs::write(&file, damaged).unwrap();
             remove(&pair.there(), &name(7)).await;
-            assert!(pair.run(Mode::Sync).await.is_ok());
+            assert!(pair.run(Verb::Sync).await.is_ok());
             let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
             pair.assert_equal(&src, &dst, &format!("byte {at}"));
             assert!(fs::read(&file).unwrap().len() > 1_000, "it is made anew");
@@ -419,7 +419,7 @@ async fn a_damaged_file_and_another_stores_are_not_believed() {
     let mut bytes = whole.clone();
     bytes[8..40].rotate_left(1);
     fs::write(&file, bytes).unwrap();
-    let (pages, _, _) = pair.count(Mode::Sync).await;
+    let (pages, _, _) = pair.count(Verb::Sync).await;
     assert!(pages > PAGES as u64, "listed anew: {pages}");
 }
 
@@ -428,12 +428,12 @@ async fn a_damaged_file_and_another_stores_are_not_believed() {
 async fn another_bucket_of_the_same_name_is_filled() {
     for files in [40, 2_000] {
         let mut pair = Pair::new(files).await;
-        assert!(pair.run(Mode::Copy).await.is_ok());
+        assert!(pair.run(Verb::Copy).await.is_ok());
         pair.dst = Arc::new(Faulty::new(memory()));
-        let report = pair.run(Mode::Copy).await;
+        let report = pair.run(Verb::Copy).await;
         assert_eq!((report.totals.transfers, report.is_ok()), (files as u64, true));
         assert!(pair.said.take()[0].contains("everything is looked at again"));
-        let (pages, questions, _) = pair.count(Mode::Copy).await;
+        let (pages, questions, _) = pair.count(Verb::Copy).await;
         assert!(pages + questions <= PAGES as u64, "{pages} {questions}");
     }
 }
@@ -444,7 +444,7 @@ async fn two_processes_never_leave_a_deleted_key_behind() {
     for seer_ends_last in [true, false] {
         for many in [false, true] {
             let pair = Pair::new(2_000).await;
-            assert!(pair.run(Mode::Copy).await.is_ok());
+            assert!(pair.run(Verb::Copy).await.is_ok());
             let there = pair.there();
             let (seer, deleter) = (pair.open(Uses::Nothing).await, pair.open(Uses::Nothing).await);
             let keys: Vec<String> = (0..if many { 1_500 } else { 3 }).map(name).collect();
@@ -469,23 +469,23 @@ async fn two_processes_never_leave_a_deleted_key_behind() {
 #[tokio::test]
 async fn a_run_that_was_killed_while_it_changed_something_costs_the_index() {
     let pair = Pair::new(500).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     let index = pair.open(Uses::Nothing).await;
     index.will_change(&Key::new(name(3))).await;
     // It is changing it: nobody believes the index meanwhile.
-    let (pages, _, _) = pair.count(Mode::Copy).await;
+    let (pages, _, _) = pair.count(Verb::Copy).await;
     assert!(pages > PAGES as u64, "{pages}");
     for n in 3..203 {
         remove(&pair.there(), &name(n)).await;
     }
     // As a kill does, this ends without a word.
     drop(index);
-    let (pages, _, report) = pair.count(Mode::Copy).await;
+    let (pages, _, report) = pair.count(Verb::Copy).await;
     assert!(pages > PAGES as u64, "{pages}");
     assert_eq!(report.totals.transfers, 200, "all that is gone comes back, whatever an audit would have shown");
     let said = pair.said.take();
     assert!(said[0].contains("an earlier run was killed while it changed the destination"), "{said:?}");
-    let (pages, _, _) = pair.count(Mode::Copy).await;
+    let (pages, _, _) = pair.count(Verb::Copy).await;
     assert_eq!(pages, PAGES as u64, "and then it is believed again");
 }
 
@@ -494,13 +494,13 @@ async fn what_is_old_or_of_the_future_is_not_believed() {
     const DAY: u32 = 24 * 60;
     for (later, believed) in [(0, true), (6, true), (8, false), (-1i64, false)] {
         let mut pair = Pair::new(2_000).await;
-        assert!(pair.run(Mode::Copy).await.is_ok());
+        assert!(pair.run(Verb::Copy).await.is_ok());
         pair.settings.minute = Some(30_000_000u32.wrapping_add_signed(later as i32 * DAY as i32));
         // One that the audit of this seed doesn't show.
-        let (pages, _, report) = pair.count(Mode::Copy).await;
+        let (pages, _, report) = pair.count(Verb::Copy).await;
         assert!(report.is_ok());
         assert_eq!(pages == PAGES as u64, believed, "{later} days: {pages} pages");
-        let (pages, _, _) = pair.count(Mode::Copy).await;
+        let (pages, _, _) = pair.count(Verb::Copy).await;
         assert_eq!(pages, PAGES as u64, "{later} days: what was seen now is believed");
     }
 }
@@ -512,13 +512,13 @@ async fn what_only_the_index_says_grows_old() {
     let remote =
         MemStore::new().with_caps(|caps| (caps.domain, caps.page, caps.cheap_reads) = (None, Some(PAGE), false));
     pair.dst = Arc::new(Faulty::new(Arc::new(remote)));
-    let policy = Policy { compare: Compare::Checksum, ..Policy::default() };
-    assert!(pair.run_with(Mode::Copy, policy.clone()).await.is_ok());
+    let job = Job::default().with(|job| job.compare.by = CompareBy::Checksum);
+    assert!(pair.run_with(Verb::Copy, job.clone()).await.is_ok());
     // One that the audits of this seed don't show.
     remove(&pair.there(), &name(1)).await;
     for (day, transfers) in [(3, 0), (6, 0), (9, 1)] {
         pair.settings.minute = Some(30_000_000 + day * 24 * 60);
-        let report = pair.run_with(Mode::Copy, policy.clone()).await;
+        let report = pair.run_with(Verb::Copy, job.clone()).await;
         assert_eq!((report.totals.transfers, report.is_ok()), (transfers, true), "day {day}: {:?}", pair.said.take());
     }
 }
@@ -526,16 +526,16 @@ async fn what_only_the_index_says_grows_old() {
 #[tokio::test]
 async fn verifying_says_what_is_wrong_and_makes_it_right() {
     let mut pair = Pair::new(2_000).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     remove(&pair.there(), &name(1)).await;
     put(&pair.there(), &name(2), 12_345, 9).await;
     pair.settings.verify = true;
-    let report = pair.run(Mode::Copy).await;
+    let report = pair.run(Verb::Copy).await;
     assert_eq!(report.totals.transfers, 2);
     let wanted = ":memory:: the index is right about 1998 keys, 1 are gone, 1 were changed by others";
     assert_eq!(pair.said.take(), [wanted]);
     pair.settings.verify = false;
-    let (pages, questions, _) = pair.count(Mode::Copy).await;
+    let (pages, questions, _) = pair.count(Verb::Copy).await;
     assert_eq!((pages, questions), (PAGES as u64, 0));
 }
 
@@ -545,7 +545,7 @@ async fn a_folder_that_cannot_be_used_costs_a_word() {
     let file = pair.state.path().join("file");
     fs::write(&file, b"").unwrap();
     pair.settings.folder = file;
-    let report = pair.run(Mode::Sync).await;
+    let report = pair.run(Verb::Sync).await;
     assert_eq!((report.is_ok(), report.totals.transfers), (true, 20));
     let said = pair.said.take();
     assert!(said.len() == 1 && said[0].starts_with("No index of :memory:: "), "{said:?}");
@@ -555,11 +555,11 @@ async fn a_folder_that_cannot_be_used_costs_a_word() {
 #[tokio::test]
 async fn a_move_asks() {
     let pair = Pair::new(300).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     for n in 0..100 {
         remove(&pair.there(), &name(n)).await;
     }
-    assert!(pair.run(Mode::Move).await.is_ok());
+    assert!(pair.run(Verb::Move).await.is_ok());
     assert_eq!((held(&pair.src).await.len(), held(&pair.there()).await.len()), (0, 300));
 }
 
@@ -568,7 +568,7 @@ async fn a_move_asks() {
 #[tokio::test]
 async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
     let pair = Pair::new(3_000).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     let (src, there) = (&pair.src, pair.there());
     for n in 5..3_000 {
         remove(src, &name(n)).await;
@@ -579,13 +579,13 @@ async fn what_a_move_found_gone_is_not_there_for_the_next_copy() {
     let _shared = (*pair.dst).clone().on(Op::Publish, next, fails);
     *pair.said.marks.lock().unwrap() = Some(pair.settings.folder.clone());
     let before = pair.dst.calls(Op::Stat);
-    let report = pair.run(Mode::Move).await;
+    let report = pair.run(Verb::Move).await;
     assert_eq!((report.error_count, held(src).await.len()), (1, 1));
     assert!(pair.dst.calls(Op::Stat) > before, "it asked, and didn't list all");
     assert_eq!(*pair.said.unmarked.lock().unwrap(), Vec::<Key>::new());
     let index = pair.open(Uses::Nothing).await;
     assert!(!index.has(&Key::new(name(3))).unwrap() && index.has(&Key::new(name(4))).unwrap());
-    let report = pair.run(Mode::Copy).await;
+    let report = pair.run(Verb::Copy).await;
     assert_eq!((report.totals.transfers, report.totals.unchanged), (1, 0), "{:?}", pair.said.take());
 }
 
@@ -597,10 +597,10 @@ async fn a_sync_goes_by_an_index_that_has_everything_only() {
     for n in 0..3_000 {
         put(&there, &format!("others/{n:05}"), n, 1_000).await;
     }
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     let other = Key::new("others/02000");
     assert!(!pair.open(Uses::Nothing).await.has(&other).unwrap(), "it asked, and didn't list all");
-    assert!(pair.run(Mode::Sync).await.is_ok());
+    assert!(pair.run(Verb::Sync).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&there).await);
     pair.assert_equal(&src, &dst, "after a copy");
     // A filtered listing makes the index anew, of what the filter lets through.
@@ -609,20 +609,20 @@ async fn a_sync_goes_by_an_index_that_has_everything_only() {
     }
     fs::remove_file(pair.file()).unwrap();
     let rules = FilterSpec { rules: vec!["- /others/**".into()], ..FilterSpec::default() };
-    assert!(pair.run_filtered(Mode::Sync, Filter::new(rules.clone()).unwrap()).await.is_ok());
+    assert!(pair.run_filtered(Verb::Sync, Filter::new(rules.clone()).unwrap()).await.is_ok());
     let before = pair.dst.calls(Op::List);
-    assert!(pair.run_filtered(Mode::Sync, Filter::new(rules).unwrap()).await.is_ok());
+    assert!(pair.run_filtered(Verb::Sync, Filter::new(rules).unwrap()).await.is_ok());
     assert!(pair.dst.calls(Op::List) - before <= PAGES as u64, "of the same filter it has everything");
-    assert!(pair.run(Mode::Sync).await.is_ok());
+    assert!(pair.run(Verb::Sync).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&there).await);
     pair.assert_equal(&src, &dst, "after a filtered sync");
     // What a run may have left behind makes a sync look again: the old content is there, and not in the index any more.
     put(&pair.src, &name(3), 9, 9_000).await;
     let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
     let _shared = (*pair.dst).clone().on(Op::Publish, pair.dst.calls(Op::Publish) + 1, fails);
-    assert_eq!(pair.run(Mode::Sync).await.error_count, 1);
+    assert_eq!(pair.run(Verb::Sync).await.error_count, 1);
     remove(&pair.src, &name(3)).await;
-    assert!(pair.run(Mode::Sync).await.is_ok());
+    assert!(pair.run(Verb::Sync).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&there).await);
     pair.assert_equal(&src, &dst, "after an error");
 }
@@ -637,13 +637,13 @@ async fn a_backup_in_the_destination_is_no_secret() {
     }
     let old = format!("{}.old", name(3));
     put(&pair.src, &old, 77, 3_000).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     put(&pair.src, &name(3), 8, 2_000).await;
-    let suffix = Policy { backup_suffix: Some(".old".into()), ..Policy::default() };
-    let report = pair.run_with(Mode::Copy, suffix).await;
+    let suffix = Job::default().with(|job| job.existing.backup_suffix = Some(".old".into()));
+    let report = pair.run_with(Verb::Copy, suffix).await;
     assert_eq!((report.totals.transfers, report.is_ok()), (1, true), "{:?}", report.errors);
     assert!(!pair.open(Uses::Nothing).await.has(&Key::new(&old)).unwrap());
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
     pair.assert_equal(&src, &dst, "in the end");
 }
@@ -652,7 +652,7 @@ async fn a_backup_in_the_destination_is_no_secret() {
 #[tokio::test]
 async fn an_index_that_was_dropped_meanwhile_costs_what_others_saw() {
     let pair = Pair::new(300).await;
-    assert!(pair.run(Mode::Copy).await.is_ok());
+    assert!(pair.run(Verb::Copy).await.is_ok());
     let (there, key) = (pair.there(), Key::new(name(3)));
     let deleter = pair.open(Uses::Nothing).await;
     fs::remove_file(pair.file()).unwrap();

@@ -5,7 +5,7 @@ use haul_core::{
     ErrorKind, Key, Meta,
     event::{Event, NoSink, Sink},
     filter::{Filter, FilterSpec},
-    policy::{Compare, Cutoff, DeleteWhen, Mode, OrderBy, Policy, RenameBy},
+    job::{CompareBy, Cutoff, DeleteWhen, Job, Lookup, OrderBy, Publish, RenameBy, Verb},
 };
 use haul_store::{Links, Meters, Store};
 use haul_testkit::disk;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 struct Bench {
     root: TempDir,
-    policy: Policy,
+    job: Job,
     filter: FilterSpec,
     events: Arc<Recorder>,
     more: Vec<fn(&Bench, &mut Cx)>,
@@ -42,7 +42,7 @@ impl Bench {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("src")).unwrap();
-        Bench { root, policy: Policy::default(), filter: FilterSpec::default(), events: Arc::default(), more: vec![] }
+        Bench { root, job: Job::default(), filter: FilterSpec::default(), events: Arc::default(), more: vec![] }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -78,8 +78,8 @@ impl Bench {
         cx
     }
 
-    async fn run(&self, mode: Mode) -> Report {
-        haul::run(mode, self.policy.clone(), self.cx()).await
+    async fn run(&self, verb: Verb) -> Report {
+        haul::run(self.job.clone().with(|job| job.verb = verb), self.cx()).await
     }
 
     /// Every path below `at`, directories with a slash, files with their text.
@@ -114,13 +114,13 @@ async fn copy_brings_files_and_their_times_and_a_second_run_does_nothing() {
     let b = Bench::new();
     b.file("src/a.txt", "a", 1_000).file("src/d/e/f", "fff", 2_000).file("src/d/.hidden", "", 3_000);
     fs::create_dir(b.path("src/empty")).unwrap();
-    let report = b.run(Mode::Copy).await;
+    let report = b.run(Verb::Copy).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!((report.totals.transfers, report.totals.bytes), (3, 4));
     assert_eq!(b.tree("dst"), ["a.txt=a", "d/", "d/.hidden=", "d/e/", "d/e/f=fff"]);
     assert_eq!((b.mtime("dst/a.txt"), b.mtime("dst/d/e/f")), (1_000, 2_000));
     assert_eq!(b.mtime("dst/d"), b.mtime("src/d"));
-    let again = b.run(Mode::Copy).await;
+    let again = b.run(Verb::Copy).await;
     assert_eq!((again.totals.transfers, again.totals.unchanged, again.totals.checks), (0, 3, 3));
 }
 
@@ -128,12 +128,12 @@ async fn copy_brings_files_and_their_times_and_a_second_run_does_nothing() {
 async fn sync_makes_the_destination_equal() {
     for when in [DeleteWhen::Before, DeleteWhen::During, DeleteWhen::After] {
         let mut b = Bench::new();
-        b.policy.delete_when = when;
-        b.policy.create_empty_dirs = true;
+        b.job.deletes.when = when;
+        b.job.dirs.create_empty = true;
         b.file("src/keep", "same", 5).file("src/new/x", "x", 5).file("dst/keep", "same", 5);
         b.file("dst/old/deep/y", "y", 5).file("dst/z", "z", 5);
         fs::create_dir(b.path("src/empty")).unwrap();
-        let report = b.run(Mode::Sync).await;
+        let report = b.run(Verb::Sync).await;
         assert!(report.is_ok(), "{when:?}: {report:?}");
         assert_eq!(b.tree("dst"), ["empty/", "keep=same", "new/", "new/x=x"], "{when:?}");
         assert_eq!((report.totals.deletes, report.totals.dirs_deleted), (2, 2), "{when:?}");
@@ -144,12 +144,12 @@ async fn sync_makes_the_destination_equal() {
 async fn an_empty_source_empties_nothing_unless_the_user_says_so() {
     let mut b = Bench::new();
     b.file("dst/precious", "p", 5);
-    let report = b.run(Mode::Sync).await;
+    let report = b.run(Verb::Sync).await;
     assert_eq!(report.stopped, Some(ErrorKind::Limit));
     assert!(report.errors[0].to_string().contains("is empty"), "{:?}", report.errors);
     assert_eq!(b.tree("dst"), ["precious=p"]);
-    b.policy.allow_empty_source = true;
-    assert!(b.run(Mode::Sync).await.is_ok());
+    b.job.deletes.allow_empty_source = true;
+    assert!(b.run(Verb::Sync).await.is_ok());
     assert!(b.tree("dst").is_empty());
 }
 
@@ -157,7 +157,7 @@ async fn an_empty_source_empties_nothing_unless_the_user_says_so() {
 async fn a_missing_source_is_an_error_and_leaves_no_empty_folder() {
     let b = Bench::new();
     fs::remove_dir(b.path("src")).unwrap();
-    let report = b.run(Mode::Sync).await;
+    let report = b.run(Verb::Sync).await;
     assert_eq!(report.errors[0].kind(), ErrorKind::DirNotFound, "{:?}", report.errors);
     assert!(!b.path("dst").exists());
 }
@@ -165,9 +165,9 @@ async fn a_missing_source_is_an_error_and_leaves_no_empty_folder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_deletions_than_allowed_means_none() {
     let mut b = Bench::new();
-    b.policy.max_delete = Some(1);
+    b.job.deletes.max = Some(1);
     b.file("src/a", "a", 5).file("dst/x", "x", 5).file("dst/y", "y", 5);
-    let report = b.run(Mode::Sync).await;
+    let report = b.run(Verb::Sync).await;
     assert_eq!(report.stopped, Some(ErrorKind::Limit));
     assert_eq!(b.tree("dst"), ["a=a", "x=x", "y=y"]);
 }
@@ -177,7 +177,7 @@ async fn an_error_anywhere_keeps_everything() {
     let b = Bench::new();
     // A directory where a file must go: that file can't be written.
     b.file("src/a", "a", 5).file("dst/a/inside", "i", 5).file("dst/extra", "x", 5);
-    let report = b.run(Mode::Sync).await;
+    let report = b.run(Verb::Sync).await;
     assert!(report.error_count >= 2, "{report:?}");
     assert_eq!(b.tree("dst"), ["a/", "a/inside=i", "extra=x"]);
 }
@@ -188,19 +188,19 @@ async fn filters_hold_on_both_sides() {
     b.filter.rules = vec!["- *.tmp".into(), "- /cache/**".into()];
     b.file("src/a", "a", 5).file("src/b.tmp", "b", 5).file("src/cache/c", "c", 5);
     b.file("dst/d.tmp", "d", 5).file("dst/cache/e", "e", 5).file("dst/f", "f", 5);
-    assert!(b.run(Mode::Sync).await.is_ok());
+    assert!(b.run(Verb::Sync).await.is_ok());
     assert_eq!(b.tree("dst"), ["a=a", "cache/", "cache/e=e", "d.tmp=d"]);
-    b.policy.delete_excluded = true;
-    assert!(b.run(Mode::Sync).await.is_ok());
+    b.job.deletes.excluded = true;
+    assert!(b.run(Verb::Sync).await.is_ok());
     assert_eq!(b.tree("dst"), ["a=a"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn move_takes_the_source_away_also_of_what_was_there_already() {
     let mut b = Bench::new();
-    b.policy.delete_empty_src_dirs = true;
+    b.job.dirs.delete_empty_sources = true;
     b.file("src/d/a", "a", 5).file("src/b", "b", 6).file("dst/b", "b", 6);
-    let report = b.run(Mode::Move).await;
+    let report = b.run(Verb::Move).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(b.tree("dst"), ["b=b", "d/", "d/a=a"]);
     assert!(b.tree("src").is_empty());
@@ -210,9 +210,9 @@ async fn move_takes_the_source_away_also_of_what_was_there_already() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_changes_nothing_and_says_what_it_would_do() {
     let mut b = Bench::new();
-    b.policy.dry_run = true;
+    b.job.dry_run = true;
     b.file("src/a", "aa", 5).file("dst/x", "x", 5);
-    let report = b.run(Mode::Sync).await;
+    let report = b.run(Verb::Sync).await;
     assert!(report.is_ok());
     assert_eq!((report.totals.transfers, report.totals.bytes, report.totals.deletes), (1, 2, 1));
     assert_eq!(b.tree("dst"), ["x=x"]);
@@ -220,31 +220,31 @@ async fn a_dry_run_changes_nothing_and_says_what_it_would_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flags_that_decide_what_is_copied() {
-    let case = |change: fn(&mut Policy)| async move {
+    let case = |change: fn(&mut Job)| async move {
         let mut b = Bench::new();
-        change(&mut b.policy);
+        change(&mut b.job);
         b.file("src/new", "n", 5).file("src/both", "source", 10).file("dst/both", "target", 20);
-        let report = b.run(Mode::Copy).await;
+        let report = b.run(Verb::Copy).await;
         (b.tree("dst"), report.error_count)
     };
     assert_eq!(case(|_| ()).await.0, ["both=source", "new=n"]);
-    assert_eq!(case(|p| p.ignore_existing = true).await.0, ["both=target", "new=n"]);
-    assert_eq!(case(|p| p.existing_only = true).await.0, ["both=source"]);
-    assert_eq!(case(|p| p.update = true).await.0, ["both=target", "new=n"]);
-    assert_eq!(case(|p| p.compare = Compare::SizeOnly).await.0, ["both=target", "new=n"]);
-    assert_eq!(case(|p| p.compare = Compare::Checksum).await.0, ["both=source", "new=n"]);
-    assert_eq!(case(|p| p.no_check_dest = true).await.0, ["both=source", "new=n"]);
-    assert_eq!(case(|p| p.no_traverse = true).await.0, ["both=source", "new=n"]);
-    assert_eq!(case(|p| p.immutable = true).await, (vec!["both=target".to_owned(), "new=n".to_owned()], 1));
-    assert_eq!(case(|p| p.inplace = true).await.0, ["both=source", "new=n"]);
-    assert_eq!(case(|p| p.verify_read = true).await.0, ["both=source", "new=n"]);
+    assert_eq!(case(|p| p.existing.ignore = true).await.0, ["both=target", "new=n"]);
+    assert_eq!(case(|p| p.existing.only = true).await.0, ["both=source"]);
+    assert_eq!(case(|p| p.existing.update = true).await.0, ["both=target", "new=n"]);
+    assert_eq!(case(|p| p.compare.by = CompareBy::SizeOnly).await.0, ["both=target", "new=n"]);
+    assert_eq!(case(|p| p.compare.by = CompareBy::Checksum).await.0, ["both=source", "new=n"]);
+    assert_eq!(case(|p| p.listing.lookup = Lookup::Never).await.0, ["both=source", "new=n"]);
+    assert_eq!(case(|p| p.listing.no_traverse = true).await.0, ["both=source", "new=n"]);
+    assert_eq!(case(|p| p.existing.immutable = true).await, (vec!["both=target".to_owned(), "new=n".to_owned()], 1));
+    assert_eq!(case(|p| p.write.publish = Publish::InPlace).await.0, ["both=source", "new=n"]);
+    assert_eq!(case(|p| p.write.verify_read = true).await.0, ["both=source", "new=n"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_bytes_with_another_time_get_the_time_only() {
     let b = Bench::new();
     b.file("src/a", "same", 10).file("dst/a", "same", 20);
-    let report = b.run(Mode::Copy).await;
+    let report = b.run(Verb::Copy).await;
     assert_eq!((report.totals.touched, report.totals.transfers), (1, 0));
     assert_eq!(b.mtime("dst/a"), 10);
 }
@@ -254,7 +254,7 @@ async fn replaced_and_deleted_files_go_to_the_backup() {
     let mut b = Bench::new();
     b.more.push(|b, cx| cx.backup = Some(open(&b.path("old"))));
     b.file("src/d/a", "new", 10).file("dst/d/a", "old!", 20).file("dst/gone", "g", 5);
-    let report = b.run(Mode::Sync).await;
+    let report = b.run(Verb::Sync).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(b.tree("dst"), ["d/", "d/a=new"]);
     assert_eq!(b.tree("old"), ["d/", "d/a=old!", "gone=g"]);
@@ -263,9 +263,9 @@ async fn replaced_and_deleted_files_go_to_the_backup() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suffix_keeps_what_is_replaced() {
     let mut b = Bench::new();
-    b.policy.backup_suffix = Some(".bak".into());
+    b.job.existing.backup_suffix = Some(".bak".into());
     b.file("src/a", "new", 10).file("dst/a", "old!", 20);
-    assert!(b.run(Mode::Copy).await.is_ok());
+    assert!(b.run(Verb::Copy).await.is_ok());
     assert_eq!(b.tree("dst"), ["a.bak=old!", "a=new"]);
 }
 
@@ -274,25 +274,25 @@ async fn what_stands_elsewhere_is_not_sent() {
     let mut b = Bench::new();
     b.file("src/a", "a", 10).file("src/b", "b", 10).file("full/a", "a", 10);
     b.more.push(|b, cx| cx.compare_dest = vec![open(&b.path("full"))]);
-    assert_eq!(b.run(Mode::Copy).await.totals.transfers, 1);
+    assert_eq!(b.run(Verb::Copy).await.totals.transfers, 1);
     assert_eq!(b.tree("dst"), ["b=b"]);
     b.more = vec![|b, cx| cx.copy_dest = vec![open(&b.path("full"))]];
-    assert!(b.run(Mode::Copy).await.is_ok());
+    assert!(b.run(Verb::Copy).await.is_ok());
     assert_eq!(b.tree("dst"), ["a=a", "b=b"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renamed_files_are_renamed_there() {
     let mut b = Bench::new();
-    b.policy.track_renames = Some(RenameBy { hash: true, mtime: false, leaf: false });
+    b.job.elsewhere.renamed = Some(RenameBy { hash: true, mtime: false, leaf: false });
     b.file("src/new/name", "content", 10).file("src/other", "other", 10);
     b.file("dst/old", "content", 10).file("dst/same-size", "CONTENT", 10);
-    b.policy.dry_run = true;
-    let told = b.run(Mode::Sync).await.totals;
+    b.job.dry_run = true;
+    let told = b.run(Verb::Sync).await.totals;
     assert_eq!((told.renames, told.transfers, told.deletes), (1, 1, 1));
     assert_eq!(b.tree("dst"), ["old=content", "same-size=CONTENT"]);
-    b.policy.dry_run = false;
-    let report = b.run(Mode::Sync).await;
+    b.job.dry_run = false;
+    let report = b.run(Verb::Sync).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!((report.totals.renames, report.totals.transfers, report.totals.deletes), (1, 1, 1));
     assert_eq!(b.tree("dst"), ["new/", "new/name=content", "other=other"]);
@@ -302,13 +302,13 @@ async fn renamed_files_are_renamed_there() {
 async fn limits_stop_the_job_and_are_reported() {
     for cutoff in [Cutoff::Soft, Cutoff::Cautious] {
         let mut b = Bench::new();
-        (b.policy.max_transfer, b.policy.cutoff, b.policy.transfers) = (Some(10), cutoff, Some(1));
+        (b.job.limits.transfer, b.job.limits.cutoff, b.job.pace.transfers) = (Some(10), cutoff, Some(1));
         // One batch is one start: several files too large to share one.
-        b.policy.compare = Compare::Never;
+        b.job.compare.by = CompareBy::Never;
         for i in 0..4 {
             b.file(&format!("src/{i}"), &"x".repeat(5 << 20), 5);
         }
-        let report = b.run(Mode::Copy).await;
+        let report = b.run(Verb::Copy).await;
         assert!(report.transfer_limit, "{cutoff:?}");
         let want = if cutoff == Cutoff::Soft { 1 } else { 0 };
         assert_eq!(report.totals.transfers, want, "{cutoff:?}");
@@ -319,13 +319,13 @@ async fn limits_stop_the_job_and_are_reported() {
 async fn roots_that_would_eat_themselves_are_refused() {
     let b = Bench::new();
     b.file("src/a", "a", 5);
-    let refused = |dst: &'static str, mode| {
+    let refused = |dst: &'static str, verb| {
         let cx = Cx { dst: open(&b.path(dst)), ..b.cx() };
-        async move { haul::run(mode, Policy::default(), cx).await.errors.first().map(|e| e.to_string()) }
+        async move { haul::run(Job::new(verb), cx).await.errors.first().map(|e| e.to_string()) }
     };
-    assert!(refused("src", Mode::Copy).await.unwrap().contains("are the same"));
-    assert!(refused("src/in", Mode::Copy).await.unwrap().contains("is inside the source"));
-    assert!(refused("", Mode::Sync).await.unwrap().contains("is inside the destination"));
+    assert!(refused("src", Verb::Copy).await.unwrap().contains("are the same"));
+    assert!(refused("src/in", Verb::Copy).await.unwrap().contains("is inside the source"));
+    assert!(refused("", Verb::Sync).await.unwrap().contains("is inside the destination"));
     assert_eq!(b.tree("src"), ["a=a"]);
 }
 
@@ -334,24 +334,24 @@ async fn one_file_goes_under_a_name_of_its_own() {
     let b = Bench::new();
     b.file("src/a", "a", 7);
     let to = Key::new("deep/b");
-    let report = haul::run_one(Mode::Copy, Policy::default(), b.cx(), &Key::new("a"), &to).await;
+    let report = haul::run_one(Job::new(Verb::Copy), b.cx(), &Key::new("a"), &to).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(b.tree("dst"), ["deep/", "deep/b=a"]);
-    let report = haul::run_one(Mode::Copy, Policy::default(), b.cx(), &Key::new("nope"), &to).await;
+    let report = haul::run_one(Job::new(Verb::Copy), b.cx(), &Key::new("nope"), &to).await;
     assert_eq!(report.errors[0].kind(), ErrorKind::NotFound);
-    let report = haul::run_one(Mode::Move, Policy::default(), b.cx(), &Key::new("a"), &to).await;
+    let report = haul::run_one(Job::new(Verb::Move), b.cx(), &Key::new("a"), &to).await;
     assert_eq!((report.totals.unchanged, b.tree("src").len()), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_start_in_the_order_asked_for() {
     let mut b = Bench::new();
-    b.policy.transfers = Some(1);
-    b.policy.check_first = true;
-    b.policy.inplace = true; // one at a time, not in batches
-    b.policy.order_by = Some(OrderBy { by: haul_core::policy::Order::Size, descending: true, mixed: None });
+    b.job.pace.transfers = Some(1);
+    b.job.pace.check_first = true;
+    b.job.write.publish = Publish::InPlace; // one at a time, not in batches
+    b.job.pace.order_by = Some(OrderBy { by: haul_core::job::Order::Size, descending: true, mixed: None });
     b.file("src/s", "1", 5).file("src/l", "333", 5).file("src/m", "22", 5);
-    assert!(b.run(Mode::Copy).await.is_ok());
+    assert!(b.run(Verb::Copy).await.is_ok());
     let events = b.events.0.lock().unwrap();
     let begun = events.iter().filter_map(|e| match e {
         Event::Begun { key, .. } => Some(key.to_string()),
@@ -365,7 +365,7 @@ async fn a_cancelled_job_starts_nothing() {
     let mut b = Bench::new();
     b.more.push(|_, cx| cx.cancel.cancel());
     b.file("src/a", "a", 5);
-    let report = b.run(Mode::Copy).await;
+    let report = b.run(Verb::Copy).await;
     assert_eq!(report.stopped, Some(ErrorKind::Cancelled));
     assert!(b.tree("dst").is_empty());
 }
@@ -376,9 +376,9 @@ async fn metadata_goes_along_when_asked() {
     let mut b = Bench::new();
     b.file("src/run.sh", "#!", 5);
     fs::set_permissions(b.path("src/run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
-    b.policy.metadata = true;
-    b.policy.metadata_set = Meta::default().into_iter().collect();
-    assert!(b.run(Mode::Copy).await.is_ok());
+    b.job.attributes.metadata = true;
+    b.job.attributes.metadata_set = Meta::default().into_iter().collect();
+    assert!(b.run(Verb::Copy).await.is_ok());
     assert_eq!(fs::metadata(b.path("dst/run.sh")).unwrap().permissions().mode() & 0o7777, 0o750);
 }
 
@@ -388,7 +388,7 @@ async fn ten_thousand_files_in_many_directories() {
     for i in 0..10_000 {
         b.file(&format!("src/d{:03}/f{i}", i % 100), "x", 5);
     }
-    let report = haul::run(Mode::Sync, Policy::default(), Cx { sink: Arc::new(NoSink), ..b.cx() }).await;
+    let report = haul::run(Job::new(Verb::Sync), Cx { sink: Arc::new(NoSink), ..b.cx() }).await;
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(report.totals.transfers, 10_000);
     assert_eq!(b.tree("src"), b.tree("dst"));
@@ -400,7 +400,7 @@ async fn a_link_in_a_circle_is_one_error_and_the_rest_is_copied() {
     b.file("src/a/f", "f", 5).file("src/z", "z", 5);
     std::os::unix::fs::symlink("..", b.path("src/a/loop")).unwrap();
     b.more.push(|b, cx| cx.src = disk::open(&b.path("src"), Links::Follow));
-    let report = b.run(Mode::Copy).await;
+    let report = b.run(Verb::Copy).await;
     assert_eq!(report.error_count, 1, "{report:?}");
     assert_eq!(b.tree("dst"), ["a/", "a/f=f", "z=z"]);
 }

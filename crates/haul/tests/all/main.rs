@@ -5,6 +5,8 @@
 mod index;
 mod local;
 mod overlap_in_time;
+mod part_size;
+mod plan;
 mod presence;
 mod progress;
 mod ranges;

@@ -10,7 +10,7 @@ use haul_core::{
     Entry, Key, Listed, Meta, Mtime, Result, Version,
     event::{Event, Sink},
     filter::Filter,
-    policy::{Mode, Policy},
+    job::{Job, Verb},
 };
 use haul_store::{
     Answer, Caps, CopyBatch, Extra, Late, ListRequest, Meters, Payload, Read, Resumed, Sent, Store, Stored, Upload,
@@ -130,7 +130,7 @@ async fn the_first_file_arrives_before_the_listing_ends() {
         known: haul::index::Known::default(),
     };
     // An engine that waited for the whole listing would wait for ever.
-    let job = haul::run(Mode::Copy, Policy::default(), cx);
+    let job = haul::run(Job::new(Verb::Copy), cx);
     let report = tokio::time::timeout(Duration::from_secs(60), job).await.expect("the job waits for its own listing");
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(report.totals.transfers, 4);

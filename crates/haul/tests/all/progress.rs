@@ -5,7 +5,7 @@ use haul_core::{
     Key,
     event::{Event, Sink},
     filter::Filter,
-    policy::{Mode, Policy},
+    job::{Job, Verb},
 };
 use haul_store::{
     Late, Meters, OpenRequest, Payload, Store, WriteSpec,
@@ -57,6 +57,8 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         links: Default::default(),
         own_links: false,
         wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
     });
     let told = Arc::new(Told::default());
     let cx = Cx {
@@ -73,7 +75,7 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         journal: None,
         known: haul::index::Known::default(),
     };
-    let report = haul::run(Mode::Copy, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Copy), cx).await;
     assert!(report.is_ok(), "{report:?}");
     let told = told.0.lock().unwrap().clone();
     assert_eq!(told.iter().sum::<i64>(), size as i64, "{told:?}");

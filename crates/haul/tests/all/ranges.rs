@@ -4,7 +4,7 @@
 use futures::StreamExt;
 use haul::ListOptions;
 use haul_core::{Entry, ErrorKind, Key, Kind, Listed, Lost, Retry, filter::Filter};
-use haul_store::{Links, Meters, Net, OpenRequest, Store, layers::LayerSettings, mem::MemStore, registry};
+use haul_store::{Links, Meters, Net, OpenRequest, Store, layers::LayerSettings, mem::MemStore, s3};
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     faults::{Fault, Faulty, Op},
@@ -31,8 +31,10 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         links: Links::Skip,
         own_links: false,
         wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
     };
-    let store = (registry::kind("s3").unwrap().open)(request).unwrap();
+    let store = (s3::KIND.open)(request).unwrap();
     haul_store::layers::stack(store, &LayerSettings::default(), &meters)
 }
 

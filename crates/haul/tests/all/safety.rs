@@ -6,8 +6,8 @@ use haul_core::{
     ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
     filter::{Filter, FilterSpec},
+    job::{CompareBy, Cutoff, Job, Verb},
     plan::Action,
-    policy::{Compare, Cutoff, Mode, Policy},
 };
 use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
 use haul_testkit::{
@@ -122,12 +122,12 @@ async fn a_folder_is_the_same_by_whatever_way_it_is_reached() {
     for (src, dst) in
         [("src", "link"), ("link", "src"), ("src", "other/../src"), ("src", "src/."), ("src", "new/../src")]
     {
-        let report = haul::run(Mode::Move, Policy::default(), disk.cx(src, dst)).await;
+        let report = haul::run(Job::new(Verb::Move), disk.cx(src, dst)).await;
         assert_eq!(kinds(&report), [ErrorKind::Invalid], "{src} to {dst}");
         assert_eq!(disk.text("src/a").as_deref(), Some("only copy"), "{src} to {dst}");
     }
     let (from, to) = (Key::new("a"), Key::new("a"));
-    let report = haul::run_one(Mode::Move, Policy::default(), disk.cx("src", "link"), &from, &to).await;
+    let report = haul::run_one(Job::new(Verb::Move), disk.cx("src", "link"), &from, &to).await;
     assert_eq!(report.error_count, 1);
     assert_eq!(disk.text("src/a").as_deref(), Some("only copy"));
 }
@@ -138,7 +138,7 @@ async fn two_names_of_one_file_are_not_moved_onto_each_other() {
     let disk = Disk::new();
     disk.file("src/a", "only copy", 1).file("dst/b", "b", 1);
     fs::hard_link(disk.path("src/a"), disk.path("dst/a")).unwrap();
-    let report = haul::run(Mode::Move, Policy::default(), disk.cx("src", "dst")).await;
+    let report = haul::run(Job::new(Verb::Move), disk.cx("src", "dst")).await;
     assert_eq!(disk.text("src/a").as_deref(), Some("only copy"));
     assert_eq!(report.error_count, 1);
 }
@@ -147,7 +147,7 @@ async fn two_names_of_one_file_are_not_moved_onto_each_other() {
 async fn a_move_into_a_folder_above_the_source_is_refused() {
     let disk = Disk::new();
     disk.file("top/in/x", "x", 1).file("top/in/in/x", "inner", 1);
-    let report = haul::run(Mode::Move, Policy::default(), disk.cx("top/in", "top")).await;
+    let report = haul::run(Job::new(Verb::Move), disk.cx("top/in", "top")).await;
     assert_eq!(kinds(&report), [ErrorKind::Invalid]);
     assert_eq!(disk.text("top/in/x").as_deref(), Some("x"));
     assert_eq!(disk.text("top/in/in/x").as_deref(), Some("inner"));
@@ -160,7 +160,7 @@ async fn a_backup_inside_what_is_synced_is_refused() {
         disk.file("src/a", "new", 2).file("dst/a", "old", 1).file("dst/b", "extra", 1);
         let mut cx = disk.cx("src", "dst");
         cx.backup = Some(disk.store(backup));
-        let report = haul::run(Mode::Sync, Policy::default(), cx).await;
+        let report = haul::run(Job::new(Verb::Sync), cx).await;
         assert_eq!(kinds(&report), [ErrorKind::Invalid], "{backup}");
         assert_eq!(disk.text("dst/a").as_deref(), Some("old"), "{backup}");
         assert_eq!(disk.text("dst/b").as_deref(), Some("extra"), "{backup}");
@@ -170,7 +170,7 @@ async fn a_backup_inside_what_is_synced_is_refused() {
     let mut cx = disk.cx("src", "dst");
     cx.backup = Some(disk.store("dst/old"));
     cx.filter = filter(|spec| spec.rules = vec!["- /old/**".into()]);
-    let report = haul::run(Mode::Sync, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Sync), cx).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!(disk.text("dst/old/a").as_deref(), Some("old"));
 }
@@ -186,7 +186,7 @@ async fn a_source_that_changed_after_it_was_copied_is_not_deleted() {
             fs::write(&path, "written since").unwrap();
         }
     }));
-    let report = haul::run(Mode::Move, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Move), cx).await;
     assert_eq!(disk.text("src/a").as_deref(), Some("written since"));
     assert_eq!(disk.text("src/b"), None);
     assert_eq!(kinds(&report), [ErrorKind::Changed]);
@@ -203,7 +203,7 @@ async fn what_was_written_at_the_destination_since_it_was_listed_is_not_deleted(
             fs::write(&path, "written since").unwrap();
         }
     }));
-    let report = haul::run(Mode::Sync, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Sync), cx).await;
     assert_eq!(disk.text("dst/kept").as_deref(), Some("written since"));
     assert_eq!(disk.text("dst/gone"), None);
     assert_eq!(kinds(&report), [ErrorKind::Changed]);
@@ -214,7 +214,7 @@ async fn names_of_one_file_can_all_be_deleted() {
     let disk = Disk::new();
     disk.file("src/z", "z", 1).file("dst/a", "old", 1);
     fs::hard_link(disk.path("dst/a"), disk.path("dst/b")).unwrap();
-    let report = haul::run(Mode::Sync, Policy::default(), disk.cx("src", "dst")).await;
+    let report = haul::run(Job::new(Verb::Sync), disk.cx("src", "dst")).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!((disk.text("dst/a"), disk.text("dst/b")), (None, None));
 }
@@ -231,7 +231,7 @@ async fn what_came_to_the_destination_since_it_was_listed_is_not_overwritten_by_
             fs::write(&path, "theirs").unwrap();
         }
     }));
-    let report = haul::run(Mode::Move, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Move), cx).await;
     assert_eq!(disk.text("src/a").as_deref(), Some("mine"));
     assert_eq!(disk.text("dst/a").as_deref(), Some("theirs"));
     assert_eq!(kinds(&report), [ErrorKind::Exists]);
@@ -245,9 +245,13 @@ async fn a_run_that_was_cut_short_deletes_nothing() {
         // Renamed at the source: the old name must stay until the new one has arrived.
         disk.file("src/a", &big, 1).file("src/b-new-name", &big, 1).file("dst/b-old-name", &big, 1);
         fs::create_dir(disk.path("dst/empty")).unwrap();
-        let policy = Policy { max_transfer: Some(6 << 20), cutoff, transfers: Some(1), ..Policy::default() };
-        let policy = if cutoff == Cutoff::Cautious { policy } else { Policy { max_transfer: Some(1), ..policy } };
-        let report = haul::run(Mode::Sync, policy, disk.cx("src", "dst")).await;
+        let job = Job::new(Verb::Sync).with(|job| {
+            job.limits.transfer = Some(6 << 20);
+            job.limits.cutoff = cutoff;
+            job.pace.transfers = Some(1);
+        });
+        let job = if cutoff == Cutoff::Cautious { job } else { job.with(|job| job.limits.transfer = Some(1)) };
+        let report = haul::run(job, disk.cx("src", "dst")).await;
         assert!(report.transfer_limit, "{cutoff:?}");
         assert!(disk.path("dst/b-old-name").exists(), "{cutoff:?}");
         assert!(disk.path("dst/empty").exists(), "{cutoff:?}");
@@ -261,7 +265,7 @@ async fn moveto_with_a_copy_dest_deletes_only_what_it_moved() {
     fs::create_dir(disk.path("dst")).unwrap();
     let mut cx = disk.cx("src", "dst");
     cx.copy_dest = vec![disk.store("seed")];
-    let report = haul::run_one(Mode::Move, Policy::default(), cx, &Key::new("x"), &Key::new("y")).await;
+    let report = haul::run_one(Job::new(Verb::Move), cx, &Key::new("x"), &Key::new("y")).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!(disk.text("src/y").as_deref(), Some("another file"));
     assert_eq!(disk.text("src/x"), None);
@@ -275,7 +279,7 @@ async fn what_compare_dest_has_is_left_out_also_beside_a_copy_dest() {
     fs::create_dir(disk.path("dst")).unwrap();
     let mut cx = disk.cx("src", "dst");
     (cx.compare_dest, cx.copy_dest) = (vec![disk.store("ref")], vec![disk.store("seed")]);
-    let report = haul::run(Mode::Copy, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Copy), cx).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!((disk.text("dst/x"), disk.text("dst/y").as_deref()), (None, Some("seeded")));
 }
@@ -290,7 +294,7 @@ async fn where_one_copy_dest_fails_the_next_is_tried() {
     let fails = Fault::Fail(ErrorKind::Denied, Retry::Never);
     let mut cx = cx(memory, Arc::new(Faulty::new(disk.store("dst")).on(Op::Copy, 1, fails)));
     cx.copy_dest = vec![disk.store("seed"), disk.store("other")];
-    let report = haul::run(Mode::Copy, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Copy), cx).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!(disk.text("dst/a").as_deref(), Some("same"));
     assert_eq!((report.totals.transfers, report.totals.server_copies), (1, 1), "it didn't come from the source");
@@ -311,7 +315,7 @@ async fn a_backup_is_made_once_however_often_the_transfer_is_tried() {
         let dst: Arc<dyn Store> = Arc::new(Faulty::new(disk.store("dst")).on(op, 1, fault.clone()));
         let mut cx = cx(if op == Op::Copy { disk.store("src") } else { memory }, dst);
         cx.backup = Some(disk.store("backup"));
-        let report = haul::run(Mode::Sync, Policy::default(), cx).await;
+        let report = haul::run(Job::new(Verb::Sync), cx).await;
         assert!(report.is_ok(), "{fault:?}: {:?}", report.errors);
         assert_eq!(disk.text("dst/a").as_deref(), Some("new"), "{fault:?}");
         assert_eq!(disk.text("backup/a").as_deref(), Some("the old one"), "{fault:?}");
@@ -332,13 +336,13 @@ async fn what_only_a_size_or_an_age_leaves_out_of_the_source_is_not_absent() {
         disk.file("src/a", "a", 1).file("dst/extra", "old", 1).file("src/d/.skip", "", 1);
         let mut cx = disk.cx("src", "dst");
         cx.filter = filter(limit);
-        let report = haul::run(Mode::Sync, Policy::default(), cx.clone()).await;
+        let report = haul::run(Job::new(Verb::Sync), cx.clone()).await;
         assert!(report.is_ok(), "{number}: {:?}", report.errors);
         assert_eq!(disk.text("dst/d/f").as_deref(), Some("old"), "{number}");
         assert_eq!(disk.text("dst/extra"), None, "{number}");
         // Asked for, it is deleted.
-        let policy = Policy { delete_excluded: true, ..Policy::default() };
-        let report = haul::run(Mode::Sync, policy, cx).await;
+        let job = Job::new(Verb::Sync).with(|job| job.deletes.excluded = true);
+        let report = haul::run(job, cx).await;
         assert!(report.is_ok(), "{number}: {:?}", report.errors);
         assert_eq!(disk.text("dst/d/f"), None, "{number}");
     }
@@ -350,8 +354,8 @@ async fn what_only_a_limit_leaves_out_at_the_destination_is_still_compared() {
     disk.file("src/f", "new", 2).file("dst/f", "long and old", 1);
     let mut cx = disk.cx("src", "dst");
     cx.filter = filter(|spec| spec.max_size = Some(5));
-    let policy = Policy { ignore_existing: true, ..Policy::default() };
-    let report = haul::run(Mode::Copy, policy, cx).await;
+    let job = Job::new(Verb::Copy).with(|job| job.existing.ignore = true);
+    let report = haul::run(job, cx).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!(disk.text("dst/f").as_deref(), Some("long and old"));
 }
@@ -361,7 +365,7 @@ async fn what_is_proved_corrupt_is_not_left_to_be_taken_for_the_file() {
     let (src, dst) = (apart(), apart());
     put(&src, "a", "the content", 1).await;
     let faulty = (1..=3).fold(Faulty::new(dst.clone()), |f, n| f.on(Op::Publish, n, Fault::WrongHash));
-    let report = haul::run(Mode::Move, Policy::default(), cx(src.clone(), Arc::new(faulty))).await;
+    let report = haul::run(Job::new(Verb::Move), cx(src.clone(), Arc::new(faulty))).await;
     assert_eq!(kinds(&report), [ErrorKind::Corrupt]);
     assert!(has(&src, "a").await);
     assert!(!has(&dst, "a").await);
@@ -374,8 +378,8 @@ async fn what_is_no_file_is_never_the_same_as_one() {
     fs::create_dir(disk.path("dst")).unwrap();
     // A link has no size, as the empty file.
     std::os::unix::fs::symlink("nothing", disk.path("dst/a")).unwrap();
-    let policy = Policy { compare: Compare::SizeOnly, ..Policy::default() };
-    let report = haul::run(Mode::Move, policy, disk.cx("src", "dst")).await;
+    let job = Job::new(Verb::Move).with(|job| job.compare.by = CompareBy::SizeOnly);
+    let report = haul::run(job, disk.cx("src", "dst")).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!(disk.text("dst/a").as_deref(), Some(""));
 }
@@ -395,7 +399,7 @@ async fn a_task_that_died_is_an_error_and_deletes_nothing() {
             Event::Decided { key, .. } if !begun && *key == Key::new("2") => panic!("wanted by the test"),
             _ => {}
         }));
-        let report = haul::run(Mode::Sync, Policy::default(), cx).await;
+        let report = haul::run(Job::new(Verb::Sync), cx).await;
         assert!(report.error_count > 0);
         assert!(disk.path("dst/extra").exists());
         if begun {
@@ -418,7 +422,7 @@ async fn a_move_asks_before_it_deletes_what_is_there_already() {
     disk.file("src/a", "a", 1).file("dst/a", "a", 1);
     let mut cx = disk.cx("src", "dst");
     cx.confirm = Some(Arc::new(No));
-    let report = haul::run(Mode::Move, Policy::default(), cx).await;
+    let report = haul::run(Job::new(Verb::Move), cx).await;
     assert!(report.is_ok(), "{:?}", report.errors);
     assert_eq!(disk.text("src/a").as_deref(), Some("a"));
 }

@@ -1,14 +1,18 @@
 //! The commands that change the configuration.
 
-use super::show::{self, Secrets, known, option};
+use super::{
+    login::{self, Machine},
+    show::{self, Secrets, known, option},
+};
 use crate::{context::Context, error::usage, print};
 use anyhow::{Result, anyhow, bail};
 use haul_core::text::nearest;
+use haul_oauth::setup::Options;
 use haul_remotes::{
     config::{Config, crypt::Secret, file::Ini, obscure},
-    is_name,
+    is_name, registry,
 };
-use haul_store::{OptionKind, registry};
+use haul_store::OptionKind;
 use std::path::Path;
 
 /// The new remote.
@@ -23,6 +27,8 @@ pub struct CreateArgs {
     options: Vec<String>,
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 /// A remote and what to change.
@@ -32,10 +38,12 @@ pub struct UpdateArgs {
     #[arg(value_name = "REMOTE")]
     name: String,
     /// Options: key=value, or key value
-    #[arg(required = true)]
+    #[arg(required_unless_present = "continue")]
     options: Vec<String>,
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 /// A remote and what to take away.
@@ -74,12 +82,12 @@ struct How {
 /// The type that stands for a path on another remote.
 pub const ALIAS: &str = "alias";
 
-/// Creates a remote, or overwrites it.
-pub fn create(args: CreateArgs, context: &Context) -> Result<()> {
+/// Creates a remote, or overwrites it; logs in where that is needed.
+pub async fn create(args: CreateArgs, context: &Context) -> Result<()> {
     let name = args.name.strip_suffix(':').unwrap_or(&args.name);
     check_name(name)?;
     check_kind(&args.kind)?;
-    let pairs = pairs(&args.options)?;
+    let (given, pairs) = apart(&args.kind, &args.options)?;
     let values = values(&args.kind, &pairs, args.how)?;
     let mut config = context.session.load_config()?;
     let (_, path) = config.change(name, |ini| {
@@ -87,21 +95,83 @@ pub fn create(args: CreateArgs, context: &Context) -> Result<()> {
         put(ini, name, "type", &args.kind)?;
         values.iter().try_for_each(|(key, value)| put(ini, name, key, value))
     })?;
-    say(&config, name, &path, args.how)
+    if log_in(&mut config, name, &given, &args.machine, context).await? {
+        say(&config, name, &path, args.how)?;
+    }
+    Ok(())
 }
 
-/// Changes options of a remote.
-pub fn update(args: UpdateArgs, context: &Context) -> Result<()> {
+/// Changes options of a remote; goes on with a log-in.
+pub async fn update(args: UpdateArgs, context: &Context) -> Result<()> {
     let mut config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
     let kind = config.get(name, "type").unwrap_or_default();
-    let values = values(&kind, &pairs(&args.options)?, args.how)?;
+    let (given, pairs) = apart(&kind, &args.options)?;
+    let values = values(&kind, &pairs, args.how)?;
     let (_, path) = config.change(name, |ini| values.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
+    if args.machine.is_used() && !log_in(&mut config, name, &given, &args.machine, context).await? {
+        return Ok(());
+    }
     say(&config, name, &path, args.how)
 }
 
+/// What is set, apart from answers to questions that aren't kept (`config_is_local=false`).
+fn apart(kind: &str, words: &[String]) -> Result<(Options, Vec<(String, String)>)> {
+    // One option of Box's begins like an answer.
+    let is_answer = |key: &str| key.starts_with("config_") && option(kind, key).is_none();
+    let (answers, pairs): (Vec<_>, Vec<_>) = pairs(words)?.into_iter().partition(|(key, _)| is_answer(key));
+    Ok((answers.into_iter().collect(), pairs))
+}
+
+/// Logs in to a remote that was just written, where people log in to such; false when a program must answer more first.
+async fn log_in(
+    config: &mut Config,
+    name: &str,
+    given: &Options,
+    machine: &Machine,
+    context: &Context,
+) -> Result<bool> {
+    let Some(provider) = registry::login(&config.get(name, "type").unwrap_or_default()) else {
+        if machine.is_used() {
+            login::no_more()?;
+        }
+        return Ok(!machine.is_used());
+    };
+    let options = login::options_of(config, name);
+    let (changed, question) = if machine.is_used() && machine.begins() && has_keys(&options) {
+        Default::default()
+    } else if machine.is_used() {
+        login::answered(provider, &options, given, context, machine).await?
+    } else if has_keys(&options) || given.is_empty() && options.get("token").is_some_and(|token| !token.is_empty()) {
+        return Ok(true);
+    } else {
+        (login::dialogue(provider, &options, given, context, true).await?, None)
+    };
+    config.change(name, |ini| changed.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
+    match question {
+        Some(question) => print::line(&show::pretty(&question)?)?,
+        None if machine.is_used() => login::no_more()?,
+        None => {}
+    }
+    Ok(!machine.is_used())
+}
+
+/// Options by which a remote needs no person to log in.
+pub fn has_keys(options: &Options) -> bool {
+    const KEYS: [&str; 7] = [
+        "service_account_file",
+        "service_account_credentials",
+        "access_token",
+        "box_config_file",
+        "config_credentials",
+        "env_auth",
+        "anonymous",
+    ];
+    KEYS.iter().any(|name| options.get(*name).is_some_and(|value| !value.is_empty() && value != "false"))
+}
+
 /// Sets passwords of a remote, obscured whatever they look like.
-pub fn password(mut args: UpdateArgs, context: &Context) -> Result<()> {
+pub async fn password(mut args: UpdateArgs, context: &Context) -> Result<()> {
     args.how.obscure = !args.how.no_obscure;
     let config = context.session.load_config()?;
     let name = known(&config, &args.name)?;
@@ -111,7 +181,7 @@ pub fn password(mut args: UpdateArgs, context: &Context) -> Result<()> {
             bail!("{key:?} of {name} isn't a password that is kept obscured: set it with haul config update");
         }
     }
-    update(args, context)
+    update(args, context).await
 }
 
 /// Takes options away.
@@ -263,18 +333,8 @@ fn say(config: &Config, name: &str, path: &Path, how: How) -> Result<()> {
     if how.no_output {
         return Ok(());
     }
-    let mut text = String::new();
-    let kind = config.get(name, "type").unwrap_or_default();
-    for line in show::section(config, name, Secrets::Plain).lines() {
-        let hidden = line.split_once(" = ").filter(|(key, value)| {
-            !value.is_empty() && option(&kind, key).is_some_and(|o| o.kind == OptionKind::Obscured)
-        });
-        match hidden {
-            Some((key, _)) => text.push_str(&format!("{key} = *** ENCRYPTED ***\n")),
-            None => text.push_str(&format!("{line}\n")),
-        }
-    }
-    print::text(&text)
+    // Nobody asked to see secrets, and a terminal or a log keeps what it shows.
+    print::text(&show::section(config, name, Secrets::Redacted))
 }
 
 /// Says so when another file than haul's own was changed.

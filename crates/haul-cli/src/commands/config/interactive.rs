@@ -1,12 +1,22 @@
 //! The menu of `haul config`: new, edit, delete, rename, copy, password, quit.
 
-use super::edit::{ALIAS, check_kind, check_name, put};
+use super::{
+    edit::{ALIAS, check_kind, check_name, has_keys, put},
+    login,
+};
 use crate::{context::Context, error::verdict, print};
 use anyhow::{Context as _, Result, bail};
 use futures::StreamExt as _;
-use haul_core::{Error, ErrorKind, Listed, text::wrap};
-use haul_remotes::config::{Config, crypt::Secret, obscure};
-use haul_store::{ListRequest, OptionKind, OptionSpec, registry};
+use haul_core::{
+    Error, ErrorKind, Listed,
+    text::{boolean, wrap},
+};
+use haul_oauth::setup;
+use haul_remotes::{
+    config::{Config, crypt::Secret, obscure},
+    registry,
+};
+use haul_store::{ListRequest, OptionKind, OptionSpec};
 use std::{io::Write as _, time::Duration};
 
 /// Options that a first connection doesn't need: asked for among the advanced ones.
@@ -29,12 +39,12 @@ pub async fn menu(context: &Context) -> Result<()> {
         print::line("s) Set configuration password\nq) Quit config")?;
         match ask("Choose")?.as_str() {
             "n" => {
-                if let Some(name) = new(&mut config, confirm, width)? {
+                if let Some(name) = new(context, &mut config, confirm, width).await? {
                     try_out(context, &config, &name).await?;
                 }
             }
             "e" if some => {
-                if let Some(name) = edit(&mut config, confirm, width)? {
+                if let Some(name) = edit(context, &mut config, confirm, width).await? {
                     try_out(context, &config, &name).await?;
                 }
             }
@@ -127,7 +137,7 @@ fn choose(config: &Config) -> Result<Option<String>> {
 }
 
 /// Makes a remote; gives its name if it was kept.
-fn new(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
+async fn new(context: &Context, config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
     let name = new_name(config)?;
     let kind = kind()?;
     let mut values = vec![("type".to_string(), kind.clone())];
@@ -135,11 +145,12 @@ fn new(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<Str
         values.push(("remote".into(), ask("remote or path that it stands for")?));
     }
     questions(&kind, &mut values, confirm, width)?;
+    log_in(context, &kind, &mut values, confirm).await?;
     keep(config, &name, &kind, values, confirm)
 }
 
 /// Asks for each option of a remote again; gives its name if the answers were kept.
-fn edit(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
+async fn edit(context: &Context, config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
     let Some(name) = choose(config)? else { return Ok(None) };
     let mut values = config.options(&name);
     let kind = config.get(&name, "type").unwrap_or_default();
@@ -149,7 +160,20 @@ fn edit(config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<St
         set(&mut values, "remote", Some(answer).filter(|answer| !answer.is_empty()).map(Answer::Value));
     }
     questions(&kind, &mut values, confirm, width)?;
+    log_in(context, &kind, &mut values, confirm).await?;
     keep(config, &name, &kind, values, confirm)
+}
+
+/// Logs in, where people log in to remotes of this type.
+async fn log_in(context: &Context, kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm) -> Result<()> {
+    let options: setup::Options = values.iter().cloned().collect();
+    let Some(provider) = registry::login(kind).filter(|_| !has_keys(&options)) else { return Ok(()) };
+    match login::dialogue(provider, &options, &setup::Options::new(), context, confirm.auto).await {
+        Ok(changed) => changed.into_iter().for_each(|(key, value)| set(values, &key, Some(Answer::Value(value)))),
+        // The rest of the answers is worth keeping.
+        Err(error) => print::line(&format!("{}. Log in later with haul config reconnect.", verdict(&error).line))?,
+    }
+    Ok(())
 }
 
 /// Asks for the options of a type, those that few need only if that is wanted.
@@ -242,6 +266,9 @@ async fn try_out(context: &Context, config: &Config, name: &str) -> Result<()> {
             _ => Ok(()),
         }
     };
+    let is_missing = |error: &anyhow::Error| {
+        error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::DirNotFound)
+    };
     let is_denied = |error: &anyhow::Error| {
         error
             .downcast_ref::<Error>()
@@ -251,6 +278,11 @@ async fn try_out(context: &Context, config: &Config, name: &str) -> Result<()> {
         Ok(Ok(())) => format!("It works. Next: haul lsd {name}:\n"),
         Ok(Err(error)) if is_denied(&error) => {
             format!("The server answers, but doesn't list its buckets to these keys. Next: haul lsd {name}:BUCKET\n")
+        }
+        Ok(Err(error)) if is_missing(&error) => {
+            format!(
+                "It answers. Nothing is at its path yet: the first copy creates it. Next: haul copy DIRECTORY {name}:\n"
+            )
         }
         Ok(Err(error)) => format!("It doesn't work yet: {}. Type e to edit it.\n", verdict(&error).line),
         Err(_) => "It doesn't work yet: no answer within 15 seconds. Type e to edit it.\n".into(),
@@ -297,8 +329,12 @@ fn question(option: &OptionSpec, now: Option<&str>, width: usize) -> Result<Opti
             (_, None, "") => ask(option.name)?,
             (_, None, default) => ask(&format!("{} (default {default})", option.name))?,
         };
-        match answer.as_str() {
-            "?" => explain()?,
+        match (answer.as_str(), misfit(option, &answer)) {
+            ("?", why) => {
+                explain()?;
+                why.map_or(Ok(()), print::line)?;
+            }
+            (_, Some(why)) if !(answer.is_empty() || now.is_some() && answer == "-") => print::line(why)?,
             _ => break answer,
         }
     };
@@ -319,13 +355,31 @@ fn question(option: &OptionSpec, now: Option<&str>, width: usize) -> Result<Opti
     Ok(Some(Answer::Value(by_number.map_or(answer, |(value, _)| (*value).to_owned()))))
 }
 
-/// Asks without showing what is typed, where there is a terminal.
+/// Why an answer can't be the value of an option.
+fn misfit(option: &OptionSpec, answer: &str) -> Option<&'static str> {
+    match option.kind {
+        OptionKind::Bool if boolean(answer).is_none() => Some("Type true or false."),
+        _ if option.name == "region" && answer.contains("://") => {
+            Some("A region is a name, such as us-east-1. The address is asked for next, as endpoint.")
+        }
+        _ => None,
+    }
+}
+
+/// Asks without showing what is typed, where there is a terminal: twice, since nobody sees a slip, and what was encrypted with one is
+/// lost.
 fn hidden(name: &str) -> Result<String> {
     use std::io::IsTerminal as _;
     if !std::io::stdin().is_terminal() {
         return ask(name);
     }
-    Ok(rpassword::prompt_password(format!("{name} (not shown)> "))?)
+    loop {
+        let typed = rpassword::prompt_password(format!("{name} (not shown)> "))?;
+        if matches!(&*typed, "" | "-" | "?") || rpassword::prompt_password("the same again> ")? == typed {
+            return Ok(typed);
+        }
+        print::line("The two differ.")?;
+    }
 }
 
 fn delete(config: &mut Config, confirm: Confirm) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod edit;
 mod interactive;
+pub mod login;
 mod show;
 
 use crate::{context::Context, error::Outcome};
@@ -34,7 +35,7 @@ enum Sub {
     Dump,
     /// Show where the config file is
     File,
-    /// Show all files and folders in use
+    /// Show all files and directories in use
     Paths,
     /// Show the types of stores and their options as JSON
     Providers,
@@ -44,6 +45,12 @@ enum Sub {
     Touch,
     /// Encrypt the config file, decrypt it, or check its password
     Encryption(EncryptionArgs),
+    /// Log in to a service again
+    Reconnect(login::RemoteArgs),
+    /// Show whose account a remote is
+    Userinfo(login::UserArgs),
+    /// Forget the token of a remote
+    Disconnect(login::RemoteArgs),
     /// Create and change remotes by a menu
     Edit,
 }
@@ -69,10 +76,13 @@ enum EncryptionSub {
 pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     match args.command {
         None | Some(Sub::Edit) => interactive::menu(context).await?,
-        Some(Sub::Create(args)) => edit::create(args, context)?,
-        Some(Sub::Update(args)) => edit::update(args, context)?,
+        Some(Sub::Create(args)) => edit::create(args, context).await?,
+        Some(Sub::Update(args)) => edit::update(args, context).await?,
+        Some(Sub::Reconnect(args)) => return login::reconnect(args, context).await,
+        Some(Sub::Userinfo(args)) => return login::userinfo(args, context).await,
+        Some(Sub::Disconnect(args)) => return login::disconnect(args, context),
         Some(Sub::Unset(args)) => edit::unset(args, context)?,
-        Some(Sub::Password(args)) => edit::password(args, context)?,
+        Some(Sub::Password(args)) => edit::password(args, context).await?,
         Some(Sub::Delete(args)) => edit::delete(args, context)?,
         Some(Sub::Show(args)) => show::show(args, context, show::Secrets::Plain)?,
         Some(Sub::Redacted(args)) => show::show(args, context, show::Secrets::Redacted)?,

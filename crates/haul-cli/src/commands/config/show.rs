@@ -3,8 +3,11 @@
 use crate::{context::Context, error::usage, print};
 use anyhow::{Result, bail};
 use haul_core::text::nearest;
-use haul_remotes::config::{Config, Places};
-use haul_store::{OptionKind, OptionSpec, registry};
+use haul_remotes::{
+    config::{Config, Places},
+    registry,
+};
+use haul_store::{OptionKind, OptionSpec};
 use serde_json::{Map, Value, json};
 
 /// Which remote.
@@ -103,7 +106,7 @@ pub fn dump(context: &Context) -> Result<()> {
 }
 
 /// JSON with four spaces, as rclone prints it.
-fn pretty(value: &Value) -> Result<String> {
+pub fn pretty(value: &Value) -> Result<String> {
     use serde::Serialize as _;
     let mut bytes = Vec::new();
     let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");

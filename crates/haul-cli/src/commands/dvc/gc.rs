@@ -7,11 +7,9 @@ use crate::{
     print,
 };
 use anyhow::Result;
+use haul_cas::address::Address;
 use haul_core::units::size_text;
-use haul_dvc::{
-    address::Address,
-    gc::{Used, unused, unused_at},
-};
+use haul_dvc::gc::{Used, unused, unused_at};
 
 /// Arguments of `dvc gc`.
 #[derive(clap::Args, Debug)]

@@ -13,13 +13,15 @@ use crate::{
     error::{Outcome, usage},
 };
 use anyhow::{Context as _, Result, anyhow};
+use haul_cas::{
+    address::Address,
+    remote::{Ahead, Proof},
+};
 use haul_core::{Error, ErrorKind, event::Sink};
 use haul_dvc::{
-    address::Address,
     config::{Place, Remote},
     history::{Revisions, earlier, with_revisions},
     lock::Lock,
-    remote::{Ahead, Proof},
     repo::{Chosen, Index, Repo, Surroundings, count},
 };
 use haul_remotes::{Place as At, Spec};
@@ -83,7 +85,7 @@ struct Targets {
     /// Tracked paths, paths in tracked directories, .dvc files or stages [default: everything]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Include what is tracked below folders
+    /// Include what is tracked below directories
     #[arg(long, short = 'R')]
     recursive: bool,
 }
@@ -127,7 +129,7 @@ struct Opened {
 }
 
 fn open(ctx: &Context) -> Result<Opened> {
-    let here = std::env::current_dir().context("can't find the current folder")?;
+    let here = std::env::current_dir().context("can't find the current directory")?;
     let base = |var: &str, fallback: Option<PathBuf>| env(var).map(PathBuf::from).or(fallback);
     let home = home();
     let user = base("XDG_CONFIG_HOME", home.as_ref().map(|home| home.join(".config"))).map(|dir| dir.join("dvc"));

@@ -7,11 +7,11 @@ use crate::{
     print,
 };
 use anyhow::Result;
+use haul_cas::remote::{Proof, look};
 use haul_dvc::{
     history::promised,
-    remote::{Proof, look},
     status::{Changes, status},
-    wanted::Wanted,
+    wanted::content_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -129,7 +129,7 @@ async fn cloud(args: Args, ctx: &Context) -> Result<Outcome> {
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
         let repo = &opened.repo;
         let here = async {
-            let wanted = Wanted::of(repo, &chosen).await?;
+            let wanted = content_of(repo, &chosen).await?;
             let held = repo.held(wanted.all().to_vec()).await?;
             Ok((wanted, held))
         };

@@ -9,20 +9,18 @@ use crate::{
 };
 use anyhow::Result;
 use haul::{Cx, Report};
+use haul_cas::{
+    address::Address,
+    bring,
+    remote::{Proof, look},
+    wanted::Wanted,
+};
 use haul_core::{
     Error, ErrorKind, Key,
     event::{Event, Sink as _},
-    policy::{Mode, Policy},
+    job::{Job, Verb},
 };
-use haul_dvc::{
-    address::Address,
-    bring,
-    config::Remote,
-    history::promised,
-    remote::{Proof, look},
-    repo::Chosen,
-    wanted::Wanted,
-};
+use haul_dvc::{config::Remote, history::promised, repo::Chosen, wanted::content_of};
 use haul_store::Store;
 use std::sync::Arc;
 
@@ -70,12 +68,12 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
     for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
-        let (mut cx, policy) = surroundings(ctx, cache, there, &args.place, &remote)?;
-        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
+        let (mut cx, job) = surroundings(ctx, cache, there, &args.place, &remote)?;
+        cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;
         let proof = if args.verify { Proof::Full } else { Proof::Sampled };
         let ((ahead, earlier), wanted) = futures::try_join!(
             ask_ahead(ctx, &opened.repo, &cx.dst, &chosen, proof),
-            Wanted::of(&opened.repo, &chosen)
+            content_of(&opened.repo, &chosen)
         )?;
         let found = look(&cx.dst, &wanted, promised(&opened.repo, earlier), proof, ahead).await?;
         if !found.lost.is_empty() {
@@ -84,7 +82,7 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
                 files(found.lost.len() as u64)
             );
         }
-        let brought = bring::push(&cx, &policy, &wanted, &found).await?;
+        let brought = bring::push(&cx, &job, &wanted, &found).await?;
         for address in &brought.missing {
             let why = "neither the cache nor the remote has its content";
             missing(ctx, &mut report, &wanted.name(address), why, args.which.revisions().any());
@@ -140,30 +138,30 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
     let mut report = Report::default();
     for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
         // What the cache has needs no remote.
-        let wanted = Wanted::of(&opened.repo, &chosen).await?;
+        let wanted = content_of(&opened.repo, &chosen).await?;
         let mut lacking = lacking(opened, &wanted).await?;
         if lacking.is_empty() {
             continue;
         }
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(opened, ctx)?, open_remote(ctx, &remote)?);
-        let (mut cx, policy) = surroundings(ctx, there, cache, &args.place, &remote)?;
+        let (mut cx, job) = surroundings(ctx, there, cache, &args.place, &remote)?;
         let lists: Vec<Address> =
             wanted.dirs.iter().map(|dir| dir.address).filter(|a| lacking_has(&lacking, a, &wanted)).collect();
         let mut wanted = wanted;
         if !lists.is_empty() {
             let first = Cx { journal: None, ..cx.clone() };
             // The lists tell what else there is, so a dry run reads them too.
-            let real = Policy { dry_run: false, ..policy.clone() };
+            let real = job.clone().with(|job| job.dry_run = false);
             let brought = bring::fetch(&first, &real, lists).await?;
             tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
             report.add(brought.report);
-            wanted = Wanted::of(&opened.repo, &chosen).await?;
+            wanted = content_of(&opened.repo, &chosen).await?;
             lacking = self::lacking(opened, &wanted).await?;
             lacking.retain(|address| !address.dir);
         }
-        cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
-        let brought = bring::fetch(&cx, &policy, lacking).await?;
+        cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;
+        let brought = bring::fetch(&cx, &job, lacking).await?;
         tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
         report.add(brought.report);
     }
@@ -201,11 +199,11 @@ fn surroundings(
     dst: Arc<dyn Store>,
     place: &Where,
     remote: &Remote,
-) -> Result<(Cx, Policy)> {
-    let mut policy = flags::policy(&ctx.flags)?;
+) -> Result<(Cx, Job)> {
+    let mut job = flags::job(&ctx.flags)?;
     if let Some(jobs) = place.jobs.or(remote.jobs).filter(|jobs| *jobs > 0) {
-        policy.transfers = policy.transfers.or(Some(jobs));
-        policy.checkers = policy.checkers.or(Some(jobs));
+        job.pace.transfers = job.pace.transfers.or(Some(jobs));
+        job.pace.checkers = job.pace.checkers.or(Some(jobs));
     }
     let cx = Cx {
         src,
@@ -221,7 +219,7 @@ fn surroundings(
         journal: None,
         known: ctx.known_content(),
     };
-    Ok((cx, policy))
+    Ok((cx, job))
 }
 
 /// Content that isn't anywhere: an error of what is in the workspace, a warning when it may be of an old commit.

@@ -1,6 +1,8 @@
 //! `snapshot`: versions of folders on any remote. Here are arguments, opening and words; `haul-snapshot` knows what they are.
 
 mod check;
+mod forget;
+mod gc;
 mod list;
 mod pull;
 mod push;
@@ -24,11 +26,11 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Make a version of a folder
+    /// Make a version of a directory
     ///
-    /// Uploads what the remote is missing, then prints the version. An unchanged folder makes no new version.
+    /// Uploads what the remote is missing, then prints the version. An unchanged directory makes no new version.
     Push(push::Args),
-    /// Restore a version into a folder
+    /// Restore a version into a directory
     ///
     /// Changes only what differs. Extra files stay, unless --delete is given.
     Pull(pull::Args),
@@ -44,18 +46,24 @@ enum What {
     Diff(list::DiffArgs),
     /// Remove a version, but no content
     ///
-    /// Removes no content, since other versions may use it; haul snapshot gc shows content that none uses.
+    /// Removes no content, since other versions may use it; haul snapshot gc frees content that none uses.
     Rm(remove::RmArgs),
-    /// Show content that no version has
+    /// Remove versions by rules, but no content
     ///
-    /// Only shows (--dry-run); it deletes nothing.
-    Gc(remove::GcArgs),
+    /// Each snapshot is looked at by itself. A version stays if any rule keeps it; the list says which. A version that can't be read
+    /// means that nothing is removed. See haul snapshot gc for the content.
+    Forget(forget::Args),
+    /// Delete content that no version has
+    ///
+    /// Reads all versions first; any error there, a push that is running, or signs of DVC at the same remote mean that nothing is
+    /// deleted. With --dry-run it only shows.
+    Gc(gc::Args),
 }
 
 impl Args {
-    /// True for what moves content as a job.
-    pub fn is_job(&self) -> bool {
-        self.destination().is_some()
+    /// True for what puts something in order before it ends: jobs, and what has a mark at the remote.
+    pub fn finishes_itself(&self) -> bool {
+        self.destination().is_some() || matches!(self.what, What::Gc(_))
     }
 
     /// Where a job brings its files, as typed.
@@ -77,7 +85,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         What::Check(args) => check::run(args, ctx).await,
         What::Diff(args) => list::diff(args, ctx).await,
         What::Rm(args) => remove::rm(args, ctx).await,
-        What::Gc(args) => remove::gc(args, ctx).await,
+        What::Forget(args) => forget::run(args, ctx).await,
+        What::Gc(args) => gc::run(args, ctx).await,
     }
 }
 
@@ -102,6 +111,11 @@ fn refuse(ctx: &Context, flags: &[(bool, &str)]) -> Result<()> {
         Some((_, flag)) => Err(usage(format!("{flag} has no meaning here: leave it out"))),
         None => Ok(()),
     }
+}
+
+/// This process, for who finds its mark at the remote.
+fn this_process() -> String {
+    format!("{}, process {}", crate::machine::host(), std::process::id())
 }
 
 /// `3 files, 2 folders, 1 symlink, 5 KiB`.

@@ -3,7 +3,7 @@
 use super::{in_words, named, refuse};
 use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
-use haul_core::{Error, ErrorKind, policy::Mode};
+use haul_core::{Error, ErrorKind, job::Verb};
 use haul_remotes::OpenOptions;
 use haul_snapshot::pull::{open, pull, surroundings};
 use haul_store::Links;
@@ -17,7 +17,7 @@ pub struct Args {
     /// Which snapshot, and which version of it [default: the newest]
     #[arg(value_name = "NAME[@VERSION]")]
     name: String,
-    /// The folder to restore into; a remote's path can be one too
+    /// The directory to restore into; a remote's path can be one too
     #[arg(value_name = "DIR")]
     folder: OsString,
     /// Delete files that aren't in the version, if there was no error
@@ -49,14 +49,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::Invalid, "pull", why).into());
     }
     tracing::info!("restoring {label}: {}", in_words(&version.record.totals));
-    let mut policy = flags::policy(&ctx.flags)?;
-    let mode = if args.delete { Mode::Sync } else { Mode::Copy };
-    job::see_destination(mode, &mut policy)?;
+    let mut job = flags::job(&ctx.flags)?;
+    job.verb = if args.delete { Verb::Sync } else { Verb::Copy };
+    job::see_destination(&mut job)?;
     let cx = job::cx(ctx, &options, src, dst, &args.folder)?;
-    let mut cx = surroundings(cx, &version, policy.keep_setid)?;
-    cx.journal = job::journal(ctx, mode, &cx, None, false)?;
-    let pulled = pull(&cx, &policy, &version, mode).await;
-    if let Some(more) = pulled.more.filter(|more| *more > 0 && mode == Mode::Copy) {
+    let mut cx = surroundings(cx, &version, job.attributes.keep_setid)?;
+    cx.journal = job::journal(ctx, job.verb, &cx, None, false)?;
+    let pulled = pull(&cx, &job, &version).await;
+    if let Some(more) = pulled.more.filter(|more| *more > 0 && job.verb == Verb::Copy) {
         let files = if more == 1 { "1 file".into() } else { format!("{more} files") };
         tracing::warn!("{files} that {label} doesn't have left as they are: --delete deletes such");
     }

@@ -8,8 +8,8 @@ use crate::{
     flags,
 };
 use anyhow::Result;
-use haul_core::{Error, ErrorKind, Mtime, policy::Mode};
-use haul_dvc::{remote::Proof, state::State};
+use haul_cas::{remote::Proof, state::State};
+use haul_core::{Error, ErrorKind, Mtime, job::Verb};
 use haul_remotes::{OpenOptions, Place, Spec};
 use haul_snapshot::{
     name,
@@ -25,12 +25,12 @@ use std::{
 /// Arguments of `snapshot push`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The folder; a remote's path can be one too
+    /// The directory; a remote's path can be one too
     #[arg(value_name = "DIR")]
     folder: OsString,
     #[command(flatten)]
     to: super::Remote,
-    /// Name of the snapshot [default: the folder's own name]
+    /// Name of the snapshot [default: the directory's own name]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Look for every file at the remote, whatever the lists of versions promise
@@ -60,17 +60,17 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let options = OpenOptions { links: if kept { Links::Keep } else { Links::Follow }, ..ctx.open_options() };
     let (src, dst) = (ctx.open_as(&args.folder, &options)?, ctx.open_as(&args.to.remote, &options)?);
     let mut cx = job::cx(ctx, &options, src, dst, &args.to.remote)?;
-    cx.journal = job::journal(ctx, Mode::Copy, &cx, None, false)?;
+    cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;
     // What a name promises can't change, so the remote's index is gone by unasked.
     cx.known.index = ctx.known_content().index;
-    let policy = flags::policy(&ctx.flags)?;
+    let job = flags::job(&ctx.flags)?;
     let state = State::new(ctx.hashes());
     let now = Mtime(jiff::Timestamp::now().as_nanosecond());
     let proof = if args.verify { Proof::Full } else { Proof::Sampled };
-    let pushed = push(&cx, &policy, &How { name: name.clone(), now, proof }, &state).await?;
+    let pushed = push(&cx, &job, &How { name: name.clone(), now, proof, by: super::this_process() }, &state).await?;
     if pushed.lost > 0 {
         tracing::warn!(
-            "The remote lost {} files of earlier versions; those of this folder are sent again",
+            "The remote lost {} files of earlier versions; those of this directory are sent again",
             pushed.lost
         );
     }
@@ -97,11 +97,11 @@ fn own_name(folder: &OsStr) -> Result<String> {
     let spec = Spec::parse(folder.as_bytes())?;
     let path = Path::new(OsStr::from_bytes(&spec.path));
     let whole = match spec.place {
-        Place::Local => path
-            .canonicalize()
-            .map_err(|_| Error::new(ErrorKind::DirNotFound, "open", format!("{}: no such folder", folder.display())))?,
+        Place::Local => path.canonicalize().map_err(|_| {
+            Error::new(ErrorKind::DirNotFound, "open", format!("{}: no such directory", folder.display()))
+        })?,
         _ => path.to_path_buf(),
     };
     let name = whole.file_name().and_then(OsStr::to_str);
-    name.map(str::to_string).ok_or_else(|| usage("this folder's own name can't be a snapshot's: add a NAME"))
+    name.map(str::to_string).ok_or_else(|| usage("this directory's own name can't be a snapshot's: add a NAME"))
 }

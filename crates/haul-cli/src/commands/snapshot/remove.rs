@@ -1,17 +1,14 @@
-//! `snapshot rm` and `snapshot gc`. Neither deletes content.
+//! `snapshot rm`: removes one version, but no content.
 
 use super::{Remote, named};
 use crate::{
     context::Context,
     error::{Outcome, usage},
-    print,
 };
 use anyhow::Result;
 use haul::Confirm as _;
-use haul_core::units::size_text;
 use haul_snapshot::{
     name,
-    unused::unused,
     versions::{remove, versions},
 };
 
@@ -23,13 +20,6 @@ pub struct RmArgs {
     /// Which version of which snapshot
     #[arg(value_name = "NAME@VERSION")]
     name: String,
-}
-
-/// Arguments of `snapshot gc`.
-#[derive(clap::Args, Debug)]
-pub struct GcArgs {
-    #[command(flatten)]
-    at: Remote,
 }
 
 /// Runs `rm`.
@@ -51,23 +41,6 @@ pub async fn rm(args: RmArgs, ctx: &Context) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     remove(&store, &name, version).await?;
-    tracing::info!("{label}: Deleted; its content stays");
-    Ok(Outcome::Done)
-}
-
-/// Runs `gc`.
-pub async fn gc(args: GcArgs, ctx: &Context) -> Result<Outcome> {
-    if !ctx.flags.config.dry_run {
-        return Err(usage("haul snapshot gc only shows what no version has: add --dry-run"));
-    }
-    let store = ctx.open(&args.at.remote)?;
-    let unused = unused(&store).await?;
-    let lines: String = unused.iter().map(|(address, size)| format!("{size:>12} {}\n", address.key())).collect();
-    print::text(&lines)?;
-    let bytes: u64 = unused.iter().map(|(_, size)| size).sum();
-    print::line(&match unused.len() {
-        0 => "Every content is some version's.".to_string(),
-        n => format!("{n} with {} are used by no version.", size_text(bytes)),
-    })?;
+    tracing::info!("{label}: Deleted; its content stays until haul snapshot gc");
     Ok(Outcome::Done)
 }

@@ -1,8 +1,8 @@
 //! What it costs in requests, and how sure it is: git's history and directories' lists save questions, and are not believed blindly.
 
 use super::site::{self, Site};
+use haul_cas::address::{Address, Layout};
 use haul_core::{Algo, hash::hash_bytes};
-use haul_dvc::address::{Address, Layout};
 use haul_testkit::{cloudsim::Cloudsim, folder, lab::until, peers};
 use std::{
     fs,

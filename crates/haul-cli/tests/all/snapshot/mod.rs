@@ -2,6 +2,7 @@
 //! version; what is lost or damaged is found; no list leads out of the folder.
 
 mod attacks;
+mod freeing;
 mod interrupted;
 mod requests;
 mod site;
@@ -135,7 +136,10 @@ fn versions_share_content_and_each_comes_back() {
     assert_eq!(names(&site.path("store/files")), before);
     assert_eq!(site.haul(&["snapshot", "check", "@store"]).ok().out, format!("{second}: all 3 there\n"));
     let out = site.haul(&["snapshot", "gc", "--dry-run", "@store"]).ok().out;
-    assert!(out.contains(" files/md5/14/9603e6c03516362a8da23f624db945\n") && out.contains("3 with "), "{out}");
+    assert!(
+        out.contains(" files/md5/14/9603e6c03516362a8da23f624db945\n") && out.contains("3 contents with "),
+        "{out}"
+    );
 }
 
 /// As after a power cut: the names are there, the bytes aren't.
@@ -300,7 +304,16 @@ fn what_is_wrong_is_told_in_a_line() {
             2,
             "haul: --copy-links has no meaning here: leave it out\n",
         ),
-        (&["snapshot", "gc", "@store"], 2, "haul: haul snapshot gc only shows what no version has: add --dry-run\n"),
+        (
+            &["snapshot", "forget", "@store"],
+            2,
+            "haul: say what to keep: --keep-last N, --keep-daily N, --keep-within 30d …\n",
+        ),
+        (
+            &["snapshot", "gc", "--interactive", "@store"],
+            2,
+            "haul: --interactive has no meaning here: use --dry-run to see what would be deleted\n",
+        ),
         (
             &["snapshot", "rm", "@store", "src"],
             2,
@@ -309,7 +322,7 @@ fn what_is_wrong_is_told_in_a_line() {
         (
             &["snapshot", "push", "@nowhere", "@store"],
             3,
-            "haul: ROOT/nowhere: no such folder (check the spelling, or create it with haul mkdir)\n",
+            "haul: ROOT/nowhere: no such directory (check the spelling, or create it with haul mkdir)\n",
         ),
         (
             &["snapshot", "list", "@nowhere"],

@@ -11,10 +11,10 @@ use super::{
     read::{Bytes, Source},
     unfinished::Target,
 };
-use crate::budget::Claim;
+use crate::budget::{Claim, Road};
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
-use haul_core::{Algo, Entry, Hashes, Result, plan::Route, policy::Policy};
+use haul_core::{Algo, Entry, Hashes, Result, job::Job, plan::Route};
 use haul_store::{Body, Part, PartLimits, Relay, hashing};
 use reader::{Again, Piece, Reader};
 use std::{fs::File, ops::Range, sync::Arc};
@@ -69,28 +69,10 @@ pub enum Along {
     Other,
 }
 
-/// What is known of the road to a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Road {
-    /// Bytes that one stream could move in the time that it waits for an answer: its bandwidth-delay product.
-    pub delay: u64,
-    /// Parts under way at once.
-    pub width: u64,
-}
-
-impl Road {
-    /// The size of parts of a file of `size` bytes with which it arrives first. A stream loses `delay / part` of its time to
-    /// waiting; and while the last parts go, half the streams are idle on average, which is `part * width / (2 * size)` of the
-    /// whole. Their sum is least where both are equal.
-    fn best(&self, size: u64) -> f64 {
-        (2.0 * self.delay as f64 * size as f64 / self.width.max(1) as f64).sqrt()
-    }
-}
-
 /// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled to come near what the
 /// road suggests while there are still parts for everyone, or smaller where they go on from store to store; but never so small
 /// that the file needs more parts than the store allows.
-pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: &Along) -> u64 {
+pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &Along) -> u64 {
     let mut suited = limits.preferred;
     let road = match road {
         Along::Road(road) if !limits.chosen => Some(road),
@@ -107,10 +89,11 @@ pub fn part_size(policy: &Policy, limits: &PartLimits, size: Option<u64>, road: 
             suited *= 2;
         }
     }
-    let wanted = policy.part_size.unwrap_or(suited);
+    let wanted = job.pace.part_size.unwrap_or(suited);
     // An unknown size could be anything up to the 5 TiB that S3 allows; rclone stops at 48 GiB with its default.
     let least = size.unwrap_or(0).div_ceil(limits.count.max(1)).next_multiple_of(1 << 20);
-    wanted.max(least).clamp(limits.min, limits.max)
+    let size = wanted.max(least).next_multiple_of(limits.multiple.max(1));
+    size.clamp(limits.min, limits.max)
 }
 
 /// Moves all bytes of `source` that aren't there yet into `target`; gives back of `claim` what the last chunks no longer need.
@@ -202,7 +185,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
 /// Chunks of a file of `size` bytes that may be under way at once, so that a kill doesn't cost much of it; where nothing is noted,
 /// or the user says how many, as many as the roads take.
 fn at_once(mover: &Mover, target: &Target, size: u64) -> usize {
-    let pinned = mover.policy.streams.is_some() || mover.policy.transfers.is_some();
+    let pinned = mover.job.pace.streams.is_some() || mover.job.pace.transfers.is_some();
     if target.track.is_none() || pinned {
         return usize::MAX;
     }
@@ -221,7 +204,7 @@ pub fn noted(mover: &Mover, facts: &Entry, route: Route) -> u64 {
     let through = !mover.cx.src.caps().files && mover.cx.dst.caps().files;
     let apart = || algos(mover, facts).iter().all(|algo| *algo == Algo::Crc64Nvme);
     match route {
-        Route::Parts { .. } if through && mover.policy.part_size.is_none() && apart() => {
+        Route::Parts { .. } if through && mover.job.pace.part_size.is_none() && apart() => {
             facts.size.div_ceil(NOTES).next_multiple_of(NOTED).min(block)
         }
         _ => block,
@@ -282,7 +265,7 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
     if !streamed && facts.size > hashing::INLINE && !digest::apart(&algos) {
         let buffers = mover.budget.buffers.clone();
         // Zeros that aren't written are only there once the file is published.
-        if !mover.policy.sparse
+        if !mover.job.write.sparse
             && let Ok(Body::File(file, _)) = target.upload.read_back(0..facts.size).await
         {
             let mut digest = Digest::of_file(algos, file, buffers);
@@ -304,7 +287,7 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
         return known(Again::Back(file), algos);
     }
     // The source says what hash it has: where reading it again costs little, or it is deleted then, that is still to be proved.
-    let must = mover.policy.verify_read || mover.policy.moves(mover.mode);
+    let must = mover.job.write.verify_read || mover.job.moves();
     if must || mover.cx.src.caps().cheap_reads {
         return known(Again::Source, algos);
     }
@@ -316,13 +299,13 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
 /// and one to compare with when the result is read back.
 fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     let mut algos = Vec::new();
-    if !mover.policy.ignore_checksum {
+    if !mover.job.write.ignore_checksum {
         // The cheapest first: a CRC runs at memory speed, MD5 at half a gigabyte a second.
         use Algo::{Blake3, Crc32, Crc32c, Crc64Nvme, Md5, Md5Text, Sha1, Sha256};
         let known = [Crc64Nvme, Crc32c, Crc32, Blake3, Sha256, Sha1, Md5, Md5Text];
         algos.extend(known.into_iter().find(|a| facts.hashes.get(*a).is_some()));
     }
-    if mover.policy.verify_read && !algos.contains(&VERIFY) {
+    if mover.job.write.verify_read && !algos.contains(&VERIFY) {
         algos.push(VERIFY);
     }
     algos
@@ -337,7 +320,7 @@ mod tests {
     const LIMITS: PartLimits = PartLimits { min: 5 * MI, count: 10_000, ..PartLimits::FILE };
 
     fn size(size: u64, road: Option<Road>) -> u64 {
-        part_size(&Policy::default(), &LIMITS, Some(size), &road.map_or(Along::Other, Along::Road))
+        part_size(&Job::default(), &LIMITS, Some(size), &road.map_or(Along::Other, Along::Road))
     }
 
     #[test]
@@ -351,18 +334,18 @@ mod tests {
         assert_eq!(size(5 << 30, road(0.1, 32)), 8 * MI);
         assert_eq!(size(5 << 30, road(100.0, 10)), 64 * MI);
         assert_eq!(size(500 << 30, road(0.001, 32)), 52 * MI, "at most 10,000 parts");
-        let asked = Policy { part_size: Some(6 * MI), ..Policy::default() };
+        let asked = Job::default().with(|job| job.pace.part_size = Some(6 * MI));
         let far = Along::Road(Road { delay: MI, width: 10 });
         assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), &far), 6 * MI);
         let chosen = PartLimits { chosen: true, ..LIMITS };
         for along in [far, Along::Passing] {
-            assert_eq!(part_size(&Policy::default(), &chosen, Some(5 << 30), &along), 8 * MI);
+            assert_eq!(part_size(&Job::default(), &chosen, Some(5 << 30), &along), 8 * MI);
         }
     }
 
     #[test]
     fn parts_that_go_on_are_small_where_few_may_be_lost() {
-        let size = |size| part_size(&Policy::default(), &LIMITS, Some(size), &Along::Passing);
+        let size = |size| part_size(&Job::default(), &LIMITS, Some(size), &Along::Passing);
         assert_eq!((size(100 << 20), size(1 << 30), size(5 << 30)), (5 * MI, 5 * MI, 8 * MI));
         assert_eq!(size(200 << 30), 21 * MI, "at most 10,000 parts");
     }

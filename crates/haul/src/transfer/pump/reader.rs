@@ -185,7 +185,7 @@ pub fn block(mover: &Mover, route: Route, size: u64) -> u64 {
         (Route::Parts { size }, _) => size,
         // What fits into one request must come as one piece.
         (_, Some(limits)) if size <= limits.single => size.max(1),
-        (_, Some(limits)) if limits.min > 1 => part_size(&mover.policy, &limits, Some(size), &Along::Other),
+        (_, Some(limits)) if limits.min > 1 => part_size(&mover.job, &limits, Some(size), &Along::Other),
         _ => BLOCK,
     }
 }

@@ -63,7 +63,7 @@ pub async fn through(
         // A run waits for its memory before it asks for its bytes: one that waited the other way round would keep a
         // connection from those that have memory.
         while moving.len() < budget.reads().max(1) && !waiting.is_empty() {
-            let (least, road) = match mover.policy.part_size {
+            let (least, road) = match mover.job.pace.part_size {
                 Some(_) => (target.block, None),
                 None => (REQUEST, budget.road()),
             };

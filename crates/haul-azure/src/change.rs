@@ -1,0 +1,257 @@
+//! Changing what is there: copies inside the account, metadata, deletes, containers.
+
+use crate::{
+    error::{Refused, plain},
+    meta::{self, Facts, quoted},
+    read,
+    service::{Call, Place, Root, Service},
+    upload,
+};
+use futures::{StreamExt, stream};
+use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version};
+use haul_net::{Fault, at};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
+use http::{HeaderMap, Method};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Requests of one batch that are begun at once; the lane bounds them in the end.
+const AT_ONCE: usize = 64;
+/// A copy that the service makes by and by and that stands still for so long is given up.
+const STILL: Duration = Duration::from_secs(600);
+
+/// Copies as [`haul_store::Store::copy`] says.
+pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, progress, .. } = batch;
+    let root = match Root::parse(&from) {
+        Ok(root) => root,
+        Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
+    };
+    let (root, progress) = (&root, progress.as_ref());
+    stream::iter(items.into_iter().enumerate())
+        .map(|(number, item)| async move {
+            let stored = copy_item(service, root, &item).await?;
+            if let Some(progress) = progress {
+                (progress.0)(number, stored.size);
+            }
+            Ok(stored)
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await
+}
+
+async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    let unsupported = |why: &str| Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to));
+    if item.how.needs_inodes() {
+        return unsupported("a container has no hard links, devices or attributes");
+    }
+    if item.spec.meta.is_some() {
+        return unsupported("a copy inside the account keeps its source's properties");
+    }
+    let (from, to) = (root.place(&item.from)?, service.place(&item.to)?);
+    if from.blob.is_empty() || to.blob.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, OP, "a container can't be copied as a file").with_key(&item.to));
+    }
+    if from == to {
+        return unsupported("it would be copied onto itself");
+    }
+    let (version, size) = match &item.want {
+        Some(version) => (version.clone(), item.size),
+        None => {
+            let source = read::head(service, &item.from, &from, None).await?;
+            (Version::new(source.etag), source.size)
+        }
+    };
+    let mut call = Call::blob("CopyBlob", Method::PUT, &to)
+        .going(Direction::Copy)
+        .header("x-ms-copy-source", service.source(&from))
+        .header("x-ms-source-if-match", quoted(&version))
+        .headers(upload::condition(&item.spec.replace));
+    if !service.config.access_tier.is_empty() {
+        call = call.header("x-ms-access-tier", &service.config.access_tier);
+    }
+    let (headers, _) = match service.ask_in(&to.container, &call).await {
+        Ok(answer) => answer,
+        Err(refused) if refused.code == "SourceConditionNotMet" => {
+            return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
+        }
+        Err(refused) => return Err(upload::refusal(refused, &item.spec.replace, &item.to)),
+    };
+    let copied = arrived(service, &item.to, &to, &headers).await?;
+    if copied.size != size {
+        let message = format!("the copy has {} bytes and its source {size}", copied.size);
+        return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&item.to));
+    }
+    let mut stored = copied.clone().entry(item.to.clone(), false);
+    let kept = copied.meta.contains_key(meta::MTIME).then_some(stored.mtime).flatten();
+    if item.spec.mtime.is_some() && item.spec.mtime != kept {
+        // Its source has another time, or none but that of its upload.
+        stored.version = Some(set(service, &item.to, &to, copied, item.spec.mtime, None).await?);
+    }
+    if item.how == CopyHow::Rename {
+        let call = Call::blob("DeleteBlob", Method::DELETE, &from).header("if-match", quoted(&version));
+        plain(service.ask(&call).await).map_err(at("move", &item.from))?;
+    }
+    Ok(Stored { version: stored.version, size: stored.size, hashes: stored.hashes, ..Stored::default() })
+}
+
+/// Waits until the copy is whole, and gives its facts.
+async fn arrived(service: &Service, key: &Key, to: &Place, answer: &HeaderMap) -> Result<Facts> {
+    let text = |headers: &HeaderMap, name: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned).unwrap_or_default()
+    };
+    let id = text(answer, "x-ms-copy-id");
+    let (mut seen, mut since, mut pause) = (String::new(), Instant::now(), Duration::from_millis(100));
+    loop {
+        let (headers, _) =
+            plain(service.ask(&Call::blob("GetBlobProperties", Method::HEAD, to)).await).map_err(at("copy", key))?;
+        let (status, moved) = (text(&headers, "x-ms-copy-status"), text(&headers, "x-ms-copy-progress"));
+        let failed = |why: &str| Err(Fault::broken(format!("the copy inside the account {why}")).at("copy", key));
+        if text(&headers, "x-ms-copy-id") != id {
+            return Err(Error::new(ErrorKind::Changed, "copy", "somebody else has written it").with_key(key));
+        }
+        match &*status {
+            "success" => {
+                let size = headers.get("content-length").and_then(|size| size.to_str().ok()?.parse().ok());
+                return match size {
+                    Some(size) => Ok(Facts::of(&headers, size)),
+                    None => failed("has no size"),
+                };
+            }
+            "pending" if moved != seen => (seen, since) = (moved, Instant::now()),
+            "pending" if since.elapsed() < STILL => {}
+            "pending" => return failed("stands still"),
+            other => return failed(&format!("ended: {other}")),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(Duration::from_secs(5));
+    }
+}
+
+/// See [`haul_store::Store::set_meta`].
+pub async fn set_meta(service: &Service, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
+    const OP: &str = "set_meta";
+    let place = service.place(key)?;
+    if place.blob.is_empty() || key.is_dir() {
+        return Err(Error::new(ErrorKind::Unsupported, OP, "a directory has no metadata here").with_key(key));
+    }
+    let facts = read::head(service, key, &place, None).await?;
+    set(service, key, &place, facts, mtime, meta).await.map(|_| ())
+}
+
+/// Changes the metadata of the version that the facts are of; gives the one that comes of it.
+async fn set(
+    service: &Service,
+    key: &Key,
+    place: &Place,
+    facts: Facts,
+    mtime: Option<Mtime>,
+    meta: Option<&Meta>,
+) -> Result<Version> {
+    let mut version = Version::new(facts.etag.clone());
+    let md5 = facts.md5();
+    let own = facts.meta.contains_key(meta::MTIME);
+    let kept = mtime.or_else(|| facts.clone().entry(key.clone(), false).mtime.filter(|_| own));
+    let headers = meta::user_headers(kept, Some(meta.unwrap_or(&facts.meta))).map_err(|e| e.with_key(key))?;
+    let mut calls = vec![Call::blob("SetBlobMetadata", Method::PUT, place).query("comp", "metadata").headers(headers)];
+    if let Some(meta) = meta {
+        let headers = meta::property_headers(meta, md5.as_deref());
+        calls.push(Call::blob("SetBlobProperties", Method::PUT, place).query("comp", "properties").headers(headers));
+    }
+    for call in calls {
+        // What was written meanwhile has metadata of its own.
+        let answer = service.ask(&call.header("if-match", quoted(&version))).await;
+        let (headers, _) = plain(answer).map_err(at("set_meta", key))?;
+        version = upload::receipt(&headers).map_err(at("set_meta", key))?;
+    }
+    Ok(version)
+}
+
+/// Deletes as [`haul_store::Store::delete`] says.
+pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    stream::iter(keys)
+        .map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await })
+        .buffered(AT_ONCE)
+        .collect()
+        .await
+}
+
+async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> Result<()> {
+    const OP: &str = "delete";
+    if key.is_root() && service.root.container.is_none() {
+        return Err(Error::new(ErrorKind::Unsupported, OP, "an account isn't deleted").with_key(key));
+    }
+    let place = service.place(key)?;
+    if place.blob.is_empty() {
+        return delete_container(service, key, &place.container).await;
+    }
+    if key.is_root() {
+        // A prefix of a container: there is nothing that could be deleted, or it isn't empty.
+        return Ok(());
+    }
+    let mut call = Call::blob("DeleteBlob", Method::DELETE, &place);
+    if let Some(version) = version {
+        call = call.header("if-match", quoted(version));
+    }
+    if !service.config.delete_snapshots.is_empty() {
+        call = call.header("x-ms-delete-snapshots", &service.config.delete_snapshots);
+    }
+    match service.ask(&call).await {
+        Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
+        Err(Refused { fault, .. }) if fault.kind == ErrorKind::Changed => {
+            Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
+        }
+        other => plain(other).map(|_| ()).map_err(at(OP, key)),
+    }
+}
+
+/// The service would delete a container with all that is in it: it is looked at first, for blobs, for what uploads have sent so far and for
+/// what only a restore would show.
+async fn delete_container(service: &Service, key: &Key, container: &str) -> Result<()> {
+    const OP: &str = "delete";
+    for include in ["uncommittedblobs,snapshots", ""] {
+        let mut call =
+            Call::container("ListBlobs", Method::GET, container).query("comp", "list").query("maxresults", "1");
+        if !include.is_empty() {
+            call = call.query("include", include);
+        }
+        let body = match service.ask(&call).await {
+            Err(Refused { fault, .. }) if fault.kind == ErrorKind::DirNotFound => return Ok(()),
+            other => plain(other).map_err(at(OP, key))?.1,
+        };
+        // Nothing in it, and nothing to come: said, not merely unsaid.
+        let (mut blobs, mut next) = (0, None);
+        let read = haul_store::xml::walk(&body, |step| match step {
+            haul_store::xml::Step::Close("Blob", _) => blobs += 1,
+            haul_store::xml::Step::Close("NextMarker", text) => next = Some(text.to_owned()),
+            _ => {}
+        });
+        let next = read.and(next).ok_or_else(|| Fault::broken("the listing can't be read").at(OP, key))?;
+        if blobs > 0 || !next.is_empty() {
+            let message = format!("container {container} is not empty");
+            return Err(Error::new(ErrorKind::Exists, OP, message).with_key(key));
+        }
+    }
+    match service.ask(&Call::container("DeleteContainer", Method::DELETE, container)).await {
+        Err(Refused { fault, .. }) if fault.kind == ErrorKind::DirNotFound => Ok(()),
+        other => {
+            service.made.lock().await.remove(container);
+            plain(other).map(|_| ()).map_err(at(OP, key))
+        }
+    }
+}
+
+/// See [`haul_store::Store::make_dir`]: of directories only containers are made.
+pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
+    if key.is_root() && service.root.container.is_none() {
+        return Ok(());
+    }
+    let dir = Entry::dir(key.clone()).key;
+    let place = service.place(&dir)?;
+    if (!key.is_root() && !place.blob.is_empty()) || service.config.no_check_container {
+        return Ok(());
+    }
+    service.create(&place.container).await.map_err(|fault| fault.error("mkdir"))
+}

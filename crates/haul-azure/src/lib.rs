@@ -1,0 +1,167 @@
+//! Azure Blob Storage (`azureblob`), and Azurite.
+//!
+//! A file is a block blob. What is small is one request; what is larger goes in blocks, which nobody sees before their list is put.
+//! Nothing is retried here.
+
+mod change;
+mod error;
+mod list;
+mod meta;
+mod options;
+mod read;
+mod service;
+mod sign;
+mod token;
+mod upload;
+
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_store::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
+    StoreKind, Stored, Upload, WriteSpec, web,
+};
+use options::Config;
+use service::{Root, Service};
+use std::{ops::Range, sync::Arc, time::Duration};
+
+/// The kind.
+pub const KIND: StoreKind =
+    StoreKind { name: "azureblob", description: "Microsoft Azure Blob Storage", options: options::OPTIONS, open };
+
+/// Requests that suit it to begin with.
+const CONCURRENCY: usize = 32;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let config = Config::read(&request)?;
+    let root = Root::parse(&request.path)?;
+    let http = haul_net::Http::new(
+        &request.net,
+        config.endpoint.scheme() == "https" || matches!(config.auth, options::Auth::Token(_)),
+    )?;
+    let host = web::authority(&config.endpoint);
+    let name = format!("azureblob:{host}:{}", config.account);
+    let lanes = request.net.roads.to(&name, &host);
+    let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
+    let caps = Caps {
+        mtime: Some(Duration::from_nanos(1)),
+        set_mtime: true,
+        set_dir_mtime: false,
+        mtime_listed: true,
+        changed: Changed::Stored,
+        dirs: false,
+        symlinks: false,
+        keeps_empty_dirs: false,
+        hashes_listed: vec![Algo::Md5],
+        hashes_stored: vec![Algo::Md5],
+        cheap_reads: false,
+        files: false,
+        parts: Some(PartLimits {
+            min: 1,
+            max: options::LARGEST,
+            count: options::BLOCKS,
+            preferred: config.chunk_size,
+            chosen: config.chunk_size_chosen,
+            multiple: 1,
+            equal: false,
+            waits: false,
+            single: config.chunk_size,
+            single_copy: u64::MAX,
+        }),
+        // The MD5 goes before the body.
+        relays: false,
+        domain: Some(domain),
+        delete_batch: 1,
+        copy_batch: 1,
+        conditional: true,
+        deletes_version: true,
+        // It can't begin a listing after a key.
+        page: None,
+        case_insensitive: false,
+        meta: true,
+        attributes: None,
+        concurrency: CONCURRENCY,
+        gathers: 0,
+        lanes: Some(lanes.clone()),
+    };
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    let token = match &config.auth {
+        options::Auth::Token(identity) => Some(token::Source::new(identity.clone())),
+        _ => None,
+    };
+    let (net, meters, made) = (request.net, request.meters, Default::default());
+    Ok(Arc::new(Azure(Arc::new(Service { config, root, caps, locator, http, token, net, meters, lanes, made }))))
+}
+
+#[derive(Debug)]
+struct Azure(Arc<Service>);
+
+impl Store for Azure {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.0.clone(), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { read::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::Blocks::begin(self.0.clone(), key, spec);
+        async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let answer = upload::discard(&self.0, key, token);
+        async move { answer }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let key = key.clone();
+        async move { change::make_dir(&self.0, &key).await }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        change::copy(&self.0, batch).boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        async move { change::set_meta(&self.0, &key, mtime, meta.as_ref()).await }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        change::delete(&self.0, keys).boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        async move {
+            let unsupported = |message: &str| Err(Error::new(ErrorKind::Unsupported, "extra", message));
+            match request {
+                Extra::Buckets => list::containers(&self.0).await.map(Answer::Buckets),
+                Extra::Cleanup { .. } => {
+                    unsupported("Azure removes blocks that were never put together by itself, after a week")
+                }
+                _ => unsupported("Azure has no request for this"),
+            }
+        }
+        .boxed()
+    }
+}

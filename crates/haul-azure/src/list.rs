@@ -1,0 +1,449 @@
+//! Listing: pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
+
+use crate::{
+    error::plain,
+    meta::Facts,
+    service::{Call, Service},
+};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
+use haul_net::{Fault, Tried};
+use haul_store::{
+    ListRequest,
+    task::Task,
+    web,
+    xml::{self, Step},
+};
+use http::Method;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Pages that wait for the reader, beside the one being fetched.
+const AHEAD: usize = 2;
+
+/// One page of a container.
+#[derive(Debug, Default, PartialEq)]
+pub struct Page {
+    /// Blobs and common prefixes (as directories), in key order; keys are the container's.
+    pub entries: Vec<Entry>,
+    /// Where the next page begins; `None` on the last one.
+    pub next: Option<String>,
+}
+
+/// Lists as [`haul_store::Store::list`] says.
+pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
+    // The task begins with the first poll: only then is a runtime sure to be there.
+    let begin = async move {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let task = Task::spawn(async move { Lister { service, request, sender, given: 0 }.run().await });
+        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
+            receiver.recv().await.map(|step| (step, (receiver, task)))
+        })
+    };
+    futures::stream::once(begin).flatten().boxed()
+}
+
+struct Lister {
+    service: Arc<Service>,
+    request: ListRequest,
+    sender: mpsc::Sender<Listed>,
+    /// Entries that were given out.
+    given: usize,
+}
+
+/// Whether the listing came to its end.
+#[derive(PartialEq)]
+enum Reached {
+    End,
+    /// The limit, or nobody listens any more: there may be more.
+    Limit,
+}
+
+/// A part of the namespace that lies in one container.
+struct Scope<'a> {
+    container: &'a str,
+    /// Prefix of the blobs to list.
+    prefix: Vec<u8>,
+    /// Only blobs after this one.
+    after: Option<Vec<u8>>,
+    /// What names lose at their front …
+    cut: usize,
+    /// … and get instead.
+    front: Vec<u8>,
+}
+
+impl Lister {
+    async fn run(mut self) {
+        let result = match self.service.root.container.clone() {
+            Some(container) => {
+                let root = self.service.root.prefix.clone();
+                let scope = Scope {
+                    container: &container,
+                    prefix: [&root[..], &self.request.prefix].concat(),
+                    after: self.request.after.as_ref().map(|key| [&root[..], key.as_bytes()].concat()),
+                    cut: root.len(),
+                    front: Vec::new(),
+                };
+                self.scope(scope).await
+            }
+            None => self.all().await,
+        };
+        let last = match result {
+            Ok(Reached::End) => Listed::End,
+            Ok(Reached::Limit) => return,
+            Err((from, error)) => {
+                let to = after_prefix(&self.request.prefix).map(Key::new);
+                Listed::Failed { lost: Lost { from, to }, error }
+            }
+        };
+        // No reader, no report.
+        let _ = self.sender.send(last).await;
+    }
+
+    /// All containers: they are the top directories.
+    async fn all(&mut self) -> Result<Reached, (Key, Error)> {
+        let (prefix, after) = (self.request.prefix.clone(), self.request.after.clone());
+        if let Some(at) = prefix.iter().position(|b| *b == b'/') {
+            let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
+            return self.inside(&name, prefix[at + 1..].to_vec(), after.as_ref()).await;
+        }
+        let mut found = containers(&self.service).await.map_err(|e| (Key::new(&prefix), e))?;
+        found.retain(|entry| entry.key.as_bytes().starts_with(&prefix));
+        for entry in found {
+            // All in it is before `after`.
+            if after.as_ref().is_some_and(|a| entry.key.after_prefix().is_some_and(|end| end <= *a)) {
+                continue;
+            }
+            let name = String::from_utf8_lossy(entry.key.name()).into_owned();
+            if after.as_ref().is_none_or(|a| entry.key > *a) && !self.give(vec![entry]).await {
+                return Ok(Reached::Limit);
+            }
+            if self.request.recursive && self.inside(&name, Vec::new(), after.as_ref()).await? == Reached::Limit {
+                return Ok(Reached::Limit);
+            }
+        }
+        Ok(Reached::End)
+    }
+
+    async fn inside(&mut self, container: &str, prefix: Vec<u8>, after: Option<&Key>) -> Result<Reached, (Key, Error)> {
+        let front = [container.as_bytes(), b"/"].concat();
+        let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
+        self.scope(Scope { container, prefix, after, cut: 0, front }).await
+    }
+
+    async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
+        let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
+        let key_of = |blob: &[u8]| Key::new([&scope.front, blob.get(scope.cut..).unwrap_or_default()].concat());
+        loop {
+            let lost = || match &last {
+                // The first key that may be missing comes right after the last one seen.
+                Some(last) => key_of(last).with_suffix([0]),
+                None => key_of(&scope.prefix),
+            };
+            let delimiter = if self.request.recursive { "" } else { "/" };
+            // The service can't begin after a key, so that a limit is no reason for a small page.
+            let few =
+                self.request.limit.filter(|_| scope.after.is_none()).map(|limit| (limit - self.given.min(limit)) + 1);
+            let most = few.map_or(self.service.config.list_chunk, |few| few.min(self.service.config.list_chunk));
+            let page = page(
+                &self.service,
+                scope.container,
+                &scope.prefix,
+                delimiter,
+                most,
+                next.as_deref(),
+                self.request.meta,
+            );
+            let page = page.await.map_err(|fault| (lost(), fault.error("list")))?;
+            if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
+                return Err((lost(), no_root(&self.service, "list")));
+            }
+            if let Some(fault) = disorder(&page, last.as_deref(), &scope.prefix) {
+                return Err((lost(), fault.error("list")));
+            }
+            last = page.entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
+            let entries = page.entries.into_iter().filter(|entry| {
+                let key = entry.key.as_bytes();
+                // The directory that is listed has no entry of its own in it.
+                scope.after.as_ref().is_none_or(|after| key > &after[..])
+                    && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
+                    && key.len() > scope.cut
+            });
+            let entries = entries.map(|entry| Entry { key: key_of(entry.key.as_bytes()), ..entry }).collect();
+            let more = self.give(entries).await;
+            match page.next {
+                None => return Ok(Reached::End),
+                Some(_) if !more => return Ok(Reached::Limit),
+                Some(same) if next.as_ref() == Some(&same) => {
+                    let from = key_of(last.as_deref().unwrap_or(&scope.prefix));
+                    return Err((from, Fault::broken("the listing does not advance").error("list")));
+                }
+                more => next = more,
+            }
+        }
+    }
+
+    /// Hands entries to the reader; false when there is no need for more.
+    async fn give(&mut self, entries: Vec<Entry>) -> bool {
+        self.given += entries.len();
+        if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
+            return false;
+        }
+        self.request.limit.is_none_or(|limit| self.given < limit)
+    }
+
+    /// True when all that is below the root is asked for, and the root is a directory.
+    fn is_of_the_root(&self) -> bool {
+        self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
+    }
+}
+
+/// The error of a root below which there is nothing: a container has no empty directories.
+pub fn no_root(service: &Service, op: &'static str) -> Error {
+    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", service.locator))
+}
+
+/// A server that loses its place would make us list for ever, or miss keys.
+fn disorder(page: &Page, last: Option<&[u8]>, prefix: &[u8]) -> Option<Box<Fault>> {
+    let first = page.entries.first()?;
+    if last.is_some_and(|last| first.key.as_bytes() <= last)
+        || page.entries.windows(2).any(|two| two[0].key >= two[1].key)
+    {
+        let message = "the server's listing goes backwards: it can't be trusted to be whole";
+        return Some(Fault::new(ErrorKind::Unsupported, Retry::Never, message));
+    }
+    let stray = page.entries.iter().find(|entry| !entry.key.as_bytes().starts_with(prefix))?;
+    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
+}
+
+/// One page: of the blobs with `prefix`, from `marker` on.
+pub async fn page(
+    service: &Service,
+    container: &str,
+    prefix: &[u8],
+    delimiter: &str,
+    most: usize,
+    marker: Option<&str>,
+    meta: bool,
+) -> Tried<Page> {
+    let Ok(text) = std::str::from_utf8(prefix) else { return Ok(Page::default()) };
+    let mut call = Call::container("ListBlobs", Method::GET, container)
+        .query("comp", "list")
+        // Times are metadata.
+        .query("include", "metadata")
+        .query("maxresults", most.to_string());
+    for (name, value) in [("prefix", text), ("delimiter", delimiter), ("marker", marker.unwrap_or_default())] {
+        if !value.is_empty() {
+            call = call.query(name, value);
+        }
+    }
+    let (_, body) = plain(service.ask(&call).await)?;
+    parse(&body, text, meta).map_err(Fault::broken)
+}
+
+#[derive(Default)]
+struct Parsed {
+    entries: Vec<Entry>,
+    /// The answer is a listing …
+    is_list: bool,
+    /// … that says where it goes on, if only by an empty word: one that was cut doesn't.
+    marker: Option<String>,
+    of: String,
+    now: Facts,
+    name: Option<String>,
+    size: Option<u64>,
+    in_item: bool,
+    in_meta: bool,
+    wrong: Option<&'static str>,
+}
+
+impl Parsed {
+    fn step(&mut self, step: Step<'_>, wanted: bool) {
+        match step {
+            Step::Open("EnumerationResults") => self.is_list = true,
+            Step::Open("Blob" | "BlobPrefix") => {
+                (self.now, self.name, self.size, self.in_item) = (Facts::default(), None, None, true);
+            }
+            Step::Open("Metadata") => self.in_meta = true,
+            Step::Close("Metadata", _) => self.in_meta = false,
+            Step::Close(name, text) if self.in_meta => {
+                self.now.meta.insert(name.to_ascii_lowercase(), text.to_owned());
+            }
+            Step::Close("Blob", _) => {
+                let (facts, name, size) = (std::mem::take(&mut self.now), self.name.take(), self.size);
+                self.in_item = false;
+                match (name, size) {
+                    // An account with real directories shows them so; here what they hold stands for them.
+                    (Some(_), _) if facts.is_folder() => {}
+                    (Some(name), Some(size)) if !facts.etag.is_empty() => {
+                        let key = Key::new(name);
+                        if !key.is_dir() || size == 0 {
+                            self.entries.push(Facts { size, ..facts }.entry(key, wanted));
+                        } else {
+                            self.wrong = Some("it holds a blob with content whose name ends in a slash");
+                        }
+                    }
+                    _ => self.wrong = Some("a blob in it has no name, size or ETag"),
+                }
+            }
+            Step::Close("BlobPrefix", _) => {
+                self.in_item = false;
+                match self.name.take() {
+                    Some(name) if name.ends_with('/') => self.entries.push(Entry::dir(Key::new(name))),
+                    _ => self.wrong = Some("a directory in it has no name"),
+                }
+            }
+            Step::Close("NextMarker", text) => self.marker = Some(text.to_owned()),
+            Step::Close("Prefix", text) if !self.in_item => text.clone_into(&mut self.of),
+            Step::Close(name, text) if self.in_item => self.property(name, text),
+            _ => {}
+        }
+    }
+
+    fn property(&mut self, name: &str, text: &str) {
+        match name {
+            "Name" => self.name = Some(text.to_owned()),
+            "Content-Length" => self.size = text.trim().parse().ok(),
+            "Etag" => self.now.etag = crate::meta::bare(text),
+            "Last-Modified" => self.now.changed = web::date(text),
+            "Content-MD5" => text.trim().clone_into(&mut self.now.md5),
+            "AccessTier" => drop(self.now.meta.insert("tier".into(), text.to_owned())),
+            "Cache-Control" | "Content-Disposition" | "Content-Encoding" | "Content-Language" | "Content-Type"
+                if !text.is_empty() =>
+            {
+                self.now.meta.insert(name.to_ascii_lowercase(), text.to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads a page. One that doesn't say whether it is the last proves nothing.
+///
+/// Errors: what is wrong with it.
+fn parse(body: &[u8], prefix: &str, meta: bool) -> Result<Page, String> {
+    let mut found = Parsed::default();
+    xml::walk(body, |step| found.step(step, meta)).ok_or("the listing can't be read")?;
+    if !found.is_list {
+        return Err("the server's answer is no listing".into());
+    }
+    if body.windows(14).any(|at| at == b"Encoded=\"true\"") {
+        return Err("a name in the listing can't be written in XML".into());
+    }
+    if let Some(wrong) = found.wrong {
+        return Err(format!("the listing is wrong: {wrong}"));
+    }
+    if !found.of.is_empty() && found.of != prefix {
+        return Err("the listing is of another folder than was asked for".into());
+    }
+    let marker = found.marker.ok_or("the listing is cut: it doesn't say whether there is more")?;
+    let mut entries = found.entries;
+    // Blobs and directories come apart.
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    // A directory's own marker, beside the directory that stands for what is in it.
+    entries.dedup_by(|b, a| a.key == b.key && a.is_dir());
+    Ok(Page { entries, next: Some(marker).filter(|marker| !marker.is_empty()) })
+}
+
+/// All containers, as directories.
+///
+/// Errors: they can't be listed.
+pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
+    if let Some(only) = &service.config.container {
+        // A signature for one container can't ask for others.
+        return Ok(vec![Entry::dir(Key::new(format!("{only}/")))]);
+    }
+    let (mut found, mut marker): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut call = Call::service("ListContainers", Method::GET).query("comp", "list");
+        if let Some(marker) = &marker {
+            call = call.query("marker", marker);
+        }
+        let (_, body) = plain(service.ask(&call).await).map_err(|fault| fault.error("list"))?;
+        let broken = || Fault::broken("the list of containers can't be read").error("list");
+        let (page, next) = parse_containers(&body).ok_or_else(broken)?;
+        found.extend(page);
+        match next {
+            None => break,
+            same if same == marker => return Err(broken()),
+            more => marker = more,
+        }
+    }
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(found)
+}
+
+fn parse_containers(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
+    let (mut found, mut next, mut name, mut changed) = (Vec::new(), None, None, None::<Mtime>);
+    xml::walk(body, |step| match step {
+        Step::Open("Container") => (name, changed) = (None, None),
+        Step::Close("Name", text) => name = Some(text.to_owned()),
+        Step::Close("Last-Modified", text) => changed = web::date(text),
+        Step::Close("Container", _) => {
+            if let Some(name) = name.take() {
+                found.push(Entry { mtime: changed, changed, ..Entry::dir(Key::new(format!("{name}/"))) });
+            }
+        }
+        Step::Close("NextMarker", text) => next = Some(text.to_owned()),
+        _ => {}
+    })?;
+    // Without that word it was cut.
+    Some((found, Some(next?).filter(|next| !next.is_empty())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOB: &str = "<Blob><Name>d/a&amp;b</Name><Properties><Last-Modified>Tue, 02 Jan 2024 03:04:05 GMT</Last-Modified>\
+        <Etag>0x1</Etag><Content-Length>5</Content-Length><Content-MD5>kAFQmDzST7DWlj99KOF/cg==</Content-MD5></Properties>\
+        <Metadata><Mtime>2020-09-13T12:26:40.120000000Z</Mtime></Metadata></Blob>";
+
+    fn page(inner: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\"?><EnumerationResults><Prefix>d/</Prefix><Blobs>{inner}</Blobs><NextMarker>m</NextMarker></EnumerationResults>"
+        )
+    }
+
+    #[test]
+    fn a_page_is_in_order() {
+        let text = page(&format!("{BLOB}<BlobPrefix><Name>d/B/</Name></BlobPrefix>"));
+        let page = parse(text.as_bytes(), "d/", false).unwrap();
+        assert_eq!(page.next.as_deref(), Some("m"));
+        let keys: Vec<_> = page.entries.iter().map(|entry| entry.key.to_string()).collect();
+        assert_eq!(keys, ["d/B/", "d/a&b"]);
+        let entry = &page.entries[1];
+        assert_eq!((entry.size, entry.mtime), (5, Some(Mtime(1_600_000_000_120_000_000))));
+        assert_eq!(entry.hashes, haul_core::hash::hash_bytes(&[haul_core::Algo::Md5], b"abc"));
+        assert_eq!(entry.changed, Some(Mtime::new(1_704_164_645, 0)));
+    }
+
+    #[test]
+    fn what_proves_nothing_is_refused() {
+        let whole = page(BLOB);
+        for (bad, why) in [
+            ("<html></html>".to_owned(), "the server's answer is no listing"),
+            (
+                whole.replace("<NextMarker>m</NextMarker>", ""),
+                "the listing is cut: it doesn't say whether there is more",
+            ),
+            (whole.replace("<Prefix>d/", "<Prefix>e/"), "the listing is of another folder than was asked for"),
+            (whole.replace("<Etag>0x1</Etag>", ""), "the listing is wrong: a blob in it has no name, size or ETag"),
+            (
+                whole.replace("<Content-Length>5", "<Content-Length>x"),
+                "the listing is wrong: a blob in it has no name, size or ETag",
+            ),
+            (whole.replace("<Name>d", "<Name Encoded=\"true\">d"), "a name in the listing can't be written in XML"),
+            (whole.replace("</Blobs>", ""), "the listing can't be read"),
+        ] {
+            assert_eq!(parse(bad.as_bytes(), "d/", false).unwrap_err(), why, "{bad}");
+        }
+        assert!(parse_containers(b"<EnumerationResults><Containers/></EnumerationResults>").is_none());
+    }
+
+    #[test]
+    fn directories_of_the_account_are_left_out() {
+        let folder = BLOB.replace("<Mtime>2020-09-13T12:26:40.120000000Z</Mtime>", "<hdi_isfolder>true</hdi_isfolder>");
+        assert_eq!(parse(page(&folder).as_bytes(), "d/", false).unwrap().entries, []);
+    }
+}

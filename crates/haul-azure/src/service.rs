@@ -1,0 +1,346 @@
+//! One place that builds, signs, sends and counts requests; and where keys are.
+
+use crate::{
+    error::{Refused, plain, refused},
+    options::{Auth, Config},
+    sign,
+    token::Source,
+};
+use bytes::Bytes;
+use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use haul_net::{Fault, Http, Reply, Tried, reach};
+use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces, web::authority};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The version of the service that is spoken.
+const VERSION: &str = "2021-12-02";
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH: &AsciiSet = &QUERY.remove(b'/');
+
+/// A store's root: a container and a prefix (empty or ending in `/`), or all containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub container: Option<String>,
+    pub prefix: Vec<u8>,
+}
+
+/// A blob in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub container: String,
+    /// Empty for the container itself.
+    pub blob: Vec<u8>,
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (path, b""),
+    }
+}
+
+fn name(container: &[u8]) -> Result<String> {
+    let name = String::from_utf8(container.to_vec()).ok().filter(|name| !name.is_empty());
+    name.ok_or_else(|| Error::new(ErrorKind::Invalid, "open", "no container of such a name can be"))
+}
+
+impl Root {
+    /// From the path after the colon: `container`, `container/dir`, with or without slashes around.
+    ///
+    /// Errors: `Invalid` when the container's name isn't text.
+    pub fn parse(path: &[u8]) -> Result<Root> {
+        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+        let path = &path[start..];
+        if path.is_empty() {
+            return Ok(Root { container: None, prefix: Vec::new() });
+        }
+        let (container, rest) = split(path);
+        let mut prefix = rest.to_vec();
+        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        Ok(Root { container: Some(name(container)?), prefix })
+    }
+
+    /// As bytes that [`Root::parse`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match &self.container {
+            Some(container) => [container.as_bytes(), b"/", &self.prefix].concat(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Where a key is. In a root of all containers its first part is the container.
+    ///
+    /// Errors: `Invalid` for a name that the service can't have, or would take for another: it reads `\` as `/` and leaves out dots at
+    /// the end of a part.
+    pub fn place(&self, key: &Key) -> Result<Place> {
+        let place = match &self.container {
+            Some(container) => Place { container: container.clone(), blob: [&self.prefix, key.as_bytes()].concat() },
+            None => {
+                let (container, blob) = split(key.as_bytes());
+                Place { container: name(container).map_err(|e| e.with_key(key))?, blob: blob.to_vec() }
+            }
+        };
+        let wrong = |why: &str| {
+            let message = format!("Azure can't hold this name: {why}; rename it");
+            Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key))
+        };
+        let Ok(text) = std::str::from_utf8(&place.blob) else { return wrong("it isn't UTF-8") };
+        if text.contains('\\') || text.chars().any(char::is_control) {
+            return wrong("it has a backslash or a control character");
+        }
+        if text.split('/').any(|part| part.ends_with('.')) {
+            return wrong("a part of it ends in a dot");
+        }
+        if text.chars().count() > 1024 {
+            return wrong("it is longer than 1024 characters");
+        }
+        Ok(place)
+    }
+}
+
+/// Everything that requests need, shared by the store and its uploads and listings.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    pub root: Root,
+    pub caps: Caps,
+    pub locator: String,
+    pub http: Http<Pieces>,
+    /// Where requests go with a token.
+    pub token: Option<Source>,
+    pub net: Net,
+    pub meters: Arc<Meters>,
+    pub lanes: Arc<Lanes>,
+    /// Containers that were missing and have been made.
+    pub made: tokio::sync::Mutex<BTreeSet<String>>,
+}
+
+/// One request to come.
+#[derive(Clone)]
+pub struct Call {
+    kind: &'static str,
+    direction: Direction,
+    method: Method,
+    /// Below the service's address, encoded: `/container/blob`.
+    path: String,
+    query: Vec<(&'static str, String)>,
+    headers: HeaderMap,
+    body: Payload,
+}
+
+impl Call {
+    /// A request to the service itself; `kind` is Azure's name of it.
+    pub fn service(kind: &'static str, method: Method) -> Call {
+        let (direction, headers, body) = (Direction::Meta, HeaderMap::new(), Payload::default());
+        Call { kind, direction, method, path: "/".into(), query: Vec::new(), headers, body }
+    }
+
+    /// A request to a container.
+    pub fn container(kind: &'static str, method: Method, container: &str) -> Call {
+        let path = format!("/{}", percent_encode(container.as_bytes(), PATH));
+        Call { path, ..Call::service(kind, method) }.query("restype", "container")
+    }
+
+    /// A request to a blob.
+    pub fn blob(kind: &'static str, method: Method, place: &Place) -> Call {
+        Call { path: path(place), ..Call::service(kind, method) }
+    }
+
+    /// With a query parameter.
+    pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// With a header whose value is known to be legal (left out otherwise).
+    pub fn header(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// With more headers.
+    pub fn headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
+    /// With a body.
+    pub fn body(mut self, direction: Direction, body: Payload) -> Self {
+        (self.direction, self.body) = (direction, body);
+        self
+    }
+
+    /// Of this direction.
+    pub fn going(mut self, direction: Direction) -> Self {
+        self.direction = direction;
+        self
+    }
+}
+
+fn path(place: &Place) -> String {
+    format!("/{}/{}", percent_encode(place.container.as_bytes(), PATH), percent_encode(&place.blob, PATH))
+}
+
+impl Service {
+    /// Where `key` is.
+    ///
+    /// Errors: `Invalid`, as [`Root::place`].
+    pub fn place(&self, key: &Key) -> Result<Place> {
+        self.root.place(key)
+    }
+
+    /// The address of a blob, with a signature where we have no key: to copy from.
+    pub fn source(&self, place: &Place) -> String {
+        let sas = match &self.config.auth {
+            Auth::Sas(sas) => format!("?{sas}"),
+            _ => String::new(),
+        };
+        format!("{}{}{sas}", self.config.endpoint.as_str().trim_end_matches('/'), path(place))
+    }
+
+    /// Sends a request; any answer but success is a refusal.
+    pub async fn call(&self, call: &Call) -> Result<Reply, Refused> {
+        let bearer = match &self.token {
+            Some(token) => Some(token.get(&self.http).await?),
+            None => None,
+        };
+        self.net.gate.pass().await;
+        let pass = self.lanes.lane(call.direction).enter().await;
+        self.meters.request(call.kind);
+        let request = self.request(call, bearer)?;
+        let moves = request.body().progress();
+        let begun = tokio::time::Instant::now();
+        let result = self.http.send(request).await;
+        let status = result.as_ref().map_or(0, |reply| reply.status.as_u16());
+        tracing::debug!(request = call.kind, path = %call.path, status, ms = begun.elapsed().as_millis() as u64);
+        let mut reply = match result {
+            Ok(reply) => reply,
+            Err(fault) => {
+                pass.end(fault.outcome());
+                return Err(fault.into());
+            }
+        };
+        if self.net.dump_headers {
+            tracing::info!(status, headers = ?reply.headers, "answer to {}", call.kind);
+        }
+        if reply.status.is_success() {
+            pass.moved(call.body.len());
+            reply.keep(pass);
+            return Ok(reply);
+        }
+        let (status, headers) = (reply.status, reply.headers.clone());
+        let body = reply.bytes().await.unwrap_or_default();
+        // It was refused, and may be sent again: on this connection no more of it.
+        moves.give_up();
+        if self.config.endpoint.scheme() == "http" && reach::wants_tls(status, &body) {
+            return Err(reach::needs_tls(&authority(&self.config.endpoint)).into());
+        }
+        let refused = refused(status, &headers, &body);
+        pass.end(refused.fault.outcome());
+        if refused.fault.kind == ErrorKind::Busy {
+            self.meters.throttled();
+        }
+        Err(refused)
+    }
+
+    /// Sends a request and reads its (small) answer.
+    pub async fn ask(&self, call: &Call) -> Result<(HeaderMap, Bytes), Refused> {
+        let reply = self.call(call).await?;
+        let headers = reply.headers.clone();
+        Ok((headers, reply.bytes().await?))
+    }
+
+    /// Sends a request that writes into a container, which is created if it is missing.
+    pub async fn ask_in(&self, container: &str, call: &Call) -> Result<(HeaderMap, Bytes), Refused> {
+        match self.ask(call).await {
+            Err(refused) if refused.code == "ContainerNotFound" && !self.config.no_check_container => {
+                let mut made = self.made.lock().await;
+                if !made.contains(container) {
+                    self.create(container).await?;
+                    made.insert(container.to_owned());
+                }
+                drop(made);
+                self.ask(call).await
+            }
+            other => other,
+        }
+    }
+
+    /// Creates a container; already being there is success.
+    pub async fn create(&self, container: &str) -> Tried<()> {
+        match self.ask(&Call::container("CreateContainer", Method::PUT, container)).await {
+            Err(refused) if refused.code == "ContainerAlreadyExists" => Ok(()),
+            other => plain(other).map(|_| ()),
+        }
+    }
+
+    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<Request<Pieces>> {
+        let bad = |e: http::Error| Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"));
+        let mut headers = call.headers.clone();
+        self.net.headers.add(call.direction, &mut headers);
+        if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
+            headers.insert(header::USER_AGENT, agent);
+        }
+        let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        headers.insert("x-ms-date", HeaderValue::from_str(&date).map_err(|e| bad(e.into()))?);
+        headers.insert("x-ms-version", HeaderValue::from_static(VERSION));
+        // An empty PUT or POST must say so.
+        if matches!(call.method, Method::PUT | Method::POST) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
+        }
+        let base = self.config.endpoint.path().trim_end_matches('/');
+        let path = format!("{base}{}", call.path);
+        let encode = |(name, value): &(&str, String)| format!("{name}={}", percent_encode(value.as_bytes(), QUERY));
+        let mut query: Vec<String> = call.query.iter().map(encode).collect();
+        match &self.config.auth {
+            Auth::Key(key) => {
+                let account = &self.config.account;
+                let text = sign::text(&call.method, &headers, account, &path, &call.query);
+                let value = HeaderValue::from_str(&sign::authorization(account, key, &text));
+                let mut value = value.map_err(|e| bad(e.into()))?;
+                value.set_sensitive(true);
+                headers.insert(header::AUTHORIZATION, value);
+            }
+            Auth::Sas(sas) => query.push(sas.clone()),
+            Auth::Token(_) | Auth::Anonymous => {
+                bearer.into_iter().for_each(|bearer| drop(headers.insert(header::AUTHORIZATION, bearer)));
+            }
+        }
+        if self.net.dump_headers {
+            let shown: Vec<_> = headers
+                .iter()
+                .filter(|(name, _)| *name != header::AUTHORIZATION && *name != "x-ms-copy-source")
+                .collect();
+            tracing::info!(method = %call.method, path, headers = ?shown, "request {}", call.kind);
+        }
+        let question = if query.is_empty() { "" } else { "?" };
+        let origin = format!("{}://{}", self.config.endpoint.scheme(), authority(&self.config.endpoint));
+        let uri = format!("{origin}{path}{question}{}", query.join("&"));
+        let request = Request::builder().method(call.method.clone()).uri(uri).body(Pieces::new(call.body.clone()));
+        let mut request = request.map_err(bad)?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_be_taken_for_others_are_refused() {
+        let root = Root::parse(b"/box/d").unwrap();
+        assert_eq!(root.place(&Key::new("a b")).unwrap(), Place { container: "box".into(), blob: b"d/a b".to_vec() });
+        for bad in ["a\\b", "a.", "d./x", "..", "x/./y", "a\nb"] {
+            assert_eq!(root.place(&Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
+        }
+        let all = Root::parse(b"").unwrap();
+        assert_eq!(all.place(&Key::new("box/x")).unwrap(), Place { container: "box".into(), blob: b"x".to_vec() });
+    }
+}

@@ -1,0 +1,445 @@
+//! Writing: one request for what is small, else blocks in any order, which show when their list is put. Each body goes with its MD5,
+//! which the server checks.
+
+use crate::{
+    error::Refused,
+    meta::{self, quoted},
+    read,
+    service::{Call, Place, Service},
+};
+use base64::{Engine, engine::general_purpose::STANDARD as B64};
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version, hash::to_hex, plan::Replace};
+use haul_net::{Fault, Tried, at};
+use haul_store::{
+    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    xml::{self, Step},
+};
+use http::{HeaderMap, HeaderValue, Method};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// Random bytes of an upload's name. With the number of a block, 8 bytes too, they are as long as rclone's: a blob takes names of one length
+/// only while blocks of it wait.
+const CHANCE: usize = 8;
+/// The receipt of a part that is held back and not yet sent.
+const HELD: &[u8] = b"held";
+
+/// A write.
+pub struct Blocks {
+    service: Arc<Service>,
+    key: Key,
+    place: Place,
+    spec: WriteSpec,
+    id: [u8; CHANCE],
+    /// Blocks were sent, or will be.
+    begun: AtomicBool,
+    /// The first part, until it is known whether there will be others.
+    held: Mutex<Option<Payload>>,
+    /// A publish was asked for, and nobody knows whether it was made.
+    maybe: AtomicBool,
+}
+
+impl Blocks {
+    /// Begins a write; sends nothing.
+    ///
+    /// Errors: `Invalid` for what can't be a blob's name.
+    pub fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Blocks> {
+        let mut id = [0; CHANCE];
+        aws_lc_rs::rand::fill(&mut id)
+            .map_err(|_| Error::new(ErrorKind::Io, "write", "the system gives no random bytes").with_key(key))?;
+        Blocks::with(service, key, spec, id, false)
+    }
+
+    fn with(service: Arc<Service>, key: &Key, spec: WriteSpec, id: [u8; CHANCE], begun: bool) -> Result<Blocks> {
+        let place = service.place(key)?;
+        if place.blob.is_empty() || key.is_dir() {
+            return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a blob").with_key(key));
+        }
+        let (begun, held, maybe) = (AtomicBool::new(begun), Mutex::default(), AtomicBool::default());
+        Ok(Blocks { service, key: key.clone(), place, spec, id, begun, held, maybe })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Payload>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn corrupt(&self, message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key)
+    }
+
+    /// A first part of this size may turn out to be the only one.
+    fn may_hold(&self, len: u64) -> bool {
+        match self.spec.size {
+            Some(size) if !self.spec.size_may_differ => size == len && size <= self.service.config.chunk_size,
+            _ => len <= self.service.config.chunk_size,
+        }
+    }
+
+    async fn send(&self, index: u64, payload: Payload) -> Result<Part> {
+        let size = payload.len();
+        // Hashed now, while whoever reads the source still looks whether it stays the same: what a file holds by the time it is sent
+        // must be that.
+        let hashes = self.hash(&payload).await?;
+        let payload = payload.with_hashes(hashes);
+        if index == 0 && !self.begun.load(Relaxed) && self.may_hold(size) {
+            *self.held() = Some(payload);
+            return Ok(Part { index, size, tag: HELD.into() });
+        }
+        self.begun.store(true, Relaxed);
+        Ok(Part { index, size, tag: self.put_block(index, payload).await?.into_bytes() })
+    }
+
+    /// The MD5 of a body is always sent with it. While there is no place for the request its hash may wait too.
+    async fn hash(&self, payload: &Payload) -> Result<Hashes> {
+        let lane = self.service.lanes.lane(Direction::Up);
+        let hashes = payload.hash_at(&[Algo::Md5], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))?;
+        Ok(hashes)
+    }
+
+    async fn put_block(&self, index: u64, payload: Payload) -> Result<String> {
+        let name = block_name(&self.id, index);
+        let call = Call::blob("PutBlock", Method::PUT, &self.place)
+            .query("comp", "block")
+            .query("blockid", &name)
+            .header("content-md5", md5_of(payload.hashes()))
+            .body(Direction::Up, payload.clone());
+        let answer = self.service.ask_in(&self.place.container, &call).await;
+        let (headers, _) = answer.map_err(|refused| refused.fault.at("write", &self.key))?;
+        confirmed(&headers, payload.hashes()).map_err(at("write", &self.key))?;
+        Ok(name)
+    }
+
+    /// All that goes with the blob.
+    fn headers(&self, spec: &WriteSpec) -> Result<HeaderMap> {
+        let md5 = spec.hashes.get(Algo::Md5);
+        let mut headers =
+            meta::to_headers(&self.service.config, &self.place.blob, spec.mtime, spec.meta.as_deref(), md5)
+                .map_err(|e| e.with_key(&self.key))?;
+        headers.extend(condition(&spec.replace));
+        Ok(headers)
+    }
+
+    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+        let mut spec = self.spec.clone();
+        spec.mtime = late.mtime.or(spec.mtime);
+        spec.meta = late.meta.or(spec.meta);
+        let mut hashes = late.hashes;
+        if !spec.size_may_differ {
+            hashes.merge(&spec.hashes);
+        }
+        spec.hashes = hashes;
+        let bytes: u64 = parts.iter().map(|part| part.size).sum();
+        if let Some(size) = spec.size.filter(|size| *size != bytes && !spec.size_may_differ) {
+            return Err(self.corrupt(format!("{bytes} bytes came where {size} were announced")));
+        }
+        let held = self.held().clone();
+        if !self.begun.load(Relaxed) {
+            let payload = held.unwrap_or_default();
+            if payload.len() != bytes {
+                return Err(self.corrupt(format!("{bytes} bytes came, of which {} are at hand", payload.len())));
+            }
+            return self.put_blob(spec, payload).await;
+        }
+        parts.sort_by_key(|part| part.index);
+        if let Some((missing, _)) = (0..).zip(&parts).find(|(index, part)| *index != part.index) {
+            return Err(self.corrupt(format!("part {missing} of the upload is missing")));
+        }
+        if let (Some(payload), Some(first)) = (held, parts.first_mut().filter(|part| part.tag == HELD)) {
+            if first.size != payload.len() {
+                return Err(self.corrupt("another first part came than was sent last"));
+            }
+            first.tag = self.put_block(0, payload).await?.into_bytes();
+        }
+        if parts.iter().any(|part| part.tag != block_name(&self.id, part.index).as_bytes()) {
+            return Err(self.corrupt("a part of the upload was never sent"));
+        }
+        self.put_list(spec, &parts).await
+    }
+
+    async fn put_blob(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
+        let payload = payload.clone().with_hashes(self.hash(&payload).await?);
+        if let Some((algo, false)) = payload.hashes().agree(&spec.hashes) {
+            return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
+        }
+        spec.hashes.merge(payload.hashes());
+        let call = Call::blob("PutBlob", Method::PUT, &self.place)
+            .header("x-ms-blob-type", "BlockBlob")
+            .header("content-md5", md5_of(payload.hashes()))
+            .headers(self.headers(&spec)?)
+            .body(Direction::Up, payload.clone());
+        let (headers, _) = match self.service.ask_in(&self.place.container, &call).await {
+            Ok(answer) => answer,
+            Err(refused) => return self.doubt(refused, &spec, payload.hashes(), payload.len()).await,
+        };
+        confirmed(&headers, payload.hashes()).map_err(at("write", &self.key))?;
+        Ok(Stored {
+            version: Some(receipt(&headers).map_err(at("write", &self.key))?),
+            size: payload.len(),
+            hashes: payload.hashes().clone(),
+            ..Stored::default()
+        })
+    }
+
+    /// A whole blob was refused, or nobody knows. An earlier try that was done shows by its content.
+    async fn doubt(&self, refused: Refused, spec: &WriteSpec, ours: &Hashes, size: u64) -> Result<Stored> {
+        let unmet = matches!(refused.fault.kind, ErrorKind::Exists | ErrorKind::Changed);
+        if unmet && self.maybe.load(Relaxed) {
+            let facts = read::head(&self.service, &self.key, &self.place, None).await?;
+            if facts.size == size && facts.md5().as_deref() == ours.get(Algo::Md5) {
+                return Ok(Stored {
+                    version: Some(Version::new(facts.etag)),
+                    size,
+                    hashes: ours.clone(),
+                    ..Stored::default()
+                });
+            }
+        }
+        self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);
+        Err(refusal(refused, &spec.replace, &self.key))
+    }
+
+    async fn put_list(&self, spec: WriteSpec, parts: &[Part]) -> Result<Stored> {
+        let names: Vec<String> = parts.iter().map(|part| block_name(&self.id, part.index)).collect();
+        let body = Bytes::from(document(&names));
+        let md5 = haul_core::hash::hash_bytes(&[Algo::Md5], &body);
+        let call = Call::blob("PutBlockList", Method::PUT, &self.place)
+            .query("comp", "blocklist")
+            .header("content-type", "application/xml")
+            .header("content-md5", md5_of(&md5))
+            .headers(self.headers(&spec)?)
+            .body(Direction::Meta, body.into());
+        let size = parts.iter().map(|part| part.size).sum();
+        let mut stored = Stored { size, ..Stored::default() };
+        // Each block was checked by its MD5; what the whole's is, only its source says.
+        match self.service.ask(&call).await {
+            Ok((headers, _)) => stored.version = Some(receipt(&headers).map_err(at("write", &self.key))?),
+            Err(refused) => {
+                let unmet = matches!(refused.fault.kind, ErrorKind::Exists | ErrorKind::Changed | ErrorKind::NotFound);
+                let before = self.maybe.load(Relaxed);
+                self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);
+                // An earlier try was done: nobody else has blocks of these names.
+                let landed = if unmet && before { self.landed(parts).await } else { None };
+                stored.version = Some(landed.ok_or_else(|| refusal(refused, &spec.replace, &self.key))?);
+            }
+        }
+        Ok(stored)
+    }
+
+    /// The version of the blob when it is made of these blocks.
+    async fn landed(&self, parts: &[Part]) -> Option<Version> {
+        let call = Call::blob("GetBlockList", Method::GET, &self.place)
+            .query("comp", "blocklist")
+            .query("blocklisttype", "committed");
+        let (headers, body) = self.service.ask(&call).await.ok()?;
+        let there = parse_blocks(&body)?;
+        let ours = parts.iter().map(|part| (block_name(&self.id, part.index), part.size));
+        there.committed.into_iter().eq(ours).then(|| receipt(&headers).ok()).flatten()
+    }
+}
+
+fn block_name(id: &[u8; CHANCE], index: u64) -> String {
+    B64.encode([&index.to_be_bytes()[..], &id[..]].concat())
+}
+
+fn md5_of(hashes: &Hashes) -> String {
+    B64.encode(hashes.get(Algo::Md5).unwrap_or_default())
+}
+
+/// The server says which MD5 it has checked; one that says another has something else.
+fn confirmed(answer: &HeaderMap, ours: &Hashes) -> Tried<()> {
+    let told = answer.get("content-md5").and_then(|value| B64.decode(value.as_bytes()).ok());
+    match told {
+        Some(told) if Some(&told[..]) != ours.get(Algo::Md5) => Err(Fault::new(
+            ErrorKind::Corrupt,
+            Retry::Backoff,
+            "the server took other bytes than were sent (md5 differs)",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The version that an answer names.
+///
+/// Errors: it names none.
+pub fn receipt(answer: &HeaderMap) -> Tried<Version> {
+    let etag = answer.get("etag").and_then(|etag| etag.to_str().ok()).map(meta::bare).filter(|etag| !etag.is_empty());
+    etag.map(Version::new).ok_or_else(|| {
+        Fault::broken("the server gave no receipt (an ETag) for what was sent: is the endpoint Azure's blob service?")
+    })
+}
+
+/// Headers that hold a write to its condition.
+pub fn condition(replace: &Replace) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    match replace {
+        Replace::Anything => {}
+        Replace::Absent => drop(headers.insert("if-none-match", HeaderValue::from_static("*"))),
+        Replace::Exactly(version) => {
+            // What isn't a version of ours is none of the blob's.
+            let value = HeaderValue::from_str(&quoted(version)).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
+            headers.insert("if-match", value);
+        }
+    }
+    headers
+}
+
+/// The error of a write that was refused.
+pub fn refusal(refused: Refused, replace: &Replace, key: &Key) -> Error {
+    let kind = refused.fault.kind;
+    let unmet = matches!(kind, ErrorKind::Exists | ErrorKind::Changed | ErrorKind::NotFound);
+    match replace {
+        Replace::Absent if matches!(kind, ErrorKind::Exists | ErrorKind::Changed) => {
+            Error::new(ErrorKind::Exists, "write", "is there already").with_key(key)
+        }
+        Replace::Exactly(_) if unmet && !refused.code.starts_with("InvalidBlo") => {
+            Error::new(ErrorKind::Changed, "write", "changed since it was listed").with_key(key)
+        }
+        _ => refused.fault.at("write", key),
+    }
+}
+
+fn document(names: &[String]) -> String {
+    let names: String = names.iter().map(|name| format!("<Uncommitted>{name}</Uncommitted>")).collect();
+    format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>{names}</BlockList>")
+}
+
+/// Blocks of a blob: names and bytes.
+#[derive(Debug, Default, PartialEq)]
+struct List {
+    committed: Vec<(String, u64)>,
+    waiting: BTreeMap<String, u64>,
+}
+
+fn parse_blocks(body: &[u8]) -> Option<List> {
+    let (mut list, mut is_list, mut waiting, mut name, mut size) = (List::default(), false, false, None, None);
+    xml::walk(body, |step| match step {
+        Step::Open("BlockList") => is_list = true,
+        Step::Open("CommittedBlocks") => waiting = false,
+        Step::Open("UncommittedBlocks") => waiting = true,
+        Step::Open("Block") => (name, size) = (None, None),
+        Step::Close("Name", text) => name = Some(text.trim().to_owned()),
+        Step::Close("Size", text) => size = text.trim().parse().ok(),
+        Step::Close("Block", _) => match (name.take(), size, waiting) {
+            (Some(name), Some(size), true) => drop(list.waiting.insert(name, size)),
+            (Some(name), Some(size), false) => list.committed.push((name, size)),
+            _ => {}
+        },
+        _ => {}
+    })?;
+    is_list.then_some(list)
+}
+
+/// Upload, container and blob, in a line each. Only a blob could hold a newline, so it comes last.
+fn token(place: &Place, id: &[u8; CHANCE]) -> Vec<u8> {
+    [to_hex(id).as_bytes(), b"\n", place.container.as_bytes(), b"\n", &place.blob].concat()
+}
+
+/// The upload that a token of this key names.
+///
+/// Errors: `Invalid`.
+fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<[u8; CHANCE]> {
+    let place = service.place(key)?;
+    let hex = bytes.split(|b| *b == b'\n').next().and_then(|hex| std::str::from_utf8(hex).ok());
+    let id = hex.and_then(haul_core::hash::from_hex).and_then(|id| <[u8; CHANCE]>::try_from(id).ok());
+    id.filter(|id| token(&place, id) == bytes)
+        .ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
+}
+
+/// See [`haul_store::Store::resume`]. Blocks are known by their names, which nobody else has; the server has checked each.
+pub async fn resume(
+    service: &Arc<Service>,
+    key: &Key,
+    token: &[u8],
+    sent: Vec<Sent>,
+    spec: WriteSpec,
+) -> Result<Resumed> {
+    let id = named(service, key, token)?;
+    let place = service.place(key)?;
+    let call = Call::blob("GetBlockList", Method::GET, &place)
+        .query("comp", "blocklist")
+        .query("blocklisttype", "uncommitted");
+    let (_, body) = service.ask(&call).await.map_err(|refused| refused.fault.at("resume", key))?;
+    let list = parse_blocks(&body).ok_or_else(|| {
+        let message = "the server can't tell what it has of an unfinished upload";
+        Error::new(ErrorKind::Corrupt, "resume", message).with_retry(Retry::Backoff).with_key(key)
+    })?;
+    let is_there = |part: &Part| {
+        let name = block_name(&id, part.index);
+        part.tag == name.as_bytes() && list.waiting.get(&name) == Some(&part.size)
+    };
+    let parts: Vec<Part> = sent.into_iter().map(|sent| sent.part).filter(is_there).collect();
+    if parts.is_empty() {
+        return Err(Error::new(ErrorKind::NotFound, "resume", "the upload is gone").with_key(key));
+    }
+    Ok((Box::new(Blocks::with(service.clone(), key, spec, id, true)?), parts))
+}
+
+/// See [`haul_store::Store::discard`]: the service has no request that removes blocks. It does so by itself, a week after the last.
+///
+/// Errors: `Invalid` when the token is not one of this key.
+pub fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
+    named(service, key, token).map(|_| false)
+}
+
+impl Upload for Blocks {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        async move {
+            self.begun.store(true, Relaxed);
+            Ok(Some(token(&self.place, &self.id)))
+        }
+        .boxed()
+    }
+
+    fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "what was sent can't be read before it is published";
+        async move { Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key)) }.boxed()
+    }
+
+    fn part(&self, index: u64, _: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        self.send(index, payload).boxed()
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        async move {
+            match self.finish(parts, late).await {
+                Ok(stored) => Ok(stored),
+                Err(error) => Err(Unpublished { error, upload: self }),
+            }
+        }
+        .boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        // As `discard`.
+        async { Ok(()) }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_blocks_have_one_length() {
+        let names = [0, 1, 49_999].map(|index| block_name(&[7; CHANCE], index));
+        assert!(names.iter().all(|name| name.len() == 24), "{names:?}");
+    }
+
+    #[test]
+    fn lists_of_blocks() {
+        let xml = b"<?xml version=\"1.0\"?><BlockList><CommittedBlocks><Block><Name>a</Name><Size>1</Size></Block></CommittedBlocks>\
+            <UncommittedBlocks><Block><Name>b</Name><Size>2</Size></Block></UncommittedBlocks></BlockList>";
+        let list = parse_blocks(xml).unwrap();
+        assert_eq!(list.committed, [("a".to_owned(), 1)]);
+        assert_eq!(list.waiting, [("b".to_owned(), 2)].into());
+        assert_eq!(parse_blocks(b"<html></html>"), None);
+    }
+}

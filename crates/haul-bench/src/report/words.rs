@@ -1,0 +1,274 @@
+//! A bench in plain sentences: what it will cost, how far it is, what was found. Pure.
+
+use super::Findings;
+use crate::{
+    Cost, Direction, Ended, Plan, Step,
+    judge::{Finding, Limit, Lone},
+    plan::Class,
+};
+use haul_core::units::{duration_short, duration_text};
+use std::time::Duration;
+
+/// A size of files as people write it: `100 kB`, `1 MB`, `40 MiB`.
+pub fn size(bytes: u64) -> String {
+    for (unit, name) in
+        [(1 << 30, "GiB"), (1 << 20, "MiB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1 << 10, "KiB"), (1000, "kB")]
+    {
+        if bytes > 0 && bytes.is_multiple_of(unit) {
+            return format!("{} {name}", bytes / unit);
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// An amount of bytes: `537.1 MB`.
+pub fn amount(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Bytes a second, in the table's unit: `25.0 MB/s`.
+pub fn speed(bytes_per_second: f64) -> String {
+    let digits = if bytes_per_second < 1e6 { 2 } else { 1 };
+    format!("{:.digits$} MB/s", bytes_per_second / 1e6)
+}
+
+/// Parts at once: `1 part`, `8 parts`.
+pub fn parts(count: usize) -> String {
+    format!("{count} part{}", if count == 1 { "" } else { "s" })
+}
+
+/// `up` or `down`.
+pub fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    }
+}
+
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0..60 => format!("{:.0} ms", time.as_secs_f64() * 1e3),
+        _ => duration_text(time),
+    }
+}
+
+/// What is about to be spent, at most.
+pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
+    let class = |class: &Class| {
+        let parts = if class.in_parts { " in parts" } else { "" };
+        format!("{} x {}{parts}", class.files, size(class.size))
+    };
+    let classes = plan.classes.iter().map(class).collect::<Vec<_>>().join(", ");
+    let time = duration_short(plan.bounds.max_time);
+    format!(
+        "haul bench makes a directory {folder} in {path}, measures in it for at most {time}, and removes it. At most:\n  \
+         up    {:>10}  about {} writes (PUT): {classes}\n  \
+         down  {:>10}  about {} reads (GET), each compared with what was sent\n  \
+         and about {} listings (LIST) and {} deletes (DELETE)",
+        amount(cost.up),
+        cost.writes,
+        amount(cost.down),
+        cost.reads,
+        cost.lists,
+        cost.deletes,
+    )
+}
+
+/// How far it is, in one line.
+pub fn step(step: &Step) -> String {
+    match step {
+        Step::Begun { direction: way, size: bytes, files, at_once } => {
+            let at_once = at_once.map_or("haul's own choice".into(), |n| format!("{n} at once"));
+            format!("{}: {files} x {}, {at_once} …", direction(*way), size(*bytes))
+        }
+        Step::Measured(point) => {
+            let at_once = point.at_once.map_or("haul's own choice".into(), |n| format!("{n} at once"));
+            let (way, speed) = (direction(point.direction), speed(point.bytes_per_second()));
+            format!("{way}: {} x {}, {at_once}: {speed}", point.files, size(point.size))
+        }
+        Step::Clearing => "removing what was sent …".into(),
+    }
+}
+
+/// All that was found, a sentence or two a line.
+pub fn sentences(found: &Findings) -> Vec<String> {
+    let mut lines: Vec<String> = found.findings.iter().map(finding).collect();
+    for lone in &found.lone {
+        lines.extend(connection(lone));
+    }
+    for choice in &found.choices {
+        let way = match choice.direction {
+            Direction::Up => "to",
+            Direction::Down => "from",
+        };
+        let transfers = choice.transfers.map(|n| format!("--transfers {n}"));
+        let streams = choice.streams.map(|n| format!("--multi-thread-streams {n}"));
+        let flags = [transfers, streams].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        lines.push(format!("Settings that suit copying {way} {}: {flags}", found.remote));
+    }
+    lines.extend(own_choice(&found.findings));
+    if found.measured.throttled > 0 {
+        lines.push(format!("The store asked to slow down {} times in all.", found.measured.throttled));
+    }
+    lines.push(format!(
+        "On this side no disk was involved: the files were made in memory, and every byte that came back ({}) was compared \
+         there.",
+        amount(found.measured.verified)
+    ));
+    lines
+}
+
+fn finding(f: &Finding) -> String {
+    let what = if f.in_parts { "one file of" } else { "files of" };
+    let at_once = if f.in_parts { parts(f.knee.at_once) } else { f.knee.at_once.to_string() };
+    let times = match f.knee.at_once {
+        1 => String::new(),
+        _ => format!(", {:.1} times as fast as one", f.knee.speed_up),
+    };
+    let head = format!(
+        "{}, {what} {}: {at_once} at once: {}{times}.",
+        if f.direction == Direction::Up { "Up" } else { "Down" },
+        size(f.size),
+        speed(f.knee.bytes_per_second),
+    );
+    format!("{head} {}", limit(f))
+}
+
+/// What stops it there.
+fn limit(f: &Finding) -> String {
+    match f.limit {
+        Limit::NotReached => format!("Still rising at {}{}.", f.knee.at_once, ended(f.ended)),
+        Limit::Cpu { busy, cores } => {
+            format!("More doesn't help: this machine's processors are the limit ({busy:.1} of {cores} busy).")
+        }
+        Limit::RequestRate { files_per_second, throttled: 0 } => format!(
+            "More doesn't help: the request rate is the limit ({files_per_second:.1} files a second, while larger \
+             files move more bytes)."
+        ),
+        Limit::RequestRate { files_per_second, throttled } => format!(
+            "More doesn't help: the request rate is the limit ({files_per_second:.1} files a second; the store asked \
+             to slow down {throttled} times)."
+        ),
+        Limit::TotalBandwidth { bytes_per_second } => {
+            format!("More doesn't help: the total bandwidth is the limit ({}).", speed(bytes_per_second))
+        }
+    }
+}
+
+/// Why a sweep that was still getting faster went no further.
+fn ended(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Flat => " when the sweep ended",
+        Ended::Bytes => " when the byte budget ran out; raise --max-bytes",
+        Ended::Time => " when the time ran out; raise --max-time",
+        Ended::Most => ", the most that was tried; raise --max-concurrency",
+        Ended::Parts => ", as the file has no more parts; raise --max-bytes or --sizes",
+        Ended::Refused => " when the store refused so many requests that files failed",
+    }
+}
+
+fn connection(lone: &Lone) -> Option<String> {
+    let per_file = lone.per_file.filter(|time| !time.is_zero()).map(|time| {
+        format!("a file costs {} whatever its size (latency: round trips and the store's own work)", span(time))
+    });
+    let stream =
+        lone.stream.map(|one| format!("one connection carries {} of a large file, several carry more", speed(one)));
+    let both = [per_file, stream].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let way = if lone.direction == Direction::Up { "Up" } else { "Down" };
+    (!both.is_empty()).then(|| format!("{way}, one at a time: {both}."))
+}
+
+fn own_choice(findings: &[Finding]) -> Option<String> {
+    let share = |f: &Finding| {
+        let share = f.auto_share?;
+        let found = f.auto_found.map(|n| format!(" with {n} at once")).unwrap_or_default();
+        Some(format!("{} {} {:.0} %{found}", direction(f.direction), size(f.size), share * 100.0))
+    };
+    let shares: Vec<String> = findings.iter().filter_map(share).collect();
+    (!shares.is_empty()).then(|| format!("Left alone, of the best fixed setting haul reached: {}.", shares.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Knee;
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        for (bytes, text) in [
+            (100_000, "100 kB"),
+            (1_000_000, "1 MB"),
+            (40 << 20, "40 MiB"),
+            (1 << 20, "1 MiB"),
+            (6500, "6500 B"),
+            (2 << 30, "2 GiB"),
+            (5_000_000_000, "5 GB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!((amount(537_100_000), amount(5_000)), ("537.1 MB".into(), "5.0 kB".into()));
+        assert_eq!((speed(25e6), speed(1e5)), ("25.0 MB/s".into(), "0.10 MB/s".into()));
+    }
+
+    fn of(limit: Limit, ended: Ended) -> String {
+        let knee = Knee { at_once: 10, bytes_per_second: 250e6, speed_up: 10.0, rising: limit == Limit::NotReached };
+        let (direction, size) = (Direction::Up, 1_000_000);
+        finding(&Finding {
+            direction,
+            size,
+            in_parts: false,
+            knee,
+            limit,
+            auto_share: Some(0.97),
+            auto_found: Some(12),
+            ended,
+        })
+    }
+
+    #[test]
+    fn what_limits_is_said_in_a_sentence() {
+        let head = "Up, files of 1 MB: 10 at once: 250.0 MB/s, 10.0 times as fast as one.";
+        for (limit, ended, text) in [
+            (
+                Limit::TotalBandwidth { bytes_per_second: 251e6 },
+                Ended::Flat,
+                "More doesn't help: the total bandwidth is the limit (251.0 MB/s).",
+            ),
+            (
+                Limit::RequestRate { files_per_second: 3.08, throttled: 12 },
+                Ended::Flat,
+                "More doesn't help: the request rate is the limit (3.1 files a second; the store asked to slow down \
+                 12 times).",
+            ),
+            (
+                Limit::RequestRate { files_per_second: 3.08, throttled: 0 },
+                Ended::Flat,
+                "More doesn't help: the request rate is the limit (3.1 files a second, while larger files move more \
+                 bytes).",
+            ),
+            (
+                Limit::Cpu { busy: 1.94, cores: 2 },
+                Ended::Flat,
+                "More doesn't help: this machine's processors are the limit (1.9 of 2 busy).",
+            ),
+            (Limit::NotReached, Ended::Bytes, "Still rising at 10 when the byte budget ran out; raise --max-bytes."),
+        ] {
+            assert_eq!(of(limit, ended), format!("{head} {text}"));
+        }
+    }
+
+    #[test]
+    fn one_connection_is_said_in_a_sentence() {
+        let lone = Lone { direction: Direction::Down, per_file: Some(Duration::from_millis(80)), stream: Some(25e6) };
+        assert_eq!(
+            connection(&lone).unwrap(),
+            "Down, one at a time: a file costs 80 ms whatever its size (latency: round trips and the store's own work); one \
+             connection carries 25.0 MB/s of a large file, several carry more."
+        );
+        assert_eq!(connection(&Lone { per_file: None, stream: None, ..lone }), None);
+    }
+}

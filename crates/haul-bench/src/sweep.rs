@@ -1,0 +1,273 @@
+//! Runs a plan: for each size, up and back at 1, 2, 4, … at once, until more brings nothing or the bounds are reached;
+//! then where the knee should be, and once with nothing fixed.
+
+use crate::{
+    Bench, Direction, Ended, Measured, Step, Sweep,
+    clear::{clear, fresh},
+    judge,
+    made::Made,
+    plan::{Class, Left, Plan, Short, files_at, files_of_auto},
+    point::{Order, Ran, measure},
+};
+use haul_core::{Key, Result};
+use haul_store::Store;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Files that tell about the speed before anything is planned.
+const PROBE: usize = 2;
+/// More at once that brings less than this factor brings nothing. Wide enough for the noise of a network.
+const GAIN: f64 = 1.10;
+/// From so many at once on, one measurement that brings nothing ends a sweep; before, it takes two in a row.
+const SURE: usize = 16;
+
+/// Measures, then removes what was sent, also after an error and when it was stopped. The second result is of the removal.
+pub async fn run(bench: &Bench, plan: &Plan) -> (Result<Measured>, Result<()>) {
+    let mut run = Run {
+        bench,
+        plan,
+        made: Made::new(bench.seed),
+        began: Instant::now(),
+        written: Vec::new(),
+        measured: Measured::default(),
+    };
+    if let Err(error) = fresh(&bench.root).await {
+        return (Err(error), Ok(()));
+    }
+    let throttles = bench.meters.throttles();
+    let result = run.all().await;
+    let (made, mut measured) = (run.made, run.measured);
+    measured.elapsed = run.began.elapsed();
+    measured.verified = made.verified();
+    measured.throttled = bench.meters.throttles() - throttles;
+    (bench.watch)(&Step::Clearing);
+    let cleared = clear(bench, run.written).await;
+    (result.map(|()| measured), cleared)
+}
+
+struct Run<'a> {
+    bench: &'a Bench,
+    plan: &'a Plan,
+    made: Made,
+    began: Instant,
+    /// Every key that a measurement was told to write, below the bench's folder.
+    written: Vec<Key>,
+    measured: Measured,
+}
+
+/// One direction of one size.
+struct Lane {
+    sweep: Sweep,
+    /// Why it ended, once it has.
+    ended: Option<Ended>,
+    /// Files a second at the last measurement.
+    rate: f64,
+    /// Files that it may still use.
+    files: u64,
+    /// Measurements in a row that brought nothing.
+    flat: u32,
+}
+
+/// What all measurements of a size share.
+struct Place<'a> {
+    class: &'a Class,
+    store: &'a Arc<dyn Store>,
+    deadline: Instant,
+    /// Files that are there.
+    there: Vec<Key>,
+    /// The next of them to read.
+    next: usize,
+}
+
+impl Run<'_> {
+    async fn all(&mut self) -> Result<()> {
+        let end = self.began + self.plan.bounds.max_time;
+        for (number, (class, store)) in self.plan.classes.iter().zip(&self.bench.folders).enumerate() {
+            let shares: u32 = self.plan.classes[number..].iter().map(|class| class.time_share).sum();
+            let left = end.saturating_duration_since(Instant::now());
+            let deadline = Instant::now() + left * class.time_share / shares.max(1);
+            self.class(Place { class, store, deadline, there: Vec::new(), next: 0 }).await?;
+        }
+        Ok(())
+    }
+
+    async fn class(&mut self, mut place: Place<'_>) -> Result<()> {
+        let mut lanes = [Lane::new(Direction::Up, place.class), Lane::new(Direction::Down, place.class)];
+        for lane in &mut lanes {
+            self.probe(lane, &mut place).await?;
+        }
+        let most = self.plan.bounds.max_at_once.max(1);
+        let mut at_once = 1;
+        while lanes.iter().any(|lane| lane.ended.is_none()) {
+            for lane in lanes.iter_mut().filter(|lane| lane.ended.is_none()) {
+                let left = lane.left(&place);
+                self.level(lane, &mut place, at_once, left).await?;
+            }
+            let next = (at_once * 2).min(most);
+            if next == at_once {
+                lanes.iter_mut().for_each(|lane| lane.end(Ended::Most));
+            }
+            at_once = next;
+        }
+        for lane in &mut lanes {
+            // Between two measured ones, where the figures say that the knee is.
+            if let Some(at_once) = judge::refine(&lane.sweep) {
+                // What is kept for the last run may be used: that one can do with less.
+                let left = Left { all: 0, ..lane.left(&place) };
+                self.level(lane, &mut place, at_once, left).await?;
+                lane.sweep.points.sort_by_key(|point| point.at_once);
+            }
+            self.auto(lane, &mut place).await?;
+        }
+        self.measured.sweeps.extend(lanes.into_iter().filter_map(Lane::into_sweep));
+        Ok(())
+    }
+
+    /// A few files, one after another, that only tell the speed. A file in parts is too large for that.
+    async fn probe(&mut self, lane: &mut Lane, place: &mut Place<'_>) -> Result<()> {
+        if place.class.in_parts {
+            return Ok(());
+        }
+        if place.there.is_empty() && lane.sweep.direction == Direction::Down {
+            lane.end(Ended::Time);
+            return Ok(());
+        }
+        match self.measure(lane, place, Some(1), PROBE, 0).await? {
+            Ran::Measured(point) => lane.rate = point.files_per_second(),
+            Ran::Late => lane.end(Ended::Time),
+            Ran::Refused => lane.end(Ended::Refused),
+        }
+        Ok(())
+    }
+
+    /// One measurement, or the reason why there are no more.
+    async fn level(&mut self, lane: &mut Lane, place: &mut Place<'_>, at_once: usize, left: Left) -> Result<()> {
+        let class = place.class;
+        if class.in_parts && at_once as u64 > class.size.div_ceil(self.plan.part) {
+            lane.end(Ended::Parts);
+            return Ok(());
+        }
+        let files = match files_at(at_once, left, class.in_parts) {
+            Ok(files) => files as usize,
+            Err(short) => {
+                lane.end(if short == Short::Files { Ended::Bytes } else { Ended::Time });
+                return Ok(());
+            }
+        };
+        let lanes = if class.in_parts { 0 } else { at_once };
+        match self.measure(lane, place, Some(at_once), files, lanes).await? {
+            Ran::Measured(point) => lane.take(point),
+            Ran::Late => lane.end(Ended::Time),
+            Ran::Refused => lane.end(Ended::Refused),
+        }
+        Ok(())
+    }
+
+    /// Once with nothing fixed.
+    async fn auto(&mut self, lane: &mut Lane, place: &mut Place<'_>) -> Result<()> {
+        let Some(knee) = judge::knee(&lane.sweep) else { return Ok(()) };
+        // As many files as a search from the engine's first guess needs; all lanes count as busy once as many run as the
+        // sweep found to be enough.
+        let (suits, chosen) = (knee.at_once.max(place.store.caps().concurrency), knee.at_once);
+        let in_parts = place.class.in_parts;
+        let Some(files) = files_of_auto(suits, lane.left(place), in_parts) else { return Ok(()) };
+        // With few files for so many lanes hardly any would be left: then all count.
+        let lanes = if in_parts || files < 3 * suits as u64 { 0 } else { chosen };
+        if let Ran::Measured(point) = self.measure(lane, place, None, files as usize, lanes).await? {
+            lane.sweep.auto = Some(point);
+        }
+        Ok(())
+    }
+
+    async fn measure(
+        &mut self,
+        lane: &mut Lane,
+        place: &mut Place<'_>,
+        at_once: Option<usize>,
+        files: usize,
+        lanes: usize,
+    ) -> Result<Ran> {
+        let class = place.class;
+        let direction = lane.sweep.direction;
+        let keys = match direction {
+            Direction::Up => self.new_keys(place, files),
+            Direction::Down => place.next_files(files),
+        };
+        // A sweep back may have come further than the way up left files for.
+        if keys.len() < 3 * lanes || keys.is_empty() {
+            return Ok(Ran::Late);
+        }
+        lane.files = lane.files.saturating_sub(keys.len() as u64);
+        if direction == Direction::Up {
+            self.measured.sent += keys.len() as u64 * class.size;
+        }
+        let (part, deadline) = (self.plan.part, place.deadline);
+        let order = Order { direction, class, at_once, lanes, keys: keys.clone(), part, deadline };
+        let ran = measure(self.bench, &self.made, place.store, order).await?;
+        if direction == Direction::Up && matches!(ran, Ran::Measured(_)) && Instant::now() < deadline {
+            place.there.extend(keys);
+        }
+        Ok(ran)
+    }
+
+    fn new_keys(&mut self, place: &Place<'_>, files: usize) -> Vec<Key> {
+        let first = self.written.len();
+        let keys: Vec<Key> = (first..first + files).map(|n| Key::new(format!("{n:07}"))).collect();
+        let dir = place.class.folder() + "/";
+        self.written.extend(keys.iter().map(|key| key.below(dir.as_bytes())));
+        keys
+    }
+}
+
+impl Place<'_> {
+    /// The next files in turn, so that no file is read again while others weren't.
+    fn next_files(&mut self, files: usize) -> Vec<Key> {
+        let files = files.min(self.there.len());
+        let keys = (0..files).map(|n| self.there[(self.next + n) % self.there.len()].clone()).collect();
+        self.next += files;
+        keys
+    }
+}
+
+impl Lane {
+    fn new(direction: Direction, class: &Class) -> Lane {
+        let sweep = Sweep {
+            direction,
+            size: class.size,
+            in_parts: class.in_parts,
+            points: Vec::new(),
+            auto: None,
+            ended: Ended::Flat,
+        };
+        Lane { sweep, ended: None, rate: f64::INFINITY, files: class.files, flat: 0 }
+    }
+
+    fn left(&self, place: &Place<'_>) -> Left {
+        let time: Duration = place.deadline.saturating_duration_since(Instant::now());
+        Left { all: place.class.files, files: self.files, time, rate: self.rate }
+    }
+
+    /// Ends the sweep, unless it has ended for another reason.
+    fn end(&mut self, ended: Ended) {
+        self.ended.get_or_insert(ended);
+    }
+
+    fn take(&mut self, point: crate::Point) {
+        let best = self.sweep.points.iter().map(|p| p.bytes_per_second()).fold(0.0, f64::max);
+        let gained = point.bytes_per_second() >= best * GAIN;
+        self.flat = if gained { 0 } else { self.flat + 1 };
+        if self.flat >= 2 || self.flat == 1 && point.at_once.is_some_and(|n| n >= SURE) {
+            self.end(Ended::Flat);
+        }
+        self.rate = point.files_per_second();
+        self.sweep.points.push(point);
+    }
+
+    /// What was measured; `None` for nothing.
+    fn into_sweep(self) -> Option<Sweep> {
+        let ended = self.ended.unwrap_or(Ended::Most);
+        (!self.sweep.points.is_empty()).then_some(Sweep { ended, ..self.sweep })
+    }
+}

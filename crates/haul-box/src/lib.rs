@@ -1,0 +1,168 @@
+//! Box (`box`).
+//!
+//! Everything has an id, and ids of folders are kept; a version is a file's id and tag. Large files go to upload sessions, whose part size
+//! the service says, in parts of any order; the SHA-1 of the whole, which the service wants at the end, is taken in order meanwhile.
+//! Names that differ by case alone are one on the service: a write to one never replaces the other. Nothing is retried here.
+
+mod change;
+mod error;
+mod facts;
+mod list;
+mod options;
+mod read;
+mod service;
+mod upload;
+mod whole;
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_oauth::Api;
+use haul_store::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
+    StoreKind, Stored, Upload, WriteSpec, tree, web,
+};
+use options::Config;
+use service::{Root, Service};
+use std::{ops::Range, sync::Arc};
+
+pub use options::PROVIDER;
+
+/// The kind.
+pub const KIND: StoreKind = StoreKind { name: "box", description: "Box", options: options::OPTIONS, open };
+
+/// Requests that suit it to begin with: the service takes 1000 a minute of one person.
+const CONCURRENCY: usize = 8;
+/// Keys of one batch that are asked about or deleted at once; the lane bounds them in the end.
+const AT_ONCE: usize = 32;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let config = Config::read(&request)?;
+    let root = Root::new(&config, &request.path)?;
+    let host = config.host();
+    // One account: what is copied inside it is told apart by nothing else.
+    let name = format!("box:{host}:{}:{}", request.remote, config.impersonate);
+    let api = Api::open(&request, &host, &name, Some(config.tokens(&request)?), error::judge)?;
+    let caps = Caps {
+        set_mtime: true,
+        changed: Changed::Unknown,
+        hashes_listed: vec![Algo::Sha1],
+        hashes_stored: vec![Algo::Sha1],
+        parts: Some(PartLimits {
+            min: upload::PART,
+            max: upload::LARGEST,
+            count: u64::MAX / 2,
+            preferred: upload::PART,
+            chosen: true,
+            multiple: 1,
+            equal: false,
+            waits: true,
+            single: config.upload_cutoff,
+            single_copy: u64::MAX,
+        }),
+        domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
+        conditional: true,
+        deletes_version: true,
+        case_insensitive: true,
+        concurrency: CONCURRENCY,
+        ..web::caps(api.lanes.clone())
+    };
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    Ok(Arc::new(Cloud(Arc::new(Service::new(config, root, api, caps, locator)))))
+}
+
+#[derive(Debug)]
+struct Cloud(Arc<Service>);
+
+impl Store for Cloud {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        tree::list(Arc::new(list::Directories(self.0.clone())), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { list::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::Write::begin(self.0.clone(), key, spec);
+        async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let key = if key.is_root() { key.clone() } else { Entry::dir(key.clone()).key };
+        async move { change::make_dir(&self.0, &key).await }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, progress, .. } = batch;
+        let (from, service) = (Arc::new(Root::parse(&from)), self.0.clone());
+        let copies = items.into_iter().enumerate().map(move |(number, item)| {
+            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            async move {
+                let stored = change::copy(&service, from.as_ref().as_ref(), &item).await?;
+                if let Some(progress) = progress {
+                    (progress.0)(number, stored.size);
+                }
+                Ok(stored)
+            }
+        });
+        stream::iter(copies).buffered(AT_ONCE).collect().boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let key = key.clone();
+        async move { change::set_mtime(&self.0, &key, mtime).await }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // In order: a directory comes after what was in it.
+        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
+        let service = self.0.clone();
+        let deletes = keys.into_iter().map(move |(key, version)| {
+            let service = service.clone();
+            async move { change::delete(&service, &key, version.as_ref()).await }
+        });
+        stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        async move {
+            let unsupported =
+                |op: &'static str, message: &str| Err(Error::new(ErrorKind::Unsupported, op, message.to_owned()));
+            match request {
+                Extra::About => list::about(&self.0).await,
+                Extra::User => list::user(&self.0).await,
+                Extra::Link(key, lasts) => change::link(&self.0, &key, lasts).await,
+                Extra::Cleanup { .. } => {
+                    unsupported("cleanup", "Box doesn't tell what was begun, and removes it by itself after a week")
+                }
+                Extra::Sync => unsupported("sync", "what Box has answered it has"),
+                _ => unsupported("extra", "Box has no request for this"),
+            }
+        }
+        .boxed()
+    }
+}

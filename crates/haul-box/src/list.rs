@@ -1,0 +1,145 @@
+//! What the service says of folders and files.
+
+use crate::{
+    facts::{FIELDS, Item, whole},
+    service::Service,
+};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Entry, Error, ErrorKind, Key, Result};
+use haul_net::Fault;
+use haul_oauth::{Call, Refusal};
+use haul_store::{
+    Answer,
+    tree::{Folders, Found, Wanted, is_odd},
+    web,
+};
+use http::Method;
+use serde::Deserialize;
+use std::{collections::HashSet, sync::Arc};
+
+/// One page of a listing.
+#[derive(Deserialize)]
+struct Page {
+    entries: Vec<Item>,
+    next_marker: Option<String>,
+}
+
+/// All that is in a folder.
+pub async fn items(service: &Service, id: &str) -> Refusal<Vec<Item>> {
+    let base = format!("/folders/{id}/items?limit={}&usemarker=true&fields={FIELDS}", service.config.list_chunk);
+    let (mut all, mut path, mut seen) = (Vec::new(), base.clone(), HashSet::new());
+    loop {
+        let call: Call = service.call("ListItems", Method::GET, &path);
+        let page: Page = service.api.json(&call).await?;
+        all.extend(page.entries);
+        match page.next_marker.filter(|marker| !marker.is_empty()) {
+            None => return Ok(all),
+            Some(marker) => {
+                path = format!("{base}&marker={}", web::encoded(marker.as_bytes()));
+                if !seen.insert(marker) {
+                    return Err(Fault::broken("the service's listing does not advance").into());
+                }
+            }
+        }
+    }
+}
+
+/// The folders of an account, one a directory.
+pub struct Directories(pub Arc<Service>);
+
+impl Folders for Directories {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let service = self.0.clone();
+        async move {
+            let items = children(&service, &dir).await?;
+            items.iter().filter_map(|item| told(&service, &dir, item).transpose()).collect()
+        }
+        .boxed()
+    }
+}
+
+/// All that is in a directory.
+pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
+    let id = service.dir(dir, "list").await?;
+    items(service, &id).await.map_err(|refused| match refused.fault.kind {
+        ErrorKind::NotFound => {
+            service.forget_folder(dir);
+            if dir.is_root() { service.no_root("list") } else { refused.at("list", dir) }
+        }
+        _ => refused.at("list", dir),
+    })
+}
+
+/// What is told of an item in `dir`; `None` for what isn't shown.
+///
+/// Errors: it can't be one.
+fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
+    let name = service.config.encoding.decode(item.name.as_bytes());
+    if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {
+        let why = format!("the service listed {:?}, which can't be a name", item.name);
+        return Err(Error::new(ErrorKind::Invalid, "list", why).with_key(dir));
+    }
+    let owner = &service.config.owned_by;
+    // Bookmarks have no bytes.
+    let is_known = item.is_file() || item.is_folder();
+    if !is_known || !item.is_there() || !owner.is_empty() && !item.is_owned_by(owner) {
+        return Ok(None);
+    }
+    let key = Key::new([dir.as_bytes(), &name].concat());
+    Ok(Some(match item.entry(&key) {
+        Ok(entry) => {
+            match entry.is_dir() {
+                true => service.saw_folder(&entry.key, &item.id),
+                false => service.saw(&entry.key),
+            }
+            Found::Entry(entry)
+        }
+        Err(error) => Found::Failed(key, error),
+    }))
+}
+
+/// See [`haul_store::Store::stat`].
+pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
+    const OP: &str = "stat";
+    if key.is_root() || key.is_dir() {
+        // What is known may have gone.
+        service.forget_folder(key);
+        let id = service.dir(key, OP).await?;
+        let item = service.folder(&id).await.map_err(|refused| match refused.fault.kind {
+            ErrorKind::NotFound if key.is_root() => service.no_root(OP),
+            _ => refused.at(OP, key),
+        })?;
+        return if key.is_root() { Ok(Entry::dir(key.clone())) } else { item.entry(key) };
+    }
+    let item = service.at(OP, key).await?;
+    if !item.is_file() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key));
+    }
+    service.saw(key);
+    item.entry(key)
+}
+
+#[derive(Deserialize)]
+struct User {
+    space_amount: Option<serde_json::Number>,
+    space_used: Option<serde_json::Number>,
+    login: Option<String>,
+    name: Option<String>,
+}
+
+/// See [`haul_store::Extra::User`].
+pub async fn user(service: &Service) -> Result<Answer> {
+    let call = service.call("Me", Method::GET, "/users/me?fields=login,name");
+    let user: User = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
+    let facts = [("email", user.login), ("name", user.name)];
+    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect()))
+}
+
+/// See [`haul_store::Extra::About`].
+pub async fn about(service: &Service) -> Result<Answer> {
+    let call = service.call("Me", Method::GET, "/users/me?fields=space_amount,space_used");
+    let user: User = service.api.json(&call).await.map_err(|refused| refused.fault.error("about"))?;
+    let number = |number: Option<serde_json::Number>| number.as_ref().and_then(whole);
+    let (total, used) = (number(user.space_amount), number(user.space_used));
+    Ok(Answer::About { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
+}

@@ -1,0 +1,162 @@
+//! Reading: the file's facts say which version it is, and the service where its content is, at an address that is good without our token.
+
+use crate::{facts::ids, service::Service};
+use futures::StreamExt;
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry, Version};
+use haul_net::Fault;
+use haul_oauth::{Call, Refusal, Refused};
+use haul_store::{Body, Direction, Read, web};
+use http::{Method, StatusCode, header};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex as Waiting;
+
+/// For how long an address is used again: long enough for the pieces of a large file to come by one.
+const LASTS: Duration = Duration::from_secs(60);
+/// Addresses that are kept; twice as many while they are all in use.
+const KEPT: usize = 256;
+/// When the service says to come back and not when.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Addresses of contents that were read a moment ago, by version. Who asks for one lets the others wait: pieces of a large file are asked
+/// for at once.
+#[derive(Debug, Default)]
+pub struct Downloads(Mutex<HashMap<Version, Slot>>);
+
+type Slot = Arc<Waiting<Option<Address>>>;
+
+#[derive(Clone, Debug)]
+struct Address {
+    url: String,
+    entry: Entry,
+    since: Instant,
+}
+
+impl Downloads {
+    fn locked(&self) -> MutexGuard<'_, HashMap<Version, Slot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, version: &Version) -> Slot {
+        let mut kept = self.locked();
+        if kept.len() >= KEPT && !kept.contains_key(version) {
+            // What nobody holds and is old, or was never found.
+            let is_good = |slot: &Slot| match slot.try_lock() {
+                Ok(address) => address.as_ref().is_some_and(|address| address.since.elapsed() < LASTS),
+                Err(_) => true,
+            };
+            kept.retain(|_, slot| is_good(slot));
+        }
+        if kept.len() >= 2 * KEPT {
+            return Slot::default();
+        }
+        kept.entry(version.clone()).or_default().clone()
+    }
+
+    /// The content of a file is another from now on.
+    pub fn forget(&self, id: &str) {
+        self.locked().retain(|version, _| ids(version).is_none_or(|(known, _)| known != id));
+    }
+}
+
+fn changed(key: &Key) -> Error {
+    Error::new(ErrorKind::Changed, "read", "changed since it was listed").with_key(key)
+}
+
+/// See [`haul_store::Store::read`].
+pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
+    if key.is_dir() || key.is_root() {
+        return Err(Error::new(ErrorKind::NotFound, "read", "no such file").with_key(key));
+    }
+    let Some(want) = want else {
+        let address = find(service, key, None).await?;
+        return fetch(service, key, address, range).await.map_err(|refused| refused.at("read", key));
+    };
+    let slot = service.downloads.slot(want);
+    let known = async |stale: Option<&Address>| -> Result<(Address, bool)> {
+        let mut slot = slot.lock().await;
+        let is_good = |known: &Address| {
+            known.since.elapsed() < LASTS
+                && known.entry.key == *key
+                && stale.is_none_or(|stale| stale.since != known.since)
+        };
+        if let Some(known) = slot.as_ref().filter(|known| is_good(known)) {
+            return Ok((known.clone(), true));
+        }
+        let found = find(service, key, Some(want)).await?;
+        Ok((slot.insert(found).clone(), false))
+    };
+    let (address, is_old) = known(None).await?;
+    match fetch(service, key, address.clone(), range.clone()).await {
+        // The address may have been good for a time only.
+        Err(refused) if is_old && matches!(refused.fault.status, 401 | 403 | 404 | 410) => {
+            let (address, _) = known(Some(&address)).await?;
+            fetch(service, key, address, range).await.map_err(|refused| refused.at("read", key))
+        }
+        other => other.map_err(|refused| refused.at("read", key)),
+    }
+}
+
+/// Where the content of exactly this version is. The address is asked for between two looks at the file, of which a listing may be the
+/// first: a file that is the same version at both was it in between, for no tag comes twice.
+async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Address> {
+    let (id, before) = match want {
+        Some(want) => (ids(want).ok_or_else(|| changed(key))?.0.to_owned(), Some(want.clone())),
+        None => {
+            let item = service.at("read", key).await?;
+            if !item.is_file() {
+                return Err(Error::new(ErrorKind::NotFound, "read", "this is a directory").with_key(key));
+            }
+            (item.id.clone(), item.version())
+        }
+    };
+    let gone = |refused: Refused| match refused.fault.kind {
+        ErrorKind::NotFound => changed(key),
+        _ => refused.at("read", key),
+    };
+    let url = content(service, &id).await.map_err(gone)?;
+    let item = service.file(&id).await.map_err(gone)?;
+    let entry = item.entry(key)?;
+    if !item.is_there() || before != entry.version {
+        return Err(changed(key));
+    }
+    Ok(Address { url, entry, since: Instant::now() })
+}
+
+/// Where the service sends who asks for the content.
+async fn content(service: &Service, id: &str) -> Refusal<String> {
+    let call = service.call("Content", Method::GET, &format!("/files/{id}/content")).accepts(&[StatusCode::FOUND]);
+    let reply = service.api.send(&call).await?;
+    if reply.status == StatusCode::ACCEPTED {
+        let wait =
+            reply.header("retry-after").and_then(|wait| wait.trim().parse().ok()).map_or(SOON, Duration::from_secs);
+        let why = "Box isn't done with this file yet, which was uploaded just now";
+        return Err(Fault::new(ErrorKind::Busy, Retry::After(wait), why).into());
+    }
+    let to = reply.header("location").map(str::to_owned);
+    to.ok_or_else(|| Fault::broken("the service doesn't say where the content is").into())
+}
+
+async fn fetch(service: &Service, key: &Key, address: Address, range: Option<Range<u64>>) -> Result<Read, Refused> {
+    let Address { url, entry, .. } = address;
+    let size = entry.size;
+    if size == 0 || range.as_ref().is_some_and(|range| range.start >= range.end.min(size)) {
+        return Ok(Read { entry, body: Body::Stream(futures::stream::empty().boxed()) });
+    }
+    let mut call = Call::new("Download", Method::GET, url).anonymous().going(Direction::Down);
+    if let Some(range) = &range {
+        call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end.min(size) - 1));
+    }
+    let reply = service.api.send(&call).await?;
+    let asked = range.map(|range| range.start..range.end.min(size));
+    let (length, whole) = web::carried(&reply, asked.as_ref())?;
+    if whole != size {
+        return Err(Fault::new(ErrorKind::Changed, Retry::Never, "changed since it was listed").into());
+    }
+    let body = web::content(reply, asked.as_ref(), length, key);
+    Ok(Read { entry, body: Body::Stream(body) })
+}

@@ -1,0 +1,375 @@
+//! What requests need: where keys are, ids of folders that are known, who has a name.
+
+use crate::{
+    error::{self, Taken},
+    facts::{FIELDS, Item},
+    list,
+    options::Config,
+    read::Downloads,
+};
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_net::Fault;
+use haul_oauth::{Api, Call, Refusal, Refused};
+use haul_store::{Caps, tree::is_odd};
+use http::{HeaderName, Method};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Mutex as Waiting;
+
+/// Folders whose ids are kept at most.
+const MOST_FOLDERS: usize = 500_000;
+/// The service's limit for a name, in characters.
+const LONGEST: usize = 255;
+
+/// Where a store begins: a folder's id, and the names below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    base: String,
+    parts: Vec<String>,
+}
+
+impl Root {
+    /// From the options and the path after the colon.
+    ///
+    /// Errors: `Invalid` for what can't be names.
+    pub fn new(config: &Config, path: &[u8]) -> Result<Root> {
+        let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
+        let parts = parts.map(|part| name(config, part, &Key::new(path))).collect::<Result<_>>()?;
+        Ok(Root { base: config.root_folder_id.clone(), parts })
+    }
+
+    /// As bytes that [`Root::parse`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// From [`Root::to_bytes`].
+    pub fn parse(bytes: &[u8]) -> Option<Root> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// It is a folder that was named by its id alone.
+    pub fn is_base(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
+
+/// The service's name for a part of a key.
+fn name(config: &Config, part: &[u8], key: &Key) -> Result<String> {
+    let wrong = |why: &str| Error::new(ErrorKind::Invalid, "path", why).with_key(key);
+    if is_odd(part) && (part.is_empty() || part.contains(&b'/')) {
+        return Err(wrong("Box can't hold a path with an empty name in it"));
+    }
+    let name = config.encoding.encode_text(part).ok_or_else(|| wrong("Box can't hold this name: rename it"))?;
+    match name.chars().count() > LONGEST {
+        true => Err(wrong("Box can't hold a name of more than 255 characters: rename it")),
+        false => Ok(name),
+    }
+}
+
+/// A folder that is there has an id; who asks for it, or makes it, lets others wait.
+type Known = Arc<Waiting<Option<String>>>;
+
+/// An account, and where in it the store is.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    pub root: Root,
+    pub api: Api,
+    pub caps: Caps,
+    pub locator: String,
+    pub downloads: Downloads,
+    /// Folders by their names below a base.
+    folders: Mutex<HashMap<String, Known>>,
+    /// Hashes of the paths of files whose very names were seen there.
+    files: Mutex<HashSet<u64>>,
+    random: RandomState,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a name can't be written.
+pub fn folds(there: &str) -> String {
+    format!("{there:?} is there, which is the same name for Box: rename one of them")
+}
+
+impl Service {
+    pub fn new(config: Config, root: Root, api: Api, caps: Caps, locator: String) -> Service {
+        let (downloads, folders, files) = Default::default();
+        Service { config, root, api, caps, locator, downloads, folders, files, random: RandomState::new() }
+    }
+
+    fn of_us(&self, call: Call) -> Call {
+        match &*self.config.impersonate {
+            "" => call,
+            user => call.header(HeaderName::from_static("as-user"), user),
+        }
+    }
+
+    /// A request; `path` begins behind the version.
+    pub fn call(&self, kind: &'static str, method: Method, path: &str) -> Call {
+        self.of_us(Call::new(kind, method, format!("{}{path}", self.config.api)))
+    }
+
+    /// A request to the hosts that take content.
+    pub fn upload(&self, kind: &'static str, method: Method, path: &str) -> Call {
+        self.of_us(Call::new(kind, method, format!("{}{path}", self.config.upload)))
+    }
+
+    /// Facts of a file.
+    pub async fn file(&self, id: &str) -> Refusal<Item> {
+        let item: Item =
+            self.api.json(&self.call("GetFile", Method::GET, &format!("/files/{id}?fields={FIELDS}"))).await?;
+        shown(item, Item::is_file)
+    }
+
+    /// Facts of a folder.
+    pub async fn folder(&self, id: &str) -> Refusal<Item> {
+        let item: Item =
+            self.api.json(&self.call("GetFolder", Method::GET, &format!("/folders/{id}?fields={FIELDS}"))).await?;
+        shown(item, Item::is_folder)
+    }
+
+    /// Facts of whatever has a name.
+    pub async fn taker(&self, taken: &Taken) -> Refusal<Item> {
+        if taken.is_folder { self.folder(&taken.id).await } else { self.file(&taken.id).await }
+    }
+
+    /// Who has this name in a folder, by the service's sense of names; `None` when it is free.
+    pub async fn who(&self, parent: &str, name: &str) -> Refusal<Option<Taken>> {
+        let question = json!({ "name": name, "parent": { "id": parent } });
+        let call = self.call("Preflight", Method::OPTIONS, "/files/content").json(&question);
+        match self.api.ask(&call).await {
+            Ok(_) => Ok(None),
+            Err(refused) if refused.fault.status == 409 && refused.fault.kind == ErrorKind::Exists => {
+                match error::taken(&refused) {
+                    Some(taken) => Ok(Some(taken)),
+                    None => self.look(parent, name).await,
+                }
+            }
+            // Who may not write there may still look.
+            Err(refused) if refused.fault.kind == ErrorKind::Denied => self.look(parent, name).await,
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// The same by what is listed.
+    async fn look(&self, parent: &str, name: &str) -> Refusal<Option<Taken>> {
+        let folded = name.to_lowercase();
+        let items = list::items(self, parent).await?;
+        let found = items.into_iter().find(|item| item.name.to_lowercase() == folded);
+        Ok(found.map(|item| Taken { is_folder: !item.is_file(), id: item.id }))
+    }
+
+    /// The names of a key below a root's base.
+    ///
+    /// Errors: `Invalid` for what can't be a name.
+    pub fn names(&self, root: &Root, key: &Key) -> Result<Vec<String>> {
+        let mut names = root.parts.clone();
+        let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
+        if !plain.is_empty() {
+            for part in plain.split(|b| *b == b'/') {
+                names.push(name(&self.config, part, key)?);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The service's own name of the last part of a key.
+    pub fn leaf(&self, key: &Key) -> Result<String> {
+        Ok(self.names(&self.root, key)?.pop().unwrap_or_default())
+    }
+
+    fn number(&self, key: &Key) -> u64 {
+        self.random.hash_one(key.as_bytes())
+    }
+
+    /// A file with this very name is there.
+    pub fn saw(&self, key: &Key) {
+        locked(&self.files).insert(self.number(key));
+    }
+
+    pub fn has_seen(&self, key: &Key) -> bool {
+        locked(&self.files).contains(&self.number(key))
+    }
+
+    /// It is there no more.
+    pub fn forget(&self, key: &Key) {
+        locked(&self.files).remove(&self.number(key));
+    }
+
+    fn slot(&self, root: &Root, names: &[String]) -> Known {
+        let mut folders = locked(&self.folders);
+        if folders.len() >= MOST_FOLDERS {
+            folders.clear();
+        }
+        folders.entry(format!("{}/{}", root.base, names.join("/"))).or_default().clone()
+    }
+
+    /// A folder with this very name is there.
+    pub fn saw_folder(&self, key: &Key, id: &str) {
+        let Ok(names) = self.names(&self.root, key) else { return };
+        // Whoever asks for it just now finds the same.
+        if let Ok(mut slot) = self.slot(&self.root, &names).try_lock() {
+            *slot = Some(id.to_owned());
+        }
+    }
+
+    /// What is known of a folder and all in it may be so no more.
+    pub fn forget_folder(&self, key: &Key) {
+        self.forget_in(&self.root, key);
+    }
+
+    fn forget_in(&self, root: &Root, key: &Key) {
+        let Ok(names) = self.names(root, key) else { return };
+        let path = format!("{}/{}", root.base, names.join("/"));
+        let below = if names.is_empty() { path.clone() } else { format!("{path}/") };
+        locked(&self.folders).retain(|known, _| *known != path && !known.starts_with(&below));
+    }
+
+    /// The id of the folder `key`.
+    ///
+    /// Errors: `NotFound`; `DirNotFound` when the root is missing.
+    pub async fn dir(&self, key: &Key, op: &'static str) -> Result<String> {
+        self.dir_in(&self.root, key, op).await
+    }
+
+    /// The same below another root of the account.
+    pub async fn dir_in(&self, root: &Root, key: &Key, op: &'static str) -> Result<String> {
+        self.walk(root, key, false, op).await
+    }
+
+    /// The id of the folder `key`, which is made as far as it is missing.
+    ///
+    /// Errors: `Exists` when a file is in its place, or a folder whose name differs by case.
+    pub async fn made(&self, key: &Key, op: &'static str) -> Result<String> {
+        self.walk(&self.root, key, true, op).await
+    }
+
+    async fn walk(&self, root: &Root, key: &Key, make: bool, op: &'static str) -> Result<String> {
+        match self.go(root, key, make, op).await {
+            // What was known of folders above was so no more.
+            Err((_, true)) => {
+                locked(&self.folders).clear();
+                self.go(root, key, make, op).await.map_err(|(error, _)| error)
+            }
+            other => other.map_err(|(error, _)| error),
+        }
+    }
+
+    /// The second of what fails tells that a folder that was known to be there isn't.
+    async fn go(&self, root: &Root, key: &Key, make: bool, op: &'static str) -> Result<String, (Error, bool)> {
+        let sure = |error: Error| (error, false);
+        let names = self.names(root, key).map_err(sure)?;
+        let mut id = root.base.clone();
+        for end in 1..=names.len() {
+            let slot = self.slot(root, &names[..end]);
+            let mut slot = slot.lock().await;
+            if let Some(known) = &*slot {
+                id = known.clone();
+                continue;
+            }
+            let (name, of_root) = (&names[end - 1], end <= root.parts.len());
+            let failed = |refused: Refused| {
+                let gone = refused.fault.kind == ErrorKind::NotFound && end > 1;
+                (refused.at(op, key), gone)
+            };
+            let taken = match make {
+                true => match self.create(&id, name).await {
+                    Ok(made) => {
+                        id = slot.insert(made).clone();
+                        continue;
+                    }
+                    Err(refused) if refused.fault.kind == ErrorKind::Exists => match error::taken(&refused) {
+                        Some(taken) => Some(taken),
+                        None => self.look(&id, name).await.map_err(failed)?,
+                    },
+                    Err(refused) => return Err(failed(refused)),
+                },
+                false => self.who(&id, name).await.map_err(failed)?,
+            };
+            let missing = || match of_root {
+                true => self.no_root(op),
+                false => Error::new(ErrorKind::NotFound, op, "no such directory").with_key(key),
+            };
+            let exists = |why: String| Error::new(ErrorKind::Exists, op, why).with_key(key);
+            let Some(taken) = taken else { return Err(sure(missing())) };
+            if !taken.is_folder {
+                let why = || exists(format!("a file is in the place of the folder {name:?}"));
+                return Err(sure(if make { why() } else { missing() }));
+            }
+            // How the root was typed counts for nothing.
+            if !of_root {
+                let there = self.folder(&taken.id).await.map_err(failed)?;
+                if there.name != *name {
+                    return Err(sure(if make { exists(folds(&there.name)) } else { missing() }));
+                }
+            }
+            id = slot.insert(taken.id).clone();
+        }
+        Ok(id)
+    }
+
+    /// Creates a folder; gives its id.
+    async fn create(&self, parent: &str, name: &str) -> Refusal<String> {
+        let question = json!({ "name": name, "parent": { "id": parent } });
+        let call = self.call("CreateFolder", Method::POST, "/folders?fields=type,id,name").json(&question);
+        Ok(shown(self.api.json(&call).await?, Item::is_folder)?.id)
+    }
+
+    /// The error of a root that is missing.
+    pub fn no_root(&self, op: &'static str) -> Error {
+        Error::new(ErrorKind::DirNotFound, op, format!("{}: no such directory", self.locator))
+    }
+
+    /// Whatever has a key's name: its facts, if the name is the very one.
+    ///
+    /// Errors: `NotFound`.
+    pub async fn at(&self, op: &'static str, key: &Key) -> Result<Item> {
+        self.at_in(&self.root, op, key).await
+    }
+
+    /// The same below another root of the account.
+    pub async fn at_in(&self, root: &Root, op: &'static str, key: &Key) -> Result<Item> {
+        let missing = || Error::new(ErrorKind::NotFound, op, "no such file").with_key(key);
+        let name = self.names(root, key)?.pop().unwrap_or_default();
+        let mut again = true;
+        loop {
+            let parent = self.dir_in(root, &key.parent(), op).await.map_err(|error| match error.kind() {
+                ErrorKind::NotFound => missing(),
+                _ => error,
+            })?;
+            let item = match self.who(&parent, &name).await {
+                Ok(Some(taken)) => self.taker(&taken).await,
+                Ok(None) => return Err(missing()),
+                Err(refused) => Err(refused),
+            };
+            match item {
+                Ok(item) if item.name == name && item.is_there() => return Ok(item),
+                Ok(_) => return Err(missing()),
+                // The folder may be another by now.
+                Err(refused) if refused.fault.kind == ErrorKind::NotFound && again => {
+                    self.forget_in(root, &key.parent());
+                    again = false;
+                }
+                Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Err(missing()),
+                Err(refused) => return Err(refused.at(op, key)),
+            }
+        }
+    }
+}
+
+/// What was asked for, if it is.
+fn shown(item: Item, is: fn(&Item) -> bool) -> Refusal<Item> {
+    match is(&item) && !item.id.is_empty() && item.id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        true => Ok(item),
+        false => Err(Fault::broken("the service tells of something else than it was asked for").into()),
+    }
+}

@@ -1,0 +1,13 @@
+//! A content-addressed store: files and lists of them under their MD5, as a DVC cache or remote has them. It finds out which
+//! content a remote has, and has the engine move the rest. Opening stores and talking to people is the command line's.
+
+pub mod address;
+pub mod bring;
+pub mod facts;
+pub mod manifest;
+mod named;
+pub mod remote;
+pub mod spread;
+pub mod state;
+pub mod subset;
+pub mod wanted;

@@ -1,0 +1,56 @@
+//! `authorize`: log in to a service in this machine's browser, for a remote of another machine.
+
+use super::config::login::{self, Show};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    print,
+};
+use anyhow::Result;
+use haul_oauth::{decode, encode, setup};
+
+/// Log in to a service here, for a machine without a browser
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The type of the remote: gcs
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// What haul config or rclone config printed; or a client id and its secret
+    #[arg(value_name = "WORD", num_args = 0..=2)]
+    words: Vec<String>,
+    /// Don't open a browser, only say what to open
+    #[arg(long)]
+    auth_no_open_browser: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
+    let provider = login::provider(&args.kind)?;
+    let mut options = setup::Options::new();
+    match &args.words[..] {
+        [word] => options = decode(word)?,
+        [id, secret] => {
+            options.insert("client_id".into(), id.clone());
+            options.insert("client_secret".into(), secret.clone());
+        }
+        _ => {}
+    }
+    if options.get("client_id").is_none_or(String::is_empty) {
+        let why = format!(
+            "haul has no client id at {}: make your own ({}), then haul authorize {} ID SECRET; or use rclone authorize {2}",
+            provider.title, provider.own_id, args.kind
+        );
+        return Err(usage(why));
+    }
+    let show = Show { opens: !args.auth_no_open_browser };
+    let done = setup::step(provider, &options, &login::client(context)?, &show, setup::HERE).await?;
+    let (setup::Step::Done(changed) | setup::Step::Set(changed, _)) = done else {
+        anyhow::bail!("the log-in asks where it should be done")
+    };
+    let text = match args.words.len() {
+        1 => encode(&changed),
+        _ => changed.get("token").cloned().unwrap_or_default(),
+    };
+    print::line(&format!("Paste the following into your remote machine --->\n{text}\n<---End paste"))?;
+    Ok(Outcome::Done)
+}

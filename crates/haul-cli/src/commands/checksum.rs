@@ -1,0 +1,40 @@
+//! `checksum`: checks files against a file of hashes.
+
+use super::{lists::Lists, sums};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    show::out::quiet,
+};
+use anyhow::Result;
+use haul_core::Algo;
+use std::ffi::OsString;
+
+/// Arguments of `checksum`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The hash, such as sha256
+    #[arg(value_name = "HASH")]
+    hash: String,
+    /// The file of hashes, as sha256sum writes it; a remote's path can be one too
+    #[arg(value_name = "SUMFILE")]
+    file: OsString,
+    /// Remote or local path
+    #[arg(value_name = "REMOTE:PATH")]
+    path: OsString,
+    /// Read the files and hash them, rather than ask the store
+    #[arg(long)]
+    download: bool,
+    /// Ignore files that aren't in the file of hashes
+    #[arg(long)]
+    one_way: bool,
+    #[command(flatten)]
+    lists: Lists,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let algo: Algo = args.hash.parse().map_err(usage)?;
+    let how = sums::How { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
+    quiet(sums::check(algo, &args.path, &args.file, how, ctx).await)
+}

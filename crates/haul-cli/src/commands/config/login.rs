@@ -1,0 +1,328 @@
+//! Logging in to services: the questions of `config`, asked of a person or of a program.
+
+use super::{
+    edit::put,
+    show::{known, pretty},
+};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    print,
+};
+use anyhow::{Context as _, Result, anyhow, bail};
+use haul_core::{ErrorKind, text::wrap};
+use haul_net::Http;
+use haul_oauth::{
+    Provider,
+    setup::{self, Options, Question, Step},
+};
+use haul_remotes::{config::Config, registry};
+use haul_store::{Answer, Extra, body::Pieces};
+use serde_json::{Value, json};
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+/// Width of what is asked.
+const COLUMNS: usize = 80;
+
+/// A remote that people log in to.
+#[derive(clap::Args, Debug)]
+pub struct RemoteArgs {
+    /// The remote
+    #[arg(value_name = "REMOTE:")]
+    name: String,
+}
+
+/// A remote, and how it is told whose it is.
+#[derive(clap::Args, Debug)]
+pub struct UserArgs {
+    /// The remote
+    #[arg(value_name = "REMOTE:")]
+    name: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a program asks for one question at a time.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Machine {
+    /// Ask nothing: print the next question as JSON
+    #[arg(long)]
+    non_interactive: bool,
+    /// Go on with an answer, by --state and --result
+    #[arg(long, requires = "state")]
+    r#continue: bool,
+    /// The state that came with the question
+    #[arg(long, value_name = "TEXT")]
+    state: Option<String>,
+    /// The answer to the question
+    #[arg(long, value_name = "TEXT")]
+    result: Option<String>,
+    /// Ask all questions (taken as rclone's; a log-in asks all of them anyway)
+    #[arg(long)]
+    all: bool,
+}
+
+impl Machine {
+    /// True when no question was answered yet.
+    pub fn begins(&self) -> bool {
+        self.state.is_none()
+    }
+
+    /// True when a program asks.
+    pub fn is_used(&self) -> bool {
+        self.non_interactive || self.r#continue
+    }
+}
+
+/// Shows people the page to open.
+pub struct Show {
+    /// Opens it in a browser, too.
+    pub opens: bool,
+}
+
+impl setup::Show for Show {
+    fn page(&self, link: &str) {
+        let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+        let mut command = Command::new(opener);
+        command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let opened = self.opens && command.spawn().is_ok();
+        let how = if opened { "If no browser opens, open this page:" } else { "Open this page in a browser:" };
+        eprintln!("{how} {link}\nWaiting for you to log in …");
+    }
+
+    fn code(&self, page: &str, code: &str) {
+        eprintln!("Open {page} in any browser, and type in {code}\nWaiting for you to log in …");
+    }
+}
+
+/// What is known of the log-in of a type.
+///
+/// Errors: there is none, or no such type.
+pub fn provider(kind: &str) -> Result<&'static Provider> {
+    registry::kind(kind)?;
+    registry::login(kind)
+        .ok_or_else(|| usage(format!("nobody logs in to a remote of type {kind}: it has keys, or none")))
+}
+
+/// A client for requests of a log-in.
+pub fn client(context: &Context) -> Result<Http<Pieces>> {
+    Ok(Http::new(&context.session.net(), true)?)
+}
+
+/// Asks all questions of a log-in, or takes what is given or the default; what it changes of the options.
+pub async fn dialogue(
+    provider: &'static Provider,
+    options: &Options,
+    given: &Options,
+    context: &Context,
+    defaults: bool,
+) -> Result<Options> {
+    let http = client(context)?;
+    let mut dialogue = Dialogue::new(provider, options, (setup::BEGIN, ""));
+    while let Some(question) = dialogue.next(&http).await? {
+        let first = question.error.is_none();
+        let answer = match given.get(question.name) {
+            Some(answer) if first => answer.clone(),
+            _ if defaults && first && !question.default.is_empty() => question.default.clone(),
+            _ => ask(&question)?,
+        };
+        dialogue.answer(question.state, answer);
+    }
+    Ok(dialogue.changed)
+}
+
+/// The questions of a log-in, and what it has set so far.
+struct Dialogue {
+    provider: &'static Provider,
+    options: Options,
+    changed: Options,
+    state: String,
+    answer: String,
+}
+
+impl Dialogue {
+    fn new(provider: &'static Provider, options: &Options, (state, answer): (&str, &str)) -> Dialogue {
+        let (options, changed) = (options.clone(), Options::new());
+        Dialogue { provider, options, changed, state: state.into(), answer: answer.into() }
+    }
+
+    fn answer(&mut self, state: String, answer: String) {
+        (self.state, self.answer) = (state, answer);
+    }
+
+    /// The next question; `None` when nothing more is asked.
+    async fn next(&mut self, http: &Http<Pieces>) -> Result<Option<Question>> {
+        loop {
+            let (at, show) = ((&*self.state, &*self.answer), Show { opens: true });
+            let (set, next) = match setup::step(self.provider, &self.options, http, &show, at).await? {
+                Step::Ask(question) => return Ok(Some(question)),
+                Step::Set(set, next) => (set, Some(next)),
+                Step::Done(set) => (set, None),
+            };
+            self.options.extend(set.clone());
+            self.changed.extend(set);
+            match next {
+                Some(next) => self.answer(next, String::new()),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+fn ask(question: &Question) -> Result<String> {
+    // Commands are to be copied as they are.
+    let wrapped = |line: &str| if line.starts_with(' ') { line.to_owned() } else { wrap(line, COLUMNS, "") };
+    let help: Vec<String> = question.help.trim_end().lines().map(wrapped).collect();
+    print::line(&format!("\n{}", help.join("\n")))?;
+    if let Some(error) = &question.error {
+        print::line(&format!("That didn't do: {error}."))?;
+    }
+    let width = question.choices.len().to_string().len();
+    for (n, (value, help)) in question.choices.iter().enumerate() {
+        print::line(&format!("{:>width$}  {help} ({value})", n + 1))?;
+    }
+    let hint = match (question.is_bool, &*question.default) {
+        (true, "false") => " [y/N]",
+        (true, _) => " [Y/n]",
+        _ => "",
+    };
+    let chosen = |typed: &str| {
+        let by_number = typed.parse::<usize>().ok().and_then(|n| question.choices.get(n.checked_sub(1)?));
+        question.choices.iter().find(|(value, _)| value == typed).or(by_number).map(|(value, _)| value.clone())
+    };
+    loop {
+        print::text(&format!("{}{hint}> ", question.name))?;
+        std::io::stdout().flush()?;
+        let mut line = String::new();
+        if std::io::stdin().read_line(&mut line).context("can't read the answer")? == 0 {
+            bail!("the input ended before the log-in was done");
+        }
+        match (line.trim(), question.is_bool) {
+            ("", _) if !question.default.is_empty() => return Ok(question.default.clone()),
+            ("", _) => {}
+            ("y" | "Y" | "yes" | "true", true) => return Ok("true".into()),
+            ("n" | "N" | "no" | "false", true) => return Ok("false".into()),
+            (_, true) => print::line("Answer y or n.")?,
+            (answer, false) if question.choices.is_empty() => return Ok(answer.into()),
+            (answer, false) => match chosen(answer) {
+                Some(value) => return Ok(value),
+                None => print::line(&format!("Answer with a number from 1 to {}.", question.choices.len()))?,
+            },
+        }
+    }
+}
+
+/// The next question of a log-in for a program, as rclone's `config create --non-interactive` has it (`None` at the end), and what has
+/// changed up to it.
+pub async fn answered(
+    provider: &'static Provider,
+    options: &Options,
+    given: &Options,
+    context: &Context,
+    machine: &Machine,
+) -> Result<(Options, Option<Value>)> {
+    let http = client(context)?;
+    let begin = (machine.state.as_deref().unwrap_or(setup::BEGIN), machine.result.as_deref().unwrap_or_default());
+    let mut dialogue = Dialogue::new(provider, options, begin);
+    while let Some(question) = dialogue.next(&http).await? {
+        match given.get(question.name) {
+            Some(known) if question.error.is_none() => dialogue.answer(question.state, known.clone()),
+            _ => return Ok((dialogue.changed, Some(as_json(&question)))),
+        }
+    }
+    Ok((dialogue.changed, None))
+}
+
+fn as_json(question: &Question) -> Value {
+    let kind = if question.is_bool { "bool" } else { "string" };
+    let told = |(value, help): (&str, &str)| json!({ "Value": value, "Help": help });
+    let examples: Vec<Value> = match question.is_bool {
+        true => [("true", "Yes"), ("false", "No")].into_iter().map(told).collect(),
+        false => question.choices.iter().map(|(value, help)| told((value, help))).collect(),
+    };
+    let default = if question.is_bool { json!(question.default == "true") } else { json!(question.default) };
+    json!({
+        "State": question.state,
+        "Option": {
+            "Name": question.name,
+            "Help": question.help,
+            "Default": default,
+            "Value": null,
+            "Required": question.default.is_empty(),
+            "IsPassword": false,
+            "Advanced": false,
+            "Exclusive": question.is_bool || !question.choices.is_empty(),
+            "Examples": examples,
+            "DefaultStr": question.default,
+            "ValueStr": question.default,
+            "Type": kind,
+        },
+        "Error": question.error.clone().unwrap_or_default(),
+        "Result": "",
+    })
+}
+
+/// Says to a program that nothing more is asked.
+pub fn no_more() -> Result<()> {
+    print::line(&pretty(&json!({ "State": "", "Option": null, "Error": "", "Result": "" }))?)
+}
+
+/// The options of a remote.
+pub fn options_of(config: &Config, name: &str) -> Options {
+    config.options(name).into_iter().collect()
+}
+
+/// Logs in anew.
+pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
+    let mut config = context.session.load_config()?;
+    let name = known(&config, args.name.trim_end_matches(':'))?.to_owned();
+    let provider = provider(&config.get(&name, "type").unwrap_or_default())?;
+    let auto = context.flags.config.auto_confirm;
+    let changed = dialogue(provider, &options_of(&config, &name), &Options::new(), context, auto).await?;
+    config.change(&name, |ini| changed.iter().try_for_each(|(key, value)| put(ini, &name, key, value)))?;
+    print::line(&if changed.is_empty() {
+        "Nothing was changed.".into()
+    } else {
+        format!("Logged in to {}.", provider.title)
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// Says whose account it is.
+pub async fn userinfo(args: UserArgs, context: &Context) -> Result<Outcome> {
+    let name = args.name.trim_end_matches(':').to_owned();
+    let store = context.open(format!("{name}:").as_ref())?;
+    let told = store.extra(Extra::User).await.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => anyhow!("{name}: the service doesn't tell whose account it is"),
+        _ => error.into(),
+    })?;
+    let Answer::User(facts) = told else { bail!("{name}: the store answered something else than whose account it is") };
+    if args.json {
+        let facts = facts.into_iter().map(|(word, fact)| (word.to_owned(), fact.into())).collect();
+        print::line(&pretty(&Value::Object(facts))?)?;
+        return Ok(Outcome::Done);
+    }
+    let width = facts.iter().map(|(word, _)| word.len()).max().unwrap_or(0);
+    facts.iter().try_for_each(|(word, fact)| print::line(&format!("{word:>width$}: {fact}")))?;
+    Ok(Outcome::Done)
+}
+
+/// Forgets the token.
+pub fn disconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
+    let mut config = context.session.load_config()?;
+    let name = known(&config, args.name.trim_end_matches(':'))?.to_owned();
+    let provider = provider(&config.get(&name, "type").unwrap_or_default())?;
+    let (was, _) = config.change(&name, |ini| anyhow::Ok(ini.remove(&name, "token")))?;
+    if !was {
+        bail!("{name}: nobody is logged in");
+    }
+    print::line(&format!(
+        "The token is forgotten here. To end the access itself, remove the application in the settings of your account at {}.",
+        provider.title
+    ))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,24 @@
+//! `cryptcheck`: compares files with their encrypted copies by hashes of what is stored, without reading that.
+
+use super::{check, job::Ends, lists::Lists};
+use crate::{context::Context, error::Outcome};
+use anyhow::Result;
+use haul::check::{CheckOptions, Content};
+
+/// Arguments of `cryptcheck`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    ends: Ends,
+    /// Ignore files that exist only at the destination
+    #[arg(long)]
+    one_way: bool,
+    #[command(flatten)]
+    lists: Lists,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    let options = CheckOptions { content: Content::Sealed, one_way: args.one_way };
+    check::compare(&args.ends, &args.lists, options, ctx).await
+}

@@ -1,0 +1,50 @@
+//! `cryptdecode`: the plain names behind encrypted ones, and the reverse.
+
+use crate::{
+    context::Context,
+    error::{Outcome, code},
+    show::out::{Out, quiet},
+};
+use anyhow::{Result, bail};
+use haul_core::{ErrorKind, Key};
+use haul_store::{Answer, Extra};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
+
+/// Arguments of `cryptdecode`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The encrypted remote
+    #[arg(value_name = "REMOTE:")]
+    remote: OsString,
+    /// Names, with the directories above them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<OsString>,
+    /// Encrypt names instead
+    #[arg(long)]
+    reverse: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    quiet(names(args, ctx).await)
+}
+
+async fn names(args: Args, ctx: &Context) -> Result<Outcome> {
+    let store = ctx.open(&args.remote)?;
+    let (mut out, mut outcome) = (Out::stdout(), Outcome::Done);
+    for name in &args.names {
+        let asked = Extra::Name { key: Key::new(name.as_bytes()), back: !args.reverse };
+        let answer = match store.extra(asked).await {
+            Ok(Answer::Name(key)) => key.as_bytes().to_vec(),
+            Ok(_) => bail!("{} has no encrypted names", store.locator()),
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                outcome = Outcome::Exit(code::OTHER);
+                b"Failed to decrypt".to_vec()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        out.bytes(&[name.as_bytes(), b"\t", &answer, b"\n"].concat())?;
+    }
+    out.flush()?;
+    Ok(outcome)
+}

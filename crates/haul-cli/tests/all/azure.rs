@@ -1,0 +1,191 @@
+//! The real binary and Azurite: copied, compared, synced and killed, beside rclone.
+
+use bytes::Bytes;
+use haul_testkit::{
+    folder::{self, noise, write},
+    front::Front,
+    lab::{Lab, until},
+    serve::Server,
+    tls::Certificate,
+    web_servers::{Make, WebServer},
+};
+use http_body_util::{BodyExt as _, Full};
+use hyper::Response;
+use std::{
+    fs,
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: usize = 1 << 20;
+const TIME: u64 = 1_600_000_000_123_456_789;
+
+fn lab(server: &str) -> Lab {
+    let lab = Lab::new(HAUL);
+    let section =
+        format!("[az]\ntype = azureblob\nuse_emulator = true\nendpoint = {server}/devstoreaccount1\nchunk_size = 1M\n");
+    fs::write(lab.config(), section).expect("config");
+    lab
+}
+
+#[test]
+fn copied_compared_synced_and_moved() {
+    let Some(server) = WebServer::start(Make::Azurite) else { return };
+    let lab = lab(&server.url());
+    for n in 0..40u64 {
+        let size = if n % 20 == 0 { 3 * MIB + n as usize } else { (n * n * 7) as usize };
+        write(&lab.path(&format!("src/{}/f {n}é", n % 3)), &noise(n, size), TIME + n);
+    }
+    lab.haul(&["copy", "@src", "az:box/d"]).ok();
+    lab.haul(&["check", "--download", "@src", "az:box/d"]).ok();
+    let again = lab.haul(&["copy", "@src", "az:box/d", "-v"]).ok();
+    assert!(!again.err.contains("Copied"), "nothing moves again: {}", again.err);
+    if lab.has_rclone() {
+        lab.rclone(&["check", "--download", "@src", "az:box/d"]).ok();
+        let times = |ran: haul_testkit::lab::Ran| ran.ok().out;
+        let format = ["lsf", "-R", "--files-only", "--format", "pst", "--time-format", "RFC3339Nano", "az:box/d"];
+        assert_eq!(times(lab.rclone(&format)), times(lab.haul(&format)));
+        // What rclone brought counts as the same.
+        lab.rclone(&["copy", "@src", "az:box/r"]).ok();
+        let same = lab.haul(&["sync", "@src", "az:box/r", "-v"]).ok();
+        assert!(!same.err.contains("Copied"), "{}", same.err);
+    }
+    // Inside the account nothing passes through here.
+    let inside = lab.haul(&["copy", "az:box/d", "az:other/e", "-v"]).ok();
+    assert!(
+        inside.err.contains("GetBlobProperties 40)") || inside.err.contains("GetBlobProperties 40,"),
+        "{}",
+        inside.err
+    );
+    assert!(inside.err.contains("CopyBlob") && !inside.err.contains("GetBlob "), "{}", inside.err);
+    fs::remove_dir_all(lab.path("src/1")).expect("removed");
+    write(&lab.path("src/0/f 0é"), b"changed", TIME + 100);
+    lab.haul(&["sync", "@src", "az:other/e"]).ok();
+    lab.haul(&["copy", "az:other/e", "@back"]).ok();
+    let read = |name| folder::files(&folder::read(&lab.path(name)));
+    folder::assert_same(&read("src"), &read("back"), "");
+    lab.haul(&["move", "az:other/e", "az:box/moved"]).ok();
+    assert_eq!(lab.haul(&["lsf", "-R", "az:other"]).ok().out, "");
+    lab.haul(&["check", "@src", "az:box/moved"]).ok();
+    lab.haul(&["purge", "az:other"]).ok();
+    assert_eq!(lab.haul(&["lsd", "az:"]).ok().out.lines().count(), 1);
+    let refused = lab.haul(&["copyto", "@src/0/f 0é", "az:box/ends."]).code(1);
+    assert!(
+        refused.err.contains("Azure can't hold this name: a part of it ends in a dot; rename it"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_killed_upload_goes_on_with_the_blocks_that_arrived() {
+    let Some(server) = WebServer::start(Make::Azurite) else { return };
+    let front = Front::start(server.address, |_, uri| uri.query().is_some_and(|query| query.contains("comp=block&")));
+    let lab = lab(&front.endpoint());
+    // What the journal has of the last answers when a run is killed is a matter of chance.
+    let goes_on = (0..5).any(|round| {
+        let (src, dst) = (format!("@src/{round}"), format!("az:box/{round}"));
+        write(&lab.path(&format!("src/{round}/big")), &noise(round, 7 * MIB + 5), TIME);
+        let before = front.answered();
+        front.hold_after(3);
+        let mut child = lab.start(&["copy", &src, &dst]);
+        assert!(until(|| front.answered() == before + 3));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        front.go_on();
+        assert_eq!(
+            lab.haul(&["lsf", "-R", "az:box"]).ok().out.matches("big").count(),
+            round as usize,
+            "it doesn't show"
+        );
+        let ran = lab.haul(&["copy", &src, &dst, "-v"]).ok();
+        lab.haul(&["check", "--download", &src, &dst]).ok();
+        let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs"));
+        assert_eq!(jobs.map_or(0, Iterator::count), 0, "a journal is left");
+        let sent = front.answered() - before - 3;
+        assert!((5..=8).contains(&sent) && ran.err.contains("GetBlockList 1"), "{sent}: {}", ran.err);
+        sent < 8
+    });
+    assert!(goes_on, "no block was kept");
+}
+
+/// A token as Entra ID writes them. Azurite looks at all of it but the signature.
+fn token() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
+    let claims = format!(
+        "{{\"aud\":\"https://storage.azure.com\",\"iss\":\"https://sts.windows.net/t/\",\"iat\":{now},\"nbf\":{now},\"exp\":{}}}",
+        now + 3600
+    );
+    let encoded = |text: &str| {
+        use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
+        B64.encode(text)
+    };
+    format!("{}.{}.{}", encoded("{\"alg\":\"RS256\",\"typ\":\"JWT\"}"), encoded(&claims), encoded("signature"))
+}
+
+#[test]
+fn service_principals_and_machines_get_tokens() {
+    let lab = Lab::new(HAUL);
+    let dates = ("20200101000000Z", "20600101000000Z");
+    let Some(certificate) = Certificate::make(&lab, "azurite", "DNS:localhost,IP:127.0.0.1", dates, false) else {
+        return;
+    };
+    let Some(server) = WebServer::azurite_for_tokens(&certificate) else { return };
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let own = asked.clone();
+    let authority = Server::start(move |request, _| {
+        let own = own.clone();
+        async move {
+            let machine = request.headers().contains_key("metadata");
+            let path = request.uri().to_string();
+            let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
+            let body = String::from_utf8_lossy(&body).into_owned();
+            own.lock().expect("no panic").push(format!("{path} {body}"));
+            let (status, text) = match machine || body.contains("client_secret=right") {
+                true => (200, format!("{{\"access_token\":\"{}\",\"expires_in\":\"3600\"}}", token())),
+                false => {
+                    let said = "{\"error\":\"invalid_client\",\"error_description\":\"AADSTS7000215: Invalid client secret.\"}";
+                    (401, said.to_owned())
+                }
+            };
+            let mut response = Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync());
+            *response.status_mut() = status.try_into().expect("a status");
+            Ok(response)
+        }
+    })
+    .expect("started");
+    let section = format!(
+        "[az]\ntype = azureblob\naccount = devstoreaccount1\nendpoint = https://{}/devstoreaccount1\n",
+        server.address
+    );
+    fs::write(lab.config(), section).expect("config");
+    let ca = format!("--ca-cert={}", certificate.cert.display());
+    let run = |args: &[&str]| {
+        let mut command = lab.haul_command(&[args, &[&ca]].concat());
+        command.env("AZURE_AUTHORITY_HOST", authority.endpoint());
+        command.env("AZURE_POD_IDENTITY_AUTHORITY_HOST", authority.endpoint());
+        lab.end(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started"))
+    };
+    let principal = ["--azureblob-tenant=t", "--azureblob-client-id=c"];
+    let with = |secret: &str, args: &[&str]| {
+        run(&[args, &principal, &[&format!("--azureblob-client-secret={secret}")]].concat())
+    };
+    for n in 0..20u64 {
+        write(&lab.path(&format!("src/{n}")), &noise(n, 100), TIME);
+    }
+    with("right", &["copy", "@src", "az:box/d"]).ok();
+    // One token was enough for all requests.
+    let form = "grant_type=client_credentials&client_id=c&client_secret=right&scope=https%3A%2F%2Fstorage%2Eazure%2Ecom%2F%2Edefault";
+    assert_eq!(*asked.lock().expect("no panic"), [format!("/t/oauth2/v2.0/token {form}")]);
+    let listed = run(&["lsf", "az:box/d", "--azureblob-use-msi", "--azureblob-msi-client-id=m"]).ok();
+    assert_eq!(listed.out.lines().count(), 20);
+    let question = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fstorage%2Eazure%2Ecom&client_id=m ";
+    assert_eq!(asked.lock().expect("no panic").last().map(String::as_str), Some(question));
+    assert_eq!(run(&["lsf", "az:box/d", "--azureblob-env-auth"]).ok().out.lines().count(), 20);
+    let refused = with("wrong", &["lsf", "az:box/d"]);
+    let said =
+        "no token was given: check tenant, client_id and client_secret (401: AADSTS7000215: Invalid client secret.)";
+    assert!(refused.code != 0 && refused.err.contains(said), "{}", refused.err);
+}

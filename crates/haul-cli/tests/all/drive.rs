@@ -1,0 +1,125 @@
+//! Google Drive, by the binary, on the simulator; rclone at the other side.
+
+use haul_testkit::{
+    drivesim::{DriveSim, Fault, Settings},
+    interceptor::Interceptor,
+    lab::{Lab, until},
+    tree::content,
+};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn haul_and_rclone_read_what_the_other_wrote() {
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
+    let section = format!(
+        "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nscope = drive\n",
+        sim.token(),
+        sim.endpoint()
+    );
+    fs::write(lab.config(), &section).expect("written");
+    let up = lab.path("up");
+    fs::create_dir_all(up.join("d/e")).expect("folders");
+    for name in ["it's \\ö?", " lead", "trail ", "‛／", "％", "tab\t", "a:b*c<d>|\"", "..."] {
+        fs::write(up.join("d").join(name), name).expect("written");
+    }
+    let large = content(3, 9_000_000);
+    fs::write(up.join("d/e/large"), &large).expect("written");
+    let endpoint = sim.endpoint();
+    let haul = |args: &[&str]| lab.haul(&[args, &["--drive-endpoint", &endpoint]].concat());
+    assert_eq!(haul(&["config", "userinfo", "g:"]).ok().out, "email: user@example.com\n name: User\n");
+    // Refusals and lost answers on the way.
+    sim.spoil("upload.create", 1, Fault::Refused(403, "userRateLimitExceeded"));
+    sim.spoil("upload.create", 3, Fault::Lost);
+    sim.spoil("upload.piece", 0, Fault::Refused(503, "backendError"));
+    haul(&["copy", "@up", "g:haul"]).ok();
+    haul(&["check", "@up", "g:haul"]).ok();
+    let again = haul(&["copy", "-v", "@up", "g:haul"]).ok();
+    assert!(!again.err.contains("large"), "{}", again.err);
+    assert!(haul(&["cat", "g:haul/d/e/large"]).ok().out.len() > 1_000_000);
+    if lab.has_rclone()
+        && let Some(interceptor) = Interceptor::start(&lab, &[("www.googleapis.com", sim.address())])
+    {
+        let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
+        let fixed = ["--http-proxy", &proxy, "--ca-cert", &ca, "--drive-pacer-min-sleep", "1ms", "--retries", "1"];
+        let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
+        let up = up.display().to_string();
+        rclone(&["check", &up, "g:haul"]).ok();
+        rclone(&["copy", &up, "g:rclone"]).ok();
+        haul(&["check", "@up", "g:rclone"]).ok();
+        haul(&["sync", "--check-first", "g:rclone", "@down"]).ok();
+        assert!(fs::read(lab.path("down/d/e/large")).expect("there") == large);
+    }
+    haul(&["moveto", "g:haul/d/e/large", "g:haul/moved"]).ok();
+    haul(&["purge", "g:haul/d"]).ok();
+    assert_eq!(haul(&["lsf", "-R", "g:haul"]).ok().out, "moved\n");
+}
+
+#[test]
+fn a_shared_drive_is_chosen() {
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
+    sim.add_drive("one");
+    let id = sim.add_drive("two");
+    let text = format!(
+        "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nendpoint = {1}\n",
+        sim.token(),
+        sim.endpoint()
+    );
+    fs::write(lab.config(), text).expect("written");
+    // It is there already: no new log-in; a shared drive; the one called so.
+    let ran = lab.haul_reading(&["config", "reconnect", "g:"], b"n\ny\n3\n2\n");
+    assert!(ran.code == 0 && ran.out.contains("Answer with a number from 1 to 2."), "{} {}", ran.out, ran.err);
+    let config = fs::read_to_string(lab.config()).expect("config");
+    let chosen = config.lines().find_map(|line| line.strip_prefix("team_drive = ")).expect("chosen").to_owned();
+    let listed = ran.out.lines().find(|line| line.starts_with('2')).expect("the second");
+    assert!(listed.ends_with(&format!("({chosen})")), "{listed}");
+    fs::write(lab.path("f"), "f").expect("written");
+    lab.haul(&["copy", "@f", &format!("g,team_drive={id}:")]).ok();
+    let seen = lab.haul(&["lsf", "g:"]).ok().out;
+    assert_eq!(seen, if chosen == id { "f\n" } else { "" });
+}
+
+#[test]
+fn a_large_tree_costs_few_requests() {
+    let sim = DriveSim::start(Settings::default());
+    for a in 0..100 {
+        let outer = sim.add_folder("root", &format!("a{a:02}"));
+        for b in 0..99 {
+            let inner = sim.add_folder(&outer, &format!("b{b:02}"));
+            (0..10).for_each(|f| drop(sim.add_file(&inner, &format!("f{f}"), b"x")));
+        }
+    }
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    let section = format!("[g]\ntype = drive\nclient_id = x\ntoken = {}\nendpoint = {}\n", sim.token(), sim.endpoint());
+    fs::write(lab.config(), section).expect("written");
+    let begun = Instant::now();
+    let listed = lab.haul(&["lsf", "-R", "g:"]).ok();
+    assert_eq!(listed.out.lines().count(), 100 + 9900 + 99_000);
+    let requests: u64 = sim.counts().values().sum();
+    println!("{requests} requests, {:?}", begun.elapsed());
+    assert!(requests <= 400, "{requests} requests");
+}
+
+#[test]
+fn a_large_upload_that_is_killed_goes_on() {
+    let settings = Settings { latency: Duration::from_millis(20), ..Settings::default() };
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(settings));
+    let section = format!("[g]\ntype = drive\nclient_id = x\ntoken = {}\nendpoint = {}\n", sim.token(), sim.endpoint());
+    fs::write(lab.config(), section).expect("written");
+    const SIZE: u64 = 120_000_000;
+    fs::write(lab.path("large"), content(5, SIZE)).expect("written");
+    let args = ["copyto", "@large", "g:d/large", "--drive-chunk-size", "1Mi"];
+    for part in 1..=3 {
+        let mut child = lab.start(&args);
+        assert!(until(|| sim.uploaded() >= SIZE / 4 * part), "it doesn't get so far");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+    lab.haul(&args).ok();
+    let sent = sim.uploaded();
+    println!("{sent} of {SIZE} bytes sent");
+    assert!(sent <= SIZE / 100 * 105, "{sent} bytes sent of {SIZE}");
+    lab.haul(&["check", "@large", "g:d"]).ok();
+}

@@ -1,0 +1,340 @@
+//! The simulated OneDrive: real rclone is at home on it; then the real binary, beside rclone.
+
+use haul_testkit::{
+    folder::{self, noise, write},
+    lab::{Lab, until},
+    onedrivesim::{OneDrive, Settings},
+};
+use std::fs;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: usize = 1 << 20;
+const TIME: u64 = 1_600_000_000_000_000_000;
+
+fn lab(drive: &OneDrive) -> Lab {
+    let lab = Lab::new(HAUL);
+    fs::write(lab.config(), drive.section("od")).expect("config");
+    lab
+}
+
+fn files(lab: &Lab, dir: &str) {
+    for n in 0..30u64 {
+        let size = if n % 10 == 0 { 3 * MIB + n as usize } else { (n * n * 7) as usize };
+        write(&lab.path(&format!("{dir}/{}/f {n}é", n % 3)), &noise(n, size), TIME + n * 1_000_000_000);
+    }
+}
+
+#[test]
+fn rclone_is_at_home_on_the_simulator() {
+    for drive_type in ["personal", "business", "documentLibrary"] {
+        let drive = OneDrive::start(Settings { drive_type, page: 7, ..Settings::default() }).expect("started");
+        let lab = lab(&drive);
+        if !lab.has_rclone() {
+            return;
+        }
+        files(&lab, "src");
+        lab.rclone(&["copy", "@src", "od:a/b", "--onedrive-chunk-size", "640k"]).ok();
+        let config = fs::read_to_string(lab.config()).expect("config");
+        fs::write(lab.config(), config.replace("2099-01-01", "2020-01-01")).expect("config");
+        lab.rclone(&["check", "--download", "@src", "od:a/b"]).ok();
+        assert_eq!(drive.renewals(), 1);
+        lab.rclone(&["check", "@src", "od:a/b"]).ok();
+        let sorted = |text: String| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let times = |ran: haul_testkit::lab::Ran| sorted(ran.ok().out);
+        let format = |dir| ["lsf", "-R", "--files-only", "--format", "pst", "--time-format", "RFC3339", dir];
+        let local = lab.path("src");
+        let local = local.to_str().expect("text");
+        assert_eq!(times(lab.rclone(&format("od:a/b"))), times(lab.rclone(&format(local))));
+        let whole = lab.rclone(&["lsf", "-R", "od:", "--onedrive-delta", "--fast-list"]).ok();
+        assert_eq!(whole.lines(), lab.rclone(&["lsf", "-R", "od:"]).ok().lines());
+        assert!(drive.counts()["delta"] > 1);
+        let sums = |dir: &str| lab.rclone(&["hashsum", "quickxor", dir]).ok().out;
+        assert_eq!(sorted(sums("od:a/b")), sorted(sums("@src")));
+        // Again nothing is to be done; a changed file is another version.
+        lab.rclone(&["copy", "@src", "od:a/b"]).ok();
+        assert!(!drive.counts().contains_key("range"));
+        write(&lab.path("src/1/f 1é"), b"other", TIME + 5_000_000_000);
+        lab.rclone(&["sync", "@src", "od:a/b"]).ok();
+        assert_eq!(drive.shown()["a/b/1/f 1é"].versions, 2);
+        assert_eq!(drive.shown()["a/b/1/f 4é"].versions, 1);
+        lab.rclone(&["copy", "od:a/b", "od:copied"]).ok();
+        lab.rclone(&["check", "od:a/b", "od:copied"]).ok();
+        lab.rclone(&["moveto", "od:copied/1", "od:moved/x"]).ok();
+        lab.rclone(&["moveto", "od:moved/x/f 1é", "od:moved/y"]).ok();
+        lab.rclone(&["deletefile", "od:moved/y"]).ok();
+        lab.rclone(&["purge", "od:copied"]).ok();
+        assert_eq!(drive.recycled(), 2);
+        lab.rclone(&["copy", "od:a/b", "@back"]).ok();
+        let read = |name| folder::files(&folder::read(&lab.path(name)));
+        folder::assert_same(&read("src"), &read("back"), "");
+        assert!(lab.rclone(&["about", "od:"]).ok().out.contains("1 TiB"));
+        lab.rclone(&["link", "od:a/b/1/f 1é"]).ok();
+    }
+}
+
+#[test]
+fn copied_compared_synced_and_moved() {
+    let drive = OneDrive::start(Settings { page: 9, ..Settings::default() }).expect("started");
+    let lab = lab(&drive);
+    files(&lab, "src");
+    drive.counts();
+    let whose = lab.haul(&["config", "userinfo", "od:", "--json"]).ok().out;
+    assert!(whose.contains("\"email\": \"a@example.com\""), "{whose}");
+    lab.haul(&["copy", "@src", "od:d"]).ok();
+    let counts = drive.counts();
+    // A session and a range for each file; nothing is sent twice.
+    // Times are set of the three folders alone.
+    assert_eq!((counts["session"], counts["range"], counts["patch"]), (30, 30, 3), "{counts:?}");
+    assert!(drive.shown().values().all(|shown| shown.versions <= 1));
+    lab.haul(&["check", "@src", "od:d"]).ok();
+    assert!(!drive.counts().contains_key("download"), "hashes are listed");
+    lab.haul(&["check", "--download", "@src", "od:d"]).ok();
+    let again = lab.haul(&["copy", "@src", "od:d", "-v"]).ok();
+    assert!(!again.err.contains("Copied"), "nothing moves again: {}", again.err);
+    drive.counts();
+    let whole = lab.haul(&["lsf", "-R", "od:"]).ok();
+    assert!(drive.counts().keys().all(|kind| *kind == "delta"), "the drive is asked for as a whole");
+    if lab.has_rclone() {
+        lab.rclone(&["check", "--download", "@src", "od:d"]).ok();
+        assert_eq!(lab.rclone(&["lsf", "-R", "od:"]).ok().lines(), whole.lines());
+        lab.rclone(&["copy", "@src", "od:r"]).ok();
+        let same = lab.haul(&["sync", "@src", "od:r", "-v"]).ok();
+        assert!(!same.err.contains("Copied"), "{}", same.err);
+        let format = ["--files-only", "--format", "pst", "--time-format", "RFC3339"];
+        let list = |dir| [&["lsf", "-R", dir][..], &format].concat();
+        assert_eq!(lab.rclone(&list("od:r")).ok().lines(), lab.haul(&list("od:d")).ok().lines());
+        let sums = |ran: haul_testkit::lab::Ran| ran.ok().lines().join("\n");
+        assert_eq!(
+            sums(lab.rclone(&["hashsum", "quickxor", "@src"])),
+            sums(lab.haul(&["hashsum", "quickxor", "@src"]))
+        );
+        assert_eq!(
+            sums(lab.rclone(&["hashsum", "quickxor", "od:d"])),
+            sums(lab.haul(&["hashsum", "quickxor", "od:d"]))
+        );
+    }
+    drive.counts();
+    lab.haul(&["copy", "od:d", "od:e"]).ok();
+    let counts = drive.counts();
+    assert!(
+        counts["copy"] == 30 && !counts.contains_key("download"),
+        "inside the drive nothing passes here: {counts:?}"
+    );
+    fs::remove_dir_all(lab.path("src/1")).expect("removed");
+    write(&lab.path("src/0/f 0é"), b"changed", TIME + 100_000_000_000);
+    lab.haul(&["sync", "@src", "od:e"]).ok();
+    lab.haul(&["copy", "od:e", "@back"]).ok();
+    let read = |name| folder::files(&folder::read(&lab.path(name)));
+    folder::assert_same(&read("src"), &read("back"), "");
+    lab.haul(&["move", "od:e", "od:moved"]).ok();
+    assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "od:e"]).ok().out, "");
+    lab.haul(&["check", "@src", "od:moved"]).ok();
+    lab.haul(&["purge", "od:d"]).ok();
+    assert!(!drive.shown().contains_key("d"));
+    assert!(lab.haul(&["about", "od:"]).ok().out.contains("1 TiB"));
+}
+
+#[test]
+fn two_names_that_are_one_are_told_and_neither_is_lost() {
+    let drive = OneDrive::start(Settings::default()).expect("started");
+    let lab = lab(&drive);
+    for name in ["a/Read", "a/read", "b"] {
+        write(&lab.path("src").join(name), name.as_bytes(), TIME);
+    }
+    let ran = lab.haul(&["copy", "@src", "od:x"]).code(6);
+    assert!(ran.err.contains("which is the same name for OneDrive: rename one of them"), "{}", ran.err);
+    let shown = drive.shown();
+    let versions: Vec<usize> =
+        shown.values().filter(|shown| shown.size.is_some()).map(|shown| shown.versions).collect();
+    assert_eq!(versions, [1, 1], "{shown:?}");
+}
+
+#[test]
+fn names_mean_the_same_to_rclone() {
+    let drive = OneDrive::start(Settings::default()).expect("started");
+    let lab = lab(&drive);
+    if !lab.has_rclone() {
+        return;
+    }
+    let odd = [
+        "a:b",
+        "q?",
+        "s*",
+        "p|",
+        "b\\s",
+        "lt<gt>",
+        "quote\"",
+        " left",
+        "right ",
+        "dot.",
+        "~tilde",
+        "...",
+        "new\nline",
+        "tab\t",
+        "del\u{7f}",
+        "full：",
+        "％",
+        "é",
+        "日本",
+        "a#b",
+        "a%b",
+        "a%20b",
+        "a+b",
+        "a&b=c",
+        "(x)",
+        "a;b",
+        "a'b",
+        "[x]",
+        "␀",
+    ];
+    for (n, name) in odd.iter().enumerate() {
+        write(&lab.path(&format!("src/{n} {name}/{name}")), name.as_bytes(), TIME);
+        write(&lab.path(&format!("src/{n}f/{name}x{name}")), name.as_bytes(), TIME);
+    }
+    lab.haul(&["copy", "@src", "od:h"]).ok();
+    lab.rclone(&["copy", "@src", "od:r"]).ok();
+    let below = |top: &str| -> Vec<String> {
+        let shown = drive.shown().into_keys();
+        shown.filter_map(|path| path.strip_prefix(top).map(str::to_owned)).collect()
+    };
+    assert_eq!(below("h/"), below("r/"));
+    assert_eq!(below("h/").len(), odd.len() * 4);
+    lab.rclone(&["copy", "od:h", "@by-rclone"]).ok();
+    lab.haul(&["copy", "od:r", "@by-haul"]).ok();
+    let read = |name| folder::files(&folder::read(&lab.path(name)));
+    folder::assert_same(&read("src"), &read("by-rclone"), "rclone");
+    folder::assert_same(&read("src"), &read("by-haul"), "haul");
+}
+
+#[test]
+fn a_killed_upload_goes_on_where_its_session_is() {
+    let drive = OneDrive::start(Settings { latency: std::time::Duration::from_millis(20), ..Settings::default() })
+        .expect("started");
+    let lab = lab(&drive);
+    write(&lab.path("src/big"), &noise(1, 40 * MIB + 5), TIME);
+    let flags = ["copy", "@src", "od:x", "--onedrive-chunk-size", "640Ki"];
+    drive.received();
+    let (mut sent, mut sessions) = (0, 0);
+    for goal in [8, 16, 24] {
+        let mut child = lab.start(&flags);
+        let ranges = || {
+            let counts = drive.counts();
+            sessions += counts.get("session").copied().unwrap_or_default();
+            sent += drive.received();
+            sent > goal * MIB as u64
+        };
+        assert!(until(ranges));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        assert!(!drive.shown().contains_key("x/big"), "it doesn't show");
+    }
+    lab.haul(&flags).ok();
+    sessions += drive.counts().get("session").copied().unwrap_or_default();
+    sent += drive.received();
+    assert_eq!((sessions, drive.shown()["x/big"].versions), (1, 1));
+    // A request that is cut is sent again: of three kills, three chunks.
+    assert!(sent < (40 + 3) * MIB as u64, "{sent} bytes were sent");
+    lab.haul(&["check", "--download", "@src", "od:x"]).ok();
+}
+
+#[test]
+fn who_is_told_to_wait_waits() {
+    let settings = Settings { rate: Some(40.0), retry_after: 1, ..Settings::default() };
+    let drive = OneDrive::start(settings).expect("started");
+    let lab = lab(&drive);
+    files(&lab, "src");
+    lab.haul(&["copy", "@src", "od:x"]).ok();
+    let asked: usize = drive.counts().values().sum();
+    lab.haul(&["check", "@src", "od:x"]).ok();
+    assert!(drive.throttled() * 4 < asked, "{} of {asked} requests were refused", drive.throttled());
+    assert!(drive.shown().values().all(|shown| shown.versions <= 1));
+}
+
+#[test]
+fn a_token_is_renewed_and_kept() {
+    let drive = OneDrive::start(Settings::default()).expect("started");
+    let lab = lab(&drive);
+    drive.put("d/f", b"text");
+    drive.revoke();
+    for _ in 0..2 {
+        assert_eq!(lab.haul(&["cat", "od:d/f"]).ok().out, "text");
+    }
+    assert_eq!(drive.renewals(), 1);
+    assert!(fs::read_to_string(lab.config()).expect("config").contains("refresh-1"));
+    if lab.has_rclone() {
+        assert_eq!(lab.rclone(&["cat", "od:d/f"]).ok().out, "text");
+    }
+}
+
+#[test]
+fn office_files_that_sharepoint_rewrites_are_told() {
+    let drive = OneDrive::start(Settings { drive_type: "documentLibrary", rewrites: true, ..Settings::default() });
+    let drive = drive.expect("started");
+    let lab = lab(&drive);
+    write(&lab.path("src/x.docx"), b"text", TIME);
+    let ran = lab.haul(&["copy", "@src", "od:x"]).code(1);
+    assert!(ran.err.contains("SharePoint writes into Office and HTML files"), "{}", ran.err);
+    assert_eq!(drive.shown()["x/x.docx"].versions, 1, "it is sent once");
+    let quiet = ["copy", "@src", "od:x", "--ignore-size", "--ignore-checksum", "-v"];
+    assert!(!lab.haul(&quiet).ok().err.contains("Copied"));
+}
+
+#[test]
+fn the_drive_is_asked_for_by_rclones_questions() {
+    let drive = OneDrive::start(Settings { drive_type: "documentLibrary", ..Settings::default() }).expect("started");
+    let lab = lab(&drive);
+    let id = drive.options("").into_iter().find(|(name, _)| *name == "drive_id").expect("an id").1;
+    let bare: Vec<String> =
+        drive.section("od").lines().filter(|line| !line.starts_with("drive_")).map(str::to_owned).collect();
+    let bare = bare.join("\n") + "\n";
+    let ways: [&[&str]; 6] = [
+        &["onedrive", &id, "true"],
+        &["sharepoint", &id, "true"],
+        &["url", "team", &id, "true"],
+        &["path", "/sites/team", &id, "true"],
+        &["siteid", "x.example,1,2", &id, "true"],
+        &["search", "ea", "x.example,1,2", &id, "true"],
+    ];
+    // Names of the questions and what there is to choose from.
+    let asked = |by: &dyn Fn(&[&str]) -> haul_testkit::lab::Ran, answers: &[&str]| {
+        fs::write(lab.config(), &bare).expect("config");
+        let (mut state, mut questions) = ("choose_type".to_owned(), Vec::new());
+        for answer in ["begin"].iter().chain(answers) {
+            let said = by(&["config", "update", "od", "--continue", "--state", &state, "--result", answer]).ok().out;
+            let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+            assert_eq!(said["Error"], "", "{answers:?} {said}");
+            state = said["State"].as_str().expect("a state").to_owned();
+            let choices = said["Option"]["Examples"].as_array().cloned().unwrap_or_default();
+            let choices: Vec<String> = choices.iter().map(|choice| choice["Value"].to_string()).collect();
+            questions.push((said["Option"]["Name"].to_string(), choices));
+        }
+        assert_eq!(state, "", "{answers:?}");
+        let config = fs::read_to_string(lab.config()).expect("config");
+        assert!(config.contains(&format!("drive_id = {id}\ndrive_type = documentLibrary\n")), "{config}");
+        questions
+    };
+    for answers in ways {
+        let ours = asked(&|args| lab.haul(args), answers);
+        if lab.has_rclone() {
+            assert_eq!(ours, asked(&|args| lab.rclone(args), answers), "{answers:?}");
+        }
+    }
+    // A whole address, and an id that somebody knows.
+    asked(&|args| lab.haul(args), &["url", "https://x.example/sites/team", &id, "true"]);
+    asked(&|args| lab.haul(args), &["driveid", &id, "true"]);
+    // What isn't there is asked for again; a person answers by numbers.
+    let no = ["config", "update", "od", "--continue", "--state", "url_end", "--result", "nowhere"];
+    let said = lab.haul(&no).ok().out;
+    assert!(said.contains("\"Name\": \"config_type\"") && said.contains("itemNotFound"), "{said}");
+    if lab.has_rclone() {
+        fs::write(lab.config(), &bare).expect("config");
+        let ran = lab.haul_reading(&["config", "reconnect", "od:"], b"n\n1\n1\ny\n");
+        assert!(ran.code == 0 && ran.out.contains("1  OneDrive (documentLibrary)"), "{} {}", ran.out, ran.err);
+        files(&lab, "src");
+        lab.rclone(&["copy", "@src", "od:chosen"]).ok();
+    }
+}

@@ -1,0 +1,104 @@
+//! The real binary and Nextcloud: large files in chunks, killed, gone on with, beside rclone.
+
+use haul_testkit::{
+    folder::{noise, write},
+    lab::{Lab, until},
+    nextcloud::Nextcloud,
+    web_servers::{Make, WebServer},
+};
+use std::fs;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: usize = 1 << 20;
+const TIME: u64 = 1_600_000_000_000_000_000;
+const CHUNKS: usize = 8;
+
+fn lab(server: &Nextcloud) -> Lab {
+    let lab = Lab::new(HAUL);
+    let section = format!(
+        "[c]\ntype = webdav\nvendor = nextcloud\nnextcloud_chunk_size = 1M\nuser = anna\nurl = {}\n",
+        server.url()
+    );
+    fs::write(lab.config(), section).expect("config");
+    lab
+}
+
+#[test]
+fn a_killed_upload_goes_on_with_the_chunks_that_arrived() {
+    let Some(server) = Nextcloud::start() else { return };
+    let lab = lab(&server);
+    if !lab.has_rclone() {
+        return;
+    }
+    // The server is right where rclone's chunks arrive.
+    write(&lab.path("by"), &noise(1, 3 * MIB), TIME);
+    lab.rclone(&["copyto", "@by", "c:by"]).ok();
+    assert_eq!(server.taken().len(), 3);
+    assert!(fs::read(server.data().join("by")).expect("there") == noise(1, 3 * MIB));
+    let (made, bytes) = (server.count("MKCOL"), noise(2, (CHUNKS - 1) * MIB + 5));
+    write(&lab.path("src/big"), &bytes, TIME);
+    server.hold_after(3);
+    let mut child = lab.start(&["copy", "@src", "c:d"]);
+    // An answer that came is in the journal soon after; the last of them may not be.
+    assert!(until(|| server.taken().len() == 6));
+    let journal = || {
+        let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs")).into_iter().flatten().flatten();
+        jobs.filter_map(|job| Some(job.metadata().ok()?.len())).sum::<u64>()
+    };
+    let mut before = 0;
+    assert!(until(|| {
+        let now = journal();
+        let still = now > 0 && now == before;
+        before = now;
+        still
+    }));
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    server.go_on();
+    assert_eq!(fs::read_dir(server.data().join("d")).map_or(0, Iterator::count), 0, "nothing shows");
+    let ran = lab.haul(&["copy", "@src", "c:d", "-v"]).ok();
+    assert!(fs::read(server.data().join("d/big")).expect("there") == bytes, "{}", ran.err);
+    assert_eq!(server.count("MKCOL"), made + 1, "one upload, gone on with");
+    let sent = server.taken().len() - 6;
+    assert!((CHUNKS - 3..=CHUNKS).contains(&sent), "{sent} chunks of {CHUNKS} were sent again");
+    assert_eq!(fs::read_dir(server.uploads()).expect("uploads").count(), 0);
+    assert_eq!(
+        fs::read_dir(lab.path("home/.local/state/haul/jobs")).map_or(0, Iterator::count),
+        0,
+        "a journal is left"
+    );
+    // What rclone sees is what was sent, time and all.
+    lab.rclone(&["check", "--download", "@src", "c:d"]).ok();
+    assert_eq!(lab.rclone(&["lsf", "-R", "--format", "pst", "c:"]).ok().out.matches("2020-09-13").count(), 2);
+    lab.haul(&["sync", "@src", "c:d", "--stats-one-line"]).ok();
+    assert_eq!(server.count("MKCOL"), made + 1, "nothing to do");
+}
+
+#[test]
+fn what_has_no_known_size_goes_in_chunks_too_and_other_addresses_are_told_of() {
+    let Some(server) = Nextcloud::start() else { return };
+    let lab = lab(&server);
+    let bytes = noise(3, 2 * MIB + 7);
+    lab.haul_reading(&["rcat", "c:piped"], &bytes).ok();
+    assert!(fs::read(server.data().join("piped")).expect("there") == bytes);
+    lab.haul_reading(&["rcat", "c:small"], b"small").ok();
+    assert_eq!(fs::read(server.data().join("small")).expect("there"), b"small");
+    assert_eq!((server.taken().len(), server.count("MOVE")), (3, 1));
+    // In chunks only where Nextcloud has a user's files.
+    let url = format!("--webdav-url={}/d", server.url().replace("/dav/files/", "/webdav/"));
+    let ran = lab.haul(&["lsf", "c:", &url]);
+    let told = "Large files go as a whole and aren't resumed. For chunks, set a url like https://HOST/remote.php/dav/files/USER";
+    assert_eq!(ran.err.matches(told).count(), 1, "{}", ran.err);
+    assert!(!lab.haul(&["lsf", "c:", &url, "--webdav-nextcloud-chunk-size=0"]).err.contains(told));
+}
+
+/// rclone's server answers 500 when it is asked to set one.
+#[test]
+fn a_directory_whose_time_the_server_does_not_take_is_no_error() {
+    let Some(server) = WebServer::start(Make::RcloneDav) else { return };
+    let lab = Lab::new(HAUL);
+    fs::write(lab.config(), format!("[c]\ntype = webdav\nvendor = rclone\nurl = {}\n", server.url())).expect("config");
+    write(&lab.path("src/d/f"), b"1", TIME);
+    lab.haul(&["copy", "@src", "c:to"]).ok();
+    assert_eq!(lab.haul(&["lsf", "-R", "--format", "pt", "c:to"]).ok().out.matches("2020-09-13").count(), 1);
+}

@@ -1,0 +1,522 @@
+//! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and the
+//! limits to stop at. Grouped by the question that each part answers; a front end fills it in, the engine acts on it.
+
+use crate::{Mtime, keep::Keep, links::SourceLinks};
+use std::time::Duration;
+
+/// One job: what is to be done, whatever the two sides are.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// What is done with the pairs that are found.
+    pub verb: Verb,
+    /// Do nothing, report what would be done (`--dry-run`).
+    pub dry_run: bool,
+    /// When two files of one name are the same.
+    pub compare: Compare,
+    /// What becomes of what the destination has already.
+    pub existing: Existing,
+    /// What is deleted, when, and how much of it at most.
+    pub deletes: Deletes,
+    /// Where content may be found besides under its own name at the source.
+    pub elsewhere: Elsewhere,
+    /// How the two sides are listed.
+    pub listing: Listing,
+    /// What becomes of directories as such.
+    pub dirs: Dirs,
+    /// What becomes of symlinks.
+    pub links: Links,
+    /// What goes along with the bytes.
+    pub attributes: Attributes,
+    /// How files are written.
+    pub write: Write,
+    /// When to stop.
+    pub limits: Limits,
+    /// How much happens at once, in which order, and how often it is tried.
+    pub pace: Pace,
+    /// What the sink hears besides what is done.
+    pub tell: Tell,
+}
+
+impl Job {
+    /// A job with rclone's defaults, where rclone has them.
+    pub fn new(verb: Verb) -> Job {
+        Job::default().with(|job| job.verb = verb)
+    }
+
+    /// The same job with this changed.
+    pub fn with(mut self, change: impl FnOnce(&mut Job)) -> Job {
+        change(&mut self);
+        self
+    }
+
+    /// Sources are deleted once they are proved to be at the destination.
+    pub fn moves(&self) -> bool {
+        self.verb == Verb::Move || self.deletes.sources
+    }
+}
+
+/// What a job does with the pairs it finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verb {
+    /// Copies new and changed files; deletes nothing.
+    #[default]
+    Copy,
+    /// Makes the destination equal to the source, deleting what the source lacks.
+    Sync,
+    /// Copies, then deletes each source file that is proved to be at the destination.
+    Move,
+    /// Compares only.
+    Check,
+}
+
+/// When two files of one name are the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Compare {
+    /// By which facts.
+    pub by: CompareBy,
+    /// Sizes don't count, nor when what arrived is checked (`--ignore-size`).
+    pub ignore_size: bool,
+    /// Times this close are equal (`--modify-window`); `None` means the coarser of the two stores' precisions.
+    pub window: Option<Duration>,
+    /// Use the store's own LastModified instead of asking for the stored mtime (`--use-server-modtime`).
+    pub server_mtime: bool,
+    /// What a modification time is.
+    pub times: Times,
+}
+
+/// By which facts two files are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompareBy {
+    /// Size and modification time; a hash when only the times differ.
+    #[default]
+    SizeAndTime,
+    /// Size and hash (`--checksum`).
+    Checksum,
+    /// Size alone (`--size-only`).
+    SizeOnly,
+    /// Nothing is the same: transfer everything (`--ignore-times`).
+    Never,
+}
+
+/// What a modification time is to a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Times {
+    /// A sign that the content may have changed.
+    #[default]
+    Evidence,
+    /// One of a file's attributes: what is the same by size or hash alone gets the source's time, `update` only skips what is
+    /// newer, and a symlink is compared by where it points.
+    Attribute {
+        /// Times must be equal to the nanosecond; else whole seconds are compared.
+        nanoseconds: bool,
+        /// Another time is another file: no hash is asked whether the bytes are the same.
+        decide: bool,
+    },
+}
+
+/// What becomes of what the destination has already.
+#[derive(Clone, Debug)]
+pub struct Existing {
+    /// Never touch it (`--ignore-existing`).
+    pub ignore: bool,
+    /// Never create what isn't there (`--existing`).
+    pub only: bool,
+    /// Skip what is newer than the source (`--update`).
+    pub update: bool,
+    /// A file that exists and differs is an error (`--immutable`).
+    pub immutable: bool,
+    /// Only what is shorter than the source is transferred, and only what it lacks (`--append`).
+    pub append: Option<Append>,
+    /// What happens to something of another kind that is in the way.
+    pub other_kinds: OtherKinds,
+    /// When the command began, by this machine's clock. What changed since then came in this run: where two names may be one
+    /// place, it is never replaced.
+    pub began: Option<Mtime>,
+    /// Ending for replaced and deleted files that are kept (`--suffix`).
+    pub backup_suffix: Option<String>,
+    /// Put `backup_suffix` before the file's extension (`--suffix-keep-extension`).
+    pub suffix_keep_extension: bool,
+    /// A deleted file whose name ends in `backup_suffix` is kept under another such ending; else it is deleted.
+    pub backups_of_backups: bool,
+}
+
+impl Default for Existing {
+    fn default() -> Self {
+        Existing {
+            ignore: false,
+            only: false,
+            update: false,
+            immutable: false,
+            append: None,
+            other_kinds: OtherKinds::default(),
+            began: None,
+            backup_suffix: None,
+            suffix_keep_extension: false,
+            backups_of_backups: true,
+        }
+    }
+}
+
+/// How a file that grew is continued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Append {
+    /// What is there is compared first; a file that begins otherwise is transferred whole (`--append-verify`).
+    pub verify: bool,
+}
+
+/// What happens to a file, directory or symlink that is in the way of something of another kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherKinds {
+    /// It stays, and what was to come is an error; directories are made and compared at the end.
+    #[default]
+    Stay,
+    /// It makes way, a directory only when it is empty (or the job is a sync). Directories are made as they are found, and
+    /// `ignore` and `only` hold for them too.
+    MakeWay,
+    /// The same, a directory with all that is in it (`--force`).
+    MakeWayWhole,
+}
+
+impl OtherKinds {
+    /// True when something may have to go.
+    pub fn make_way(self) -> bool {
+        self != OtherKinds::Stay
+    }
+}
+
+/// What is deleted, when, and how much of it at most.
+#[derive(Clone, Debug, Default)]
+pub struct Deletes {
+    /// When.
+    pub when: DeleteWhen,
+    /// Nothing is transferred: what the source lacks is deleted, and directories keep their attributes.
+    pub alone: bool,
+    /// Each source that arrived is deleted (`--remove-source-files`), in a sync too.
+    pub sources: bool,
+    /// Delete excluded files at the destination too (`--delete-excluded`).
+    pub excluded: bool,
+    /// Devices, FIFOs and sockets that aren't kept are deleted too.
+    pub specials: bool,
+    /// Of a directory that goes all goes, however deep, where `max_depth` limits what is compared.
+    pub below_max_depth: bool,
+    /// Delete at most this many files (`--max-delete`).
+    pub max: Option<u64>,
+    /// What happens when there is more.
+    pub beyond_max: BeyondMax,
+    /// Stop with an error instead of deleting more than this many bytes (`--max-delete-size`).
+    pub max_size: Option<u64>,
+    /// Delete even after errors (`--ignore-errors`).
+    pub ignore_errors: bool,
+    /// After an error before the first transfer nothing is deleted, but the rest is done.
+    pub errors_spare_transfers: bool,
+    /// Let an empty source empty the destination (`--allow-empty-source`).
+    pub allow_empty_source: bool,
+}
+
+/// When deletions happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeleteWhen {
+    /// Before the first transfer (`--delete-before`).
+    Before,
+    /// As they are found (`--delete-during`).
+    During,
+    /// After the last transfer, if there was no error (`--delete-after`).
+    #[default]
+    After,
+}
+
+/// What happens when more is to be deleted than may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BeyondMax {
+    /// Nothing is deleted.
+    #[default]
+    KeepAll,
+    /// As much is deleted as may be; the rest is left and counted.
+    KeepRest,
+}
+
+/// Where content may be found besides under its own name at the source. The places themselves are in the job's context.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Elsewhere {
+    /// Recognise renamed files at the destination (`--track-renames`).
+    pub renamed: Option<RenameBy>,
+    /// Another place is asked about what the destination has too, and only a file that agrees in all that is kept stands for
+    /// the source's; else one of the same content does, for what the destination lacks.
+    pub exact: bool,
+    /// What another place has gets a second name (`--link-dest`) instead of being copied.
+    pub link: bool,
+    /// What the destination has although a place that is only compared with has all of it goes at the end, unless there was
+    /// an error.
+    pub drop_spare: bool,
+}
+
+/// By what a renamed file is recognised (`--track-renames-strategy`); all that are on must agree, with the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenameBy {
+    /// Same hash.
+    pub hash: bool,
+    /// Same modification time.
+    pub mtime: bool,
+    /// Same last part of the name.
+    pub leaf: bool,
+}
+
+/// How the two sides are listed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listing {
+    /// How it is found out what the destination has.
+    pub lookup: Lookup,
+    /// Files are asked for one by one instead of being found in a listing (`--no-traverse`): those of the source at the
+    /// destination, and at the source those that the filter names.
+    pub no_traverse: bool,
+    /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
+    pub max_depth: Option<usize>,
+    /// What happens at mount points.
+    pub mounts: Mounts,
+}
+
+/// How it is found out what the destination has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lookup {
+    /// By whatever is cheapest.
+    #[default]
+    Cheapest,
+    /// All of it is listed (`--fast-list`).
+    ListAll,
+    /// Not at all: everything is copied (`--no-check-dest`).
+    Never,
+}
+
+/// What happens at mount points below the root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mounts {
+    /// They are listed as any directory.
+    #[default]
+    Cross,
+    /// Neither side is listed beyond its own file system (`--one-file-system`).
+    Stay,
+    /// The source doesn't even show the directories where others begin (`-xx`).
+    Omit,
+}
+
+/// What becomes of directories as such.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dirs {
+    /// Create empty source directories too (`--create-empty-src-dirs`).
+    pub create_empty: bool,
+    /// After a move, remove source directories left empty (`--delete-empty-src-dirs`).
+    pub delete_empty_sources: bool,
+    /// Directories that hold nothing but directories count as absent from the source (`--prune-empty-dirs`).
+    pub prune_empty: bool,
+    /// Whether the root itself is part of the job.
+    pub root: Root,
+}
+
+/// Whether the root itself is part of the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Root {
+    /// It gets attributes where they are kept, and isn't reported.
+    #[default]
+    Implied,
+    /// It is compared and reported as any directory.
+    Included,
+    /// Only what is in it.
+    Excluded,
+}
+
+/// What becomes of symlinks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Links {
+    /// How the source's store was opened to show them.
+    pub source: SourceLinks,
+    /// Those that lead out of what is transferred are left out (`--safe-links`); this many of its directories are above the
+    /// job's root.
+    pub safe: Option<usize>,
+    /// One to a directory inside the destination stays where the source has a directory (`--keep-dirlinks`).
+    pub keep_dirlinks: bool,
+}
+
+/// What goes along with the bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes {
+    /// What of a file system's attributes goes along.
+    pub keep: Keep,
+    /// Copy metadata (`--metadata`).
+    pub metadata: bool,
+    /// Metadata to set on everything that is transferred (`--metadata-set`).
+    pub metadata_set: Vec<(String, String)>,
+    /// Keep set-uid, set-gid and sticky bits that come from outside this machine (`--metadata-setid`).
+    pub keep_setid: bool,
+    /// Leave modification times of unchanged content alone (`--no-update-modtime`).
+    pub no_update_mtime: bool,
+    /// Leave directory modification times alone (`--no-update-dir-modtime`).
+    pub no_update_dir_mtime: bool,
+    /// Everything that is transferred gets this time instead of the source's.
+    pub set_time: Option<Mtime>,
+    /// Times of symlinks are left alone; new ones get this time (`--omit-link-times`).
+    pub omit_link_times: Option<Mtime>,
+    /// What a move brings has no other attributes than those of `keep`, and no other names: unless all are kept, it gets an
+    /// inode of its own.
+    pub only_kept: bool,
+}
+
+/// How files are written.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// When a file gets its name.
+    pub publish: Publish,
+    /// Suffix of the hidden name that a file has during its transfer (`--partial-suffix`).
+    pub partial_suffix: String,
+    /// Zeros become holes (`--sparse`); holes of the source stay holes in any case.
+    pub sparse: bool,
+    /// When what was written is forced to the device.
+    pub fsync: Fsync,
+    /// What passed is taken out of the page cache again (`--drop-cache`).
+    pub drop_cache: bool,
+    /// Don't check hashes after a transfer (`--ignore-checksum`).
+    pub ignore_checksum: bool,
+    /// Read back and hash what was written (`--verify=read`).
+    pub verify_read: bool,
+    /// Read a file once more before it goes in parts, so that its MD5 is kept with it (`--store-md5`).
+    pub store_md5: bool,
+}
+
+impl Default for Write {
+    fn default() -> Self {
+        Write {
+            publish: Publish::default(),
+            partial_suffix: ".partial".into(),
+            sparse: false,
+            fsync: Fsync::default(),
+            drop_cache: false,
+            ignore_checksum: false,
+            verify_read: false,
+            store_md5: false,
+        }
+    }
+}
+
+/// When a file gets its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Publish {
+    /// When it is whole.
+    #[default]
+    WhenWhole,
+    /// At once: it is written to its final name directly (`--inplace`).
+    InPlace,
+    /// When all have arrived (`--delay-updates`).
+    AtEnd,
+}
+
+/// When what was written is forced to the device (`--fsync`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// When the kernel likes to.
+    #[default]
+    None,
+    /// Each file before it gets its name.
+    File,
+    /// Everything, once, at the end of the job.
+    End,
+}
+
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Stop after this many bytes (`--max-transfer`).
+    pub transfer: Option<u64>,
+    /// How to stop then.
+    pub cutoff: Cutoff,
+    /// Start no transfer after this time (`--max-duration`).
+    pub duration: Option<Duration>,
+    /// Bytes that may be held in memory for transfers (`--max-memory`).
+    pub memory: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { transfer: None, cutoff: Cutoff::default(), duration: None, memory: 512 << 20 }
+    }
+}
+
+/// What happens when a limit is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cutoff {
+    /// Stop at once.
+    #[default]
+    Hard,
+    /// Finish what is running, start nothing new.
+    Soft,
+    /// Start only what still fits.
+    Cautious,
+}
+
+/// How much happens at once, in which order, and how often it is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Files transferred at once (`--transfers`); `None` lets haul choose.
+    pub transfers: Option<usize>,
+    /// Metadata requests at once (`--checkers`); `None` lets haul choose.
+    pub checkers: Option<usize>,
+    /// Parts of one file in flight (`--multi-thread-streams`); `None` lets haul choose, 0 and 1 mean one stream.
+    pub streams: Option<usize>,
+    /// Files of at least this many bytes go in parts (`--multi-thread-cutoff`); `None` lets the destination choose.
+    pub parts_cutoff: Option<u64>,
+    /// Bytes of a part (`--multi-thread-chunk-size`); `None` lets the store choose.
+    pub part_size: Option<u64>,
+    /// Order of the transfers.
+    pub order_by: Option<OrderBy>,
+    /// List and compare everything before the first transfer (`--check-first`).
+    pub check_first: bool,
+    /// How often a file that fails is tried again from its start (`--retries` − 1).
+    pub file_retries: u32,
+    /// How long to wait before such a retry (`--retries-sleep`).
+    pub retries_sleep: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            transfers: None,
+            checkers: None,
+            streams: None,
+            parts_cutoff: None,
+            part_size: None,
+            order_by: None,
+            check_first: false,
+            file_retries: 2,
+            retries_sleep: Duration::ZERO,
+        }
+    }
+}
+
+/// In which order waiting transfers start (`--order-by`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By size in bytes.
+    Size,
+    /// By key.
+    Name,
+    /// By modification time.
+    Mtime,
+}
+
+/// `--order-by FIELD,DIRECTION[,PERCENT]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderBy {
+    /// The field.
+    pub by: Order,
+    /// Largest first.
+    pub descending: bool,
+    /// `mixed`: this share of the transfers (percent, 0–100) takes from the small end, the rest from the other.
+    pub mixed: Option<u8>,
+}
+
+/// What the sink hears besides what is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tell {
+    /// Files that only the destination has where they aren't deleted, as far as it is listed.
+    pub extra: bool,
+    /// Directories, what of the source is left out and why, and in which of a file system's facts the two sides differ.
+    pub details: bool,
+}

@@ -1,0 +1,345 @@
+//! Files whose names and content are encrypted on another store (`crypt`), in rclone's format: either program reads what the other
+//! wrote. Requests are retried by the layers around the other store.
+//!
+//! What is where: `keys`, `names` (with `eme` and `base32768`) and `content` are the format, pure; `list`, `read` and `upload` are the
+//! store. docs/adr/0016-crypt.md tells why it is done so.
+
+mod base32768;
+pub mod content;
+mod eme;
+pub mod keys;
+mod list;
+pub mod names;
+mod options;
+mod part;
+mod read;
+mod salsa;
+mod seal;
+mod upload;
+
+use content::Sealer;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+    stream::BoxStream,
+};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_store::{
+    Answer, Caps, CopyBatch, CopyItem, Domain, Extra, ListRequest, OpenRequest, Progress, Read, Resumed, Sent, Store,
+    StoreKind, Stored, Upload, WriteSpec, tree,
+};
+use names::{Mode, Names};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The kind.
+pub const KIND: StoreKind = StoreKind {
+    name: "crypt",
+    description: "Names and content encrypted on another remote, as rclone does it",
+    options: options::OPTIONS,
+    open,
+};
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let missing =
+        || Error::new(ErrorKind::Invalid, "open", "a crypt remote needs the option remote: where the files are");
+    let inner = request.wrapped.get("remote").cloned().ok_or_else(missing)?;
+    let options::Settings { names, data, strict, alike } = options::settings(&request.options)?;
+    let path = request.path.strip_prefix(b"/").unwrap_or(&request.path);
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let prefix = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
+    let content = data.map(Sealer::new);
+    let caps = caps(inner.caps(), names.mode, content.is_some(), &alike, &prefix);
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    let nonces = Default::default();
+    Ok(Arc::new(Crypt(Arc::new(Service { inner, names, content, strict, prefix, caps, locator, nonces }))))
+}
+
+/// What the other store can do, as far as it can be done with encrypted files.
+fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, prefix: &[u8]) -> Caps {
+    let domain = inner.domain.as_ref().map(|domain| Domain {
+        name: format!("crypt {alike} {}", domain.name),
+        // Both ends are in one place of the other store or in two: each tells its own, and where it is in there.
+        place: [&(domain.place.len() as u64).to_le_bytes()[..], &domain.place, prefix].concat().into(),
+        on_device: None,
+    });
+    Caps {
+        symlinks: false,
+        hashes_listed: if sealed { Vec::new() } else { inner.hashes_listed.clone() },
+        hashes_stored: if sealed { Vec::new() } else { inner.hashes_stored.clone() },
+        files: inner.files && !sealed,
+        relays: inner.relays && !sealed,
+        parts: if sealed { inner.parts.map(upload::limits) } else { inner.parts },
+        domain,
+        page: None,
+        case_insensitive: inner.case_insensitive && mode != Mode::Standard,
+        attributes: None,
+        ..inner.clone()
+    }
+}
+
+struct Service {
+    /// Holds the encrypted files; the layers are around it.
+    inner: Arc<dyn Store>,
+    names: Names,
+    /// `None` where content stays as it is.
+    content: Option<Sealer>,
+    /// Foreign names are errors.
+    strict: bool,
+    /// What all keys begin with below the other store's root, plain: empty, or a directory with its `/`.
+    prefix: Vec<u8>,
+    caps: Caps,
+    locator: String,
+    nonces: read::Nonces,
+}
+
+impl Service {
+    /// A key as the other store has it.
+    ///
+    /// Errors: `Invalid` for a name that is too long.
+    fn hidden(&self, key: &Key) -> Result<Key> {
+        self.hidden_below(&self.prefix, key)
+    }
+
+    fn hidden_below(&self, prefix: &[u8], key: &Key) -> Result<Key> {
+        let path = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
+        if !key.is_root() && path.split(|byte| *byte == b'/').any(tree::is_odd) {
+            let message = "an encrypted remote can't hold this name: rename it";
+            return Err(Error::new(ErrorKind::Invalid, "encrypt", message).with_key(key));
+        }
+        self.names.hidden(&key.below(prefix))
+    }
+
+    /// Plain bytes of a file that has so many; `None` when no encrypted file has.
+    fn plain_size(&self, size: u64) -> Option<u64> {
+        if self.content.is_some() { content::plain_size(size) } else { Some(size) }
+    }
+
+    fn copied(&self, from: &[u8], item: &CopyItem) -> Result<CopyItem> {
+        let spec = WriteSpec { hashes: Default::default(), size: None, ..item.spec.clone() };
+        Ok(CopyItem {
+            from: self.hidden_below(from, &item.from)?,
+            to: self.hidden(&item.to)?,
+            size: if self.content.is_some() { content::sealed_size(item.size) } else { item.size },
+            spec,
+            ..item.clone()
+        })
+    }
+
+    async fn copy(&self, batch: CopyBatch) -> Vec<Result<Stored>> {
+        let place = batch.from.split_first_chunk::<8>().and_then(|(len, rest)| {
+            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX))
+        });
+        let Some((place, from)) = place else {
+            let wrong = || Err(Error::new(ErrorKind::Unsupported, "copy", "the other end is another kind of store"));
+            return batch.items.iter().map(|_| wrong()).collect();
+        };
+        let mut answers: Vec<Option<Result<Stored>>> = Vec::with_capacity(batch.items.len());
+        let (mut items, mut sizes) = (Vec::new(), Vec::new());
+        for item in &batch.items {
+            match self.copied(from, item) {
+                Ok(hidden) => {
+                    answers.push(None);
+                    sizes.push(item);
+                    items.push(hidden);
+                }
+                Err(error) => answers.push(Some(Err(error))),
+            }
+        }
+        // Numbers of items are those of this batch only if none was left out.
+        let progress = batch.progress.filter(|_| items.len() == answers.len()).map(|progress| match self.content {
+            Some(_) => plain_progress(progress, &batch.items),
+            None => progress,
+        });
+        let inner = CopyBatch { from: place.into(), items, progress, links: batch.links };
+        let copied = self.inner.copy(inner).await;
+        let mut copied = copied.into_iter().zip(sizes).map(|(answer, item)| match answer {
+            Ok(stored) if self.content.is_some() => {
+                let size = content::plain_size(stored.size).unwrap_or(item.size);
+                Ok(Stored { size, hashes: Default::default(), ..stored })
+            }
+            Ok(stored) => Ok(stored),
+            Err(error) => Err(error.with_key(&item.from)),
+        });
+        let lost = || Err(Error::new(ErrorKind::Io, "copy", "the other store gave no answer"));
+        answers.into_iter().map(|answer| answer.or_else(|| copied.next()).unwrap_or_else(lost)).collect()
+    }
+
+    async fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+        let hidden: Vec<Result<Key>> = keys.iter().map(|(key, _)| self.hidden(key)).collect();
+        let asked = hidden
+            .iter()
+            .zip(&keys)
+            .filter_map(|(hidden, (_, version))| Some((hidden.as_ref().ok()?.clone(), version.clone())));
+        let mut answers = self.inner.delete(asked.collect()).await.into_iter();
+        let lost = || Err(Error::new(ErrorKind::Io, "delete", "the other store gave no answer"));
+        hidden
+            .into_iter()
+            .zip(&keys)
+            .map(|(hidden, (key, _))| {
+                hidden.and_then(|_| answers.next().unwrap_or_else(lost)).map_err(|e| e.with_key(key))
+            })
+            .collect()
+    }
+
+    async fn extra(&self, request: Extra) -> Result<Answer> {
+        match request {
+            Extra::About | Extra::User | Extra::Sync => self.inner.extra(request).await,
+            Extra::Cleanup { older_than, dry_run, below } => {
+                let below = self.hidden(&below)?;
+                match self.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await? {
+                    Answer::Unfinished { found, failed } => {
+                        let found = found.into_iter().map(|(key, time)| (self.shown_key(key), time)).collect();
+                        Ok(Answer::Unfinished { found, failed })
+                    }
+                    other => Ok(other),
+                }
+            }
+            Extra::Link(key, _) => {
+                let message = "a link would lead to the encrypted file, which nobody else can read";
+                Err(Error::new(ErrorKind::Unsupported, "link", message).with_key(&key))
+            }
+            Extra::Hash { key, .. } => {
+                let message = "hashes of encrypted files are made by reading them";
+                Err(Error::new(ErrorKind::Unsupported, "hash", message).with_key(&key))
+            }
+            Extra::Sealed { key, version } => seal::like(self, &key, version.as_ref()).await,
+            Extra::Name { key, back: false } => Ok(Answer::Name(self.names.hidden(&key)?)),
+            Extra::Name { key, back: true } => self.plain_key(&key).map(Answer::Name),
+            Extra::Buckets => Err(Error::new(ErrorKind::Unsupported, "list", "an encrypted remote has no buckets")),
+        }
+    }
+
+    /// The plain key behind one of the other store, from its root on.
+    ///
+    /// Errors: `Invalid` for one that hides none.
+    fn plain_key(&self, hidden: &Key) -> Result<Key> {
+        let mut plain = Vec::new();
+        let mut parts = hidden.as_bytes().split(|byte| *byte == b'/').peekable();
+        while let Some(part) = parts.next() {
+            let shown = match parts.peek() {
+                Some(_) => self.names.plain_dir(part),
+                // A directory's key ends in a slash.
+                None if part.is_empty() && !plain.is_empty() => Ok(Vec::new()),
+                None => self.names.plain_file(part),
+            };
+            let invalid = |why: names::Foreign| Error::new(ErrorKind::Invalid, "decrypt", why.0).with_key(hidden);
+            plain.extend(shown.map_err(invalid)?);
+            if parts.peek().is_some() {
+                plain.push(b'/');
+            }
+        }
+        Ok(Key::new(plain))
+    }
+
+    /// A key of the other store as people know it; as it is there where it can't be decrypted.
+    fn shown_key(&self, hidden: Key) -> Key {
+        let plain = self.plain_key(&hidden).ok();
+        let below = plain.as_ref().and_then(|plain| plain.as_bytes().strip_prefix(&self.prefix[..])).map(Key::new);
+        below.unwrap_or(hidden)
+    }
+}
+
+/// Tells of plain bytes what is told of encrypted ones.
+fn plain_progress(progress: Progress, items: &[CopyItem]) -> Progress {
+    let copied: Vec<(AtomicU64, u64)> = items.iter().map(|item| (AtomicU64::new(0), item.size)).collect();
+    let plain = |sealed: u64, size: u64| match sealed >= content::sealed_size(size) {
+        true => size,
+        false => sealed.min(size),
+    };
+    Progress(Arc::new(move |number, bytes| {
+        let Some((copied, size)) = copied.get(number) else { return };
+        let before = copied.fetch_add(bytes, Ordering::Relaxed);
+        let more = plain(before + bytes, *size) - plain(before, *size);
+        (progress.0)(number, more);
+    }))
+}
+
+/// Encrypted files on another store.
+struct Crypt(Arc<Service>);
+
+impl fmt::Debug for Crypt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Crypt({:?})", self.0.locator)
+    }
+}
+
+impl Store for Crypt {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.0.clone(), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { read::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let key = key.clone();
+        async move { upload::begin(self.0.clone(), &key, spec).await }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(self.0.clone(), &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let invalid = || Error::new(ErrorKind::Invalid, "discard", "the token is none of an encrypted write");
+        let Some(token) = upload::inner_token(&self.0, token).map(<[u8]>::to_vec) else {
+            return ready(Err(invalid().with_key(key))).boxed();
+        };
+        let key = key.clone();
+        async move { self.0.inner.discard(&self.0.hidden(&key)?, &token).await.map_err(|e| e.with_key(&key)) }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let (dir, spec) = (Entry::dir(key.clone()).key, spec.clone());
+        async move {
+            // A store without directories has its own root to be made.
+            let hidden = if dir.is_root() && !self.0.caps.dirs { dir.clone() } else { self.0.hidden(&dir)? };
+            self.0.inner.make_dir(&hidden, &spec).await.map_err(|e| e.with_key(&dir))
+        }
+        .boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        async move { self.0.copy(batch).await }.boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        async move {
+            let hidden = self.0.hidden(&key)?;
+            self.0.inner.set_meta(&hidden, mtime, meta.as_ref()).await.map_err(|e| e.with_key(&key))
+        }
+        .boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        async move { self.0.delete(keys).await }.boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        async move { self.0.extra(request).await }.boxed()
+    }
+}

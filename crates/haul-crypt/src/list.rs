@@ -1,0 +1,123 @@
+//! Listings: a directory of the other store at a time, since the order of encrypted names is another than that of plain ones.
+
+use crate::Service;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Result};
+use haul_store::{
+    ListRequest,
+    tree::{self, Folders, Found, Wanted},
+};
+use std::sync::Arc;
+
+/// See [`haul_store::Store::list`].
+pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
+    tree::list(Arc::new(Directories { service, meta: request.meta, sweep: request.sweep }), request)
+}
+
+struct Directories {
+    service: Arc<Service>,
+    meta: bool,
+    sweep: bool,
+}
+
+impl Folders for Directories {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let (service, meta, sweep) = (self.service.clone(), self.meta, self.sweep);
+        async move { service.directory(&dir, meta, sweep).await }.boxed()
+    }
+
+    fn has_dirs(&self) -> bool {
+        self.service.caps.dirs
+    }
+}
+
+impl Service {
+    /// All of the directory `dir`.
+    async fn directory(&self, dir: &Key, meta: bool, sweep: bool) -> Result<Vec<Found>> {
+        let hidden = self.hidden(dir)?;
+        let request = ListRequest { meta, sweep, ..ListRequest::dir(hidden.as_bytes()) };
+        let mut listing = self.inner.list(request);
+        let (mut found, mut foreign) = (Vec::new(), 0usize);
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => {
+                    for entry in entries {
+                        match self.plain(dir, &hidden, &entry) {
+                            Ok(Some(entry)) => found.push(entry),
+                            Ok(None) => {}
+                            Err(why) if self.strict => return Err(why),
+                            Err(why) => {
+                                foreign += 1;
+                                tracing::warn!("{}: skipped: {}", entry.key, why.message());
+                            }
+                        }
+                    }
+                }
+                // What can't be listed has no plain name, so the directory isn't known as a whole.
+                Listed::Failed { error, .. } => return Err(error),
+                Listed::End => {
+                    if found.is_empty() && foreign == 0 && self.caps.dirs && !hidden.is_root() {
+                        // A listing doesn't tell what is missing from what is empty.
+                        self.inner.stat(&hidden).await?;
+                    }
+                    return known(dir, found, foreign);
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(dir))
+    }
+
+    /// An entry of a directory with its plain name and size; `None` for what can't be a file of ours.
+    ///
+    /// Errors: the name isn't one of ours.
+    fn plain(&self, dir: &Key, hidden: &Key, entry: &Entry) -> Result<Option<Found>> {
+        let path = entry.key.as_bytes();
+        let name = path.strip_prefix(hidden.as_bytes()).unwrap_or(path);
+        if name.is_empty() || !matches!(entry.kind, Kind::File | Kind::Dir) {
+            return Ok(None);
+        }
+        let plain = match name.strip_suffix(b"/") {
+            Some(name) => self.names.plain_dir(name).map(|plain| [&plain[..], b"/"].concat()),
+            None => self.names.plain_file(name),
+        };
+        let plain = plain.map_err(|foreign| {
+            Error::new(ErrorKind::Corrupt, "list", format!("the name can't be decrypted: {}", foreign.0))
+                .with_key(&entry.key)
+        })?;
+        let key = Key::new(plain).below(dir.as_bytes());
+        Ok(Some(match self.shown(entry.clone(), &key) {
+            Ok(entry) => Found::Entry(entry),
+            Err(error) => Found::Failed(key, error),
+        }))
+    }
+
+    /// An entry of the other store with the key and size that it has here. Hashes are of encrypted bytes, so they are left out.
+    ///
+    /// Errors: `Corrupt` for a size that no encrypted file has.
+    pub fn shown(&self, mut entry: Entry, key: &Key) -> Result<Entry> {
+        entry.key = key.clone();
+        if entry.is_dir() {
+            return Ok(entry);
+        }
+        if self.content.is_some() {
+            entry.hashes = Default::default();
+            entry.size = self.plain_size(entry.size).ok_or_else(|| {
+                let message = "no encrypted file has this size: it was cut off, or is none";
+                Error::new(ErrorKind::Corrupt, "list", message).with_key(key)
+            })?;
+        }
+        Ok(entry)
+    }
+}
+
+/// Errors: `Corrupt` where nothing of a directory is ours: with a wrong password everything would seem to be missing.
+fn known(dir: &Key, found: Vec<Found>, foreign: usize) -> Result<Vec<Found>> {
+    if foreign > found.len() {
+        let message = format!(
+            "{foreign} of {} names can't be decrypted: the password is another, or what is there isn't encrypted",
+            foreign + found.len()
+        );
+        return Err(Error::new(ErrorKind::Corrupt, "list", message).with_key(dir));
+    }
+    Ok(found)
+}

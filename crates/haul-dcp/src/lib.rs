@@ -1,0 +1,450 @@
+//! `haul dcp`: takes the options of mpiFileUtils' dcp for one node, and cp's rule for the destination. `haul-rsync` makes the
+//! copy; the words are dcp's.
+
+use anyhow::Result;
+use haul_core::text::nearest;
+use haul_rsync::{Context, Reporting, Request, Stats};
+use haul_terminal::{
+    one_line, print,
+    table::{Entry, Here, TITLES},
+};
+use jiff::Zoned;
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::Read as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Component, PathBuf},
+    time::Duration,
+};
+
+/// Every option of dcp's, and what becomes of it here.
+pub const OPTIONS: &[Entry] = &[
+    option(Some('p'), "preserve", None, Here::Works, "keep permissions, owner, group, times and access control lists"),
+    option(Some('S'), "sparse", None, Here::Works, "turn runs of zeros into holes"),
+    option(Some('i'), "input", Some("FILE"), Here::Works, "copy the names in this file: one a line, or dwalk's text"),
+    option(Some('L'), "dereference", None, Here::Works, "copy what symlinks point to"),
+    option(Some('P'), "no-dereference", None, Here::Works, "copy symlinks as symlinks (the default)"),
+    option(
+        Some('X'),
+        "xattrs",
+        Some("OPT"),
+        Here::Works,
+        "none, all, non-lustre or libattr: extended attributes to keep",
+    ),
+    option(None, "progress", Some("N"), Here::Works, "show progress every N seconds"),
+    option(Some('v'), "verbose", None, Here::Works, "show each name"),
+    option(Some('q'), "quiet", None, Here::Works, "show errors only"),
+    option(Some('h'), "help", None, Here::Works, "show this help"),
+    option(Some('b'), "bufsize", Some("SIZE"), Here::NoEffect, "haul chooses its buffers"),
+    option(Some('k'), "chunksize", Some("SIZE"), Here::NoEffect, "haul chooses how large files are divided"),
+    option(Some('s'), "direct", None, Here::Works, "leave nothing of what passes in the page cache"),
+    option(None, "open-noatime", None, Here::Refused, "leave access times of the source alone"),
+    option(Some('U'), "uid", Some("UID"), Here::Refused, "work as another user"),
+    option(Some('G'), "gid", Some("GID"), Here::Refused, "work as another group"),
+    option(None, "daos-api", Some("API"), Here::Refused, "DAOS"),
+];
+
+const fn option(
+    short: Option<char>,
+    long: &'static str,
+    value: Option<&'static str>,
+    here: Here,
+    help: &'static str,
+) -> Entry {
+    Entry { short, long, value, here, help }
+}
+
+/// What was asked for.
+#[derive(Default)]
+struct Given {
+    preserve: bool,
+    sparse: bool,
+    direct: bool,
+    follow: bool,
+    no_xattrs: bool,
+    input: Option<OsString>,
+    progress: Option<u64>,
+    verbose: bool,
+    quiet: bool,
+    help: bool,
+    paths: Vec<OsString>,
+}
+
+/// Runs what these words, which follow `haul dcp`, ask for, and gives the exit code: 1 after any error, as dcp's.
+///
+/// Errors: standard output can't be written.
+pub async fn run(words: Vec<OsString>, ctx: &Context<'_>) -> Result<u8> {
+    let refuse = |line: &str| {
+        ctx.screen.log(&format!("haul dcp: {}", one_line(line)));
+        Ok(1)
+    };
+    let given = match parse(words) {
+        Ok(given) => given,
+        Err(line) => return refuse(&line),
+    };
+    if given.help {
+        print::text(&help())?;
+        return Ok(0);
+    }
+    if let Some(line) = one_of_many(|name| ctx.session.environment().get(name)) {
+        return refuse(&line);
+    }
+    let began = Zoned::now();
+    let request = match request(&given) {
+        Ok(request) => request,
+        Err(line) => return refuse(&line),
+    };
+    let every = given.progress.filter(|_| !given.quiet);
+    let reporting = every.map(|every| Reporting { every, line: progress });
+    let ended = match haul_rsync::copy(request, reporting, ctx).await {
+        Ok(ended) => ended,
+        Err(line) => return refuse(&line),
+    };
+    if !given.quiet {
+        print::line(&summary(&ended.stats, ended.took, &began))?;
+    }
+    match ended.failed() {
+        Some(why) => refuse(&format!("error: {why}")),
+        None => Ok(0),
+    }
+}
+
+/// Variables by which launchers of parallel programs tell each process how many they started, and how to start one. Slurm's is of
+/// the step: a batch script, which is one process, has none, however many tasks the job may have.
+const LAUNCHERS: [(&str, &str); 5] = [
+    ("SLURM_STEP_NUM_TASKS", "srun -n 1 -c CORES"),
+    ("OMPI_COMM_WORLD_SIZE", "mpirun -n 1"),
+    ("PMI_SIZE", "mpirun -n 1"),
+    ("MV2_COMM_WORLD_SIZE", "mpirun -n 1"),
+    ("JSM_NAMESPACE_SIZE", "jsrun -n 1"),
+];
+
+/// Why this process copies nothing, if it was started as one of several: each would copy everything.
+fn one_of_many(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    LAUNCHERS.iter().find_map(|(name, one)| {
+        let count: u64 = env(name)?.to_str()?.parse().ok().filter(|count| *count > 1)?;
+        Some(format!(
+            "Refused to copy everything {count} times over: {name}={count} says that {count} processes were started, and each would. \
+             One uses all cores of its node: {one} haul dcp ..."
+        ))
+    })
+}
+
+fn parse(words: Vec<OsString>) -> Result<Given, String> {
+    let mut given = Given::default();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--" => {
+                given.paths.extend(words);
+                break;
+            }
+            [b'-', b'-', name @ ..] => {
+                let at = name.iter().position(|b| *b == b'=');
+                let value = at.map(|at| OsString::from_vec(name[at + 1..].to_vec()));
+                let name = String::from_utf8_lossy(&name[..at.unwrap_or(name.len())]).into_owned();
+                let Some(entry) = OPTIONS.iter().find(|entry| entry.long == name) else {
+                    let near = nearest(&name, OPTIONS.iter().map(|entry| entry.long));
+                    let near = near.map_or("see haul dcp --help".into(), |near| format!("did you mean --{near}?"));
+                    return Err(format!("--{name}: unknown option ({near})"));
+                };
+                let value = match (entry.value, value) {
+                    (Some(_), None) => Some(words.next().ok_or(format!("--{name} needs a value"))?),
+                    (None, Some(_)) => return Err(format!("--{name} takes no value")),
+                    (_, value) => value,
+                };
+                given.take(entry, value.unwrap_or_default())?;
+            }
+            [b'-', letters @ ..] if !letters.is_empty() => {
+                let mut rest = letters;
+                while let [letter, after @ ..] = rest {
+                    let letter = char::from(*letter);
+                    let entry = OPTIONS.iter().find(|entry| entry.short == Some(letter));
+                    let entry = entry.ok_or_else(|| format!("-{letter}: unknown option (see haul dcp --help)"))?;
+                    rest = after;
+                    let value = match entry.value {
+                        Some(_) if !after.is_empty() => {
+                            rest = b"";
+                            OsString::from_vec(after.to_vec())
+                        }
+                        Some(_) => words.next().ok_or(format!("-{letter} needs a value"))?,
+                        None => OsString::new(),
+                    };
+                    given.take(entry, value)?;
+                }
+            }
+            _ => given.paths.push(word),
+        }
+    }
+    Ok(given)
+}
+
+impl Given {
+    fn take(&mut self, entry: &Entry, value: OsString) -> Result<(), String> {
+        let name = entry.long;
+        if entry.here == Here::Refused {
+            return Err(format!("--{name}: haul dcp doesn't support this option"));
+        }
+        match name {
+            "preserve" => self.preserve = true,
+            "sparse" => self.sparse = true,
+            "direct" => self.direct = true,
+            "input" => self.input = Some(value),
+            "dereference" => self.follow = true,
+            "no-dereference" => self.follow = false,
+            "xattrs" => match value.as_bytes() {
+                b"none" => self.no_xattrs = true,
+                b"all" | b"non-lustre" | b"libattr" => self.no_xattrs = false,
+                _ => return Err(format!("--xattrs={}: not none, all, non-lustre or libattr", value.display())),
+            },
+            "progress" => {
+                let secs = value.to_str().and_then(|text| text.parse().ok());
+                let secs: u64 = secs.ok_or_else(|| format!("--progress={}: not a whole number", value.display()))?;
+                self.progress = Some(secs).filter(|secs| *secs > 0);
+            }
+            "bufsize" | "chunksize" if !is_size(&value) => {
+                return Err(format!("--{name}={}: not a size, such as 4MB", value.display()));
+            }
+            "verbose" => self.verbose = true,
+            "quiet" => self.quiet = true,
+            "help" => self.help = true,
+            // The rest changes nothing.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A number of bytes above zero, with a unit or without, as mpiFileUtils reads it: 4194304, 4M, 1.5GB.
+fn is_size(text: &OsStr) -> bool {
+    let Some(text) = text.to_str() else { return false };
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let unit = unit.to_ascii_lowercase();
+    let known =
+        unit.is_empty() || matches!(unit.strip_suffix('b').unwrap_or(&unit), "" | "k" | "m" | "g" | "t" | "p" | "e");
+    known && !number.starts_with('+') && number.parse::<f64>().is_ok_and(|number| number.is_finite() && number > 0.0)
+}
+
+/// What the engine does for dcp: everything is copied, whatever is there.
+fn request(given: &Given) -> Result<Request, String> {
+    let [sources @ .., dest] = given.paths.as_slice() else {
+        return Err("it needs SRC and DEST (see haul dcp --help)".into());
+    };
+    if sources.is_empty() {
+        return Err("it needs SRC and DEST (see haul dcp --help)".into());
+    }
+    let into = is_dir(dest);
+    if sources.len() > 1 && !into {
+        return Err(format!("{}: several sources need a directory that is there", dest.display()));
+    }
+    let mut request = Request {
+        program: "haul dcp",
+        follow: given.follow,
+        preserve: given.preserve,
+        xattrs: !given.no_xattrs,
+        sparse: given.sparse,
+        drop_cache: given.direct,
+        quiet: given.quiet,
+        out_format: given.verbose.then(|| "%n%L".into()),
+        ..Request::default()
+    };
+    if let Some(input) = &given.input {
+        let [source] = sources else { return Err("--input takes one SRC and a DEST".into()) };
+        request.names = Some(names(input, &bare(source)?)?);
+        let name = source.as_bytes().rsplit(|b| *b == b'/').find(|part| !part.is_empty()).unwrap_or_default();
+        let nested = OsString::from_vec([dest.as_bytes(), b"/", name].concat());
+        request.paths = vec![source.clone(), if into { nested } else { dest.clone() }];
+        return Ok(request);
+    }
+    request.paths = sources.iter().map(|source| bare(source)).collect::<Result<_, _>>()?;
+    if !into && is_dir(&request.paths[0]) && (given.follow || !is_link(&request.paths[0])) {
+        request.paths[0].push("/");
+    }
+    request.paths.push(dest.clone());
+    Ok(request)
+}
+
+/// A source by its name, which it keeps at the destination: whatever slashes and dots are at its end, they don't stand for what is
+/// in it, as they do in rsync.
+fn bare(source: &OsStr) -> Result<OsString, String> {
+    let mut path = source.as_bytes();
+    while let Some(shorter) = path.strip_suffix(b"/").or(path.strip_suffix(b"/.")).filter(|rest| !rest.is_empty()) {
+        path = shorter;
+    }
+    if !matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b"..")) {
+        return Ok(OsString::from_vec(path.to_vec()));
+    }
+    let whole = std::path::absolute(OsStr::from_bytes(path)).map_err(|e| format!("{}: {e}", source.display()))?;
+    let mut named = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => {
+                named.pop();
+            }
+            part => named.push(part),
+        }
+    }
+    Ok(named.into_os_string())
+}
+
+fn is_dir(path: &OsStr) -> bool {
+    let st = rustix::fs::stat(path.as_bytes());
+    st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Directory)
+}
+
+fn is_link(path: &OsStr) -> bool {
+    let st = rustix::fs::lstat(path.as_bytes());
+    st.is_ok_and(|st| rustix::fs::FileType::from_raw_mode(st.st_mode) == rustix::fs::FileType::Symlink)
+}
+
+/// The names in a list, relative to `source`.
+fn names(list: &OsStr, source: &OsStr) -> Result<Vec<Vec<u8>>, String> {
+    let mut text = Vec::new();
+    let read = File::open(list).and_then(|mut file| file.read_to_end(&mut text));
+    read.map_err(|e| format!("{}: {e}", list.display()))?;
+    if text.contains(&0) {
+        return Err(format!("{}: not a list in text form: write it with dwalk --text", list.display()));
+    }
+    let source = source.as_bytes();
+    let mut names = Vec::new();
+    for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+        let path = listed_path(line);
+        let below = match path.strip_prefix(source) {
+            Some(b"") => continue,
+            Some([b'/', rest @ ..]) => rest,
+            _ if !path.starts_with(b"/") && !source.ends_with(path) => path,
+            _ => return Err(format!("{}: not below {}", String::from_utf8_lossy(path), source.escape_ascii())),
+        };
+        names.push(below.to_vec());
+    }
+    Ok(names)
+}
+
+/// The path in a line: the whole, or what follows mode, user, group, size, unit, month, day, year and time in dwalk's text.
+fn listed_path(line: &[u8]) -> &[u8] {
+    let mode = |word: &[u8]| {
+        word.len() == 10 && b"-dlpsbc".contains(&word[0]) && word[1..].iter().all(|b| b"-rwxsStT".contains(b))
+    };
+    let mut rest = line;
+    for field in 0..9 {
+        let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
+        if field == 0 && !mode(&rest[..end]) {
+            return line;
+        }
+        let after = &rest[end..];
+        let blanks = after.iter().take_while(|b| **b == b' ').count();
+        rest = &after[blanks..];
+    }
+    if rest.is_empty() { line } else { rest }
+}
+
+/// A line of progress in dcp's words.
+fn progress(stats: &Stats, took: Duration) -> String {
+    let secs = took.as_secs_f64();
+    let share = stats.moved * 100 / stats.transferred_bytes.max(1);
+    let rate = amount(stats.moved as f64 / secs.max(0.001));
+    format!("[{}] Copied {} ({}%) in {secs:.3} secs ({rate}/s)", now(), amount(stats.moved as f64), share.min(100))
+}
+
+fn now() -> String {
+    Zoned::now().strftime("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+fn summary(stats: &Stats, took: Duration, began: &Zoned) -> String {
+    let secs = took.as_secs_f64();
+    let items = stats.files.total();
+    let bytes = stats.arrived_bytes;
+    let day = |at: &Zoned| at.strftime("%b-%d-%Y,%H:%M:%S").to_string();
+    let lines = [
+        format!("Walked {items} items in {secs:.3} secs ({:.3} items/sec)", items as f64 / secs.max(0.001)),
+        format!("Started: {}", day(began)),
+        format!("Completed: {}", day(&Zoned::now())),
+        format!("Seconds: {secs:.3}"),
+        format!("Items: {items}"),
+        format!("  Directories: {}", stats.files.dirs),
+        format!("  Files: {}", stats.files.files),
+        format!("  Links: {}", stats.files.links),
+        format!("Data: {} ({bytes} bytes)", amount(bytes as f64)),
+        format!("Rate: {}/s ({bytes} bytes in {secs:.3} seconds)", amount(bytes as f64 / secs.max(0.001))),
+    ];
+    lines.map(|line| format!("[{}] {line}", now())).join("\n")
+}
+
+/// Bytes in units of 1024, with three decimals.
+fn amount(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            return format!("{value:.3} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.3} PiB")
+}
+
+fn help() -> String {
+    let mut text = String::from(
+        "Copy as dcp of mpiFileUtils does, on this node\n\n\
+         Usage: haul dcp [OPTION]... SRC... DEST\n\n\
+         SRC goes into DEST where that is a directory, else it becomes DEST. What is there is copied again.\n",
+    );
+    for (here, title) in TITLES {
+        text.push_str(&format!("\n{title}:\n"));
+        for Entry { short, long, value, help, .. } in OPTIONS.iter().filter(|entry| entry.here == here) {
+            let short = short.map_or(String::new(), |short| format!("-{short}, "));
+            let value = value.map_or(String::new(), |value| format!(" {value}"));
+            text.push_str(&format!("  {:<28}  {help}\n", format!("{short}--{long}{value}")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_may_be_of_names_or_of_dwalk() {
+        let line = b"-rw-r--r-- ann staff   1.000 KB Jan  2 2026 03:04 /src/a b";
+        assert_eq!(listed_path(line), b"/src/a b");
+        assert_eq!(listed_path(b"/src/a b"), b"/src/a b");
+        assert_eq!(listed_path(b"-odd name"), b"-odd name");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let parse = |words: &[&str]| parse(words.iter().map(OsString::from).collect()).map(|_| ());
+        assert_eq!(parse(&["-U", "0"]).unwrap_err(), "--uid: haul dcp doesn't support this option");
+        assert_eq!(parse(&["--presrve", "a"]).unwrap_err(), "--presrve: unknown option (did you mean --preserve?)");
+        assert_eq!(parse(&["--xattrs", "x"]).unwrap_err(), "--xattrs=x: not none, all, non-lustre or libattr");
+        assert_eq!(parse(&["-pvS", "--chunksize", "4M", "-b1.5gb", "a", "b"]), Ok(()));
+        for size in ["0", "-1", "4X", "", "M", "inf"] {
+            assert_eq!(parse(&["-k", size]).unwrap_err(), format!("--chunksize={size}: not a size, such as 4MB"));
+        }
+    }
+
+    #[test]
+    fn only_a_launcher_that_started_several_is_in_the_way() {
+        let with = |vars: &'static [(&str, &str)]| {
+            one_of_many(move |name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]), None, "a batch script");
+        assert_eq!(with(&[("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "1"), ("PMI_SIZE", "1")]), None);
+        assert!(with(&[("PMI_SIZE", "2")]).unwrap().ends_with(": mpirun -n 1 haul dcp ..."));
+    }
+
+    #[test]
+    fn a_source_keeps_its_name_whatever_its_end() {
+        let bare = |path: &str| bare(OsStr::new(path)).unwrap().into_string().unwrap();
+        assert_eq!(["a", "a/", "a//", "a/.", "x/a/.//"].map(bare), ["a", "a", "a", "a", "x/a"]);
+        assert_eq!(["/", "/a/b/..", "/a/.."].map(bare), ["/", "/a", "/"]);
+        assert!(bare(".").starts_with('/') && bare("./.").ends_with("haul-dcp"));
+    }
+
+    #[test]
+    fn amounts_have_dcps_decimals() {
+        assert_eq!((amount(10.0), amount(1536.0)), ("10.000 B".into(), "1.500 KiB".into()));
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether a remote is a shared drive, and which: asked once somebody is logged in, by rclone's questions.
+
+use crate::options;
+use futures::FutureExt as _;
+use haul_core::{Error, ErrorKind, Result};
+use haul_oauth::setup::{Asked, Further, Options, Question, Step};
+
+pub const FURTHER: Further = Further { begin: "teamdrive", step: |asked| step(asked).boxed() };
+
+const WHETHER: &str = "config_change_team_drive";
+
+async fn step(asked: Asked<'_>) -> Result<Step> {
+    let now = asked.options.get("team_drive").filter(|id| !id.is_empty());
+    let ask = |question| Ok(Step::Ask(question));
+    match (asked.state, asked.answer.trim()) {
+        ("teamdrive", _) => match now {
+            None => ask(Question::yes_or_no("teamdrive_ok", WHETHER, "Is it a shared drive (Team Drive)?", false)),
+            Some(id) => {
+                let help = format!("It is the shared drive {id}. Is it to be another one?");
+                ask(Question::yes_or_no("teamdrive_change", WHETHER, help, false))
+            }
+        },
+        ("teamdrive_ok" | "teamdrive_change", "true") => {
+            let choices = drives(&asked).await?;
+            if choices.is_empty() {
+                let message = "this account has no shared drive";
+                return Err(Error::new(ErrorKind::NotFound, "config", message));
+            }
+            ask(Question::choice("teamdrive_final", "config_team_drive", "Which shared drive?", choices))
+        }
+        ("teamdrive_ok" | "teamdrive_change", _) => Ok(Step::Done(Options::new())),
+        ("teamdrive_final", id) if !id.is_empty() => {
+            let set = [("team_drive", id), ("root_folder_id", "")];
+            Ok(Step::Done(set.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+        }
+        (state, _) => {
+            let message = format!("{state:?} is no state of a log-in");
+            Err(Error::new(ErrorKind::Invalid, "config", message))
+        }
+    }
+}
+
+/// All shared drives of the account: id and name.
+async fn drives(asked: &Asked<'_>) -> Result<Vec<(String, String)>> {
+    let endpoint = options::endpoint(asked.options)?;
+    let (mut found, mut page) = (Vec::new(), String::new());
+    loop {
+        let answer = asked.get(&format!("{endpoint}/drive/v3/drives?pageSize=100{page}")).await?;
+        let broken = || Error::new(ErrorKind::Io, "config", "the service's answer names no shared drives");
+        for drive in answer["drives"].as_array().ok_or_else(broken)? {
+            let of = |name: &str| drive[name].as_str().unwrap_or_default().to_owned();
+            found.push((of("id"), of("name")));
+        }
+        match answer["nextPageToken"].as_str() {
+            Some(token) if !token.is_empty() => {
+                page = format!("&pageToken={}", haul_store::web::encoded(token.as_bytes()));
+            }
+            _ => return Ok(found),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Google Drive (`drive`).
+//!
+//! Drive knows files by ids, and names need not be unique. Directories' ids are kept once they are known; a version is a file's id and
+//! revision, so that what was listed is read and deleted, and nothing else. Nothing is retried here.
+
+mod change;
+mod choose;
+mod error;
+mod facts;
+mod gather;
+mod list;
+mod options;
+mod read;
+mod service;
+mod upload;
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_oauth::{Api, google};
+use haul_store::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
+    StoreKind, Stored, Upload, WriteSpec, tree,
+};
+use options::Config;
+use service::{Root, Service};
+use std::{ops::Range, sync::Arc, time::Duration};
+
+pub use options::PROVIDER;
+
+/// The kind.
+pub const KIND: StoreKind = StoreKind { name: "drive", description: "Google Drive", options: options::OPTIONS, open };
+
+/// Requests that suit it to begin with.
+const CONCURRENCY: usize = 8;
+/// Keys of one batch that are asked about or deleted at once; the lane bounds them in the end.
+const AT_ONCE: usize = 32;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let config = Config::read(&request)?;
+    let root = Root::new(&config, &request.path)?;
+    let host = config.host();
+    let name = format!("drive:{host}:{}", config.who);
+    let judge = if config.stop_on_upload_limit { error::judge_stop } else { error::judge };
+    let api = Arc::new(Api::open(&request, &host, &name, Some(config.tokens(&request)?), judge)?);
+    let hashes = vec![Algo::Md5, Algo::Sha1, Algo::Sha256];
+    let caps = Caps {
+        mtime: Some(Duration::from_millis(1)),
+        set_mtime: true,
+        set_dir_mtime: true,
+        mtime_listed: true,
+        changed: Changed::Unknown,
+        dirs: true,
+        symlinks: false,
+        keeps_empty_dirs: true,
+        hashes_listed: hashes.clone(),
+        hashes_stored: hashes,
+        cheap_reads: false,
+        files: false,
+        parts: Some(PartLimits {
+            min: google::GRANULE,
+            max: 5 << 40,
+            count: u64::MAX / 2,
+            preferred: config.chunk_size,
+            chosen: config.chunk_size_chosen,
+            multiple: google::GRANULE,
+            equal: false,
+            waits: true,
+            single: config.upload_cutoff,
+            single_copy: u64::MAX,
+        }),
+        relays: false,
+        domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
+        delete_batch: 1,
+        copy_batch: 1,
+        conditional: false,
+        deletes_version: true,
+        page: None,
+        case_insensitive: false,
+        meta: false,
+        attributes: None,
+        concurrency: CONCURRENCY,
+        gathers: 0,
+        lanes: Some(api.lanes.clone()),
+    };
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    Ok(Arc::new(Drive(Arc::new(Service::new(config, root, caps, locator, api)))))
+}
+
+#[derive(Debug)]
+struct Drive(Arc<Service>);
+
+impl Store for Drive {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        tree::list(Arc::new(list::Directories::new(self.0.clone(), request.recursive)), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { read::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::Write::begin(self.0.clone(), key, spec);
+        async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let key = if key.is_root() { key.clone() } else { Entry::dir(key.clone()).key };
+        async move { change::make_dir(&self.0, &key).await.map(|_| ()) }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        change::copy(&self.0, batch).boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let key = key.clone();
+        async move { change::set_mtime(&self.0, &key, mtime).await }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // In order: a directory comes after what was in it.
+        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
+        let service = self.0.clone();
+        let deletes = keys.into_iter().map(move |(key, version)| {
+            let service = service.clone();
+            async move { change::delete(&service, &key, version.as_ref()).await }
+        });
+        stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        async move {
+            let unsupported = |message: &str| Err(Error::new(ErrorKind::Unsupported, "extra", message));
+            match request {
+                Extra::About => read::about(&self.0).await,
+                Extra::User => read::user(&self.0).await,
+                Extra::Cleanup { .. } => {
+                    unsupported("Google removes uploads that were never finished by itself, after a week")
+                }
+                _ => unsupported("Google Drive has no request for this"),
+            }
+        }
+        .boxed()
+    }
+}

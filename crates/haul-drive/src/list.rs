@@ -1,0 +1,128 @@
+//! Directories, as the driver of listings asks for them.
+
+use crate::{
+    facts::File,
+    gather::Gather,
+    service::{Service, doubled},
+};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_store::tree::{Folders, Found, Wanted};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Once},
+};
+
+/// Directories asked for ahead: they share requests.
+const AHEAD: usize = 200;
+/// Shortcuts that are followed at once.
+const AT_ONCE: usize = 16;
+/// That documents are left out is said once.
+static DOCUMENTS: Once = Once::new();
+
+/// The directories of one listing.
+pub struct Directories {
+    service: Arc<Service>,
+    gather: Arc<Gather>,
+}
+
+impl Directories {
+    /// Of a listing that begins.
+    pub fn new(service: Arc<Service>, recursive: bool) -> Directories {
+        let gather = Gather::new(service.clone(), recursive);
+        Directories { service, gather }
+    }
+}
+
+impl Folders for Directories {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let (service, gather) = (self.service.clone(), self.gather.clone());
+        async move {
+            let id = service.dir(&dir).await?;
+            match gather.children(&id, &dir).await {
+                Ok(files) => found(&service, &dir, files).await,
+                Err(error) => {
+                    if error.kind() == ErrorKind::NotFound {
+                        service.forget(&dir);
+                    }
+                    Err(error)
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn ahead(&self) -> usize {
+        AHEAD
+    }
+}
+
+/// What is in a directory, by keys.
+async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<Found>> {
+    if !service.config.skip_gdocs && files.iter().any(File::is_document) {
+        DOCUMENTS.call_once(|| {
+            tracing::warn!("{}: Google's own documents are left out: they have no bytes to copy", service.locator);
+        });
+    }
+    let followed: Vec<_> = stream::iter(files.into_iter().filter(|file| !file.is_document()))
+        .map(|file| {
+            let service = service.clone();
+            async move {
+                let name = file.name.clone();
+                (name, service.followed(file).await)
+            }
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    let mut by_key: BTreeMap<Key, Vec<Result<File>>> = BTreeMap::new();
+    for (name, file) in followed {
+        let part = service.config.encoding.decode(name.as_bytes());
+        let key = Key::new([dir.as_bytes(), &part].concat());
+        match file {
+            Ok(None) => {}
+            Ok(Some(file)) if file.is_document() => {}
+            Ok(Some(file)) if file.is_folder() => {
+                if !file.via.is_empty() && is_above(service, dir, &file.id) {
+                    tracing::warn!("{key}: this shortcut leads to a folder that it is in: left out");
+                    continue;
+                }
+                by_key.entry(key.with_suffix("/")).or_default().push(Ok(file));
+            }
+            Ok(Some(file)) => by_key.entry(key).or_default().push(Ok(file)),
+            Err(refused) => {
+                let error = refused.at("list", &key);
+                by_key.entry(key).or_default().push(Err(error));
+            }
+        }
+    }
+    let entries = by_key.into_iter().map(|(key, mut files)| match (files.len(), files.pop()) {
+        (1, Some(Ok(file))) => {
+            if key.is_dir() {
+                service.learn(key.clone(), &file.id);
+            }
+            let untold =
+                || Error::new(ErrorKind::Unsupported, "list", "Google tells neither size nor checksum").with_key(&key);
+            match file.entry(key.clone()) {
+                Some(entry) => Found::Entry(entry),
+                None => {
+                    let error = untold();
+                    Found::Failed(key, error)
+                }
+            }
+        }
+        (1, Some(Err(error))) => Found::Failed(key, error),
+        (count, _) => {
+            let error = doubled("list", &key, count);
+            Found::Failed(key, error)
+        }
+    });
+    Ok(entries.collect())
+}
+
+/// Whether a folder is the directory itself or above it.
+fn is_above(service: &Service, dir: &Key, id: &str) -> bool {
+    let bytes = dir.as_bytes();
+    let ends = (0..=bytes.len()).filter(|at| *at == 0 || bytes[at - 1] == b'/');
+    ends.map(|at| Key::new(&bytes[..at])).any(|above| service.knows(&above).as_deref() == Some(id))
+}

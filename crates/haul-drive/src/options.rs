@@ -1,0 +1,257 @@
+//! The options of a section `type = drive`. Names and meanings are rclone's.
+
+use haul_core::{
+    Error, ErrorKind, Result,
+    encoding::Encoding,
+    units::{Size, parse_size},
+};
+use haul_oauth::{Addresses, Login, Provider, ServiceAccount, Tokens, google};
+use haul_store::{OpenRequest, OptionKind, OptionSpec};
+use std::{collections::BTreeMap, sync::Arc};
+
+const AUTH_URL: &str = "https://accounts.google.com/o/oauth2/auth";
+const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+const ENDPOINT: &str = "https://www.googleapis.com";
+const CHUNK: u64 = 8 << 20;
+
+/// The log-in of a person.
+pub static PROVIDER: Provider = Provider {
+    kind: "drive",
+    title: "Google",
+    auth_url: AUTH_URL,
+    token_url: TOKEN_URL,
+    scopes: &["https://www.googleapis.com/auth/drive"],
+    adapt: Some(addresses),
+    extra: &[("access_type", "offline"), ("prompt", "consent")],
+    redirect: "http://127.0.0.1:53682/",
+    shows_code: false,
+    device_url: "",
+    pkce: true,
+    rotates: false,
+    further: Some(crate::choose::FURTHER),
+    own_id: "at console.cloud.google.com, as a desktop application, with the Google Drive API enabled",
+};
+
+fn addresses(options: &BTreeMap<String, String>) -> Addresses {
+    let scope = scopes(options.get("scope").map_or("", |scope| scope));
+    Addresses { auth_url: AUTH_URL.to_owned(), token_url: TOKEN_URL.to_owned(), scope }
+}
+
+/// What is asked for, with spaces between.
+fn scopes(typed: &str) -> String {
+    let typed = if typed.trim().is_empty() { "drive" } else { typed };
+    let each = typed.split(',').map(|scope| format!("https://www.googleapis.com/auth/{}", scope.trim()));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+const BASE: OptionSpec = OptionSpec {
+    name: "",
+    help: "",
+    default: "",
+    kind: OptionKind::Text,
+    advanced: true,
+    secret: false,
+    examples: &[],
+};
+
+const fn text(name: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, help, ..BASE }
+}
+
+const fn flag(name: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, help, default: "false", kind: OptionKind::Bool, ..BASE }
+}
+
+/// Every option, in the order in which an interactive set-up asks.
+pub const OPTIONS: &[OptionSpec] = &[
+    haul_oauth::OPTIONS[0],
+    haul_oauth::OPTIONS[1],
+    haul_oauth::OPTIONS[2],
+    haul_oauth::OPTIONS[3],
+    haul_oauth::OPTIONS[4],
+    OptionSpec {
+        name: "scope",
+        help: "What the log-in may do, with commas between.",
+        default: "drive",
+        advanced: false,
+        examples: &[
+            ("drive", "All files"),
+            ("drive.readonly", "Read all files"),
+            ("drive.file", "Only files that were created with this client id"),
+        ],
+        ..BASE
+    },
+    OptionSpec {
+        advanced: false,
+        ..text("service_account_file", "File with the key of a service account, as Google gives it out.")
+    },
+    OptionSpec { secret: true, ..text("service_account_credentials", "The same, as text.") },
+    flag(
+        "env_auth",
+        "Log in as Google's own tools would here: by GOOGLE_APPLICATION_CREDENTIALS, by what gcloud auth application-default login wrote, else by the machine's service account.",
+    ),
+    text("impersonate", "The user for whom the service account acts (domain-wide delegation)."),
+    text("team_drive", "Id of a shared drive, to work in that one."),
+    text("root_folder_id", "Id of the folder that is the root of the remote. Unset: My Drive, or the shared drive."),
+    flag("shared_with_me", "The root holds what others have shared with you."),
+    OptionSpec { default: "true", ..flag("use_trash", "Deleted files go to the trash instead of being removed.") },
+    flag("skip_gdocs", "Don't mention that Google's own documents are left out."),
+    flag("skip_shortcuts", "Leave shortcuts out instead of following them."),
+    flag("acknowledge_abuse", "Read files too that Google takes for malware or spam."),
+    flag("stop_on_upload_limit", "Stop when Google takes no more uploads today (750 GB a day) instead of trying on."),
+    flag("keep_revision_forever", "New revisions are kept for ever."),
+    text("resource_key", "Resource key of root_folder_id, where a link to it has one."),
+    OptionSpec {
+        name: "list_chunk",
+        help: "Entries of a page of a listing, 100 to 1000.",
+        default: "1000",
+        kind: OptionKind::Int,
+        ..BASE
+    },
+    OptionSpec {
+        name: "chunk_size",
+        help: "Size of the pieces of larger uploads, rounded up to a multiple of 256Ki.",
+        default: "8Mi",
+        kind: OptionKind::Size,
+        ..BASE
+    },
+    OptionSpec {
+        name: "upload_cutoff",
+        help: "Larger files are sent in pieces.",
+        default: "8Mi",
+        kind: OptionKind::Size,
+        ..BASE
+    },
+    OptionSpec { name: "encoding", help: "Characters of names that are replaced.", default: "InvalidUtf8", ..BASE },
+    text("endpoint", "Address of the service, where it isn't https://www.googleapis.com."),
+];
+
+/// The options, read.
+pub struct Config {
+    /// The address of the service, without a slash at its end.
+    pub endpoint: String,
+    pub team_drive: String,
+    /// The id of the remote's root, or `root`.
+    pub start: String,
+    pub resource_key: String,
+    pub shared_with_me: bool,
+    pub use_trash: bool,
+    pub skip_gdocs: bool,
+    pub skip_shortcuts: bool,
+    pub acknowledge_abuse: bool,
+    pub stop_on_upload_limit: bool,
+    pub keep_revision_forever: bool,
+    pub list_chunk: u64,
+    pub chunk_size: u64,
+    pub chunk_size_chosen: bool,
+    pub upload_cutoff: u64,
+    pub encoding: Encoding,
+    /// Tells accounts apart.
+    pub who: String,
+    identity: Option<Arc<ServiceAccount>>,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The rest may hold secrets.
+        write!(f, "Config({})", self.endpoint)
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, "open", message)
+}
+
+/// Address of the service.
+pub fn endpoint(options: &BTreeMap<String, String>) -> Result<String> {
+    let endpoint = match options.get("endpoint").map(|url| url.trim().trim_end_matches('/')) {
+        None | Some("") => ENDPOINT,
+        Some(url) => url,
+    };
+    if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+        return Err(invalid(format!("endpoint = {endpoint:?}: write https://HOST")));
+    }
+    Ok(endpoint.to_owned())
+}
+
+impl Config {
+    /// Reads the options.
+    ///
+    /// Errors: `Invalid`, naming the option that is wrong.
+    pub fn read(request: &OpenRequest) -> Result<Config> {
+        let option = |name: &str| request.options.get(name).map(|value| value.trim().to_owned()).unwrap_or_default();
+        let is = |name: &str| option(name) == "true";
+        let endpoint = endpoint(&request.options)?;
+        let size = |name: &str| match option(name) {
+            none if none.is_empty() => Ok(CHUNK),
+            text => match parse_size(&text) {
+                Ok(Size::Bytes(size)) => Ok(size),
+                _ => Err(invalid(format!("{name} = {text:?}: use a size such as 8Mi"))),
+            },
+        };
+        let list_chunk = match option("list_chunk") {
+            none if none.is_empty() => 1000,
+            text => text
+                .parse()
+                .ok()
+                .filter(|n| (100..=1000).contains(n))
+                .ok_or_else(|| invalid(format!("list_chunk = {text:?}: use a number from 100 to 1000")))?,
+        };
+        let id = |name: &str| {
+            let id = option(name);
+            let fits = id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            if fits { Ok(id) } else { Err(invalid(format!("{name} = {id:?}: this is no id of Google Drive's"))) }
+        };
+        let (team_drive, root) = (id("team_drive")?, id("root_folder_id")?);
+        let start = [root, team_drive.clone()].into_iter().find(|id| !id.is_empty()).unwrap_or_else(|| "root".into());
+        let scope = scopes(&option("scope"));
+        let subject = Some(option("impersonate")).filter(|subject| !subject.is_empty());
+        let (credentials, path) = (option("service_account_credentials"), option("service_account_file"));
+        let identity = if !credentials.is_empty() {
+            Some(ServiceAccount::from_file(&credentials, &scope, subject.clone())?)
+        } else if !path.is_empty() {
+            Some(google::account_of_file(&path, &scope, subject.clone())?)
+        } else if is("env_auth") {
+            Some(google::account_of_environment(&scope, subject.clone())?)
+        } else {
+            None
+        };
+        let email = identity.as_ref().and_then(|identity| identity.email().map(str::to_owned));
+        let encoding = request.options.get("encoding").map_or("InvalidUtf8", String::as_str);
+        Ok(Config {
+            endpoint,
+            team_drive,
+            start,
+            resource_key: id("resource_key")?,
+            shared_with_me: is("shared_with_me"),
+            use_trash: option("use_trash") != "false",
+            skip_gdocs: is("skip_gdocs"),
+            skip_shortcuts: is("skip_shortcuts"),
+            acknowledge_abuse: is("acknowledge_abuse"),
+            stop_on_upload_limit: is("stop_on_upload_limit"),
+            keep_revision_forever: is("keep_revision_forever"),
+            list_chunk,
+            chunk_size: size("chunk_size")?.max(1).next_multiple_of(google::GRANULE),
+            chunk_size_chosen: !option("chunk_size").is_empty(),
+            upload_cutoff: size("upload_cutoff")?.max(google::GRANULE),
+            encoding: Encoding::parse(encoding)?,
+            who: subject.or(email).unwrap_or_else(|| request.remote.clone()),
+            identity: identity.map(Arc::new),
+        })
+    }
+
+    /// Host and port of the service.
+    pub fn host(&self) -> String {
+        self.endpoint.split('/').nth(2).unwrap_or_default().to_owned()
+    }
+
+    /// What gives out tokens.
+    ///
+    /// Errors: those of [`Login::open`].
+    pub fn tokens(&self, request: &OpenRequest) -> Result<Arc<dyn Tokens>> {
+        match &self.identity {
+            Some(identity) => Ok(identity.clone()),
+            None => Ok(Login::open(&PROVIDER, request)?),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Facts and content of single files.
+
+use crate::{
+    facts::{File, ids},
+    service::Service,
+};
+use futures::StreamExt;
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
+use haul_net::{Fault, at};
+use haul_store::{Answer, Body, Direction, Read, web};
+use http::{Method, header};
+use serde::Deserialize;
+use std::ops::Range;
+
+fn untold(op: &'static str, key: &Key) -> Error {
+    let message = "Google tells neither size nor checksum of this file";
+    Error::new(ErrorKind::Unsupported, op, message).with_key(key)
+}
+
+fn missing(op: &'static str, key: &Key) -> Error {
+    Error::new(ErrorKind::NotFound, op, "no such file").with_key(key)
+}
+
+/// See [`haul_store::Store::stat`].
+pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
+    const OP: &str = "stat";
+    if key.is_root() {
+        // What is known may have gone.
+        service.forget(key);
+        service.dir(key).await?;
+        return Ok(Entry::dir(key.clone()));
+    }
+    if key.is_dir() {
+        let parent = service.dir(&key.parent()).await?;
+        let found = service.folder_in(&parent, &service.name(key)?, key).await?;
+        let folder = found.ok_or_else(|| Error::new(ErrorKind::NotFound, OP, "no such directory").with_key(key))?;
+        return folder.entry(key.clone()).ok_or_else(|| untold(OP, key));
+    }
+    let newest = service.files(key).await?.into_iter().next().ok_or_else(|| missing(OP, key))?;
+    newest.entry(key.clone()).ok_or_else(|| untold(OP, key))
+}
+
+/// See [`haul_store::Store::read`].
+///
+/// The content of a file has no name of its own version, so its facts are asked for once the content begins to come: a file that is
+/// still the version that was wanted then was it before, too, for no revision becomes the newest twice.
+pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
+    const OP: &str = "read";
+    let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key);
+    if key.is_dir() || key.is_root() {
+        return Err(missing(OP, key));
+    }
+    let known = match want {
+        Some(want) => ids(want),
+        None => None,
+    };
+    let (id, via, want) = match (known, want) {
+        (Some((id, via)), want) => (id, via, want.cloned()),
+        (None, Some(_)) => return Err(changed()),
+        (None, None) => {
+            let newest = service.files(key).await?.into_iter().next().ok_or_else(|| missing(OP, key))?;
+            let version = newest.version().ok_or_else(|| untold(OP, key))?;
+            (newest.id, newest.via, Some(version))
+        }
+    };
+    let entry = async || -> Result<Entry> {
+        let file = match service.by_id(&id).await {
+            Ok(file) => File { via: via.clone(), ..file },
+            Err(refused) if refused.fault.status == 404 => return Err(changed()),
+            Err(refused) => return Err(refused.at(OP, key)),
+        };
+        let entry = file.entry(key.clone()).ok_or_else(|| untold(OP, key))?;
+        if file.trashed || entry.version != want { Err(changed()) } else { Ok(entry) }
+    };
+    let nothing = || Body::Stream(futures::stream::empty().boxed());
+    if range.as_ref().is_some_and(|range| range.start >= range.end) {
+        return Ok(Read { entry: entry().await?, body: nothing() });
+    }
+    let abuse = if service.config.acknowledge_abuse { "true" } else { "" };
+    let query = [("alt", "media"), ("acknowledgeAbuse", abuse)];
+    let call = service.call("GetMedia", Method::GET, &format!("/files/{id}"), &query).going(Direction::Down);
+    let call = match &range {
+        Some(range) => call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1)),
+        None => call,
+    };
+    let reply = match service.api.send(&call).await {
+        Ok(reply) => reply,
+        // Nothing is behind the end.
+        Err(refused) if refused.fault.status == 416 => return Ok(Read { entry: entry().await?, body: nothing() }),
+        Err(refused) if refused.fault.status == 404 => return Err(changed()),
+        Err(refused) => return Err(refused.at(OP, key)),
+    };
+    let (length, whole) = web::carried(&reply, range.as_ref()).map_err(at(OP, key))?;
+    let entry = entry().await?;
+    if entry.size != whole {
+        return Err(Fault::broken(format!("{whole} bytes came of a file of {}", entry.size)).at(OP, key));
+    }
+    Ok(Read { entry, body: Body::Stream(web::content(reply, range.as_ref(), length, key)) })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    storage_quota: Quota,
+}
+
+#[derive(Deserialize)]
+struct Account {
+    user: User,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct User {
+    email_address: Option<String>,
+    display_name: Option<String>,
+}
+
+/// See [`haul_store::Extra::User`].
+pub async fn user(service: &Service) -> Result<Answer> {
+    let call = service.call("About", Method::GET, "/about", &[("fields", "user(emailAddress,displayName)")]);
+    let told = service.api.json::<Account>(&call).await.map_err(|refused| refused.fault.error("userinfo"))?.user;
+    let facts = [("email", told.email_address), ("name", told.display_name)];
+    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect()))
+}
+
+/// Numbers, as text.
+#[derive(Deserialize)]
+struct Quota {
+    limit: Option<String>,
+    usage: Option<String>,
+}
+
+/// See [`haul_store::Extra::About`].
+pub async fn about(service: &Service) -> Result<Answer> {
+    if !service.config.team_drive.is_empty() {
+        let message = "Google doesn't tell how much space a shared drive has";
+        return Err(Error::new(ErrorKind::Unsupported, "about", message));
+    }
+    let call = service.call("About", Method::GET, "/about", &[("fields", "storageQuota(limit,usage)")]);
+    let Quota { limit, usage } =
+        service.api.json::<About>(&call).await.map_err(|refused| refused.fault.error("about"))?.storage_quota;
+    let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+    let (total, used) = (number(limit), number(usage));
+    Ok(Answer::About { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
+}

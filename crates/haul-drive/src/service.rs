@@ -1,0 +1,432 @@
+//! Where keys are: ids of directories, kept once they are known, and files by name.
+
+use crate::{
+    facts::{FIELDS, File},
+    options::Config,
+};
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_net::Fault;
+use haul_oauth::{Api, Call, Refusal};
+use haul_store::{Caps, tree};
+use http::{HeaderName, Method};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::OnceCell;
+
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Directories whose ids are kept at most.
+const MOST_DIRS: usize = 500_000;
+/// Locks that all names share.
+const NAMES: usize = 1024;
+/// Ids that are asked for at once.
+const IDS: usize = 100;
+
+/// A store's root: a folder's id, and the way from there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    start: String,
+    path: Vec<String>,
+}
+
+impl Root {
+    /// From the options and the path after the colon.
+    ///
+    /// Errors: `Invalid` for names that can't be.
+    pub fn new(config: &Config, path: &[u8]) -> Result<Root> {
+        let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
+        let bad = || Error::new(ErrorKind::Invalid, "open", "Google Drive can't hold such a path");
+        let path = parts.map(|part| config.encoding.encode_text(part).ok_or_else(bad)).collect::<Result<_>>()?;
+        Ok(Root { start: config.start.clone(), path })
+    }
+
+    /// As bytes that [`Root::parse`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// From [`Root::to_bytes`].
+    pub fn parse(bytes: &[u8]) -> Option<Root> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+/// A page of a listing.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    files: Vec<File>,
+    next_page_token: Option<String>,
+    #[serde(default)]
+    incomplete_search: bool,
+}
+
+#[derive(Deserialize)]
+struct Ids {
+    ids: Vec<String>,
+}
+
+/// Everything that requests need.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    pub root: Root,
+    pub caps: Caps,
+    pub locator: String,
+    pub api: Arc<Api>,
+    /// The real id of where the root's way starts.
+    start: OnceCell<String>,
+    /// Ids of directories.
+    dirs: Mutex<BTreeMap<Key, String>>,
+    /// Whoever makes a directory: two at once would make two of one name.
+    pub making: tokio::sync::Mutex<()>,
+    ids: tokio::sync::Mutex<Vec<String>>,
+    /// Whoever looks whether a name is free and then takes it: two at once would make two files of it. Names share them.
+    names: Vec<tokio::sync::Mutex<()>>,
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, KEPT).to_string()
+}
+
+/// Text as it stands in a query.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// The error of a name that several files have.
+pub fn doubled(op: &'static str, key: &Key, count: usize) -> Error {
+    let message = format!("{count} have this name in Google Drive: rename or remove all but one");
+    Error::new(ErrorKind::Invalid, op, message).with_key(key)
+}
+
+impl Service {
+    /// Sends nothing.
+    pub fn new(config: Config, root: Root, caps: Caps, locator: String, api: Arc<Api>) -> Service {
+        Service {
+            config,
+            root,
+            caps,
+            locator,
+            api,
+            start: OnceCell::new(),
+            dirs: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+            ids: tokio::sync::Mutex::default(),
+            names: std::iter::repeat_with(tokio::sync::Mutex::default).take(NAMES).collect(),
+        }
+    }
+
+    /// Waits until nobody else of this run gives a file this name.
+    pub async fn alone(&self, key: &Key) -> tokio::sync::MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        key.as_bytes().hash(&mut hasher);
+        self.names[hasher.finish() as usize % NAMES].lock().await
+    }
+
+    /// A request; `path` begins behind `/drive/v3`.
+    pub fn call(&self, kind: &'static str, method: Method, path: &str, query: &[(&str, &str)]) -> Call {
+        self.request(kind, method, &format!("/drive/v3{path}"), query)
+    }
+
+    /// A request that brings content; `path` is `/files` and perhaps an id.
+    pub fn upload(&self, kind: &'static str, method: Method, path: &str, how: &str) -> Call {
+        let mut query = vec![("uploadType", how), ("fields", FIELDS)];
+        query.extend(self.config.keep_revision_forever.then_some(("keepRevisionForever", "true")));
+        self.request(kind, method, &format!("/upload/drive/v3{path}"), &query)
+    }
+
+    fn request(&self, kind: &'static str, method: Method, path: &str, query: &[(&str, &str)]) -> Call {
+        let all = query.iter().copied().chain([("supportsAllDrives", "true")]).filter(|(_, value)| !value.is_empty());
+        let query: Vec<_> = all.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let call = Call::new(kind, method, format!("{}{path}?{}", self.config.endpoint, query.join("&")));
+        match &*self.config.resource_key {
+            "" => call,
+            key => {
+                let name = HeaderName::from_static("x-goog-drive-resource-keys");
+                call.header(name, format!("{}/{key}", self.root.start))
+            }
+        }
+    }
+
+    /// Files that a search finds, all of them.
+    pub async fn search(&self, query: &str) -> Refusal<Vec<File>> {
+        let (size, fields) =
+            (self.config.list_chunk.to_string(), format!("nextPageToken,incompleteSearch,files({FIELDS})"));
+        let (mut all, mut token) = (Vec::new(), String::new());
+        loop {
+            let mut params = vec![("q", query), ("pageSize", &*size), ("fields", &*fields), ("pageToken", &*token)];
+            params.push(("includeItemsFromAllDrives", "true"));
+            if !self.config.team_drive.is_empty() {
+                params.extend([("corpora", "drive"), ("driveId", &*self.config.team_drive)]);
+            }
+            let page: Page = self.api.json(&self.call("ListFiles", Method::GET, "/files", &params)).await?;
+            if page.incomplete_search {
+                return Err(Fault::broken("Google didn't search everything").into());
+            }
+            all.extend(page.files);
+            match page.next_page_token {
+                None => return Ok(all),
+                Some(next) if next.is_empty() || next == token => {
+                    return Err(Fault::broken("the listing does not advance").into());
+                }
+                Some(next) => token = next,
+            }
+        }
+    }
+
+    /// Facts of a file by its id.
+    pub async fn by_id(&self, id: &str) -> Refusal<File> {
+        let file: File =
+            self.api.json(&self.call("GetFile", Method::GET, &format!("/files/{id}"), &[("fields", FIELDS)])).await?;
+        if file.id.is_empty() { Err(Fault::broken("the answer names no file").into()) } else { Ok(file) }
+    }
+
+    /// The condition of being in a folder.
+    pub fn inside(&self, id: &str) -> String {
+        match self.config.shared_with_me && self.root.path.is_empty() && id == self.root.start {
+            true => "sharedWithMe = true".into(),
+            false => format!("{} in parents", quoted(id)),
+        }
+    }
+
+    /// What is in a folder.
+    pub async fn children(&self, id: &str) -> Refusal<Vec<File>> {
+        self.search(&format!("trashed = false and {}", self.inside(id))).await
+    }
+
+    /// What is in a folder by exactly this name.
+    async fn named(&self, id: &str, name: &str) -> Refusal<Vec<File>> {
+        let inside = match self.config.shared_with_me && id == self.root.start {
+            true => "sharedWithMe = true".into(),
+            false => self.inside(id),
+        };
+        let mut found = self.search(&format!("trashed = false and {inside} and name = {}", quoted(name))).await?;
+        // Case doesn't count for the service.
+        found.retain(|file| file.name == name);
+        Ok(found)
+    }
+
+    /// What a shortcut leads to; `None` where shortcuts are left out.
+    pub async fn followed(&self, file: File) -> Refusal<Option<File>> {
+        if !file.is_shortcut() {
+            return Ok(Some(file));
+        }
+        if self.config.skip_shortcuts {
+            return Ok(None);
+        }
+        let target = file.shortcut_details.unwrap_or_default().target_id;
+        let target = self.by_id(&target).await?;
+        Ok(Some(File { via: file.id, name: file.name, ..target }))
+    }
+
+    fn dirs(&self) -> MutexGuard<'_, BTreeMap<Key, String>> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True for the root of a Drive, which is no folder like others.
+    pub fn is_top(&self, key: &Key) -> bool {
+        key.is_root() && self.root.path.is_empty()
+    }
+
+    /// A directory's id, where it is known.
+    pub fn knows(&self, dir: &Key) -> Option<String> {
+        self.dirs().get(dir).cloned()
+    }
+
+    /// Keeps a directory's id.
+    pub fn learn(&self, dir: Key, id: &str) {
+        let mut dirs = self.dirs();
+        if dirs.len() >= MOST_DIRS {
+            dirs.clear();
+        }
+        dirs.insert(dir, id.to_owned());
+    }
+
+    /// Directories at `dir` and below it may be others now.
+    pub fn forget(&self, dir: &Key) {
+        self.dirs().retain(|known, _| !known.as_bytes().starts_with(dir.as_bytes()));
+    }
+
+    /// A key's name in its directory, as the service has it.
+    ///
+    /// Errors: `Invalid` for a name that it can't have.
+    pub fn name(&self, key: &Key) -> Result<String> {
+        let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
+        let bad = || Error::new(ErrorKind::Invalid, "name", "this can't be a name in Google Drive").with_key(key);
+        if plain.split(|b| *b == b'/').any(tree::is_odd) {
+            return Err(bad());
+        }
+        let name = plain.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        self.config.encoding.encode_text(name).ok_or_else(bad)
+    }
+
+    /// The real id of where the root's way starts: listings name it so.
+    async fn start(&self, root: &Root) -> Result<String> {
+        if root.start != "root" || self.config.shared_with_me {
+            return Ok(root.start.clone());
+        }
+        let ask = async || match self.by_id("root").await {
+            Ok(file) => Ok(file.id),
+            // A log-in for files of its own alone doesn't see it, but may use it.
+            Err(refused) if refused.fault.status == 404 => Ok("root".to_owned()),
+            Err(refused) => Err(refused.fault.error("open")),
+        };
+        self.start.get_or_try_init(ask).await.cloned()
+    }
+
+    /// The folder in a folder; `None` when there is none.
+    pub async fn folder_in(&self, parent: &str, name: &str, key: &Key) -> Result<Option<File>> {
+        let found = self.named(parent, name).await.map_err(|refused| refused.at("find", key))?;
+        let mut folders = Vec::new();
+        for file in found {
+            if let Some(file) = self.followed(file).await.map_err(|refused| refused.at("find", key))?
+                && file.is_folder()
+            {
+                folders.push(file);
+            }
+        }
+        match folders.len() {
+            0 | 1 => Ok(folders.pop()),
+            count => Err(doubled("find", key, count)),
+        }
+    }
+
+    /// The id of another root.
+    ///
+    /// Errors: `DirNotFound`.
+    pub async fn root_of(&self, root: &Root) -> Result<String> {
+        let mut id = self.start(root).await?;
+        for name in &root.path {
+            let key = Key::new("");
+            let found = self.folder_in(&id, name, &key).await?;
+            let missing = || Error::new(ErrorKind::DirNotFound, "find", format!("no folder {name:?} in Google Drive"));
+            id = found.ok_or_else(missing)?.id;
+        }
+        Ok(id)
+    }
+
+    /// The id of a directory.
+    ///
+    /// Errors: `NotFound`; `DirNotFound` when the root is missing.
+    pub async fn dir(&self, key: &Key) -> Result<String> {
+        self.walk(key, false).await
+    }
+
+    /// The same, made as far as it is missing.
+    pub async fn made(&self, key: &Key) -> Result<String> {
+        if let Some(id) = self.knows(key) {
+            return Ok(id);
+        }
+        let _alone = self.making.lock().await;
+        self.walk(key, true).await
+    }
+
+    async fn walk(&self, key: &Key, make: bool) -> Result<String> {
+        if let Some(id) = self.knows(key) {
+            return Ok(id);
+        }
+        let known = self.knows(&Key::new(""));
+        let mut id = match known {
+            Some(id) => id,
+            None => self.walk_root(make).await?,
+        };
+        let mut at = 0;
+        let bytes = key.as_bytes();
+        while let Some(len) = bytes[at..].iter().position(|b| *b == b'/') {
+            at += len + 1;
+            let dir = Key::new(&bytes[..at]);
+            if let Some(known) = self.knows(&dir) {
+                id = known;
+                continue;
+            }
+            let name = self.name(&dir)?;
+            id = match self.folder_in(&id, &name, &dir).await? {
+                Some(folder) => folder.id,
+                None if make => self.create_dir(&id, &name, &dir).await?,
+                None => return Err(Error::new(ErrorKind::NotFound, "find", "no such directory").with_key(&dir)),
+            };
+            self.learn(dir, &id);
+        }
+        Ok(id)
+    }
+
+    async fn walk_root(&self, make: bool) -> Result<String> {
+        let root = Key::new("");
+        let id = if make {
+            let mut id = self.start(&self.root).await?;
+            for name in &self.root.path {
+                id = match self.folder_in(&id, name, &root).await? {
+                    Some(folder) => folder.id,
+                    None => self.create_dir(&id, name, &root).await?,
+                };
+            }
+            id
+        } else {
+            self.root_of(&self.root).await?
+        };
+        self.learn(root, &id);
+        Ok(id)
+    }
+
+    async fn create_dir(&self, parent: &str, name: &str, key: &Key) -> Result<String> {
+        // What isn't a folder must not be hidden behind one.
+        let there = self.named(parent, name).await.map_err(|refused| refused.at("mkdir", key))?;
+        if there.iter().any(|file| !file.is_shortcut() && !file.is_document()) {
+            return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(key));
+        }
+        let id = self.new_id(key).await?;
+        let question = json!({ "id": id, "name": name, "mimeType": crate::facts::FOLDER, "parents": [parent] });
+        let call = self.call("CreateFolder", Method::POST, "/files", &[("fields", "id")]).json(&question);
+        match self.api.ask(&call).await {
+            Ok(_) => Ok(id),
+            // Nobody knows whether it was made; by its id that can be seen, and nothing is made twice.
+            Err(refused) if refused.fault.is_ambiguous() => match self.by_id(&id).await {
+                Ok(_) => Ok(id),
+                Err(_) => Err(refused.at("mkdir", key)),
+            },
+            Err(refused) => Err(refused.at("mkdir", key)),
+        }
+    }
+
+    /// An id for a file to be: who creates one twice under one id creates one.
+    pub async fn new_id(&self, key: &Key) -> Result<String> {
+        let mut ids = self.ids.lock().await;
+        if ids.is_empty() {
+            let count = IDS.to_string();
+            let call =
+                self.call("GenerateIds", Method::GET, "/files/generateIds", &[("count", &count), ("fields", "ids")]);
+            let answer: Ids = self.api.json(&call).await.map_err(|refused| refused.at("write", key))?;
+            *ids = answer.ids;
+        }
+        ids.pop().ok_or_else(|| Fault::broken("Google gave no ids").at("write", key))
+    }
+
+    /// The files of a key's name, newest first; neither folders nor Google's documents are files.
+    ///
+    /// Errors: `NotFound` when the directory is missing.
+    pub async fn files(&self, key: &Key) -> Result<Vec<File>> {
+        let parent = self.dir(&key.parent()).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => error.with_key(key),
+            _ => error,
+        })?;
+        self.files_in(&parent, &self.name(key)?, key).await
+    }
+
+    /// The files of this name in a folder, newest first.
+    pub async fn files_in(&self, parent: &str, name: &str, key: &Key) -> Result<Vec<File>> {
+        let found = self.named(parent, name).await.map_err(|refused| refused.at("find", key))?;
+        let mut files = Vec::new();
+        for file in found {
+            let followed = self.followed(file).await.map_err(|refused| refused.at("find", key))?;
+            files.extend(followed.filter(|file| !file.is_folder() && !file.is_document()));
+        }
+        files.sort_by(|a, b| b.modified_time.cmp(&a.modified_time));
+        Ok(files)
+    }
+}

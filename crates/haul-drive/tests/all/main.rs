@@ -1,0 +1,3 @@
+//! The drive store on a simulator of the service.
+
+mod simulator;

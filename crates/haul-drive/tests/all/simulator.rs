@@ -1,0 +1,219 @@
+//! The contract on the simulator of the test kit, which rclone has passed; and what only this service does.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul_core::{ErrorKind, Key, Listed};
+use haul_store::{Late, ListRequest, Meters, Net, OpenRequest, Payload, Sent, Store, WriteSpec};
+use haul_testkit::{
+    conformance::{self, Breaks},
+    drivesim::{DriveSim, Fault, ROOT, Settings},
+    tree::content,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+const PIECE: usize = 256 << 10;
+
+fn open_with(sim: &DriveSim, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+    let (token, endpoint) = (sim.token(), sim.endpoint());
+    let token_url = format!("{endpoint}/token");
+    let base = [
+        ("token", &*token),
+        ("client_id", "x"),
+        ("client_secret", "y"),
+        ("token_url", &token_url),
+        ("endpoint", &endpoint),
+        ("chunk_size", "256Ki"),
+        ("upload_cutoff", "256Ki"),
+    ];
+    let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let request = OpenRequest {
+        remote: "g".into(),
+        path: path.into(),
+        options,
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links: Default::default(),
+        own_links: false,
+        wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
+    };
+    (haul_drive::KIND.open)(request).expect("opened")
+}
+
+fn open(sim: &DriveSim, path: &str) -> Arc<dyn Store> {
+    open_with(sim, path, &[])
+}
+
+async fn listed(store: &dyn Store) -> Vec<String> {
+    let (mut told, mut listing) = (Vec::new(), store.list(ListRequest::all()));
+    while let Some(listed) = listing.next().await {
+        match listed {
+            Listed::Batch(batch) => told.extend(batch.iter().map(|entry| entry.key.to_string())),
+            Listed::Failed { lost, error } => told.push(format!("{}: {:?}", lost.from, error.kind())),
+            Listed::End => told.push("end".into()),
+        }
+    }
+    told
+}
+
+async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<()> {
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..Default::default() };
+    let upload = store.write(&Key::new(name), spec).await?;
+    let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
+    upload.publish(vec![part], Late::default()).await?;
+    Ok(())
+}
+
+async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
+    conformance::collect(store.read(&Key::new(name), None, None).await.expect("there")).await.expect("bytes")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_contract_is_kept() {
+    let sim = DriveSim::start(Settings { hole: Some(3), ..Settings::default() });
+    let number = AtomicUsize::new(0);
+    let root = || async {
+        let store = open(&sim, &format!("root {}/in/here", number.fetch_add(1, Ordering::Relaxed)));
+        store.make_dir(&Key::new(""), &Default::default()).await.expect("made");
+        store
+    };
+    let kept = "the end of a file is kept until it is published: who goes on sends it again";
+    let summary = conformance::run_except(root, &[("a_write_that_ended_is_gone", Breaks::Always, kept)]).await;
+    println!("{summary}");
+    let known = [
+        "a_file_and_a_folder_of_one_name",
+        "parts_arrive_in_any_order",
+        "a_resumed_write_publishes_the_whole",
+        "what_was_sent_is_read_back",
+        "it_hashes_what_it_holds",
+        "conditions_hold",
+        "metadata_is_kept",
+        "a_write_that_ended_is_gone",
+    ];
+    let surprises: Vec<_> = summary.skipped.iter().filter(|(name, _)| !known.contains(name)).collect();
+    assert!(surprises.is_empty(), "skipped too: {surprises:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_folders_share_few_requests_and_none_is_lost() {
+    let sim = DriveSim::start(Settings { hole: Some(4), ..Settings::default() });
+    for a in 0..20 {
+        let outer = sim.add_folder(ROOT, &format!("a{a:02}"));
+        for b in 0..25 {
+            let inner = sim.add_folder(&outer, &format!("b{b:02}"));
+            sim.add_file(&inner, "f", b"x");
+            sim.add_file(&inner, "g", b"y");
+        }
+    }
+    sim.set(|settings| settings.hole = None);
+    let store = open(&sim, "");
+    let keys = listed(&*store).await;
+    assert_eq!((keys.len(), keys.last().map(String::as_str)), (20 + 500 + 1000 + 1, Some("end")));
+    let lists = sim.counts()["list"];
+    assert!(lists <= 25, "{lists} requests for 521 folders");
+    // Some queries find nothing, and yet nothing is missing.
+    sim.set(|settings| settings.hole = Some(2));
+    assert!(listed(&*store).await == keys);
+    // What Google didn't search is no proof that nothing is there; nor is a page that fails.
+    sim.set(|settings| settings.incomplete = true);
+    assert!(!listed(&*store).await.contains(&"end".to_owned()) || listed(&*store).await.len() < keys.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_drive_allows_and_others_do_not() {
+    let sim = DriveSim::start(Settings::default());
+    let folder = sim.add_folder(ROOT, "d");
+    let file = sim.add_file(&folder, "f", b"text");
+    for bytes in [b"one", b"two"] {
+        sim.add_file(ROOT, "twice", bytes);
+    }
+    sim.add_document(ROOT, "doc");
+    sim.add_shortcut(ROOT, "short", &file);
+    sim.add_shortcut(ROOT, "there", &folder);
+    sim.add_shortcut(&folder, "up", &folder);
+    sim.add_shortcut(ROOT, "nowhere", "gone");
+    let store = open(&sim, "");
+    let wanted = ["d/", "d/f", "nowhere: NotFound", "short", "there/", "there/f", "twice: Invalid", "end"];
+    assert_eq!(listed(&*store).await, wanted);
+    assert_eq!(get(&*store, "short").await, b"text");
+    // Nothing is deleted or replaced under a name that two have.
+    assert_eq!(store.delete(vec![(Key::new("twice"), None)]).await[0].as_ref().unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(put(&*store, "twice", b"three").await.unwrap_err().kind(), ErrorKind::Invalid);
+    // A shortcut goes, and not what it leads to.
+    for name in ["short", "there/"] {
+        store.delete(vec![(Key::new(name), None)]).await.remove(0).expect("deleted");
+    }
+    assert_eq!(get(&*store, "d/f").await, b"text");
+    assert_eq!(sim.held().1, 2, "in the trash");
+    let bad = sim.add_file(ROOT, "bad", b"virus");
+    sim.suspect(&bad);
+    assert_eq!(store.read(&Key::new("bad"), None, None).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(get(&*open_with(&sim, "", &[("acknowledge_abuse", "true")]), "bad").await, b"virus");
+    let drive = sim.add_drive("Lab");
+    let shared = open_with(&sim, "in", &[("team_drive", &drive), ("use_trash", "false")]);
+    put(&*shared, "x/y", b"z").await.expect("written");
+    assert_eq!(listed(&*shared).await, ["x/", "x/y", "end"]);
+    let trashed = sim.held().1;
+    shared.delete(vec![(Key::new("x/y"), None)]).await.remove(0).expect("deleted");
+    assert_eq!(sim.held().1, trashed, "it is gone for good");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_makes_no_second_file_and_tokens_are_renewed() {
+    let sim = DriveSim::start(Settings::default());
+    let store = open(&sim, "");
+    sim.spoil("upload.create", 0, Fault::Lost);
+    let upload = store.write(&Key::new("d/f"), WriteSpec::default()).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"once"))).await.expect("held");
+    let failed = upload.publish(vec![part.clone()], Late::default()).await.expect_err("lost");
+    failed.upload.publish(vec![part], Late::default()).await.expect("it was done");
+    assert_eq!(listed(&*store).await, ["d/", "d/f", "end"]);
+    sim.forget_tokens();
+    assert_eq!(get(&*store, "d/f").await, b"once");
+    assert_eq!(sim.counts()["token"], 1);
+    sim.spoil("upload.replace", 0, Fault::Refused(403, "userRateLimitExceeded"));
+    assert_eq!(put(&*store, "d/f", b"more").await.unwrap_err().kind(), ErrorKind::Busy);
+    put(&*store, "d/f", b"more").await.expect("replaced");
+    assert_eq!(get(&*store, "d/f").await, b"more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_goes_on_where_the_service_is() {
+    let sim = DriveSim::start(Settings::default());
+    let store = open(&sim, "");
+    let bytes = content(4, 3 * PIECE as u64 + 1000);
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..Default::default() };
+    let key = Key::new("f");
+    let upload = store.write(&key, spec.clone()).await.expect("begun");
+    let token = upload.token().await.expect("a session").expect("a token");
+    let part = |index: usize| {
+        let chunk = &bytes[index * PIECE..bytes.len().min((index + 1) * PIECE)];
+        (index as u64, (index * PIECE) as u64, Payload::from(Bytes::copy_from_slice(chunk)))
+    };
+    let mut sent = Vec::new();
+    for index in 0..2 {
+        let (index, offset, payload) = part(index);
+        sent.push(Sent { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
+    }
+    drop(upload);
+    let (upload, parts) = store.resume(&key, &token, sent.clone(), spec.clone()).await.expect("found");
+    assert_eq!(parts.len(), 2);
+    let (index, offset, payload) = part(2);
+    // Its answer is lost: it isn't sent again.
+    sim.spoil("upload.piece", 0, Fault::Lost);
+    assert!(upload.part(index, offset, payload.clone()).await.is_err());
+    let third = upload.part(index, offset, payload).await.expect("it was there");
+    let (index, offset, payload) = part(3);
+    let last = upload.part(index, offset, payload).await.expect("kept");
+    assert_eq!(listed(&*store).await, ["end"], "nothing shows");
+    upload.publish([parts, vec![third, last]].concat(), Late::default()).await.expect("published");
+    assert!(get(&*store, "f").await == bytes);
+    assert_eq!(sim.uploaded(), bytes.len() as u64, "nothing was sent twice");
+    sim.forget_sessions();
+    let error = store.resume(&key, &token, sent, spec).await.err().expect("gone");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}

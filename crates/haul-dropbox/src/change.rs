@@ -1,0 +1,266 @@
+//! Changing what is there: folders, deletes in batches, copies and moves inside the service.
+
+use crate::{error, list, read, service::Facts, service::Service};
+use futures::{StreamExt, stream};
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
+use haul_net::Fault;
+use haul_oauth::Refused;
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Requests of one batch that are begun at once; the lane bounds them in the end.
+const AT_ONCE: usize = 32;
+/// Files that one request deletes.
+const BATCH: usize = 1000;
+/// How often a job is asked for at most: with pauses that grow to two seconds, half an hour.
+const CHECKS: u32 = 900;
+/// How often what failed for too many writes, or wasn't found though it was just written, is asked for again.
+const TRIES: u32 = 6;
+
+fn pause(tried: u32) -> Duration {
+    Duration::from_millis((50 << tried.min(6)).min(2000))
+}
+
+/// Creates a folder and those above it.
+pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
+    let path = service.path(key)?;
+    if path.is_empty() || service.made().contains(key) {
+        return Ok(());
+    }
+    service.claim(key, &path)?;
+    let call = service.ask("files/create_folder_v2", &json!({"path": path, "autorename": false}));
+    match service.api.ask(&call).await {
+        Err(refused) if refused.code.ends_with("conflict/folder") => {}
+        other => drop(other.map_err(|refused| refused.at("mkdir", key))?),
+    }
+    service.made().insert(key.clone());
+    Ok(())
+}
+
+/// Deletes as [`haul_store::Store::delete`] says.
+pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    let mut answers: Vec<Option<Result<()>>> = keys.iter().map(|_| None).collect();
+    let (folders, files): (Vec<_>, Vec<_>) =
+        keys.into_iter().enumerate().partition(|(_, (key, _))| key.is_dir() || key.is_root());
+    // Which version it is, where nobody says: a folder of the name must not go with all that is in it.
+    let pinned: Vec<_> = stream::iter(files)
+        .map(|(number, (key, version))| async move { (number, pin(service, &key, version).await, key) })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    let mut batch = Vec::new();
+    for (number, pinned, key) in pinned {
+        match pinned {
+            Ok(Some((path, rev))) => batch.push((number, key, path, rev)),
+            Ok(None) => answers[number] = Some(Ok(())),
+            Err(error) => answers[number] = Some(Err(error)),
+        }
+    }
+    for batch in batch.chunks(BATCH) {
+        for (number, answer) in delete_files(service, batch).await {
+            answers[number] = Some(answer);
+        }
+    }
+    // In order, and after the files: a folder comes after what was in it.
+    for (number, (key, _)) in folders {
+        answers[number] = Some(delete_folder(service, &key).await);
+    }
+    let missing = || Err(Error::new(ErrorKind::Io, "delete", "the service gave no answer for it"));
+    answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
+}
+
+/// The path and version of a file that is to go; `None` where there is none.
+async fn pin(service: &Service, key: &Key, version: Option<Version>) -> Result<Option<(String, String)>> {
+    let path = service.path(key)?;
+    if service.is_claimed_otherwise(&path) {
+        let message = "it was just written under a name that differs by upper and lower case only, which is the same file to Dropbox";
+        return Err(Error::new(ErrorKind::Changed, "delete", message).with_key(key));
+    }
+    if let Some(version) = version {
+        return Ok(Some((path, String::from_utf8_lossy(&version.0).into_owned())));
+    }
+    let there = match read::facts(service, key, &path).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let is_it = !there.is_folder() && path.ends_with(&format!("/{}", there.name));
+    Ok(is_it.then_some((path, there.rev)))
+}
+
+type File = (usize, Key, String, String);
+
+#[derive(Deserialize)]
+struct Job {
+    #[serde(rename = ".tag")]
+    tag: String,
+    #[serde(default)]
+    async_job_id: String,
+    #[serde(default)]
+    entries: Vec<Value>,
+}
+
+async fn job(service: &Service, files: &[File]) -> Result<Vec<Value>, Refused> {
+    let entries: Vec<Value> = files.iter().map(|(_, _, path, rev)| json!({"path": path, "parent_rev": rev})).collect();
+    let begun: Job = service.api.json(&service.ask("files/delete_batch", &json!({ "entries": entries }))).await?;
+    let (id, mut now) = (begun.async_job_id.clone(), begun);
+    let mut checks = 0;
+    while matches!(&*now.tag, "async_job_id" | "in_progress") {
+        if checks == CHECKS {
+            return Err(Fault::timeout("the service hasn't finished a job").into());
+        }
+        tokio::time::sleep(pause(checks)).await;
+        checks += 1;
+        now = service.api.json(&service.ask("files/delete_batch/check", &json!({"async_job_id": id}))).await?;
+    }
+    match now.tag == "complete" && now.entries.len() == files.len() {
+        true => Ok(now.entries),
+        false => Err(Fault::broken(format!("a job ended as {:?}", now.tag)).into()),
+    }
+}
+
+async fn delete_files(service: &Service, files: &[File]) -> Vec<(usize, Result<()>)> {
+    let (mut files, mut answers) = (files.to_vec(), Vec::new());
+    for tried in 1.. {
+        let entries = match job(service, &files).await {
+            Ok(entries) => entries,
+            Err(refused) => {
+                let error = refused.fault.error("delete");
+                answers
+                    .extend(files.into_iter().map(|(number, key, ..)| (number, Err(error.to_report().with_key(&key)))));
+                return answers;
+            }
+        };
+        let mut crowded = Vec::new();
+        for (file, entry) in files.into_iter().zip(entries) {
+            let code = error::code(&entry["failure"]);
+            let (kind, retry) = error::meaning(&code);
+            let (number, key, path, _) = &file;
+            let fails =
+                |kind, message: String| Err(Error::new(kind, "delete", message).with_retry(retry).with_key(key));
+            let answer = match () {
+                () if entry[".tag"] == "success" || code == "path_lookup/not_found" => {
+                    service.release(path);
+                    Ok(())
+                }
+                () if kind == ErrorKind::Busy && tried < TRIES => {
+                    crowded.push(file);
+                    continue;
+                }
+                () if kind == ErrorKind::Exists => fails(ErrorKind::Changed, "changed since it was listed".into()),
+                () => fails(kind, error::words(&code)),
+            };
+            answers.push((*number, answer));
+        }
+        if crowded.is_empty() {
+            break;
+        }
+        files = crowded;
+        tokio::time::sleep(pause(tried)).await;
+    }
+    answers
+}
+
+async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
+    let path = service.path(key)?;
+    if path.is_empty() {
+        return Err(Error::new(ErrorKind::Unsupported, "delete", "an account isn't deleted").with_key(key));
+    }
+    match list::is_empty(service, key).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(false) => return Err(Error::new(ErrorKind::Exists, "delete", "the directory isn't empty").with_key(key)),
+        Ok(true) => {}
+    }
+    service.made().retain(|made| !made.as_bytes().starts_with(key.as_bytes()));
+    service.release(&path);
+    match again(service, "files/delete_v2", &json!({ "path": path })).await {
+        Err(refused) if refused.code == "path_lookup/not_found" => Ok(()),
+        other => other.map(|_| ()).map_err(|refused| refused.at("delete", key)),
+    }
+}
+
+/// Asks again for what the service has no time for now, or hasn't noticed yet that it is there.
+async fn again(service: &Service, name: &'static str, question: &Value) -> Result<Value, Refused> {
+    let mut tried = 1;
+    loop {
+        match service.api.json(&service.ask(name, question).going(Direction::Copy)).await {
+            Err(refused)
+                if tried < TRIES && matches!(&*refused.code, "too_many_write_operations" | "from_lookup/not_found") =>
+            {
+                tokio::time::sleep(pause(tried)).await;
+                tried += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Copies as [`haul_store::Store::copy`] says.
+pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, progress, .. } = batch;
+    let root = String::from_utf8_lossy(&from).into_owned();
+    let (root, progress) = (&root, progress.as_ref());
+    stream::iter(items.into_iter().enumerate())
+        .map(|(number, item)| async move {
+            let stored = copy_item(service, root, &item).await?;
+            if let Some(progress) = progress {
+                (progress.0)(number, stored.size);
+            }
+            Ok(stored)
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await
+}
+
+async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    let fails = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
+    if item.how.needs_inodes() {
+        return fails(ErrorKind::Unsupported, "Dropbox has no hard links, devices or attributes");
+    }
+    let (from, to) = (service.path_below(root, &item.from)?, service.path(&item.to)?);
+    if from.to_lowercase() == to.to_lowercase() {
+        return fails(ErrorKind::Unsupported, "it would be copied onto itself");
+    }
+    let source = read::facts(service, &item.from, &from).await?;
+    let changed = || Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
+    let entry = match source.entry(item.from.clone()) {
+        Some(entry) if entry.has_bytes() => entry,
+        _ if item.want.is_some() => return changed(),
+        _ => return fails(ErrorKind::NotFound, "no such file"),
+    };
+    if item.want.is_some() && item.want != entry.version {
+        return changed();
+    }
+    if item.spec.mtime.is_some_and(|mtime| entry.mtime.map(Mtime::secs) != Some(mtime.secs())) {
+        return fails(ErrorKind::Unsupported, "a copy has the time of its source");
+    }
+    if let Replace::Exactly(_) = item.spec.replace {
+        return fails(ErrorKind::Unsupported, "Dropbox copies to where nothing is only");
+    }
+    service.claim(&item.to, &to)?;
+    let name = if item.how == CopyHow::Copy { "files/copy_v2" } else { "files/move_v2" };
+    let question = json!({"from_path": from, "to_path": to, "autorename": false});
+    let made = match again(service, name, &question).await {
+        Ok(made) => made,
+        Err(refused) if refused.code.starts_with("to/conflict") => {
+            let absent = item.spec.replace == Replace::Absent;
+            let kind = if absent { ErrorKind::Exists } else { ErrorKind::Unsupported };
+            return fails(kind, "something is there already");
+        }
+        Err(refused) => return Err(refused.at(OP, &item.to)),
+    };
+    let made: Option<Entry> =
+        serde_json::from_value::<Facts>(made["metadata"].clone()).ok().and_then(|facts| facts.entry(item.to.clone()));
+    let Some(made) = made else { return Err(Fault::broken("the service gave no receipt (a rev)").at(OP, &item.to)) };
+    if made.size != entry.size || matches!(made.hashes.agree(&entry.hashes), Some((_, false))) {
+        return fails(ErrorKind::Corrupt, "the copy is another file than its source");
+    }
+    if item.how != CopyHow::Copy {
+        service.release(&from);
+    }
+    Ok(Stored { version: made.version, size: made.size, hashes: made.hashes, ..Stored::default() })
+}

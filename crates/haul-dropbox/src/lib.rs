@@ -1,0 +1,161 @@
+//! Dropbox (`dropbox`).
+//!
+//! A version of a file is its `rev`. A tree is listed by one question; files are sent to sessions, small ones by one request each, and
+//! published many at once, since the service commits for one request of an account at a time.
+
+mod change;
+mod error;
+mod gather;
+mod list;
+mod options;
+mod read;
+mod service;
+mod upload;
+
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_oauth::{Api, Login};
+use haul_store::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
+    StoreKind, Stored, Upload, WriteSpec,
+};
+use options::Config;
+use service::Service;
+use std::{ops::Range, sync::Arc, time::Duration};
+
+pub use options::PROVIDER;
+
+/// The kind.
+pub const KIND: StoreKind = StoreKind { name: "dropbox", description: "Dropbox", options: options::OPTIONS, open };
+
+/// Requests that suit it to begin with.
+const CONCURRENCY: usize = 16;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let config = Config::read(&request)?;
+    let root = service::root(&config, &request.path)?;
+    let host = config.host();
+    // One account, one namespace: what is copied inside it is told apart by nothing else.
+    let name = format!("dropbox:{host}:{}:{}:{}", request.remote, config.impersonate, config.root_namespace);
+    let api = Api::open(&request, &host, &name, Some(Login::open(&PROVIDER, &request)?), error::judge)?;
+    let part = config.chunk_size.unwrap_or(upload::BLOCK);
+    let caps = Caps {
+        mtime: Some(Duration::from_secs(1)),
+        set_mtime: false,
+        set_dir_mtime: false,
+        mtime_listed: true,
+        changed: Changed::Stored,
+        dirs: true,
+        symlinks: false,
+        keeps_empty_dirs: true,
+        hashes_listed: vec![Algo::Dropbox],
+        hashes_stored: vec![Algo::Dropbox],
+        cheap_reads: false,
+        files: false,
+        parts: Some(PartLimits {
+            min: upload::BLOCK,
+            max: 144 << 20,
+            count: u64::MAX / 2,
+            preferred: part,
+            chosen: config.chunk_size.is_some(),
+            multiple: upload::BLOCK,
+            equal: false,
+            waits: false,
+            single: part,
+            single_copy: u64::MAX,
+        }),
+        relays: false,
+        domain: Some(Domain { name, place: root.as_bytes().into(), on_device: None }),
+        delete_batch: 1000,
+        copy_batch: 1,
+        conditional: true,
+        deletes_version: true,
+        page: None,
+        case_insensitive: true,
+        meta: false,
+        attributes: None,
+        concurrency: CONCURRENCY,
+        gathers: 1000,
+        lanes: Some(api.lanes.clone()),
+    };
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    let (gather, made, claimed) = Default::default();
+    Ok(Arc::new(Dropbox(Arc::new(Service { config, root, caps, locator, api, gather, made, claimed }))))
+}
+
+#[derive(Debug)]
+struct Dropbox(Arc<Service>);
+
+impl Store for Dropbox {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.0.clone(), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { read::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::Write::begin(self.0.clone(), key, spec);
+        async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let key = Entry::dir(key.clone()).key;
+        async move { change::make_dir(&self.0, &key).await }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        change::copy(&self.0, batch).boxed()
+    }
+
+    fn set_meta(&self, key: &Key, _: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let message = "Dropbox takes a time with the content only";
+        let error = Error::new(ErrorKind::Unsupported, "set", message).with_key(key);
+        async { Err(error) }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        async move { change::delete(&self.0, keys).await }.boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        async move {
+            let unsupported = |message: &str| Err(Error::new(ErrorKind::Unsupported, "extra", message));
+            match request {
+                Extra::About => read::about(&self.0).await,
+                Extra::User => read::user(&self.0).await,
+                Extra::Cleanup { .. } => {
+                    unsupported("Dropbox removes uploads that were never finished by itself, after a week")
+                }
+                Extra::Sync => unsupported("what Dropbox has answered it has"),
+                _ => unsupported("Dropbox has no request for this"),
+            }
+        }
+        .boxed()
+    }
+}

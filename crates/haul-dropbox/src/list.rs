@@ -1,0 +1,238 @@
+//! Listing: a whole tree by one recursive question, whose pages come in no order; one level by folder.
+
+use crate::service::{Facts, Service};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{Error, ErrorKind, Key, Listed, Lost, Result, Retry};
+use haul_net::Fault;
+use haul_oauth::Refused;
+use haul_store::{
+    ListRequest,
+    tree::{self, Folders, Found, Wanted, is_odd},
+};
+use serde::Deserialize;
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+const PAGE: u32 = 2000;
+/// How often a listing begins anew when its cursor has become void.
+const ANEW: usize = 3;
+/// How often a page is asked for: what came before it would have to be asked for anew.
+const TRIES: u32 = 5;
+/// Entries of a batch.
+const BATCH: usize = 1000;
+
+#[derive(Deserialize)]
+struct Page {
+    entries: Vec<Facts>,
+    cursor: String,
+    has_more: bool,
+}
+
+/// All that is in a folder, by path in lower case. Complete, or an error.
+pub async fn folder(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, Refused> {
+    let mut anew = 0;
+    loop {
+        match attempt(service, path, recursive).await {
+            Err(refused) if refused.code == "reset" && anew < ANEW => anew += 1,
+            other => return other,
+        }
+    }
+}
+
+async fn attempt(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, Refused> {
+    let question = json!({"path": path, "recursive": recursive, "limit": PAGE});
+    let mut page: Page = service.api.json(&service.ask("files/list_folder", &question)).await?;
+    let mut found = BTreeMap::new();
+    loop {
+        // A log: what comes later is what holds.
+        for facts in page.entries {
+            if facts.path_lower.is_empty() {
+                return Err(Fault::broken("the service listed something without its path").into());
+            }
+            if facts.tag == "deleted" {
+                let below = format!("{}/", facts.path_lower);
+                found.retain(|path: &String, _| *path != facts.path_lower && !path.starts_with(&below));
+            } else {
+                found.insert(facts.path_lower.clone(), facts);
+            }
+        }
+        if !page.has_more {
+            return Ok(found);
+        }
+        let call = service.ask("files/list_folder/continue", &json!({"cursor": page.cursor}));
+        let mut tries = 1;
+        let next: Page = loop {
+            match service.api.json(&call).await {
+                Err(refused) if tries < TRIES && refused.code != "reset" && refused.fault.retry != Retry::Never => {
+                    let wait = match refused.fault.retry {
+                        Retry::After(wait) => wait,
+                        _ => Duration::from_millis(250 << tries),
+                    };
+                    tries += 1;
+                    tokio::time::sleep(wait).await;
+                }
+                other => break other?,
+            }
+        };
+        if next.cursor == page.cursor && next.has_more {
+            return Err(Fault::broken("the listing does not advance").into());
+        }
+        page = next;
+    }
+}
+
+/// Parts of a path.
+fn depth(path: &str) -> usize {
+    path.matches('/').count()
+}
+
+/// Entries below `base` in order, of all that is in its folder; and names that can't be told.
+fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, Facts>) -> Result<Vec<Found>> {
+    let top = depth(path);
+    let mut dirs: HashMap<String, Key> = HashMap::new();
+    let mut all = Vec::with_capacity(found.len());
+    // In this order a folder comes before what is in it.
+    for (lower, facts) in found {
+        let below = depth(&lower);
+        if below <= top {
+            // The folder itself.
+            continue;
+        }
+        let above = lower.rsplit_once('/').map_or("", |(above, _)| above);
+        let parent = match dirs.get(above) {
+            Some(parent) => parent,
+            None if below == top + 1 => base,
+            None => {
+                return Err(Fault::broken("the service listed a file without the folder that it is in").error("list"));
+            }
+        };
+        let part = service.config.encoding.decode(facts.name.as_bytes());
+        let key = Key::new([parent.as_bytes(), &part[..]].concat());
+        if is_odd(&part) || part.contains(&b'/') {
+            return Err(
+                Error::new(ErrorKind::Invalid, "list", "the service listed a name that can't be").with_key(&key)
+            );
+        }
+        let entry = facts.entry(key.clone());
+        if facts.is_folder() {
+            dirs.insert(lower, key.with_suffix("/"));
+        }
+        all.push(match entry {
+            Some(entry) => Found::Entry(entry),
+            None => {
+                let error = Fault::broken("the service told no size or version of it").at("list", &key);
+                Found::Failed(key, error)
+            }
+        });
+    }
+    all.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+    match all.windows(2).find(|two| two[0].key() == two[1].key()) {
+        Some(two) => {
+            Err(Error::new(ErrorKind::Invalid, "list", "two names of Dropbox's are one here").with_key(two[0].key()))
+        }
+        None => Ok(all),
+    }
+}
+
+/// Errors: those of the service; a file is no folder.
+async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Found>> {
+    let path = service.path(dir)?;
+    let found = folder(service, &path, recursive).await.map_err(|refused| refused.at("list", dir))?;
+    assemble(service, dir, &path, found)
+}
+
+struct Levels(Arc<Service>);
+
+impl Folders for Levels {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let service = self.0.clone();
+        async move { entries(&service, &dir, false).await }.boxed()
+    }
+}
+
+/// See [`haul_store::Store::list`].
+pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
+    if !request.recursive {
+        return tree::list(Arc::new(Levels(service)), request);
+    }
+    stream::once(async move { stream::iter(whole(&service, &request).await) }).flatten().boxed()
+}
+
+async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
+    let prefix = &request.prefix;
+    let base = Key::new(&prefix[..prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)]);
+    let fail = |lost: Lost, error: Error| vec![Listed::Failed { lost, error }];
+    let root_fails = |error: Error| {
+        let error = match error.kind() {
+            ErrorKind::NotFound => Error::new(ErrorKind::DirNotFound, "list", "no such folder"),
+            _ => error,
+        };
+        fail(Lost::from(Key::new("")), error)
+    };
+    // A name that the service can't have isn't there.
+    let impossible = service.path(&base).is_err();
+    let found = if impossible { Ok(Vec::new()) } else { entries(service, &base, true).await };
+    let found = match found {
+        Ok(found) if !impossible => found,
+        Err(error) if base.is_root() => return root_fails(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => return fail(Lost::below(&base), error),
+        // Nothing is there, if there is a root.
+        _ => match super::read::stat(service, &Key::new("")).await {
+            Ok(_) => Vec::new(),
+            Err(error) => return root_fails(error),
+        },
+    };
+    let (mut told, mut batch, mut out) = (0, Vec::new(), Vec::new());
+    let mut pruned: Option<Key> = None;
+    for found in found {
+        let key = found.key();
+        if pruned.as_ref().is_some_and(|dir| key.as_bytes().starts_with(dir.as_bytes())) {
+            continue;
+        }
+        if key.is_dir() && request.descend.as_ref().is_some_and(|descend| !descend(key.as_bytes())) {
+            pruned = Some(key.clone());
+            continue;
+        }
+        if !key.as_bytes().starts_with(prefix) || request.after.as_ref().is_some_and(|after| key <= after) {
+            continue;
+        }
+        if request.limit.is_some_and(|limit| told >= limit.max(1)) {
+            out.push(Listed::Batch(batch));
+            return out;
+        }
+        told += 1;
+        match found {
+            Found::Entry(entry) => batch.push(entry),
+            Found::Failed(key, error) => {
+                out.push(Listed::Batch(std::mem::take(&mut batch)));
+                let to = Some(key.with_suffix([0]));
+                out.push(Listed::Failed { lost: Lost { from: key, to }, error });
+            }
+        }
+        if batch.len() >= BATCH {
+            out.push(Listed::Batch(std::mem::take(&mut batch)));
+        }
+    }
+    if !batch.is_empty() {
+        out.push(Listed::Batch(batch));
+    }
+    out.push(Listed::End);
+    out
+}
+
+/// Whether nothing is in a folder.
+///
+/// Errors: those of the service.
+pub async fn is_empty(service: &Service, key: &Key) -> Result<bool> {
+    let question = json!({"path": service.path(key)?, "limit": 1});
+    let page: Page = service
+        .api
+        .json(&service.ask("files/list_folder", &question))
+        .await
+        .map_err(|refused| refused.at("delete", key))?;
+    Ok(page.entries.is_empty() && !page.has_more)
+}

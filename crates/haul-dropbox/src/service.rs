@@ -1,0 +1,226 @@
+//! Where keys are, what the service tells of them, and its requests.
+
+use crate::{gather::Gather, options::Config};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
+use haul_oauth::{Api, Call};
+use haul_store::{Caps, Direction, Payload};
+use http::{HeaderName, Method};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// What the service tells of a file or folder.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Facts {
+    #[serde(rename = ".tag", default)]
+    pub tag: String,
+    pub name: String,
+    #[serde(default)]
+    pub path_lower: String,
+    #[serde(default)]
+    pub rev: String,
+    pub size: Option<u64>,
+    #[serde(default)]
+    pub content_hash: String,
+    #[serde(default)]
+    pub client_modified: String,
+    #[serde(default)]
+    pub server_modified: String,
+    pub is_downloadable: Option<bool>,
+}
+
+fn time(text: &str) -> Option<Mtime> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(Mtime(time.as_nanosecond()))
+}
+
+/// A time as the service takes it.
+pub fn written(mtime: Mtime) -> Option<String> {
+    let time = jiff::Timestamp::from_second(mtime.secs()).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+impl Facts {
+    pub fn is_folder(&self) -> bool {
+        self.tag == "folder"
+    }
+
+    /// As an entry of this key, without the `/` of a folder's; `None` for a file without size or version.
+    pub fn entry(&self, key: Key) -> Option<Entry> {
+        if self.is_folder() {
+            return Some(Entry::dir(key));
+        }
+        if self.rev.is_empty() {
+            return None;
+        }
+        let mut entry = Entry::file(key, self.size?);
+        if self.is_downloadable == Some(false) {
+            // A document of the service's own, which has no bytes.
+            entry.kind = Kind::Special;
+        }
+        entry.mtime = time(&self.client_modified);
+        entry.changed = time(&self.server_modified);
+        entry.version = Some(Version::new(&self.rev));
+        if let Some(hash) = from_hex(&self.content_hash).filter(|hash| hash.len() == Algo::Dropbox.size()) {
+            entry.hashes.set(Algo::Dropbox, hash);
+        }
+        Some(entry)
+    }
+}
+
+/// Everything that requests need.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    /// The folder that is the root: empty, or `/a/b`.
+    pub root: String,
+    pub caps: Caps,
+    pub locator: String,
+    pub api: Api,
+    pub gather: Gather,
+    /// Folders that are known to be there.
+    pub made: Mutex<BTreeSet<Key>>,
+    /// What was written: the hash of a path in lower case, and of the path itself.
+    pub claimed: Mutex<HashMap<u64, u64>>,
+}
+
+/// JSON that can stand in a header.
+fn ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            ' '..='~' => out.push(character),
+            _ => character.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    out
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The service's path of the folder `path` as a user writes it.
+///
+/// Errors: `Invalid` for a name that can't be.
+pub fn root(config: &Config, path: &[u8]) -> Result<String> {
+    let mut root = String::new();
+    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+        let name = config.encoding.encode_text(part);
+        let bad = || Error::new(ErrorKind::Invalid, "open", "Dropbox can't have a folder of this name");
+        root = format!("{root}/{}", name.ok_or_else(bad)?);
+    }
+    Ok(root)
+}
+
+impl Service {
+    /// The service's path of a key.
+    ///
+    /// Errors: `Invalid` for a name that it can't have.
+    pub fn path(&self, key: &Key) -> Result<String> {
+        self.path_below(&self.root, key)
+    }
+
+    /// The path of a key below another root.
+    ///
+    /// Errors: as [`Service::path`].
+    pub fn path_below(&self, root: &str, key: &Key) -> Result<String> {
+        let mut path = root.to_owned();
+        let bytes = key.as_bytes();
+        let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+        if key.is_root() {
+            return Ok(path);
+        }
+        for part in bytes.split(|byte| *byte == b'/') {
+            let wrong = |why: &str| {
+                Error::new(ErrorKind::Invalid, "name", format!("Dropbox can't hold this name: {why}; rename it"))
+                    .with_key(key)
+            };
+            if part.is_empty() {
+                return Err(wrong("a part of it is empty"));
+            }
+            let name = self.config.encoding.encode_text(part).ok_or_else(|| wrong("it would come back as another"))?;
+            if name.chars().count() > 255 {
+                return Err(wrong("a part of it is longer than 255 characters"));
+            }
+            path.push('/');
+            path.push_str(&name);
+        }
+        Ok(path)
+    }
+
+    fn of_us(&self, mut call: Call) -> Call {
+        if !self.config.impersonate.is_empty() {
+            call = call.header(HeaderName::from_static("dropbox-api-select-user"), &self.config.impersonate);
+        }
+        if !self.config.root_namespace.is_empty() {
+            let root = json!({".tag": "namespace_id", "namespace_id": self.config.root_namespace});
+            call = call.header(HeaderName::from_static("dropbox-api-path-root"), root.to_string());
+        }
+        call
+    }
+
+    /// A request with a question.
+    pub fn ask(&self, name: &'static str, question: &impl Serialize) -> Call {
+        self.of_us(Call::new(name, Method::POST, format!("{}/2/{name}", self.config.api)).json(question))
+    }
+
+    /// A request without one.
+    pub fn ask_plainly(&self, name: &'static str) -> Call {
+        self.of_us(Call::new(name, Method::POST, format!("{}/2/{name}", self.config.api)))
+    }
+
+    fn content(&self, name: &'static str, question: &serde_json::Value) -> Call {
+        let call = Call::new(name, Method::POST, format!("{}/2/{name}", self.config.content));
+        self.of_us(call).header(HeaderName::from_static("dropbox-api-arg"), ascii(&question.to_string()))
+    }
+
+    /// A request that brings content.
+    pub fn send(&self, name: &'static str, question: &serde_json::Value, payload: Payload) -> Call {
+        self.content(name, question).body(Direction::Up, "application/octet-stream", payload)
+    }
+
+    /// A request for content.
+    pub fn fetch(&self, name: &'static str, question: &serde_json::Value) -> Call {
+        self.content(name, question).going(Direction::Down)
+    }
+
+    /// Notes that `path` is written, and the folders above it with it: names that differ by case only are one.
+    ///
+    /// Errors: `Exists` when another such was written.
+    pub fn claim(&self, key: &Key, path: &str) -> Result<()> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default();
+        let mut claimed = lock(&self.claimed);
+        for end in path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]) {
+            let own = hash.hash_one(&path[..end]);
+            if *claimed.entry(hash.hash_one(path[..end].to_lowercase())).or_insert(own) != own {
+                let message = "another name that differs by upper and lower case only was written before it, and Dropbox has \
+                               one for both: rename one";
+                return Err(Error::new(ErrorKind::Exists, "write", message).with_key(key));
+            }
+        }
+        Ok(())
+    }
+
+    /// True when a path was written under a name of other case.
+    pub fn is_claimed_otherwise(&self, path: &str) -> bool {
+        let hash = BuildHasherDefault::<DefaultHasher>::default();
+        let claimed = lock(&self.claimed);
+        claimed.get(&hash.hash_one(path.to_lowercase())).is_some_and(|own| *own != hash.hash_one(path))
+    }
+
+    /// A path is gone.
+    pub fn release(&self, path: &str) {
+        let hash = BuildHasherDefault::<DefaultHasher>::default();
+        lock(&self.claimed).remove(&hash.hash_one(path.to_lowercase()));
+    }
+
+    /// Folders that are known to be there.
+    pub fn made(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        lock(&self.made)
+    }
+}

@@ -1,0 +1,446 @@
+//! Writing: what is small is one request that begins and ends a session; what is larger goes to a session that takes pieces in any order.
+//! Either is published together with others.
+
+use crate::{
+    change,
+    gather::{self, Failed, Open},
+    read,
+    service::{Facts, Service, written},
+};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{
+    Algo, Error, ErrorKind, Hashes, Key, Mtime, Result,
+    hash::{hash_bytes, of_dropbox_blocks},
+    plan::Replace,
+};
+use haul_net::Fault;
+use haul_oauth::{Refusal, Refused};
+use haul_store::{Body, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+use tokio::sync::OnceCell;
+
+/// Pieces have multiples of this, in bytes; all but the end. Hashes are of blocks of it too.
+pub const BLOCK: u64 = 4 << 20;
+/// The receipt of a part that is held back and not yet sent.
+const HELD: &[u8] = b"held";
+/// Bytes of the hash of a block.
+const DIGEST: usize = 32;
+
+/// A write.
+pub struct Write {
+    service: Arc<Service>,
+    key: Key,
+    path: String,
+    spec: WriteSpec,
+    /// The session of a write in pieces.
+    session: OnceCell<String>,
+    /// Pieces are asked for, or were sent by an earlier run.
+    begun: AtomicBool,
+    state: Mutex<State>,
+    /// Until it joins the others.
+    open: Mutex<Option<Open>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The session that holds the whole, and the hashes of its blocks.
+    whole: Option<(String, Vec<u8>)>,
+    /// By number: offset and bytes of what isn't sent before it is known how it goes on.
+    held: BTreeMap<u64, (u64, Payload)>,
+    /// The end of the session was asked for.
+    closing: bool,
+    /// A commit was asked for, and nobody knows whether it was made.
+    maybe: bool,
+}
+
+/// What finds a session again.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    path: String,
+    session: String,
+}
+
+/// The hashes of the blocks of a payload, one after another.
+async fn blocks(payload: &Payload) -> Result<Vec<u8>> {
+    let payload = payload.clone();
+    disk::run(move || {
+        let (mut digests, mut block) = (Vec::new(), Vec::new());
+        let seal = |block: &mut Vec<u8>, digests: &mut Vec<u8>| {
+            digests.extend_from_slice(hash_bytes(&[Algo::Sha256], block).get(Algo::Sha256).unwrap_or_default());
+            block.clear();
+        };
+        payload.each(|mut bytes| {
+            while !bytes.is_empty() {
+                let (now, rest) = bytes.split_at(bytes.len().min(BLOCK as usize - block.len()));
+                block.extend_from_slice(now);
+                bytes = rest;
+                if block.len() as u64 == BLOCK {
+                    seal(&mut block, &mut digests);
+                }
+            }
+        })?;
+        if !block.is_empty() {
+            seal(&mut block, &mut digests);
+        }
+        Ok(digests)
+    })
+    .await
+}
+
+fn hex(blocks: &[u8]) -> String {
+    of_dropbox_blocks(blocks).hex(Algo::Dropbox).unwrap_or_default()
+}
+
+/// What may be there before, as the service has it.
+fn mode(replace: &Replace) -> Value {
+    match replace {
+        Replace::Anything => json!({".tag": "overwrite"}),
+        Replace::Absent => json!({".tag": "add"}),
+        Replace::Exactly(version) => json!({".tag": "update", "update": String::from_utf8_lossy(&version.0)}),
+    }
+}
+
+impl Write {
+    /// Begins a write; sends nothing.
+    ///
+    /// Errors: `Invalid` for what can't be a file's name; `Exists` for one that differs by case only from another.
+    pub fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Write> {
+        if key.is_root() || key.is_dir() {
+            return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
+        }
+        let path = service.path(key)?;
+        service.claim(key, &path)?;
+        let limit = service.caps.parts.map_or(0, |parts| parts.single);
+        let small = spec.size.is_some_and(|size| size <= limit);
+        let open = Mutex::new(small.then(|| service.gather.open()));
+        Ok(Write {
+            service,
+            key: key.clone(),
+            path,
+            spec,
+            session: OnceCell::new(),
+            begun: AtomicBool::default(),
+            state: Mutex::default(),
+            open,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn corrupt(&self, message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key)
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.spec.size.filter(|_| !self.spec.size_may_differ)
+    }
+
+    async fn session(&self) -> Result<&String> {
+        self.begun.store(true, Relaxed);
+        let start = async || {
+            let question = json!({"session_type": {".tag": "concurrent"}});
+            start(&self.service, &question, Payload::default()).await.map_err(|refused| refused.at("write", &self.key))
+        };
+        self.session.get_or_try_init(start).await
+    }
+
+    async fn send(&self, index: u64, offset: u64, payload: Payload) -> Result<Part> {
+        let size = payload.len();
+        let limit = self.service.caps.parts.map_or(0, |parts| parts.single);
+        let begun = self.begun.load(Relaxed);
+        if index == 0 && !begun && self.size() == Some(size) && size <= limit {
+            let digests = blocks(&payload).await.map_err(|e| e.with_key(&self.key))?;
+            self.whole(payload, &digests).await?;
+            return Ok(Part { index, size, tag: digests });
+        }
+        let is_last = self.size() == Some(offset + size) || !size.is_multiple_of(BLOCK);
+        if is_last || index == 0 && !begun && self.size().is_none() {
+            // Who ends a session must know that all else is there; and what is small is one request.
+            self.state().held.insert(index, (offset, payload));
+            if index > 0 {
+                self.session().await?;
+            }
+            return Ok(Part { index, size, tag: HELD.into() });
+        }
+        let tag = self.append(offset, payload, false).await?;
+        Ok(Part { index, size, tag })
+    }
+
+    /// Sends the whole by one request.
+    async fn whole(&self, payload: Payload, digests: &[u8]) -> Result<()> {
+        let question = json!({"close": true, "content_hash": hex(digests)});
+        let session =
+            start(&self.service, &question, payload).await.map_err(|refused| refused.at("write", &self.key))?;
+        self.state().whole = Some((session, digests.to_vec()));
+        Ok(())
+    }
+
+    /// Sends a piece; gives back the hashes of its blocks.
+    async fn append(&self, offset: u64, payload: Payload, close: bool) -> Result<Vec<u8>> {
+        let session = self.session().await?;
+        let digests = blocks(&payload).await.map_err(|e| e.with_key(&self.key))?;
+        let mut question = json!({"cursor": {"session_id": session, "offset": offset}, "close": close});
+        if !payload.is_empty() {
+            question["content_hash"] = hex(&digests).into();
+        }
+        let was_closing = std::mem::replace(&mut self.state().closing, close);
+        let call = self.service.send("files/upload_session/append_v2", &question, payload);
+        match self.service.api.ask(&call).await {
+            // The answer to an earlier try was lost.
+            Err(refused) if refused.code == "closed" && close && was_closing => Ok(digests),
+            Err(refused) => Err(refused.at("write", &self.key)),
+            Ok(_) => Ok(digests),
+        }
+    }
+
+    /// Sends what was held back, and ends the session. Gives back its name and the hashes of all blocks.
+    async fn close(&self, parts: &mut [Part], bytes: u64) -> Result<(String, Vec<u8>)> {
+        let done = self.state().whole.clone();
+        if let Some(done) = done {
+            return Ok(done);
+        }
+        if !self.begun.load(Relaxed) {
+            let payload = self.state().held.get(&0).map(|(_, payload)| payload.clone()).unwrap_or_default();
+            if payload.len() != bytes {
+                return Err(self.corrupt(format!("{bytes} bytes came, of which {} are at hand", payload.len())));
+            }
+            let digests = blocks(&payload).await.map_err(|e| e.with_key(&self.key))?;
+            self.whole(payload, &digests).await?;
+            return self.state().whole.clone().ok_or_else(|| self.corrupt("nothing was sent"));
+        }
+        let last = parts.len().saturating_sub(1);
+        let mut ended = false;
+        for (number, part) in parts.iter_mut().enumerate() {
+            if part.tag != HELD {
+                continue;
+            }
+            let held = self.state().held.get(&part.index).cloned();
+            let (offset, payload) =
+                held.ok_or_else(|| self.corrupt(format!("part {} of the upload is missing", part.index)))?;
+            ended = number == last;
+            part.tag = self.append(offset, payload, ended).await?;
+        }
+        if !ended {
+            self.append(bytes, Payload::default(), true).await?;
+        }
+        let digests = parts.iter().flat_map(|part| part.tag.iter().copied()).collect::<Vec<_>>();
+        let done = (self.session().await?.clone(), digests);
+        let mut state = self.state();
+        state.held.clear();
+        state.whole = Some(done.clone());
+        Ok(done)
+    }
+
+    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+        let mtime = late.mtime.or(self.spec.mtime);
+        let mut known = late.hashes;
+        if !self.spec.size_may_differ {
+            known.merge(&self.spec.hashes);
+        }
+        parts.sort_by_key(|part| part.index);
+        let bytes: u64 = parts.iter().map(|part| part.size).sum();
+        if let Some(size) = self.size().filter(|size| *size != bytes) {
+            return Err(self.corrupt(format!("{bytes} bytes came where {size} were announced")));
+        }
+        if let Some((missing, _)) = (0..).zip(&parts).find(|(index, part)| *index != part.index) {
+            return Err(self.corrupt(format!("part {missing} of the upload is missing")));
+        }
+        let (session, digests) = self.close(&mut parts, bytes).await?;
+        let ours = of_dropbox_blocks(&digests);
+        if digests.len() as u64 != bytes.div_ceil(BLOCK) * DIGEST as u64 {
+            return Err(self.corrupt("the hashes of the parts that were sent aren't known"));
+        }
+        if let Some((algo, false)) = ours.agree(&known) {
+            return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
+        }
+        let mut commit =
+            json!({"path": self.path, "mode": mode(&self.spec.replace), "autorename": false, "mute": true});
+        commit["strict_conflict"] = (self.spec.replace != Replace::Anything).into();
+        if let Some(time) = mtime.and_then(written) {
+            commit["client_modified"] = time.into();
+        }
+        let entry = json!({"cursor": {"session_id": session, "offset": bytes}, "commit": commit});
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match gather::commit(&self.service, entry).await {
+            Ok(facts) => self.stored(&facts, bytes, &ours).await,
+            Err(failed) => self.doubt(failed, bytes, &ours, mtime).await,
+        }
+    }
+
+    /// Compares what the service has with what was sent. What differs doesn't stay.
+    async fn stored(&self, facts: &Facts, bytes: u64, ours: &Hashes) -> Result<Stored> {
+        let entry = facts
+            .entry(self.key.clone())
+            .ok_or_else(|| Fault::broken("the service gave no receipt (a rev)").at("write", &self.key))?;
+        if entry.size == bytes && matches!(entry.hashes.agree(ours), Some((_, true))) {
+            let name = self.path.rsplit('/').next().unwrap_or_default();
+            if name != facts.name && name.to_lowercase() == facts.name.to_lowercase() {
+                let message = format!(
+                    "it has replaced {:?}, which differs by upper and lower case only and is the same file to Dropbox: rename one",
+                    facts.name
+                );
+                return Err(Error::new(ErrorKind::Exists, "write", message).with_key(&self.key));
+            }
+            return Ok(Stored { version: entry.version, size: bytes, hashes: entry.hashes, ..Stored::default() });
+        }
+        let gone = change::delete(&self.service, vec![(self.key.clone(), entry.version)]).await;
+        let left = if gone.iter().all(Result::is_ok) { "" } else { "; it could not be removed" };
+        let message = format!("the service has other bytes than were sent ({} of {bytes}){left}", entry.size);
+        Err(self.corrupt(message))
+    }
+
+    /// A commit was refused, or nobody knows. An earlier one that was done shows by its content.
+    async fn doubt(&self, failed: Failed, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
+        let maybe = self.state().maybe;
+        if failed.kind == ErrorKind::Exists && maybe {
+            let there = read::facts(&self.service, &self.key, &self.path).await?;
+            let entry = there.entry(self.key.clone());
+            let same = entry.is_some_and(|entry| {
+                entry.size == bytes
+                    && matches!(entry.hashes.agree(ours), Some((_, true)))
+                    && mtime.is_none_or(|mtime| entry.mtime.map(Mtime::secs) == Some(mtime.secs()))
+            });
+            if same {
+                return self.stored(&there, bytes, ours).await;
+            }
+        }
+        self.state().maybe |= failed.ambiguous;
+        let (kind, message) = match (&self.spec.replace, failed.kind) {
+            (Replace::Exactly(_), ErrorKind::Exists) => (ErrorKind::Changed, "changed since it was listed".into()),
+            _ => (failed.kind, failed.message),
+        };
+        tracing::debug!(code = failed.code, "a commit failed");
+        Err(Error::new(kind, "write", message).with_retry(failed.retry).with_key(&self.key))
+    }
+}
+
+#[derive(Deserialize)]
+struct Started {
+    session_id: String,
+}
+
+async fn start(service: &Service, question: &Value, payload: Payload) -> Refusal<String> {
+    let call = service.send("files/upload_session/start", question, payload);
+    Ok(service.api.json::<Started>(&call).await?.session_id)
+}
+
+/// Ends a session, so that nobody goes on with it; false where it has ended already. It goes by itself after a week.
+async fn end(service: &Service, session: &str) -> Refusal<bool> {
+    match touch(service, session, true).await {
+        Ok(()) => Ok(true),
+        Err(refused) if is_gone(&refused) => Ok(false),
+        Err(refused) => Err(refused),
+    }
+}
+
+fn is_gone(refused: &Refused) -> bool {
+    matches!(&*refused.code, "not_found" | "closed")
+}
+
+/// Sends nothing to a session: the answer tells whether it is there.
+async fn touch(service: &Service, session: &str, close: bool) -> Refusal<()> {
+    let question = json!({"cursor": {"session_id": session, "offset": 0}, "close": close});
+    let call = service.send("files/upload_session/append_v2", &question, Payload::default());
+    service.api.ask(&call).await.map(|_| ())
+}
+
+fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<String> {
+    let bad = || Error::new(ErrorKind::Invalid, "resume", "this names no upload of this file").with_key(key);
+    let token: Token = serde_json::from_slice(token).map_err(|_| bad())?;
+    if token.path != service.path(key)? {
+        return Err(bad());
+    }
+    Ok(token.session)
+}
+
+/// See [`haul_store::Store::resume`]. The service doesn't tell what a session has: what was sent is proved by the hash of the whole, once
+/// it is committed.
+pub async fn resume(
+    service: &Arc<Service>,
+    key: &Key,
+    token: &[u8],
+    sent: Vec<Sent>,
+    spec: WriteSpec,
+) -> Result<Resumed> {
+    let session = read_token(service, key, token)?;
+    let write = Write::begin(service.clone(), key, spec)?;
+    match touch(service, &session, false).await {
+        Err(refused) if is_gone(&refused) => {
+            return Err(Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key));
+        }
+        // It is there, and knows better than to take nothing.
+        Err(refused) if refused.code.starts_with("concurrent_session") => {}
+        Err(refused) => return Err(refused.at("resume", key)),
+        Ok(()) => {}
+    }
+    let is_whole = |sent: &Sent| {
+        let size = sent.part.size;
+        size > 0
+            && sent.offset.is_multiple_of(BLOCK)
+            && size.is_multiple_of(BLOCK)
+            && sent.part.tag.len() as u64 == size / BLOCK * DIGEST as u64
+    };
+    let parts = sent.into_iter().filter(is_whole).map(|sent| sent.part).collect();
+    write.begun.store(true, Relaxed);
+    // The cell is new.
+    let _ = write.session.set(session);
+    Ok((Box::new(write), parts))
+}
+
+/// See [`haul_store::Store::discard`].
+pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
+    let session = read_token(service, key, token)?;
+    end(service, &session).await.map_err(|refused| refused.at("discard", key))
+}
+
+impl Upload for Write {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        async move {
+            let session = self.session().await?.clone();
+            Ok(serde_json::to_vec(&Token { path: self.path.clone(), session }).ok())
+        }
+        .boxed()
+    }
+
+    fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "what was sent can't be read before it is published";
+        async move { Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key)) }.boxed()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        self.send(index, offset, payload).boxed()
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        async move {
+            match self.finish(parts, late).await {
+                Ok(stored) => Ok(stored),
+                Err(error) => Err(Unpublished { error, upload: self }),
+            }
+        }
+        .boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async move {
+            match self.session.get() {
+                Some(session) => {
+                    end(&self.service, session).await.map(|_| ()).map_err(|refused| refused.at("abort", &self.key))
+                }
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}

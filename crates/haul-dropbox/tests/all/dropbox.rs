@@ -1,0 +1,235 @@
+//! The contract on the simulator, and what the service can do to us.
+
+use bytes::Bytes;
+use futures::{StreamExt, future::join_all};
+use haul_core::{ErrorKind, Key, Listed, Mtime, Retry, plan::Replace};
+use haul_store::{Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Store, Stored, Upload, WriteSpec};
+use haul_testkit::{
+    conformance::{self, Breaks::Always},
+    dropboxsim::{Dropbox, Fault, Settings},
+    tree::content,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+pub fn open(service: &Dropbox, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+    let (endpoint, token) = (service.endpoint(), service.token());
+    let token_url = format!("{endpoint}/oauth2/token");
+    let base = [("endpoint", &*endpoint), ("token", &token), ("client_id", "me"), ("token_url", &token_url)];
+    let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let request = OpenRequest {
+        remote: "d".into(),
+        path: path.into(),
+        options,
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links: Default::default(),
+        own_links: false,
+        wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
+    };
+    (haul_dropbox::KIND.open)(request).expect("opened")
+}
+
+fn start(settings: Settings) -> Dropbox {
+    Dropbox::start(settings).expect("a port")
+}
+
+pub async fn put(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> haul_core::Result<Stored> {
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
+    let upload = store.write(&Key::new(name), spec).await?;
+    let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
+    Ok(upload.publish(vec![part], Late::default()).await?)
+}
+
+/// Keys, and how the listing ended.
+async fn listed(store: &dyn Store, request: ListRequest) -> Vec<String> {
+    let (mut out, mut listing) = (Vec::new(), store.list(request));
+    while let Some(listed) = listing.next().await {
+        match listed {
+            Listed::Batch(batch) => out.extend(batch.iter().map(|entry| entry.key.to_string())),
+            Listed::Failed { error, .. } => out.push(format!("failed: {:?}", error.kind())),
+            Listed::End => out.push("end".into()),
+        }
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_keeps_the_contract() {
+    let service = start(Settings { page: 3, ..Settings::default() });
+    let number = AtomicUsize::new(0);
+    let root = || async { open(&service, &format!("root-{}", number.fetch_add(1, Ordering::Relaxed)), &[]) };
+    let except = [
+        (
+            "only_parts_that_are_there_are_believed",
+            Always,
+            "the service doesn't tell what a session has: the hash of the whole proves it as it is published",
+        ),
+        (
+            "a_write_that_ended_is_gone",
+            Always,
+            "the end of a file is kept until it is published, and sent anew by whoever goes on",
+        ),
+        ("copies_answer_for_each", Always, "a copy onto what is there isn't made by the service"),
+    ];
+    let summary = conformance::run_except(root, &except).await;
+    println!("{summary}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_is_whole_or_has_no_end() {
+    let service = start(Settings { page: 2, ..Settings::default() });
+    for name in ["/Box/B/x", "/Box/b-c", "/Box/B/Sub Dir/y", "/Box/a", "/Box/B0", "/other"] {
+        service.put(name, name.as_bytes());
+    }
+    let store = open(&service, "box", &[]);
+    let whole = ["B/", "B/Sub Dir/", "B/Sub Dir/y", "B/x", "B0", "a", "b-c", "end"];
+    assert_eq!(listed(&*store, ListRequest::all()).await, whole);
+    service.fail("files/list_folder/continue", 2, Fault::Refuse("reset"));
+    assert_eq!(listed(&*store, ListRequest::all()).await, whole, "it begins anew");
+    service.fail("files/list_folder/continue", 1, Fault::Status(503));
+    assert_eq!(listed(&*store, ListRequest::all()).await, whole, "a page is asked for again");
+    service.fail("files/list_folder/continue", 4, Fault::Refuse("reset"));
+    assert_eq!(listed(&*store, ListRequest::all()).await, ["failed: Io"]);
+    service.fail("files/list_folder/continue", 1, Fault::Refuse("other"));
+    assert_eq!(listed(&*store, ListRequest::all()).await, ["failed: Io"]);
+    service.fail("files/list_folder/continue", 1, Fault::Refuse("path/not_found"));
+    let level = listed(&*store, ListRequest::dir("")).await;
+    assert!(!level.contains(&"end".to_owned()), "{level:?}");
+    assert_eq!(listed(&*store, ListRequest::dir("")).await, ["B/", "B0", "a", "b-c", "end"]);
+    assert_eq!(listed(&*open(&service, "none", &[]), ListRequest::all()).await, ["failed: DirNotFound"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_files_are_published_together() {
+    let service = start(Settings { latency: Duration::from_millis(5), ..Settings::default() });
+    let store = open(&service, "box", &[]);
+    service.fail("files/upload_session/finish_batch_v2", 2, Fault::Crowded);
+    let names: Vec<String> = (0..60).map(|number| format!("d{}/f{number}", number % 3)).collect();
+    let mtime = Some(Mtime::new(1_600_000_000, 5));
+    let puts = names.iter().map(|name| put(&*store, name, name.as_bytes(), WriteSpec { mtime, ..Default::default() }));
+    let stored: Vec<_> = join_all(puts).await;
+    assert!(stored.iter().all(Result::is_ok), "{stored:?}");
+    let counts = service.counts();
+    assert_eq!(counts["files/upload_session/start"], 60);
+    assert!(counts["files/upload_session/finish_batch_v2"] < 15, "{counts:?}");
+    let asked = service.asked("files/upload_session/finish_batch_v2");
+    assert_eq!(asked[0]["entries"][0]["commit"]["client_modified"], "2020-09-13T12:26:40Z");
+    assert_eq!(listed(&*store, ListRequest::all()).await.len(), 60 + 3 + 1);
+    let keys = names
+        .iter()
+        .zip(&stored)
+        .map(|(name, stored)| (Key::new(name), stored.as_ref().ok().and_then(|stored| stored.version.clone())));
+    let answers = store.delete(keys.collect()).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(service.counts()["files/delete_batch"], 1);
+    assert_eq!(listed(&*store, ListRequest::all()).await, ["d0/", "d1/", "d2/", "end"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_found_out() {
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    service.fail("files/upload_session/finish_batch_v2", 1, Fault::Lose);
+    let spec = WriteSpec { size: Some(3), replace: Replace::Absent, ..Default::default() };
+    let upload = store.write(&Key::new("f"), spec).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from("abc"))).await.expect("sent");
+    let failed = upload.publish(vec![part.clone()], Late::default()).await.expect_err("lost");
+    assert_eq!(failed.error.retry(), Retry::Backoff);
+    let stored = failed.upload.publish(vec![part], Late::default()).await.expect("it was done");
+    assert_eq!(stored.size, 3);
+    let spec = WriteSpec { replace: Replace::Absent, ..Default::default() };
+    let error = put(&*store, "f", b"abc", spec).await.expect_err("another's");
+    assert_eq!(error.kind(), ErrorKind::Exists);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_fold_together_are_an_error_of_the_second() {
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    let old = put(&*store, "Dir/name", b"first", WriteSpec::default()).await.expect("written").version;
+    for second in ["Dir/NAME", "dir/other"] {
+        let error = put(&*store, second, b"second", WriteSpec::default()).await.expect_err("folds");
+        assert_eq!(error.kind(), ErrorKind::Exists, "{second}");
+    }
+    // Another run doesn't know before it is done; but the version that it saw is gone.
+    let other = open(&service, "box", &[]);
+    let error = put(&*other, "Dir/NAME", b"second", WriteSpec::default()).await.expect_err("replaces another");
+    assert_eq!(error.kind(), ErrorKind::Exists);
+    let answers = other.delete(vec![(Key::new("Dir/name"), old.clone()), (Key::new("Dir/name"), None)]).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Changed)), "{answers:?}");
+    let answers = store.delete(vec![(Key::new("Dir/name"), old)]).await;
+    assert!(answers[0].as_ref().is_err_and(|e| e.kind() == ErrorKind::Changed), "{answers:?}");
+    assert_eq!(service.all()["/box/Dir/name"].as_deref(), Some(&b"second"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_renewed_once_and_throttling_is_told() {
+    let service = start(Settings::default());
+    let more = [("root_namespace", "77"), ("impersonate", "dbmid:1")];
+    let store = open(&service, "box", &more);
+    put(&*store, "f", b"abc", WriteSpec::default()).await.expect("written");
+    assert!(service.headers().iter().any(|line| line == "dropbox-api-select-user: dbmid:1"));
+    let root = r#"dropbox-api-path-root: {".tag":"namespace_id","namespace_id":"77"}"#;
+    assert!(service.headers().iter().any(|line| line == root), "{:?}", service.headers());
+    service.expire();
+    assert_eq!(store.stat(&Key::new("f")).await.expect("with a new token").size, 3);
+    assert_eq!(service.counts()["oauth2/token"], 1);
+    service.fail("files/get_metadata", 1, Fault::Throttle("too_many_requests", 7));
+    let error = store.stat(&Key::new("f")).await.expect_err("throttled");
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Busy, Retry::After(Duration::from_secs(7))));
+    service.fail("files/upload_session/finish_batch_v2", 1, Fault::Refuse("path/insufficient_space"));
+    let error = put(&*store, "g", b"abc", WriteSpec::default()).await.expect_err("full");
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    let error = put(&*store, "Desktop.ini", b"abc", WriteSpec::default()).await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+/// Sends the parts of a file of 9 MiB but for those left out; gives back the write and its parts.
+async fn nine(store: &dyn Store, without: Option<u64>) -> (Vec<u8>, Box<dyn Upload>, Vec<Part>) {
+    let bytes = content(5, 9 << 20);
+    let upload = store.write(&Key::new("large"), nine_spec()).await.expect("begun");
+    let mut parts = Vec::new();
+    for (index, chunk) in (0..).zip(bytes.chunks(4 << 20)).filter(|(index, _)| Some(*index) != without) {
+        let payload = Payload::from(Bytes::copy_from_slice(chunk));
+        parts.push(upload.part(index, index << 22, payload).await.expect("sent"));
+    }
+    (bytes, upload, parts)
+}
+
+fn nine_spec() -> WriteSpec {
+    WriteSpec { size: Some(9 << 20), ..Default::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    let (bytes, upload, parts) = nine(&*store, Some(1)).await;
+    let token = upload.token().await.expect("a session").expect("a token");
+    drop(upload);
+    let sent = |part: &Part| Sent { part: part.clone(), offset: part.index << 22, crc64: 0 };
+    // A receipt that somebody made up: as many bytes, never sent.
+    let mut all = vec![sent(&parts[0]), sent(&parts[0]), sent(&parts[1])];
+    (all[1].part.index, all[1].offset) = (1, 4 << 20);
+    let (upload, mut believed) = store.resume(&Key::new("large"), &token, all, nine_spec()).await.expect("there");
+    assert_eq!(believed.len(), 2, "the end is sent anew");
+    let end = Payload::from(Bytes::copy_from_slice(&bytes[8 << 20..]));
+    believed.push(upload.part(2, 8 << 20, end).await.expect("kept"));
+    let failed = upload.publish(believed, Late::default()).await.expect_err("a part is missing");
+    assert_eq!(failed.error.kind(), ErrorKind::Corrupt);
+    assert!(!service.all().contains_key("/box/large"));
+    // It is closed now: nobody goes on with it.
+    let gone = store.resume(&Key::new("large"), &token, Vec::new(), nine_spec()).await.err().expect("ended");
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    let (bytes, upload, parts) = nine(&*store, None).await;
+    upload.publish(parts, Late::default()).await.expect("whole");
+    assert_eq!(service.all()["/box/large"].as_deref(), Some(&bytes[..]));
+}

@@ -1,0 +1,173 @@
+//! Reading: one request for each answer.
+
+use crate::{
+    list::{self, Question, no_root},
+    meta::{self, FIELDS, Object},
+    service::{Place, Service},
+};
+use futures::StreamExt;
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Result, Version};
+use haul_net::{Fault, Reply, at};
+use haul_oauth::{Refusal, google::Shown as _, plain};
+use haul_store::{Body, Direction, Read, web};
+use http::{Method, header};
+use std::ops::Range;
+
+/// Facts of one key.
+pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
+    if key.is_root() {
+        return stat_root(service).await;
+    }
+    let place = service.place(key)?;
+    if key.is_dir() || place.object.is_empty() {
+        return stat_dir(service, key, &place).await;
+    }
+    entry(&facts(service, key, &place, None).await?, key)
+}
+
+fn entry(object: &Object, key: &Key) -> Result<Entry> {
+    let broken = || Fault::broken("the server told no size or generation of it").at("stat", key);
+    object.entry(key.clone(), true).ok_or_else(broken)
+}
+
+/// What the service tells of an object, of this version if one is named.
+pub async fn facts(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<Object> {
+    let want = generation(want).map_err(|e| e.with_key(key))?;
+    let query = [("generation", &*want), ("fields", FIELDS)];
+    let call = service.of_object("GetObject", Method::GET, place, &query);
+    let object: Object = plain(service.api.json(&call).await).map_err(at("stat", key))?;
+    if object.name != place.object || object.version().is_none() || object.size().is_none() {
+        return Err(Fault::broken("the server told of another object, or not its size and generation").at("stat", key));
+    }
+    Ok(object)
+}
+
+/// A version as a query has it; empty for any.
+///
+/// Errors: `NotFound` for what was never one of the service.
+fn generation(want: Option<&Version>) -> Result<String> {
+    let text = want.map(|want| String::from_utf8_lossy(&want.0).into_owned()).unwrap_or_default();
+    match want.is_none() || text.parse::<u64>().is_ok() {
+        true => Ok(text),
+        false => Err(Error::new(ErrorKind::NotFound, "read", "no such version")),
+    }
+}
+
+async fn stat_root(service: &Service) -> Result<Entry> {
+    let Some(bucket) = &service.root.bucket else { return Ok(Entry::dir(Key::new(""))) };
+    let prefix = &service.root.prefix;
+    let found = first_below(service, bucket, prefix).await.map_err(|refused| refused.fault.error("stat"))?;
+    if found.is_none() && !prefix.is_empty() {
+        return Err(no_root(service, "stat"));
+    }
+    Ok(Entry::dir(Key::new("")))
+}
+
+/// A directory is there when anything is below it, its own marker included.
+async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> {
+    let found = first_below(service, &place.bucket, place.object.as_bytes()).await;
+    match found.map_err(|refused| refused.at("stat", key))? {
+        Some(marker) if marker.key.as_bytes() == place.object.as_bytes() && !place.object.is_empty() => {
+            Ok(Entry { key: key.clone(), kind: Kind::Dir, ..marker })
+        }
+        Some(_) => Ok(Entry::dir(key.clone())),
+        // A bucket, which may be empty.
+        None if place.object.is_empty() => Ok(Entry::dir(key.clone())),
+        None => Err(Error::new(ErrorKind::NotFound, "stat", "no such directory").with_key(key)),
+    }
+}
+
+async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Refusal<Option<Entry>> {
+    let mut next: Option<String> = None;
+    loop {
+        let question = Question { prefix, delimiter: "", from: b"", most: 1, token: next.as_deref(), meta: false };
+        let page = list::page(service, bucket, question).await?;
+        match (page.entries.into_iter().next(), page.next) {
+            // A page that isn't the last may be empty.
+            (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),
+            (None, Some(_)) => return Err(Fault::broken("the listing does not advance").into()),
+            (first, _) => return Ok(first),
+        }
+    }
+}
+
+/// The bytes of a key, as [`haul_store::Store::read`] says.
+pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
+    const OP: &str = "read";
+    let place = service.place(key)?;
+    if key.is_dir() || place.object.is_empty() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key));
+    }
+    let gone = async |error: Error| match (error.kind(), want) {
+        // Is it another now, or none?
+        (ErrorKind::NotFound, Some(_)) => match facts(service, key, &place, None).await {
+            Ok(_) => Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key),
+            Err(_) => error,
+        },
+        _ => error,
+    };
+    let empty = async || {
+        let object = match facts(service, key, &place, want).await {
+            Ok(object) => object,
+            Err(error) => return Err(gone(error).await),
+        };
+        Ok(Read { entry: entry(&object, key)?, body: Body::Stream(futures::stream::empty().boxed()) })
+    };
+    if range.as_ref().is_some_and(|range| range.start >= range.end) {
+        return empty().await;
+    }
+    let generation = match generation(want) {
+        Ok(generation) => generation,
+        Err(error) => return Err(gone(error.with_key(key)).await),
+    };
+    let query = [("alt", "media"), ("generation", &*generation)];
+    let mut call = service.of_object("GetMedia", Method::GET, &place, &query).going(Direction::Down);
+    // Else the service unpacks what is kept as gzip, and size and hashes are of something else.
+    call = call.header(header::ACCEPT_ENCODING, "gzip");
+    if let Some(range) = &range {
+        call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1));
+    }
+    let reply = match service.api.send(&call).await {
+        Ok(reply) => reply,
+        // Nothing is behind the end.
+        Err(refused) if refused.fault.status == 416 => return empty().await,
+        Err(refused) => return Err(gone(refused.at(OP, key)).await),
+    };
+    let (length, whole) = web::carried(&reply, range.as_ref()).map_err(at(OP, key))?;
+    let object = of_headers(&reply, whole);
+    let entry = object.entry(key.clone(), false);
+    let unnamed = || Fault::broken("the answer names no version (x-goog-generation)").at(OP, key);
+    let entry = entry.ok_or_else(unnamed)?;
+    if want.is_some() && entry.version.as_ref() != want {
+        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
+    }
+    Ok(Read { entry, body: Body::Stream(web::content(reply, range.as_ref(), length, key)) })
+}
+
+/// What the headers of an answer with content tell.
+fn of_headers(reply: &Reply, size: u64) -> Object {
+    let text = |name: &str| reply.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    // One header for each, or all in one.
+    let all =
+        reply.headers.get_all("x-goog-hash").iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let all: Vec<String> =
+        all.flat_map(|line| line.split(',').map(|hash| hash.trim().to_owned()).collect::<Vec<_>>()).collect();
+    let hash = |name: &str| all.iter().find_map(|hash| hash.strip_prefix(name)).unwrap_or_default().to_owned();
+    let user = reply.headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix("x-goog-meta-")?;
+        Some((name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+    });
+    Object {
+        size: Some(size.to_string()),
+        generation: text("x-goog-generation"),
+        md5_hash: hash("md5="),
+        crc32c: hash("crc32c="),
+        metadata: user.collect(),
+        updated: text("last-modified").and_then(|date| {
+            let time = jiff::Timestamp::from_nanosecond(web::date(&date)?.0).ok()?;
+            Some(time.to_string())
+        }),
+        content_type: text("content-type").unwrap_or_default(),
+        ..meta::Object::default()
+    }
+}

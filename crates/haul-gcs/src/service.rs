@@ -1,0 +1,214 @@
+//! Where keys are, and the addresses of requests.
+
+use crate::options::Config;
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_oauth::{Api, Call, Refusal};
+use haul_store::Caps;
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde_json::json;
+use std::{collections::BTreeSet, sync::Arc};
+
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Text as it stands in a part of a path or in a query.
+pub fn encoded(text: impl AsRef<[u8]>) -> String {
+    percent_encode(text.as_ref(), KEPT).to_string()
+}
+
+/// A store's root: a bucket and a prefix (empty or ending in `/`), or all buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub bucket: Option<String>,
+    pub prefix: Vec<u8>,
+}
+
+/// An object in a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub bucket: String,
+    /// Empty for the bucket itself.
+    pub object: String,
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (path, b""),
+    }
+}
+
+fn name(bucket: &[u8]) -> Result<String> {
+    let name = String::from_utf8(bucket.to_vec()).ok().filter(|name| !name.is_empty());
+    name.ok_or_else(|| Error::new(ErrorKind::Invalid, "open", "no bucket of such a name can be"))
+}
+
+impl Root {
+    /// From the path after the colon: `bucket`, `bucket/dir`, with or without slashes around.
+    ///
+    /// Errors: `Invalid` when the bucket's name isn't text.
+    pub fn parse(path: &[u8]) -> Result<Root> {
+        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+        let path = &path[start..];
+        if path.is_empty() {
+            return Ok(Root { bucket: None, prefix: Vec::new() });
+        }
+        let (bucket, rest) = split(path);
+        let mut prefix = rest.to_vec();
+        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        Ok(Root { bucket: Some(name(bucket)?), prefix })
+    }
+
+    /// As bytes that [`Root::parse`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match &self.bucket {
+            Some(bucket) => [bucket.as_bytes(), b"/", &self.prefix].concat(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Where a key is. In a root of all buckets its first part is the bucket.
+    ///
+    /// Errors: `Invalid` for a name that the service can't have.
+    pub fn place(&self, key: &Key) -> Result<Place> {
+        let (bucket, object) = match &self.bucket {
+            Some(bucket) => (bucket.clone(), [&self.prefix, key.as_bytes()].concat()),
+            None => {
+                let (bucket, object) = split(key.as_bytes());
+                (name(bucket).map_err(|e| e.with_key(key))?, object.to_vec())
+            }
+        };
+        let wrong = |why: &str| {
+            let message = format!("Google Cloud Storage can't hold this name: {why}; rename it");
+            Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key))
+        };
+        let Ok(object) = String::from_utf8(object) else { return wrong("it isn't UTF-8") };
+        if object.contains(['\r', '\n']) {
+            return wrong("it has a line break");
+        }
+        if object.len() > 1024 {
+            return wrong("it is longer than 1024 bytes");
+        }
+        if matches!(&*object, "." | "..") || object.starts_with(".well-known/acme-challenge/") {
+            return wrong("it is reserved");
+        }
+        Ok(Place { bucket, object })
+    }
+}
+
+/// Everything that requests need.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    pub root: Root,
+    pub caps: Caps,
+    pub locator: String,
+    pub api: Arc<Api>,
+    /// Buckets that were missing and have been made.
+    pub made: tokio::sync::Mutex<BTreeSet<String>>,
+}
+
+impl Service {
+    /// Where `key` is.
+    ///
+    /// Errors: `Invalid`, as [`Root::place`].
+    pub fn place(&self, key: &Key) -> Result<Place> {
+        self.root.place(key)
+    }
+
+    fn url(&self, interface: &str, path: &str, query: &[(&str, &str)]) -> String {
+        let project = Some(("userProject", &*self.config.user_project)).filter(|(_, project)| !project.is_empty());
+        let all = query.iter().copied().chain(project).filter(|(_, value)| !value.is_empty());
+        let query: Vec<String> = all.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{}{interface}/storage/v1{path}{mark}{}", self.config.endpoint, query.join("&"))
+    }
+
+    /// A request to the service itself.
+    pub fn call(&self, kind: &'static str, method: Method, path: &str, query: &[(&str, &str)]) -> Call {
+        Call::new(kind, method, self.url("", path, query))
+    }
+
+    /// A request to a bucket: what is in it, with `/o`.
+    pub fn of_bucket(
+        &self,
+        kind: &'static str,
+        method: Method,
+        bucket: &str,
+        more: &str,
+        query: &[(&str, &str)],
+    ) -> Call {
+        self.call(kind, method, &format!("/b/{}{more}", encoded(bucket)), query)
+    }
+
+    /// A request to an object.
+    pub fn of_object(&self, kind: &'static str, method: Method, place: &Place, query: &[(&str, &str)]) -> Call {
+        self.call(kind, method, &path(place), query)
+    }
+
+    /// A request that begins an upload into a bucket.
+    pub fn upload(&self, kind: &'static str, place: &Place, query: &[(&str, &str)]) -> Call {
+        let path = format!("/b/{}/o", encoded(&place.bucket));
+        Call::new(kind, Method::POST, self.url("/upload", &path, query))
+    }
+
+    /// Does what writes into a bucket, which is created if it is missing.
+    pub async fn in_bucket<T, F: Future<Output = Refusal<T>>>(&self, bucket: &str, send: impl Fn() -> F) -> Refusal<T> {
+        match send().await {
+            Err(refused) if refused.fault.status == 404 && !self.config.no_check_bucket => {
+                let mut made = self.made.lock().await;
+                if !made.contains(bucket) {
+                    match self.create(bucket).await {
+                        Ok(()) => {}
+                        // Whoever may not create it is told of what was asked for.
+                        Err(_) => return Err(refused),
+                    }
+                    made.insert(bucket.to_owned());
+                }
+                drop(made);
+                send().await
+            }
+            other => other,
+        }
+    }
+
+    /// Creates a bucket; already being ours is success.
+    pub async fn create(&self, bucket: &str) -> Refusal<()> {
+        let mut question = json!({ "name": bucket });
+        for (name, value) in [("location", &self.config.location), ("storageClass", &self.config.storage_class)] {
+            if !value.is_empty() {
+                question[name] = value.as_str().into();
+            }
+        }
+        let call = self.call("InsertBucket", Method::POST, "/b", &[("project", &self.config.project)]).json(&question);
+        match self.api.ask(&call).await {
+            // Somebody's: if it isn't ours, the next request says so.
+            Err(refused) if refused.fault.status == 409 => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+}
+
+/// The path of an object's address.
+pub fn path(place: &Place) -> String {
+    format!("/b/{}/o/{}", encoded(&place.bucket), encoded(&place.object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        let root = Root::parse(b"/box/d").unwrap();
+        assert_eq!(root.place(&Key::new("a b")).unwrap(), Place { bucket: "box".into(), object: "d/a b".into() });
+        for bad in [&b"a\nb"[..], b"a\xff", &[b'x'; 1030]] {
+            assert_eq!(root.place(&Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid);
+        }
+        let all = Root::parse(b"").unwrap();
+        assert_eq!(all.place(&Key::new("box/x")).unwrap(), Place { bucket: "box".into(), object: "x".into() });
+        assert_eq!(all.place(&Key::new("box/..")).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,384 @@
+//! Writing: one request for what is small, else a session that takes bytes in order. An object shows with its last byte, so the end of
+//! what is sent is kept until it is published.
+
+use crate::{
+    meta::{self, Object},
+    read,
+    service::{Place, Service},
+};
+use base64::{Engine, engine::general_purpose::STANDARD as B64};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Version, plan::Replace};
+use haul_net::Fault;
+use haul_oauth::{
+    Refusal, Refused,
+    google::{GRANULE, Pieces, RELATED, Shown as _, forget, is_at, open_session, related},
+};
+use haul_store::{
+    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    in_order::{InOrder, Session as _},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+use tokio::sync::OnceCell;
+
+/// The receipt of a part that is held back and not yet sent.
+const HELD: &[u8] = b"held";
+
+/// A write.
+pub struct Write {
+    service: Arc<Service>,
+    key: Key,
+    place: Place,
+    spec: WriteSpec,
+    /// The session of a write in pieces, when there is one.
+    pieces: OnceCell<InOrder<Pieces<Object>>>,
+    /// Pieces are asked for, or were sent by an earlier run.
+    begun: AtomicBool,
+    /// The only part of what is small.
+    held: Mutex<Option<Payload>>,
+    /// A publish was asked for, and nobody knows whether it was made.
+    maybe: AtomicBool,
+}
+
+/// What finds a session again.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    bucket: String,
+    object: String,
+    session: String,
+}
+
+/// The query of a write's condition.
+pub fn condition(replace: &Replace) -> String {
+    match replace {
+        Replace::Anything => String::new(),
+        Replace::Absent => "0".into(),
+        Replace::Exactly(version) => generation(Some(version)),
+    }
+}
+
+/// The error of a write that was refused.
+pub fn refusal(refused: Refused, replace: &Replace, key: &Key) -> Error {
+    match (replace, refused.fault.kind) {
+        (Replace::Absent, ErrorKind::Changed) => {
+            Error::new(ErrorKind::Exists, "write", "is there already").with_key(key)
+        }
+        (Replace::Exactly(_), ErrorKind::Changed) => {
+            Error::new(ErrorKind::Changed, "write", "changed since it was listed").with_key(key)
+        }
+        _ => refused.at("write", key),
+    }
+}
+
+impl Write {
+    /// Begins a write; sends nothing.
+    ///
+    /// Errors: `Invalid` for what can't be an object's name.
+    pub fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Write> {
+        let place = service.place(key)?;
+        if place.object.is_empty() || key.is_dir() {
+            return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of an object").with_key(key));
+        }
+        Ok(Write {
+            service,
+            key: key.clone(),
+            place,
+            spec,
+            pieces: OnceCell::new(),
+            begun: AtomicBool::default(),
+            held: Mutex::default(),
+            maybe: AtomicBool::default(),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Payload>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn corrupt(&self, message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key)
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.spec.size.filter(|_| !self.spec.size_may_differ)
+    }
+
+    /// A first part of this size may turn out to be the only one.
+    fn may_hold(&self, len: u64) -> bool {
+        self.size().is_none_or(|size| size == len) && len <= self.service.config.chunk_size
+    }
+
+    async fn pieces(&self) -> Result<&InOrder<Pieces<Object>>> {
+        let open = async || {
+            let url = self.open_session().await.map_err(|refused| refusal(refused, &self.spec.replace, &self.key))?;
+            Ok(InOrder::new(self.session(url), self.size(), 0, GRANULE))
+        };
+        self.begun.store(true, Relaxed);
+        self.pieces.get_or_try_init(open).await
+    }
+
+    fn session(&self, url: String) -> Pieces<Object> {
+        Pieces::new(self.service.api.clone(), self.key.clone(), url, self.size())
+    }
+
+    async fn open_session(&self) -> Refusal<String> {
+        let condition = condition(&self.spec.replace);
+        let resource = self.resource(&self.spec, None);
+        let query = [("uploadType", "resumable"), ("name", &*self.place.object), ("ifGenerationMatch", &condition)];
+        let query: Vec<_> = query.into_iter().chain([("predefinedAcl", &*self.service.config.object_acl)]).collect();
+        let send = || async {
+            let call = self.service.upload("BeginUpload", &self.place, &query).json(&resource);
+            open_session(&self.service.api, &call).await
+        };
+        self.service.in_bucket(&self.place.bucket, send).await
+    }
+
+    fn resource(&self, spec: &WriteSpec, md5: Option<&[u8]>) -> serde_json::Map<String, serde_json::Value> {
+        let mut resource = meta::resource(&self.place.object, spec.mtime, spec.meta.as_deref());
+        resource.insert("name".into(), self.place.object.as_str().into());
+        let class =
+            spec.meta.as_deref().and_then(|meta| meta.get("tier")).unwrap_or(&self.service.config.storage_class);
+        if !class.is_empty() {
+            resource.insert("storageClass".into(), class.as_str().into());
+        }
+        if let Some(md5) = md5 {
+            // The service compares.
+            resource.insert("md5Hash".into(), B64.encode(md5).into());
+        }
+        resource
+    }
+
+    async fn send(&self, index: u64, offset: u64, payload: Payload) -> Result<Part> {
+        let size = payload.len();
+        if index == 0 && !self.begun.load(Relaxed) && self.may_hold(size) {
+            // Hashed now, while whoever reads the source still looks whether it stays the same.
+            let lane = self.service.api.lanes.lane(Direction::Up);
+            let hashes = payload.hash_at(&[Algo::Md5], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))?;
+            *self.held() = Some(payload.with_hashes(hashes));
+            return Ok(Part { index, size, tag: HELD.into() });
+        }
+        if index > 0 {
+            self.release().await?;
+        }
+        self.pieces().await?.part(index, offset, payload).await
+    }
+
+    /// The first part wasn't the only one.
+    async fn release(&self) -> Result<()> {
+        let held = self.held().clone();
+        if let Some(payload) = held {
+            self.pieces().await?.part(0, 0, payload).await?;
+            *self.held() = None;
+        }
+        Ok(())
+    }
+
+    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+        let mut spec = self.spec.clone();
+        spec.mtime = late.mtime.or(spec.mtime);
+        spec.meta = late.meta.or(spec.meta);
+        let mut hashes = late.hashes;
+        if !spec.size_may_differ {
+            hashes.merge(&spec.hashes);
+        }
+        spec.hashes = hashes;
+        parts.sort_by_key(|part| part.index);
+        let bytes: u64 = parts.iter().map(|part| part.size).sum();
+        if let Some(size) = spec.size.filter(|size| *size != bytes && !spec.size_may_differ) {
+            return Err(self.corrupt(format!("{bytes} bytes came where {size} were announced")));
+        }
+        if let Some((missing, _)) = (0..).zip(&parts).find(|(index, part)| *index != part.index) {
+            return Err(self.corrupt(format!("part {missing} of the upload is missing")));
+        }
+        if !self.begun.load(Relaxed) {
+            let payload = self.held().clone().unwrap_or_default();
+            if payload.len() != bytes {
+                return Err(self.corrupt(format!("{bytes} bytes came, of which {} are at hand", payload.len())));
+            }
+            return self.whole(spec, payload).await;
+        }
+        self.release().await?;
+        let pieces = self.pieces().await?;
+        pieces.finish(bytes).await.map_err(|error| match (error.kind(), &spec.replace) {
+            (ErrorKind::Changed, Replace::Absent) => {
+                Error::new(ErrorKind::Exists, "write", "is there already").with_key(&self.key)
+            }
+            _ => error,
+        })?;
+        let done = pieces.session.done();
+        let object = done.ok_or_else(|| self.corrupt("the service took all bytes and shows no object"))?;
+        let stored = self.stored(&object, bytes, &spec.hashes).await?;
+        if (spec.mtime, &spec.meta) != (self.spec.mtime, &self.spec.meta) {
+            // They came after the session began.
+            let generation = object.version();
+            crate::change::patch(
+                &self.service,
+                &self.key,
+                &self.place,
+                generation.as_ref(),
+                spec.mtime,
+                spec.meta.as_deref(),
+            )
+            .await?;
+        }
+        Ok(stored)
+    }
+
+    /// Compares what the service has with what was sent. What differs doesn't stay.
+    async fn stored(&self, object: &Object, bytes: u64, ours: &Hashes) -> Result<Stored> {
+        let Some(version) = object.version() else {
+            return Err(Fault::broken("the service gave no receipt (a generation)").at("write", &self.key));
+        };
+        let size = object.size();
+        let hashes = object.hashes();
+        let differs = match hashes.agree(ours) {
+            Some((algo, false)) => Some(format!("the service has other bytes than were sent ({algo} differs)")),
+            _ if size != Some(bytes) => Some(format!("the service has {size:?} bytes and {bytes} were sent")),
+            _ => None,
+        };
+        if let Some(message) = differs {
+            // What was there before is gone; the next try brings the whole.
+            let gone = crate::change::remove(&self.service, &self.place, Some(&version)).await;
+            let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
+            return Err(self.corrupt(format!("{message}{left}")));
+        }
+        Ok(Stored { version: Some(version), size: bytes, hashes, ..Stored::default() })
+    }
+
+    async fn whole(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
+        let hashes = payload.hash(&[Algo::Md5]).await.map_err(|e| e.with_key(&self.key))?;
+        if let Some((algo, false)) = hashes.agree(&spec.hashes) {
+            return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
+        }
+        spec.hashes.merge(&hashes);
+        let resource = serde_json::Value::from(self.resource(&spec, hashes.get(Algo::Md5)));
+        let body = related(&resource.to_string(), &payload).await.map_err(|e| e.with_key(&self.key))?;
+        let condition = condition(&spec.replace);
+        let query = [
+            ("uploadType", "multipart"),
+            ("name", &*self.place.object),
+            ("ifGenerationMatch", &condition),
+            ("predefinedAcl", &self.service.config.object_acl),
+        ];
+        let send = || async {
+            let call = self.service.upload("InsertObject", &self.place, &query);
+            self.service.api.json::<Object>(&call.body(Direction::Up, RELATED, body.clone())).await
+        };
+        match self.service.in_bucket(&self.place.bucket, send).await {
+            Ok(object) => self.stored(&object, payload.len(), &spec.hashes).await,
+            Err(refused) => self.doubt(refused, &spec, payload.len()).await,
+        }
+    }
+
+    /// A whole object was refused, or nobody knows. An earlier try that was done shows by its content.
+    async fn doubt(&self, refused: Refused, spec: &WriteSpec, size: u64) -> Result<Stored> {
+        if refused.fault.kind == ErrorKind::Changed && self.maybe.load(Relaxed) {
+            let object = read::facts(&self.service, &self.key, &self.place, None).await?;
+            if object.size() == Some(size) && matches!(object.hashes().agree(&spec.hashes), Some((_, true))) {
+                return self.stored(&object, size, &spec.hashes).await;
+            }
+        }
+        self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);
+        Err(refusal(refused, &spec.replace, &self.key))
+    }
+}
+
+fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<(Place, String)> {
+    let bad = || Error::new(ErrorKind::Invalid, "resume", "this names no upload of this file").with_key(key);
+    let token: Token = serde_json::from_slice(token).map_err(|_| bad())?;
+    let place = service.place(key)?;
+    // Its address came from a file: what it leads to must be the service itself.
+    let ours = is_at(&token.session, &service.config.endpoint);
+    if (&token.bucket, &token.object) != (&place.bucket, &place.object) || !ours {
+        return Err(bad());
+    }
+    Ok((place, token.session))
+}
+
+/// See [`haul_store::Store::resume`].
+pub async fn resume(
+    service: &Arc<Service>,
+    key: &Key,
+    token: &[u8],
+    sent: Vec<Sent>,
+    spec: WriteSpec,
+) -> Result<Resumed> {
+    let (_, url) = read_token(service, key, token)?;
+    let write = Write::begin(service.clone(), key, spec)?;
+    let session = write.session(url);
+    let has = session
+        .has()
+        .await
+        .map_err(|error| Error::new(error.kind(), "resume", error.message()).with_retry(error.retry()).with_key(key))?;
+    if session.done().is_some() {
+        // It was published, and whoever did that didn't learn of it.
+        return Err(Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key));
+    }
+    let parts = InOrder::<Pieces<Object>>::proved(sent, has);
+    if parts.is_empty() && has == 0 {
+        return Err(Error::new(ErrorKind::NotFound, "resume", "nothing of the upload is there").with_key(key));
+    }
+    let pieces = InOrder::new(session, write.size(), has, GRANULE);
+    write.begun.store(true, Relaxed);
+    // The cell is new.
+    let _ = write.pieces.set(pieces);
+    Ok((Box::new(write), parts))
+}
+
+/// See [`haul_store::Store::discard`].
+pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
+    let (_, url) = read_token(service, key, token)?;
+    forget(&service.api, key, &url).await
+}
+
+impl Upload for Write {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        async move {
+            let session = self.pieces().await?.session.url.clone();
+            let Place { bucket, object } = self.place.clone();
+            Ok(serde_json::to_vec(&Token { bucket, object, session }).ok())
+        }
+        .boxed()
+    }
+
+    fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "what was sent can't be read before it is published";
+        async move { Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key)) }.boxed()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        self.send(index, offset, payload).boxed()
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        async move {
+            match self.finish(parts, late).await {
+                Ok(stored) => Ok(stored),
+                Err(error) => Err(Unpublished { error, upload: self }),
+            }
+        }
+        .boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async move {
+            match self.pieces.get() {
+                Some(pieces) => forget(&self.service.api, &self.key, &pieces.session.url).await.map(|_| ()),
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A version as a query has it.
+pub fn generation(version: Option<&Version>) -> String {
+    version.map(|version| String::from_utf8_lossy(&version.0).into_owned()).unwrap_or_default()
+}

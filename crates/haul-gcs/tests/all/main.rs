@@ -1,0 +1,5 @@
+//! The store on emulators of Google Cloud Storage.
+
+#![allow(clippy::disallowed_methods)] // Tests make and read their own files.
+
+mod emulators;

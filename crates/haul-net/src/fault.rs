@@ -1,0 +1,155 @@
+//! What a failed request means, as far as HTTP alone can tell. What a service says in its answers is for its store to read.
+
+use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
+use http::{HeaderMap, StatusCode};
+use std::time::Duration;
+
+/// A failed request, before it is known which key it was about.
+#[derive(Debug)]
+pub struct Fault {
+    /// What kind of error it is.
+    pub kind: ErrorKind,
+    /// Whether it may be tried again.
+    pub retry: Retry,
+    /// 0 when there was no answer.
+    pub status: u16,
+    /// For the user.
+    pub message: String,
+    /// The connection was refused.
+    pub refused: bool,
+    /// The connection was closed before an answer began.
+    pub dropped: bool,
+}
+
+/// A result of a request.
+pub type Tried<T> = Result<T, Box<Fault>>;
+
+impl Fault {
+    /// A fault without an answer.
+    pub fn new(kind: ErrorKind, retry: Retry, message: impl Into<String>) -> Box<Fault> {
+        Box::new(Fault { kind, retry, status: 0, message: message.into(), refused: false, dropped: false })
+    }
+
+    /// A broken connection or answer, which may be better the next time.
+    pub fn broken(message: impl Into<String>) -> Box<Fault> {
+        Fault::new(ErrorKind::Io, Retry::Backoff, message)
+    }
+
+    /// No progress within the time allowed.
+    pub fn timeout(message: impl Into<String>) -> Box<Fault> {
+        Fault::new(ErrorKind::Timeout, Retry::Backoff, message)
+    }
+
+    /// An answer that isn't success, by its status (RFC 9110, and RFC 4918 for WebDAV's); `said` is the server's own word, if it
+    /// gave one.
+    pub fn answer(status: StatusCode, headers: &HeaderMap, said: Option<&str>) -> Box<Fault> {
+        let (kind, retry) = meaning(status);
+        let wait = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.trim().parse().ok());
+        let retry = match wait {
+            Some(seconds) if retry != Retry::Never => Retry::After(Duration::from_secs(seconds)),
+            _ => retry,
+        };
+        let said = said.map(|said| format!(": {}", said.trim().replace(['\n', '\r'], " "))).unwrap_or_default();
+        let message = match status.as_u16() {
+            code if status.is_redirection() => {
+                let to = headers.get(http::header::LOCATION).and_then(|v| v.to_str().ok()).unwrap_or("another place");
+                format!("the server answered {code} and points to {to}: correct url with haul config")
+            }
+            code => format!("the server answered {code}{said}"),
+        };
+        Box::new(Fault { status: status.as_u16(), ..*Fault::new(kind, retry, message) })
+    }
+
+    /// What it says of the load that the service takes. An answer that refuses one request for its own sake is an
+    /// answer like any other.
+    pub fn outcome(&self) -> Outcome {
+        match (self.kind, self.retry) {
+            (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
+            (ErrorKind::Busy, _) => Outcome::Throttled(None),
+            // A host that never answered isn't busy.
+            _ if self.refused && self.kind != ErrorKind::Unreachable => Outcome::Throttled(None),
+            _ if self.dropped => Outcome::Dropped,
+            _ if (300..500).contains(&self.status) => Outcome::Done,
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// As the error of `op`.
+    pub fn error(self, op: &'static str) -> Error {
+        Error::new(self.kind, op, self.message).with_retry(self.retry)
+    }
+
+    /// As the error of `op` on `key`.
+    pub fn at(self, op: &'static str, key: &Key) -> Error {
+        self.error(op).with_key(key)
+    }
+
+    /// The server may have done what we asked although it didn't say so.
+    pub fn is_ambiguous(&self) -> bool {
+        self.status == 0 || self.status >= 500
+    }
+}
+
+/// Turns a fault into the error of `op` on `key`.
+pub fn at<'a>(op: &'static str, key: &'a Key) -> impl Fn(Box<Fault>) -> Error + 'a {
+    move |fault| fault.at(op, key)
+}
+
+fn meaning(status: StatusCode) -> (ErrorKind, Retry) {
+    use ErrorKind as K;
+    use Retry::{Backoff, Never};
+    match status.as_u16() {
+        401 => (K::Unauthenticated, Never),
+        403 => (K::Denied, Never),
+        404 | 410 => (K::NotFound, Never),
+        408 => (K::Timeout, Backoff),
+        412 => (K::Changed, Never),
+        // Locked by another client, who lets go of it sooner or later.
+        423 | 429 | 503 => (K::Busy, Backoff),
+        405 | 501 => (K::Unsupported, Never),
+        507 => (K::NoSpace, Never),
+        500..=599 => (K::Io, Backoff),
+        _ => (K::Invalid, Never),
+    }
+}
+
+/// The innermost cause says most: `connection refused`.
+pub fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_has_a_meaning() {
+        use ErrorKind as K;
+        for (status, kind, retry) in [
+            (401, K::Unauthenticated, false),
+            (403, K::Denied, false),
+            (404, K::NotFound, false),
+            (410, K::NotFound, false),
+            (409, K::Invalid, false),
+            (412, K::Changed, false),
+            (423, K::Busy, true),
+            (429, K::Busy, true),
+            (500, K::Io, true),
+            (503, K::Busy, true),
+            (507, K::NoSpace, false),
+        ] {
+            let fault = Fault::answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), None);
+            assert_eq!((fault.kind, fault.retry != Retry::Never), (kind, retry), "{status}");
+        }
+        let wait = HeaderMap::from_iter([(http::header::RETRY_AFTER, "7".parse().unwrap())]);
+        let fault = Fault::answer(StatusCode::SERVICE_UNAVAILABLE, &wait, Some("come\nback"));
+        assert_eq!(
+            (fault.retry, &*fault.message),
+            (Retry::After(Duration::from_secs(7)), "the server answered 503: come back")
+        );
+    }
+}

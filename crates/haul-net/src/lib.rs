@@ -1,0 +1,23 @@
+//! The ground that network stores stand on: one HTTP client with TLS, proxies and bounds on every wait, limits of requests, lanes,
+//! buffers and counters. It knows no store, and asks neither the environment nor the clock of the day.
+
+mod buffers;
+pub mod connect;
+pub mod fault;
+pub mod gate;
+mod http;
+pub mod lanes;
+pub mod meters;
+mod net;
+mod processors;
+pub mod reach;
+mod tls;
+
+pub use buffers::Buffers;
+pub use connect::Proxies;
+pub use fault::{Fault, Tried, at};
+pub use gate::Gate;
+pub use http::{Http, Reply, Watch, Watched};
+pub use lanes::{Ahead, Direction, Lanes, Roads};
+pub use meters::Meters;
+pub use net::{ClientCert, Header, Headers, Net, patience};

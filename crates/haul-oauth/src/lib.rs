@@ -1,0 +1,20 @@
+//! Services that people log in to: OAuth 2 tokens as rclone keeps them, renewed in time and written back, and the client with which
+//! stores on such services send their requests.
+
+mod api;
+mod blob;
+mod consent;
+pub mod google;
+mod login;
+mod provider;
+mod service_account;
+pub mod setup;
+mod token;
+
+pub use api::{Api, Call, Judge, Refusal, Refused, plain};
+pub use blob::{decode, encode};
+pub use consent::{Browser, Consent, DeviceCode};
+pub use login::{Login, Tokens};
+pub use provider::{Adapt, Addresses, OPTIONS, Provider};
+pub use service_account::{App, ServiceAccount, text_of};
+pub use token::Token;

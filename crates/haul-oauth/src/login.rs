@@ -1,0 +1,260 @@
+//! Tokens of a remote: given out while they are good, renewed in time, and written back where they came from.
+
+use crate::{Provider, Token};
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_net::{Fault, Http, Tried};
+use haul_store::{Locked, OpenRequest, Payload, Section, body::Pieces};
+use http::{HeaderValue, Method, Request, header};
+use jiff::{Timestamp, Zoned};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use std::{fmt, sync::Arc};
+use tokio::sync::Mutex;
+
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Gives out what a request proves its right by.
+pub trait Tokens: fmt::Debug + Send + Sync {
+    /// The header `Authorization` that is good now. One asks for a new one, the others wait for its answer.
+    ///
+    /// Errors: `Unauthenticated` when there is none to be had.
+    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>>;
+
+    /// A service refused this one: it isn't given out again.
+    fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()>;
+}
+
+/// The tokens of one remote.
+pub struct Login {
+    provider: &'static Provider,
+    remote: String,
+    client_id: String,
+    client_secret: String,
+    token_url: String,
+    scope: String,
+    /// The application itself logs in.
+    own: bool,
+    section: Option<Arc<dyn Section>>,
+    token: Mutex<Option<Token>>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("kind", &self.provider.kind).finish_non_exhaustive()
+    }
+}
+
+impl Login {
+    /// The log-in that the options of a remote describe. Sends nothing.
+    ///
+    /// Errors: `Invalid` for a token that can't be read; `Unauthenticated` where nobody has logged in yet.
+    pub fn open(provider: &'static Provider, request: &OpenRequest) -> Result<Arc<Login>> {
+        let addresses = provider.addresses(&request.options);
+        let token_url = match request.options.get("token_url").map(|url| url.trim()) {
+            None | Some("") => &addresses.token_url,
+            Some(url) => url,
+        };
+        // All stores of one log-in have one token: it may be renewed once only.
+        let of = |name: &str| request.options.get(name).map_or("", |value| value);
+        let words = [provider.kind, &request.remote, of("client_id"), of("token"), of("client_credentials"), token_url];
+        request.shared.get(&words.join("\n"), || Login::new(provider, token_url, &addresses.scope, request))
+    }
+
+    fn new(provider: &'static Provider, token_url: &str, scope: &str, request: &OpenRequest) -> Result<Login> {
+        let option = |name: &str| request.options.get(name).map(|value| value.trim().to_owned()).unwrap_or_default();
+        let own = option("client_credentials") == "true";
+        let token = match option("token") {
+            none if none.is_empty() => None,
+            text => Some(Token::parse(&text)?),
+        };
+        if token.is_none() && !own {
+            let message = match &*request.remote {
+                "" => format!("nobody has logged in to {}: make a remote with haul config", provider.title),
+                name => format!("nobody has logged in to {}: haul config reconnect {name}:", provider.title),
+            };
+            return Err(Error::new(ErrorKind::Unauthenticated, "open", message));
+        }
+        Ok(Login {
+            provider,
+            remote: request.remote.clone(),
+            client_id: option("client_id"),
+            client_secret: option("client_secret"),
+            token_url: token_url.to_owned(),
+            scope: scope.to_owned(),
+            own,
+            section: request.section.clone(),
+            token: Mutex::new(token),
+        })
+    }
+
+    fn again(&self) -> String {
+        match &*self.remote {
+            "" => "log in again".into(),
+            name => format!("log in again with haul config reconnect {name}:"),
+        }
+    }
+
+    fn denied(&self, why: &str) -> Box<Fault> {
+        let message = format!("{} gave no new token: {why}; {}", self.provider.title, self.again());
+        Fault::new(ErrorKind::Unauthenticated, Retry::Never, message)
+    }
+
+    /// Gets the next token. What another process got meanwhile is found in the section; what comes is kept there before anybody else
+    /// may ask.
+    async fn renew(&self, http: &Http<Pieces>, before: Option<&Token>) -> Tried<Token> {
+        let mut locked = match &self.section {
+            Some(section) => Some(section.lock().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?),
+            None => None,
+        };
+        let kept = kept(locked.as_deref());
+        let is_new = |kept: &Token| before.is_none_or(|before| kept.access_token != before.access_token);
+        if let Some(kept) = kept.clone().filter(|kept| is_new(kept) && kept.is_good(Timestamp::now())) {
+            return Ok(kept);
+        }
+        let last = kept.or_else(|| before.cloned());
+        if self.client_id.is_empty() && !self.own {
+            return self.by_rclone(locked).await;
+        }
+        let form = match (&last, self.own) {
+            (_, true) => {
+                vec![("grant_type", "client_credentials"), ("scope", &self.scope)]
+            }
+            (Some(last), _) if !last.refresh_token.is_empty() => {
+                vec![("grant_type", "refresh_token"), ("refresh_token", &last.refresh_token)]
+            }
+            _ => return Err(self.denied("the one that there is has expired, and none to renew it came with it")),
+        };
+        let next = self.ask(http, form, last.as_ref()).await?;
+        match &mut locked {
+            Some(locked) if !self.own => {
+                if let Err(error) = locked.set("token", &next.text()) {
+                    let cost = if self.provider.rotates { "; the next run will have to log in again" } else { "" };
+                    tracing::warn!(remote = self.remote, "the new token can't be kept: {}{cost}", error.message());
+                }
+            }
+            None if self.provider.rotates && !self.own => {
+                tracing::warn!(
+                    "{} gave a new token, which can't be kept: the remote has no section in a config file",
+                    self.provider.title
+                );
+            }
+            _ => {}
+        }
+        Ok(next)
+    }
+
+    /// The token of rclone's own application can be renewed by rclone alone, which writes it into its file.
+    async fn by_rclone(&self, locked: Option<Box<dyn Locked>>) -> Tried<Token> {
+        let Some(mut locked) = locked else { return Err(self.denied("it was made for rclone")) };
+        let done = locked.by_rclone().await;
+        let found = kept(Some(&*locked)).filter(|kept| kept.is_good(Timestamp::now()));
+        found.ok_or_else(|| {
+            let why = done.err().map(|e| e.message().to_owned()).unwrap_or_else(|| "rclone gave none".into());
+            let own = self.provider.own_id;
+            let message = format!(
+                "the token was made for rclone, which alone can renew it: {why}. Either install rclone, or make a client id of your own ({own}), set client_id and client_secret, and {}",
+                self.again()
+            );
+            Fault::new(ErrorKind::Unauthenticated, Retry::Never, message)
+        })
+    }
+
+    async fn ask(&self, http: &Http<Pieces>, mut form: Vec<(&str, &str)>, last: Option<&Token>) -> Tried<Token> {
+        form.push(("client_id", &self.client_id));
+        if !self.client_secret.is_empty() {
+            form.push(("client_secret", &self.client_secret));
+        }
+        let asked = Zoned::now();
+        let body = post(http, &self.token_url, &form).await.map_err(|fault| match fault.retry {
+            Retry::Never => self.denied(&fault.message),
+            _ => fault,
+        })?;
+        Token::answered(&body, &asked, last).ok_or_else(|| self.denied("its answer holds none"))
+    }
+}
+
+/// Sends a form and gives back the answer.
+///
+/// Errors: a refusal's message is the service's own word.
+pub(crate) async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> Tried<Bytes> {
+    let encode = |text: &str| utf8_percent_encode(text, FORM).to_string();
+    let text: Vec<String> = form.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    let body = Payload::from(Bytes::from(text.join("&")));
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(url)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_LENGTH, body.len())
+        .body(Pieces::new(body));
+    answer(http, request, url).await
+}
+
+/// What a service says at an address to whoever has this token.
+///
+/// Errors: a refusal's message is the service's own word.
+pub(crate) async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
+    let request = Request::builder()
+        .uri(url)
+        .header(header::AUTHORIZATION, token)
+        .header(header::ACCEPT, "application/json")
+        .body(Pieces::new(Payload::default()));
+    answer(http, request, url).await
+}
+
+async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url: &str) -> Tried<Bytes> {
+    let bad = |_| Fault::new(ErrorKind::Invalid, Retry::Never, format!("{url:?} is no address"));
+    let reply = http.send(request.map_err(bad)?).await?;
+    let (status, headers) = (reply.status, reply.headers.clone());
+    let body = reply.bytes().await?;
+    if status.is_success() {
+        return Ok(body);
+    }
+    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut fault = Fault::answer(status, &headers, None);
+    // As RFC 6749, section 5.2, has it; and as services have it for other requests.
+    let (word, why) = match &said["error"] {
+        Value::String(word) => (Some(&**word), &said["error_description"]),
+        error => (error["code"].as_str().or(error["status"].as_str()), &error["message"]),
+    };
+    let why = why.as_str().and_then(|why| why.lines().next()).filter(|line| !line.is_empty());
+    let words: Vec<&str> = word.into_iter().chain(why).collect();
+    if !words.is_empty() {
+        fault.message = words.join(": ");
+    }
+    Err(fault)
+}
+
+fn kept(locked: Option<&dyn Locked>) -> Option<Token> {
+    Token::parse(&locked?.get("token")?).ok()
+}
+
+impl Tokens for Login {
+    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>> {
+        async move {
+            let mut token = self.token.lock().await;
+            let good = token.as_ref().filter(|token| token.is_good(Timestamp::now()));
+            let header =
+                |token: &Token| token.header().ok_or_else(|| self.denied("the one that there is can't be sent"));
+            if let Some(token) = good {
+                return header(token);
+            }
+            let next = self.renew(http, token.as_ref()).await?;
+            header(token.insert(next))
+        }
+        .boxed()
+    }
+
+    fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()> {
+        async move {
+            if let Some(token) = &mut *self.token.lock().await
+                && token.header().as_ref() == Some(header)
+            {
+                token.expiry = "1970-01-01T00:00:00Z".into();
+            }
+        }
+        .boxed()
+    }
+}

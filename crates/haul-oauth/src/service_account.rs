@@ -1,0 +1,325 @@
+//! Tokens without a person: for a Google service account, or an application at another service, by its key (RFC 7523), from the machine
+//! that this runs on, or one that was given.
+
+use crate::{Token, Tokens, login::post};
+use aws_lc_rs::{
+    rand::{SecureRandom as _, SystemRandom},
+    signature::{RSA_PKCS1_SHA256, RsaKeyPair},
+};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Error, ErrorKind, Result, Retry, hash::to_hex};
+use haul_net::{Fault, Http, Tried};
+use haul_store::{Payload, body::Pieces};
+use http::{HeaderValue, Request};
+use jiff::{Timestamp, Zoned};
+use serde::Deserialize;
+use std::{env, fmt, fs, path::PathBuf};
+use tokio::sync::Mutex;
+
+/// Where a machine of Google's asks who it is, unless `GCE_METADATA_HOST` says it.
+const MACHINE: &str = "http://metadata.google.internal";
+/// A claim is good for so long, in seconds: the most that Google takes.
+const LASTS: i64 = 3600;
+
+/// An application that a service knows by its key.
+pub struct App {
+    /// The service, as people call it.
+    pub service: &'static str,
+    /// Where tokens come from.
+    pub token_url: String,
+    /// What a claim says: `iss`, `sub` and `aud`, and whatever the service wants to know.
+    pub claims: serde_json::Value,
+    /// For so long a claim is good, in seconds.
+    pub lasts: i64,
+    /// The number of the key at the service.
+    pub key_id: String,
+    /// The key in PEM (PKCS #8), and the passphrase where it is encrypted.
+    pub key: String,
+    /// See [`App::key`].
+    pub passphrase: String,
+    /// What goes along with each claim.
+    pub client_id: String,
+    /// See [`App::client_id`].
+    pub client_secret: String,
+}
+
+/// Who asks.
+enum Identity {
+    /// An application, and its key.
+    App(Box<App>, RsaKeyPair),
+    /// A service account.
+    Key { email: String, key_id: String, key: RsaKeyPair, subject: Option<String> },
+    /// Whom somebody logged in with Google's own tools.
+    Person { client_id: String, client_secret: String, refresh_token: String },
+    /// The machine.
+    Machine,
+    /// A token that can't be renewed.
+    Given,
+}
+
+/// Gives out tokens of one identity, and renews them.
+pub struct ServiceAccount {
+    service: &'static str,
+    identity: Identity,
+    token_url: String,
+    scope: String,
+    token: Mutex<Option<Token>>,
+}
+
+impl fmt::Debug for ServiceAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceAccount")
+    }
+}
+
+/// A credentials file of Google's.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    client_email: String,
+    #[serde(default)]
+    private_key: String,
+    #[serde(default)]
+    private_key_id: String,
+    #[serde(default)]
+    token_uri: String,
+    #[serde(default)]
+    client_id: String,
+    #[serde(default)]
+    client_secret: String,
+    #[serde(default)]
+    refresh_token: String,
+}
+
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const GOOGLE: &str = "Google";
+const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, "open", message)
+}
+
+/// The text of a credentials file; `~/` begins at home.
+///
+/// Errors: `Invalid`, naming what it is and where, for a file that can't be read.
+// People say where their credentials are.
+#[allow(clippy::disallowed_methods)]
+pub fn text_of(path: &str, what: &str) -> Result<String> {
+    let path = match path.strip_prefix("~/") {
+        Some(rest) => env::home_dir().unwrap_or_default().join(rest),
+        None => PathBuf::from(path),
+    };
+    fs::read_to_string(&path).map_err(|e| invalid(format!("can't read {what} {}: {e}", path.display())))
+}
+
+fn pem(text: &str) -> Option<Vec<u8>> {
+    let inner = text.split("-----BEGIN PRIVATE KEY-----").nth(1)?.split("-----END PRIVATE KEY-----").next()?;
+    STANDARD.decode(inner.split_whitespace().collect::<String>()).ok()
+}
+
+fn encrypted(text: &str, passphrase: &str) -> Option<Vec<u8>> {
+    let inner = text.split("-----BEGIN ENCRYPTED PRIVATE KEY-----").nth(1)?;
+    let inner = inner.split("-----END ENCRYPTED PRIVATE KEY-----").next()?;
+    let der = STANDARD.decode(inner.split_whitespace().collect::<String>()).ok()?;
+    let info = pkcs8::EncryptedPrivateKeyInfoRef::try_from(&der[..]).ok()?;
+    Some(info.decrypt(passphrase).ok()?.as_bytes().to_vec())
+}
+
+impl ServiceAccount {
+    /// Of an application.
+    ///
+    /// Errors: `Invalid` for a key that can't be read.
+    pub fn of_app(app: App) -> Result<ServiceAccount> {
+        let der = if app.key.contains("ENCRYPTED") { encrypted(&app.key, &app.passphrase) } else { pem(&app.key) };
+        let unread =
+            || invalid(format!("the private key of the {} application can't be read with its passphrase", app.service));
+        let key = RsaKeyPair::from_pkcs8(&der.ok_or_else(unread)?).map_err(|_| unread())?;
+        let (service, token_url) = (app.service, app.token_url.clone());
+        let identity = Identity::App(Box::new(app), key);
+        Ok(ServiceAccount { service, identity, token_url, scope: String::new(), token: Mutex::default() })
+    }
+
+    /// The same at another service, as people call it.
+    pub fn at(self, service: &'static str) -> ServiceAccount {
+        ServiceAccount { service, ..self }
+    }
+
+    /// From the text of a credentials file: a service account's key, or what `gcloud auth application-default login` wrote; `subject` is
+    /// whom a service account acts for.
+    ///
+    /// Errors: `Invalid` for any other text.
+    pub fn from_file(text: &str, scope: &str, subject: Option<String>) -> Result<ServiceAccount> {
+        let broken = |_| invalid("the service account's credentials aren't the JSON that Google gives out");
+        let file: File = serde_json::from_str(text).map_err(broken)?;
+        let identity = match &*file.kind {
+            "authorized_user" => Identity::Person {
+                client_id: file.client_id,
+                client_secret: file.client_secret,
+                refresh_token: file.refresh_token,
+            },
+            _ if !file.client_email.is_empty() => {
+                let der =
+                    pem(&file.private_key).ok_or_else(|| invalid("the service account's private_key is damaged"))?;
+                let refused = |_| invalid("the service account's private_key is no RSA key");
+                let key = RsaKeyPair::from_pkcs8(&der).map_err(refused)?;
+                Identity::Key { email: file.client_email, key_id: file.private_key_id, key, subject }
+            }
+            other => {
+                return Err(invalid(format!(
+                    "credentials of the type {other:?} can't be used: use a service account's"
+                )));
+            }
+        };
+        let token_url = if file.token_uri.is_empty() { TOKEN_URL.to_owned() } else { file.token_uri };
+        Ok(ServiceAccount { service: GOOGLE, identity, token_url, scope: scope.to_owned(), token: Mutex::default() })
+    }
+
+    /// The one of the machine; `host` is where it is asked, if not at the usual place.
+    pub fn of_machine(host: Option<String>, scope: &str) -> ServiceAccount {
+        let host = host.map_or_else(|| MACHINE.to_owned(), |host| format!("http://{host}"));
+        let token_url = format!("{host}/computeMetadata/v1/instance/service-accounts/default/token");
+        ServiceAccount {
+            service: GOOGLE,
+            identity: Identity::Machine,
+            token_url,
+            scope: scope.to_owned(),
+            token: Mutex::default(),
+        }
+    }
+
+    /// Whoever has this token, while it lasts.
+    pub fn given(access_token: &str) -> ServiceAccount {
+        let token = Token {
+            access_token: access_token.to_owned(),
+            token_type: "Bearer".into(),
+            refresh_token: String::new(),
+            expiry: String::new(),
+        };
+        let token = Mutex::new(Some(token));
+        ServiceAccount {
+            service: GOOGLE,
+            identity: Identity::Given,
+            token_url: String::new(),
+            scope: String::new(),
+            token,
+        }
+    }
+
+    /// The account's address; `None` for others.
+    pub fn email(&self) -> Option<&str> {
+        match &self.identity {
+            Identity::Key { email, .. } => Some(email),
+            _ => None,
+        }
+    }
+
+    async fn renew(&self, http: &Http<Pieces>) -> Tried<Token> {
+        let asked = Zoned::now();
+        let (body, hint) = match &self.identity {
+            Identity::Given => return Err(self.denied("the access_token has expired or isn't good")),
+            Identity::App(app, key) => {
+                let assertion = self.signed(&app.key_id, key, app.claims.clone(), app.lasts)?;
+                let form = [
+                    ("grant_type", GRANT),
+                    ("assertion", &*assertion),
+                    ("client_id", &*app.client_id),
+                    ("client_secret", &*app.client_secret),
+                ];
+                (post(http, &self.token_url, &form).await, "check the application's file, and this machine's clock")
+            }
+            Identity::Key { email, key_id, key, subject } => {
+                let assertion = self.assertion(email, key_id, key, subject.as_deref())?;
+                let form = [("grant_type", GRANT), ("assertion", &*assertion)];
+                (post(http, &self.token_url, &form).await, "check the service account's key, and this machine's clock")
+            }
+            Identity::Person { client_id, client_secret, refresh_token } => {
+                let form = [
+                    ("grant_type", "refresh_token"),
+                    ("refresh_token", &**refresh_token),
+                    ("client_id", client_id),
+                    ("client_secret", client_secret),
+                ];
+                (post(http, &self.token_url, &form).await, "log in again with gcloud auth application-default login")
+            }
+            Identity::Machine => (self.of_the_machine(http).await, "this machine has no service account of Google's"),
+        };
+        let body = body.map_err(|fault| match (fault.retry, fault.kind) {
+            (Retry::Never, _) | (_, ErrorKind::Unreachable) => self.denied(&format!("{hint} ({})", fault.message)),
+            _ => fault,
+        })?;
+        Token::answered(&body, &asked, None).ok_or_else(|| self.denied(hint))
+    }
+
+    async fn of_the_machine(&self, http: &Http<Pieces>) -> Tried<bytes::Bytes> {
+        let request = Request::builder()
+            .uri(format!("{}?scopes={}", self.token_url, self.scope))
+            .header("metadata-flavor", "Google")
+            .body(Pieces::new(Payload::default()));
+        let bad = |_| Fault::new(ErrorKind::Invalid, Retry::Never, "no such address for tokens");
+        let reply = http.send(request.map_err(bad)?).await?;
+        let (status, headers) = (reply.status, reply.headers.clone());
+        let body = reply.bytes().await?;
+        if status.is_success() { Ok(body) } else { Err(Fault::answer(status, &headers, None)) }
+    }
+
+    /// A claim of who we are, signed.
+    fn assertion(&self, email: &str, key_id: &str, key: &RsaKeyPair, subject: Option<&str>) -> Tried<String> {
+        let mut claims = serde_json::json!({ "iss": email, "scope": self.scope, "aud": self.token_url });
+        if let Some(subject) = subject {
+            claims["sub"] = subject.into();
+        }
+        self.signed(key_id, key, claims, LASTS)
+    }
+
+    /// Claims, signed (RFC 7519, RS256), each with a number of its own.
+    fn signed(&self, key_id: &str, key: &RsaKeyPair, mut claims: serde_json::Value, lasts: i64) -> Tried<String> {
+        let now = Timestamp::now().as_second();
+        (claims["iat"], claims["exp"]) = (now.into(), (now + lasts).into());
+        let mut number = [0; 16];
+        let random = SystemRandom::new();
+        random.fill(&mut number).map_err(|_| self.denied("this machine gives no random numbers"))?;
+        claims["jti"] = to_hex(&number).into();
+        let head = serde_json::json!({ "alg": "RS256", "typ": "JWT", "kid": key_id });
+        let encode = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let text = format!("{}.{}", encode(&head), encode(&claims));
+        let mut signature = vec![0; key.public_modulus_len()];
+        key.sign(&RSA_PKCS1_SHA256, &random, text.as_bytes(), &mut signature)
+            .map_err(|_| self.denied("the key can't sign"))?;
+        Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    fn denied(&self, why: &str) -> Box<Fault> {
+        Fault::new(ErrorKind::Unauthenticated, Retry::Never, format!("{} gave no token: {why}", self.service))
+    }
+}
+
+impl Tokens for ServiceAccount {
+    fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>> {
+        async move {
+            let mut token = self.token.lock().await;
+            let header = |token: &Token| token.header().ok_or_else(|| self.denied("the token can't be sent"));
+            if let Some(good) = token.as_ref().filter(|token| token.is_good(Timestamp::now())) {
+                return header(good);
+            }
+            let next = self.renew(http).await?;
+            header(token.insert(next))
+        }
+        .boxed()
+    }
+
+    fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()> {
+        async move {
+            let mut token = self.token.lock().await;
+            if token.as_ref().and_then(Token::header).as_ref() == Some(header) {
+                *token = None;
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,241 @@
+use futures::{FutureExt, future::BoxFuture, future::join_all};
+use haul_core::{Error, ErrorKind, Result};
+use haul_net::{Fault, Http, Net};
+use haul_oauth::{Api, Call, Login, Provider, Refused, Token, Tokens as _};
+use haul_store::{Locked, OpenRequest, Section, body::Pieces};
+use haul_testkit::serve::{Body, Server, answer};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+};
+
+pub static PROVIDER: Provider = Provider {
+    kind: "box",
+    title: "Box",
+    auth_url: "",
+    token_url: "",
+    scopes: &["all"],
+    adapt: None,
+    extra: &[],
+    redirect: "",
+    shows_code: false,
+    device_url: "",
+    pkce: false,
+    rotates: true,
+    further: None,
+    own_id: "at box.com",
+};
+
+/// A server; it has a runtime of its own, which can't begin within another.
+pub fn started<F, A>(answer: F) -> Server
+where
+    F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
+    A: Future<Output = std::io::Result<Response<Body>>> + Send + 'static,
+{
+    let start = || Server::start(move |request, _| answer(request));
+    std::thread::scope(|scope| scope.spawn(start).join()).expect("started").expect("a port")
+}
+
+/// A service whose refresh tokens are good once: `r1` gives `a2` and `r2`, and so on.
+struct Service {
+    server: Server,
+    current: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Service {
+    fn start() -> Service {
+        let (current, asked) = (Arc::new(AtomicUsize::new(1)), Arc::<Mutex<Vec<String>>>::default());
+        let (now, questions) = (current.clone(), asked.clone());
+        let server = started(move |request| {
+            let (now, questions) = (now.clone(), questions.clone());
+            async move {
+                let bearer = request.headers().get("authorization").map(|value| value.as_bytes().to_vec());
+                if request.uri().path() == "/file" {
+                    let good = format!("Bearer a{}", now.load(Ordering::SeqCst)).into_bytes();
+                    return match bearer == Some(good) {
+                        true => answer(StatusCode::OK, "{\"size\":3}".into()),
+                        false => answer(StatusCode::UNAUTHORIZED, String::new()),
+                    };
+                }
+                let form = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
+                let form = String::from_utf8_lossy(&form).into_owned();
+                questions.lock().unwrap().push(form.clone());
+                let number = now.load(Ordering::SeqCst);
+                if form.contains("client_credentials") {
+                    return answer(StatusCode::OK, format!("{{\"access_token\":\"a{number}\",\"expires_in\":3600}}"));
+                }
+                if !form.contains(&format!("refresh_token=r{number}&")) || !form.contains("client_id=me") {
+                    let text =
+                        "{\"error\":\"invalid_grant\",\"error_description\":\"Refresh token has expired\\nmore\"}";
+                    return answer(StatusCode::BAD_REQUEST, text.into());
+                }
+                let next = number + 1;
+                now.store(next, Ordering::SeqCst);
+                let text =
+                    format!("{{\"access_token\":\"a{next}\",\"refresh_token\":\"r{next}\",\"expires_in\":3600}}");
+                answer(StatusCode::OK, text)
+            }
+        });
+        Service { server, current, asked }
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Vec<String>> {
+        self.asked.lock().unwrap()
+    }
+}
+
+/// A section in memory.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    token: Arc<Mutex<String>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// What rclone would write.
+    rclones: Option<String>,
+    read_only: bool,
+}
+
+struct Held {
+    kept: Kept,
+    _turn: tokio::sync::OwnedMutexGuard<()>,
+}
+
+impl Section for Kept {
+    fn lock(&self) -> BoxFuture<'_, Result<Box<dyn Locked>>> {
+        async move { Ok(Box::new(Held { kept: self.clone(), _turn: self.turn.clone().lock_owned().await }) as _) }
+            .boxed()
+    }
+}
+
+impl Locked for Held {
+    fn get(&self, option: &str) -> Option<String> {
+        (option == "token").then(|| self.kept.token.lock().unwrap().clone())
+    }
+
+    fn set(&mut self, _: &str, value: &str) -> Result<()> {
+        if self.kept.read_only {
+            return Err(Error::new(ErrorKind::Io, "config", "read-only"));
+        }
+        *self.kept.token.lock().unwrap() = value.to_owned();
+        Ok(())
+    }
+
+    fn by_rclone(&mut self) -> BoxFuture<'_, Result<()>> {
+        let done = match &self.kept.rclones {
+            Some(token) => self.set("token", &token.clone()),
+            None => Err(Error::new(ErrorKind::Io, "config", "can't run rclone")),
+        };
+        async move { done }.boxed()
+    }
+}
+
+const OLD: &str = "{\"access_token\":\"a1\",\"refresh_token\":\"r1\",\"expiry\":\"2020-01-01T00:00:00Z\"}";
+
+fn request(service: &Service, section: Option<&Kept>, options: &[(&str, &str)]) -> OpenRequest {
+    let url = format!("{}/token", service.server.endpoint());
+    let mut all = vec![("token", OLD), ("client_id", "me"), ("token_url", &url)];
+    all.extend(options);
+    OpenRequest {
+        remote: "b".into(),
+        path: Vec::new(),
+        options: all.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        net: Net::default(),
+        meters: Default::default(),
+        links: Default::default(),
+        own_links: false,
+        wrapped: Default::default(),
+        section: section.map(|kept| Arc::new(kept.clone()) as _),
+        shared: Default::default(),
+    }
+}
+
+pub fn http() -> Http<Pieces> {
+    Http::new(&Net::default(), false).expect("a client")
+}
+
+fn kept(token: &str) -> Kept {
+    Kept { token: Arc::new(Mutex::new(token.into())), ..Kept::default() }
+}
+
+#[tokio::test]
+async fn many_who_ask_at_once_renew_once_and_what_came_is_kept() {
+    let (service, section) = (Service::start(), kept(OLD));
+    let request = request(&service, Some(&section), &[]);
+    // Two stores of one session have one log-in; another session has its own, as another process would.
+    let (one, same) = (Login::open(&PROVIDER, &request).unwrap(), Login::open(&PROVIDER, &request).unwrap());
+    let other = Login::open(&PROVIDER, &OpenRequest { shared: Default::default(), ..request }).unwrap();
+    assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+    let http = http();
+    let all = join_all([&one, &same, &other].iter().cycle().take(12).map(|login| login.header(&http))).await;
+    assert!(all.iter().all(|header| header.as_ref().unwrap() == "Bearer a2"));
+    assert_eq!(service.asked().len(), 1);
+    let text = section.token.lock().unwrap().clone();
+    assert_eq!(Token::parse(&text).unwrap().refresh_token, "r2");
+    // What a service refused is renewed, by one of them.
+    let header = one.header(&http).await.unwrap();
+    one.refused(&header).await;
+    other.refused(&header).await;
+    assert_eq!(one.header(&http).await.unwrap(), "Bearer a3");
+    assert_eq!(other.header(&http).await.unwrap(), "Bearer a3");
+    assert_eq!(service.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_for_its_token_goes_again_once() {
+    let (service, section) = (Service::start(), kept(OLD));
+    let good = "{\"access_token\":\"a0\",\"refresh_token\":\"r1\"}";
+    *section.token.lock().unwrap() = good.into();
+    let request = request(&service, Some(&section), &[("token", good)]);
+    let judge = |status: StatusCode, headers: &HeaderMap, _: &[u8]| Refused::from(Fault::answer(status, headers, None));
+    let login = Login::open(&PROVIDER, &request).unwrap();
+    let api = Api::open(&request, "host", "box:me", Some(login), judge).unwrap();
+    let call = Call::new("File", Method::GET, format!("{}/file", service.server.endpoint()));
+    let answer: serde_json::Value = api.json(&call).await.unwrap();
+    assert_eq!(answer["size"], 3);
+    // It expires at the service alone, and can't be renewed: that is an error, not a loop.
+    service.current.store(7, Ordering::SeqCst);
+    let refused = api.ask(&call).await.unwrap_err();
+    assert_eq!(refused.fault.kind, ErrorKind::Unauthenticated);
+    let said = &refused.fault.message;
+    assert!(said.contains("Refresh token has expired") && said.contains("haul config reconnect b:"), "{said}");
+    assert!(!said.contains("more"), "{said}");
+}
+
+#[tokio::test]
+async fn a_token_of_rclones_application_is_renewed_by_rclone() {
+    let service = Service::start();
+    let fresh = "{\"access_token\":\"by rclone\"}";
+    let section = Kept { rclones: Some(fresh.into()), ..kept(OLD) };
+    let own = [("client_id", "")];
+    let login = Login::open(&PROVIDER, &request(&service, Some(&section), &own)).unwrap();
+    assert_eq!(login.header(&http()).await.unwrap(), "Bearer by rclone");
+    let login = Login::open(&PROVIDER, &request(&service, Some(&kept(OLD)), &own)).unwrap();
+    let said = login.header(&http()).await.unwrap_err().message;
+    assert!(said.contains("rclone") && said.contains("at box.com") && said.contains("client_id"), "{said}");
+    assert!(service.asked().is_empty(), "nobody asks with an id that isn't ours");
+}
+
+#[tokio::test]
+async fn an_application_logs_in_by_itself() {
+    let service = Service::start();
+    let options = [("token", ""), ("client_credentials", "true"), ("client_secret", "s&t")];
+    let login = Login::open(&PROVIDER, &request(&service, None, &options)).unwrap();
+    assert_eq!(login.header(&http()).await.unwrap(), "Bearer a1");
+    let form = "grant_type=client_credentials&scope=all&client_id=me&client_secret=s%26t";
+    assert_eq!(service.asked()[..], [form]);
+    let nobody = Login::open(&PROVIDER, &request(&service, None, &[("token", "")])).unwrap_err();
+    assert_eq!(nobody.kind(), ErrorKind::Unauthenticated);
+    assert!(nobody.message().contains("haul config reconnect b:"), "{nobody}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_used_all_the_same() {
+    let service = Service::start();
+    let section = Kept { read_only: true, ..kept(OLD) };
+    let login = Login::open(&PROVIDER, &request(&service, Some(&section), &[])).unwrap();
+    assert_eq!(login.header(&http()).await.unwrap(), "Bearer a2");
+    assert_eq!(*section.token.lock().unwrap(), OLD);
+}

@@ -1,0 +1,185 @@
+//! OneDrive, OneDrive for Business and SharePoint's document libraries (`onedrive`), by Microsoft Graph.
+//!
+//! Files are addressed by path where a name is all that is known, and by id where they were listed. Names that differ by case alone
+//! are one on the service: a write to one never replaces the other. Nothing is retried here.
+
+mod change;
+mod choose;
+mod delta;
+mod error;
+mod list;
+mod options;
+mod read;
+mod service;
+mod upload;
+
+pub use options::PROVIDER;
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_oauth::{Api, Login};
+use haul_store::{
+    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
+    StoreKind, Stored, Upload, WriteSpec, tree, web,
+};
+use service::{Root, Service};
+use std::{ops::Range, sync::Arc};
+
+/// The kind.
+pub const KIND: StoreKind = StoreKind {
+    name: "onedrive",
+    description: "OneDrive and SharePoint by Microsoft Graph",
+    options: options::OPTIONS,
+    open,
+};
+
+/// Keys of one batch that are asked about or deleted at once; the lane bounds them in the end.
+const AT_ONCE: usize = 32;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let config = options::Config::read(&request)?;
+    let login = Login::open(&options::PROVIDER, &request)?;
+    let bad = |_| Error::new(ErrorKind::Invalid, "open", format!("tenant_url: {:?} is no address", config.endpoint));
+    let address = url::Url::parse(&config.endpoint).map_err(bad)?;
+    let host = web::authority(&address);
+    let client = request.options.get("client_id").map(String::as_str).unwrap_or_default();
+    let account = format!("onedrive:{}:{client}", config.drive);
+    let api = Api::open(&request, &host, &account, Some(login), error::judge)?;
+    let root = Root::new(&config, &request.path)?;
+    let domain = Domain {
+        name: format!("onedrive:{}/{}:{client}", config.endpoint, config.drive),
+        place: root.place().into(),
+        on_device: None,
+    };
+    let hashes: Vec<_> = config.hash.into_iter().collect();
+    let caps = Caps {
+        set_mtime: true,
+        set_dir_mtime: true,
+        changed: Changed::Unknown,
+        hashes_listed: hashes.clone(),
+        hashes_stored: hashes,
+        parts: Some(PartLimits {
+            min: options::GRANULE,
+            max: options::LARGEST,
+            count: u64::MAX / 2,
+            preferred: config.chunk_size,
+            chosen: config.chunk_size_chosen,
+            multiple: options::GRANULE,
+            equal: false,
+            waits: true,
+            single: config.single,
+            single_copy: u64::MAX,
+        }),
+        domain: Some(domain),
+        deletes_version: true,
+        case_insensitive: true,
+        concurrency: 8,
+        ..web::caps(api.lanes.clone())
+    };
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    Ok(Arc::new(OneDrive(Arc::new(Service::new(config, root, api, caps, locator)))))
+}
+
+#[derive(Debug)]
+struct OneDrive(Arc<Service>);
+
+fn unsupported<T>(op: &'static str, message: &str) -> Result<T> {
+    Err(Error::new(ErrorKind::Unsupported, op, message))
+}
+
+impl Store for OneDrive {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        let all = request.recursive && request.prefix.is_empty() && request.limit.is_none();
+        let folders: Arc<dyn tree::Folders> = match all && self.0.config.delta && self.0.root.is_drive() {
+            true => Arc::new(delta::Whole::new(self.0.clone())),
+            false => Arc::new(list::Children(self.0.clone())),
+        };
+        tree::list(folders, request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { list::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::Write::begin(self.0.clone(), key, spec);
+        async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let key = Entry::dir(key.clone()).key;
+        async move { self.0.make_dir(&key, "mkdir").await.map(|_| ()) }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, progress, .. } = batch;
+        let (from, service) = (Arc::new(Root::of_place(&from)), self.0.clone());
+        let copies = items.into_iter().enumerate().map(move |(number, item)| {
+            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            async move {
+                let stored = change::copy(&service, from.as_ref().as_ref(), &item).await?;
+                if let Some(progress) = progress {
+                    (progress.0)(number, stored.size);
+                }
+                Ok(stored)
+            }
+        });
+        stream::iter(copies).buffered(AT_ONCE).collect().boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let key = key.clone();
+        async move { change::set_mtime(&self.0, &key, mtime).await }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // In order: a directory comes after what was in it.
+        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
+        let service = self.0.clone();
+        let deletes = keys.into_iter().map(move |(key, version)| {
+            let service = service.clone();
+            async move { change::delete(&service, &key, version.as_ref()).await }
+        });
+        stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        async move {
+            match request {
+                Extra::About => list::about(&self.0).await,
+                Extra::User => list::user(&self.0).await,
+                Extra::Link(key, lasts) => change::link(&self.0, &key, lasts).await,
+                Extra::Cleanup { .. } => {
+                    unsupported("cleanup", "the service doesn't tell what was begun, and removes it after some days")
+                }
+                Extra::Sync => unsupported("sync", "the service's answer is all that it says"),
+                _ => unsupported("extra", "the service has no request for this"),
+            }
+        }
+        .boxed()
+    }
+}

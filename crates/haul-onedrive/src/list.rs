@@ -1,0 +1,194 @@
+//! What the service says of folders and files.
+
+use crate::service::{Item, Service, own};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
+use haul_net::Fault;
+use haul_oauth::{Call, Refusal};
+use haul_store::{
+    Answer,
+    tree::{Folders, Found, Wanted, is_odd},
+};
+use http::Method;
+use serde::{Deserialize, de::DeserializeOwned};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+/// One page of a listing.
+#[derive(Deserialize)]
+pub struct Page<T> {
+    value: Vec<T>,
+    #[serde(rename = "@odata.nextLink")]
+    next: Option<String>,
+    #[serde(rename = "@odata.deltaLink")]
+    delta: Option<String>,
+}
+
+/// All pages from an address on; `delta` where the last one must say that it is.
+pub async fn pages<T: DeserializeOwned>(
+    service: &Service,
+    kind: &'static str,
+    address: String,
+    delta: bool,
+) -> Refusal<Vec<T>> {
+    let (mut all, mut address, mut seen) = (Vec::new(), address, HashSet::new());
+    loop {
+        let page: Page<T> = service.api.json(&Call::new(kind, Method::GET, &address)).await?;
+        all.extend(page.value);
+        let Some(next) = page.next else {
+            return match delta && page.delta.is_none() {
+                true => Err(Fault::broken("the service's listing ends without saying so").into()),
+                false => Ok(all),
+            };
+        };
+        own(&service.config, &next)?;
+        if !seen.insert(address) || seen.contains(&next) {
+            return Err(Fault::broken("the service's listing does not advance").into());
+        }
+        address = next;
+    }
+}
+
+/// The folders of a drive, one a directory.
+pub struct Children(pub Arc<Service>);
+
+impl Folders for Children {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let service = self.0.clone();
+        async move {
+            let items = children(&service, &dir).await?;
+            let mut found = BTreeMap::new();
+            for item in items {
+                if let Some(one) = told(&service, &dir, &item)? {
+                    found.insert(one.key().clone(), one);
+                }
+            }
+            Ok(found.into_values().collect())
+        }
+        .boxed()
+    }
+}
+
+/// All that is in a folder.
+pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
+    let address = format!("{}?$top={}", service.address(dir, "/children")?, service.config.list_chunk);
+    let failed = |error: Error| match dir.is_root() && error.kind() == ErrorKind::NotFound {
+        true => no_root(service),
+        false => error,
+    };
+    let items = pages(service, "children", address, false).await.map_err(|refused| failed(refused.at("list", dir)))?;
+    // A file may have no children either.
+    if items.is_empty() && !service.at("list", dir).await.map_err(failed)?.is_folder() {
+        return Err(failed(Error::new(ErrorKind::NotFound, "list", "this is a file").with_key(dir)));
+    }
+    Ok(items)
+}
+
+fn no_root(service: &Service) -> Error {
+    Error::new(ErrorKind::DirNotFound, "list", format!("{}: no such directory", service.locator))
+}
+
+/// What is told of an item in `dir`; `None` for what isn't shown.
+///
+/// Errors: it can't be one.
+pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
+    let name = service.config.encoding.decode(item.name.as_bytes());
+    if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {
+        let why = format!("the service listed {:?}, which can't be a name", item.name);
+        return Err(Error::new(ErrorKind::Invalid, "list", why).with_key(dir));
+    }
+    if item.package.is_some() && !service.config.onenote {
+        return Ok(None);
+    }
+    let key = Key::new([dir.as_bytes(), &name].concat());
+    Ok(Some(match item.entry(&key, service.config.hash) {
+        Ok(entry) => {
+            match entry.is_dir() {
+                true => service.saw_folder(&entry.key, &item.id),
+                false => service.saw(&entry.key),
+            }
+            Found::Entry(entry)
+        }
+        Err(error) => Found::Failed(key, error),
+    }))
+}
+
+/// See [`haul_store::Store::stat`].
+pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
+    let item =
+        service.at("stat", key).await.map_err(|error| match key.is_root() && error.kind() == ErrorKind::NotFound {
+            true => no_root(service),
+            false => error,
+        })?;
+    if key.is_root() {
+        return match item.is_folder() {
+            true => Ok(Entry::dir(key.clone())),
+            false => Err(no_root(service)),
+        };
+    }
+    let entry = item.entry(key, service.config.hash)?;
+    // A name that differs by case is another key, which isn't there.
+    if entry.key != *key || item.name != service.leaf(key)? {
+        return Err(Error::new(ErrorKind::NotFound, "stat", "no such file").with_key(key));
+    }
+    if !entry.is_dir() {
+        service.saw(key);
+    }
+    Ok(entry)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Drive {
+    quota: Option<Quota>,
+    owner: Option<Owner>,
+    drive_type: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    user: Option<Identity>,
+    group: Option<Identity>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Identity {
+    email: Option<String>,
+    display_name: Option<String>,
+}
+
+/// See [`haul_store::Extra::User`]. Of the drive's owner: no further permission is needed for it.
+pub async fn user(service: &Service) -> Result<Answer> {
+    let call = Call::new("drive", Method::GET, service.of_drive());
+    let drive: Drive = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
+    let who = drive.owner.and_then(|owner| owner.user.or(owner.group));
+    let (email, name) = who.map_or((None, None), |who| (who.email, who.display_name));
+    let facts = [("email", email), ("name", name), ("drive", drive.drive_type)];
+    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect()))
+}
+
+#[derive(Deserialize)]
+struct Quota {
+    total: Option<u64>,
+    used: Option<u64>,
+    remaining: Option<u64>,
+}
+
+/// See [`haul_store::Extra::About`].
+pub async fn about(service: &Service) -> Result<Answer> {
+    let call = Call::new("drive", Method::GET, service.of_drive());
+    let drive: Drive = service.api.json(&call).await.map_err(|refused| refused.fault.error("about"))?;
+    let unknown = || {
+        let why = "the service doesn't tell how much space there is";
+        Error::new(ErrorKind::Unsupported, "about", why).with_retry(Retry::Never)
+    };
+    let quota = drive.quota.ok_or_else(unknown)?;
+    let total = quota.total.filter(|total| *total > 0);
+    if total.is_none() && quota.used.is_none_or(|used| used == 0) {
+        return Err(unknown());
+    }
+    Ok(Answer::About { total, used: quota.used, free: quota.remaining.filter(|_| total.is_some()) })
+}

@@ -1,0 +1,385 @@
+//! What requests need: addresses of items, what Graph says of one, folders that are known to be there.
+
+use crate::options::Config;
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
+use haul_net::Fault;
+use haul_oauth::{Api, Call, Refusal, Refused};
+use haul_store::{Caps, tree::is_odd, web};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Mutex as Waiting;
+
+/// One thing of a drive, as Graph tells of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    pub id: String,
+    #[serde(default)]
+    pub name: String,
+    pub size: Option<u64>,
+    pub e_tag: Option<String>,
+    pub c_tag: Option<String>,
+    pub file: Option<File>,
+    pub folder: Option<Value>,
+    pub package: Option<Value>,
+    pub remote_item: Option<Value>,
+    pub deleted: Option<Value>,
+    pub root: Option<Value>,
+    pub file_system_info: Option<Times>,
+    pub last_modified_date_time: Option<String>,
+    pub parent_reference: Option<Parent>,
+    #[serde(rename = "@microsoft.graph.downloadUrl")]
+    download: Option<String>,
+    /// What a tenant's own service calls it.
+    #[serde(rename = "@content.downloadUrl")]
+    content_download: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct File {
+    #[serde(default)]
+    hashes: Option<Sums>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sums {
+    quick_xor_hash: Option<String>,
+    sha1_hash: Option<String>,
+    sha256_hash: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Times {
+    last_modified_date_time: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Parent {
+    pub id: Option<String>,
+}
+
+impl Item {
+    pub fn is_folder(&self) -> bool {
+        self.folder.is_some() || self.root.is_some()
+    }
+
+    /// Where its content is, if that is told; good without a token.
+    pub fn download(&self) -> Option<&str> {
+        self.download.as_deref().or(self.content_download.as_deref())
+    }
+
+    pub fn mtime(&self) -> Option<Mtime> {
+        let own = self.file_system_info.as_ref().and_then(|times| times.last_modified_date_time.as_deref());
+        let time: jiff::Timestamp = own.or(self.last_modified_date_time.as_deref())?.parse().ok()?;
+        Some(Mtime(time.as_nanosecond()))
+    }
+
+    /// What it is known by: the item, and its tag, which every change moves.
+    pub fn version(&self) -> Option<Version> {
+        let tag = self.e_tag.as_ref().filter(|tag| !tag.is_empty())?;
+        Some(Version::new(format!("{}\n{tag}", self.id)))
+    }
+
+    pub fn hashes(&self) -> Hashes {
+        use base64::{Engine, engine::general_purpose::STANDARD as B64};
+        let mut hashes = Hashes::default();
+        let Some(sums) = self.file.as_ref().and_then(|file| file.hashes.as_ref()) else { return hashes };
+        let quick = sums.quick_xor_hash.as_ref().and_then(|text| B64.decode(text).ok());
+        let of_hex = |text: &Option<String>| text.as_deref().and_then(from_hex);
+        let known =
+            [(Algo::QuickXor, quick), (Algo::Sha1, of_hex(&sums.sha1_hash)), (Algo::Sha256, of_hex(&sums.sha256_hash))];
+        for (algo, value) in known {
+            if let Some(value) = value.filter(|value| value.len() == algo.size()) {
+                hashes.set(algo, value);
+            }
+        }
+        hashes
+    }
+
+    /// As the entry of `key`, whose end isn't looked at.
+    ///
+    /// Errors: it isn't told what must be.
+    pub fn entry(&self, key: &Key, hash: Option<Algo>) -> Result<Entry> {
+        let wrong = |kind, why: &str| Error::new(kind, "list", why).with_key(key);
+        if self.remote_item.is_some() {
+            let why = "it is shared in from another drive: make a remote with that drive's drive_id and root_folder_id";
+            return Err(wrong(ErrorKind::Unsupported, why));
+        }
+        if self.is_folder() {
+            let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
+            let dir = Entry::dir(Key::new(plain));
+            return Ok(Entry { mtime: self.mtime(), ..dir });
+        }
+        if self.file.is_none() && self.package.is_none() {
+            return Err(wrong(ErrorKind::Unsupported, "the service tells of it neither as a file nor as a folder"));
+        }
+        let size =
+            self.size.ok_or_else(|| wrong(ErrorKind::Invalid, "the service doesn't say how long this file is"))?;
+        let version = self
+            .version()
+            .ok_or_else(|| wrong(ErrorKind::Invalid, "the service names no version of this file (eTag)"))?;
+        let mut hashes = Hashes::default();
+        if let Some((algo, value)) = hash.and_then(|algo| Some((algo, self.hashes().get(algo)?.to_vec()))) {
+            hashes.set(algo, value);
+        }
+        Ok(Entry { mtime: self.mtime(), version: Some(version), hashes, ..Entry::file(key.clone(), size) })
+    }
+}
+
+/// Id and tag of a version.
+pub fn parts_of(version: &Version) -> Option<(&str, &str)> {
+    std::str::from_utf8(&version.0).ok()?.split_once('\n')
+}
+
+/// Where a store begins.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// The item from which paths go: `root`, or `items/ID`.
+    base: String,
+    /// The names below it, as the service has them.
+    parts: Vec<String>,
+}
+
+impl Root {
+    /// Errors: `Invalid` for what can't be names.
+    pub fn new(config: &Config, path: &[u8]) -> Result<Root> {
+        let base = match &*config.root_folder_id {
+            "" => "root".into(),
+            id => format!("items/{}", web::encoded(id.as_bytes())),
+        };
+        let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
+        let parts = parts.map(|part| name(config, part, &Key::new(path))).collect::<Result<_>>()?;
+        Ok(Root { base, parts })
+    }
+
+    /// Opaque bytes for it.
+    pub fn place(&self) -> Vec<u8> {
+        [&[self.base.clone()][..], &self.parts].concat().join("/\n").into_bytes()
+    }
+
+    pub fn of_place(place: &[u8]) -> Option<Root> {
+        let mut parts = std::str::from_utf8(place).ok()?.split("/\n").map(str::to_owned);
+        Some(Root { base: parts.next()?, parts: parts.collect() })
+    }
+
+    /// It is the root of the drive.
+    pub fn is_drive(&self) -> bool {
+        self.base == "root" && self.parts.is_empty()
+    }
+}
+
+/// The service's name for a part of a key.
+fn name(config: &Config, part: &[u8], key: &Key) -> Result<String> {
+    let wrong = |why: &str| Error::new(ErrorKind::Invalid, "path", why).with_key(key);
+    if is_odd(part) && (part.is_empty() || part.contains(&b'/')) {
+        return Err(wrong("OneDrive can't hold a path with an empty name in it"));
+    }
+    config.encoding.encode_text(part).ok_or_else(|| wrong("OneDrive can't hold this name: rename it"))
+}
+
+/// A folder that is there has an id; who makes it lets others wait.
+type Made = Arc<Waiting<Option<String>>>;
+
+/// A drive, and where in it the store is.
+#[derive(Debug)]
+pub struct Service {
+    pub config: Config,
+    pub root: Root,
+    pub api: Api,
+    pub caps: Caps,
+    pub locator: String,
+    pub downloads: crate::read::Downloads,
+    /// Folders by their names below the root's base.
+    folders: Mutex<HashMap<String, Made>>,
+    /// Hashes of the paths of files whose very names were seen there.
+    files: Mutex<HashSet<u64>>,
+    random: RandomState,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    pub fn new(config: Config, root: Root, api: Api, caps: Caps, locator: String) -> Service {
+        let (downloads, folders, files) = Default::default();
+        Service { config, root, api, caps, locator, downloads, folders, files, random: RandomState::new() }
+    }
+
+    fn drive(&self) -> String {
+        format!("{}/{}", self.config.endpoint, self.config.drive)
+    }
+
+    /// The address of the drive.
+    pub fn of_drive(&self) -> String {
+        self.drive()
+    }
+
+    /// The address of the item with this id, or of what is asked of it.
+    pub fn by_id(&self, id: &str, verb: &str) -> String {
+        format!("{}/items/{}{verb}", self.drive(), web::encoded(id.as_bytes()))
+    }
+
+    /// The names of a key below a root's base.
+    pub fn names(&self, root: &Root, key: &Key) -> Result<Vec<String>> {
+        let mut names = root.parts.clone();
+        let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
+        if !plain.is_empty() {
+            for part in plain.split(|b| *b == b'/') {
+                names.push(name(&self.config, part, key)?);
+            }
+        }
+        Ok(names)
+    }
+
+    fn by_names(&self, root: &Root, names: &[String], verb: &str) -> String {
+        let path = web::encoded(names.join("/").as_bytes());
+        match (path.is_empty(), verb.is_empty()) {
+            (true, _) => format!("{}/{}{verb}", self.drive(), root.base),
+            (_, true) => format!("{}/{}:/{path}", self.drive(), root.base),
+            _ => format!("{}/{}:/{path}:{verb}", self.drive(), root.base),
+        }
+    }
+
+    /// The address of a key below this store's root, or of what is asked of it (`/children`).
+    ///
+    /// Errors: `Invalid` for what can't be a name.
+    pub fn address(&self, key: &Key, verb: &str) -> Result<String> {
+        self.address_in(&self.root, key, verb)
+    }
+
+    /// The same below another root of the drive.
+    pub fn address_in(&self, root: &Root, key: &Key, verb: &str) -> Result<String> {
+        Ok(self.by_names(root, &self.names(root, key)?, verb))
+    }
+
+    /// What is at an address.
+    pub async fn item(&self, address: String) -> Refusal<Item> {
+        self.api.json(&Call::new("item", Method::GET, address)).await
+    }
+
+    /// The item of a key, whatever it is.
+    pub async fn at(&self, op: &'static str, key: &Key) -> Result<Item> {
+        self.item(self.address(key, "")?).await.map_err(|refused| refused.at(op, key))
+    }
+
+    /// The service's own name of the last part of a key.
+    pub fn leaf(&self, key: &Key) -> Result<String> {
+        Ok(self.names(&self.root, key)?.pop().unwrap_or_default())
+    }
+
+    fn number(&self, key: &Key) -> u64 {
+        self.random.hash_one(key.as_bytes())
+    }
+
+    /// A file with this very name is there.
+    pub fn saw(&self, key: &Key) {
+        locked(&self.files).insert(self.number(key));
+    }
+
+    pub fn has_seen(&self, key: &Key) -> bool {
+        locked(&self.files).contains(&self.number(key))
+    }
+
+    /// It is there no more.
+    pub fn forget(&self, key: &Key) {
+        locked(&self.files).remove(&self.number(key));
+    }
+
+    /// The same of a folder and all in it.
+    pub fn forget_folder(&self, key: &Key) -> Result<()> {
+        let path = self.names(&self.root, key)?.join("/");
+        let below = format!("{path}/");
+        locked(&self.folders).retain(|known, _| *known != path && !known.starts_with(&below));
+        Ok(())
+    }
+
+    /// A folder with this very name is there.
+    pub fn saw_folder(&self, key: &Key, id: &str) {
+        if let Ok(names) = self.names(&self.root, key) {
+            locked(&self.folders).insert(names.join("/"), Arc::new(Waiting::new(Some(id.to_owned()))));
+        }
+    }
+
+    /// The id of the folder `key`, which is made where it is missing.
+    ///
+    /// Errors: `Exists` when a file is in its place, or a folder whose name differs by case.
+    pub async fn make_dir(&self, key: &Key, op: &'static str) -> Result<String> {
+        let names = self.names(&self.root, key)?;
+        let mut missing = names.len();
+        let mut parent = None;
+        // From the deepest that is known, or can be made, down again.
+        loop {
+            match self.folder(&names[..missing], parent.as_deref(), key, op).await {
+                Ok(id) if missing == names.len() => return Ok(id),
+                Ok(id) => {
+                    parent = Some(id);
+                    missing += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound && missing > 0 && parent.is_none() => missing -= 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn folder(&self, names: &[String], parent: Option<&str>, key: &Key, op: &'static str) -> Result<String> {
+        let path = names.join("/");
+        let made = locked(&self.folders).entry(path).or_default().clone();
+        let mut made = made.lock().await;
+        if let Some(id) = &*made {
+            return Ok(id.clone());
+        }
+        let failed = |refused: Refused| refused.at(op, key);
+        let Some((name, above)) = names.split_last() else {
+            let root = self.item(self.by_names(&self.root, &[], "")).await.map_err(failed)?;
+            return Ok(made.insert(root.id).clone());
+        };
+        let address = match parent {
+            Some(id) => self.by_id(id, "/children"),
+            None => self.by_names(&self.root, above, "/children"),
+        };
+        let question = json!({"name": name, "folder": {}, "@microsoft.graph.conflictBehavior": "fail"});
+        let call = Call::new("mkdir", Method::POST, address).json(&question);
+        let item: Item = match self.api.json(&call).await {
+            Ok(item) => item,
+            Err(refused) if refused.fault.kind == ErrorKind::Exists => {
+                let there = self.item(self.by_names(&self.root, names, "")).await.map_err(failed)?;
+                let exists = |why: String| Err(Error::new(ErrorKind::Exists, op, why).with_key(key));
+                if !there.is_folder() {
+                    return exists(format!("a file is in the place of the folder {name:?}"));
+                }
+                // How the root was typed counts for nothing.
+                if there.name != *name && names.len() > self.root.parts.len() {
+                    return exists(folds(&there.name));
+                }
+                there
+            }
+            Err(refused) => return Err(failed(refused)),
+        };
+        Ok(made.insert(item.id).clone())
+    }
+}
+
+/// Why a name can't be written.
+pub fn folds(there: &str) -> String {
+    format!("{there:?} is there, which is the same name for OneDrive: rename one of them")
+}
+
+/// An address that the service gave us, to which our token goes: it must be the service's.
+///
+/// Errors: it leads elsewhere.
+pub fn own(config: &Config, address: &str) -> Refusal<()> {
+    let origin = |text: &str| url::Url::parse(text).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+    match origin(address) == origin(&config.endpoint) {
+        true => Ok(()),
+        false => Err(Fault::broken("the service's listing goes on at another service").into()),
+    }
+}

@@ -1,0 +1,371 @@
+//! The store on the simulated drive.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
+use haul_store::{
+    Answer, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent,
+    Store, Stored, Upload, WriteSpec,
+};
+use haul_testkit::{
+    conformance::{self, Breaks::Always},
+    onedrivesim::{Fault, How, OneDrive, Settings},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+const CHUNK: usize = 320 << 10;
+
+/// Its server makes a runtime of its own, which can't be done on a thread that has one.
+fn start(settings: Settings) -> OneDrive {
+    std::thread::spawn(|| OneDrive::start(settings).expect("started")).join().expect("started")
+}
+
+fn open_with(drive: &OneDrive, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+    let mut options = drive.options(&drive.endpoint());
+    options.push(("chunk_size", "320Ki".into()));
+    let own = options.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let request = OpenRequest {
+        remote: "od".into(),
+        path: path.into(),
+        options: own.chain(more).collect(),
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links: Default::default(),
+        own_links: false,
+        wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
+    };
+    (haul_onedrive::KIND.open)(request).expect("opened")
+}
+
+fn open(drive: &OneDrive, path: &str) -> Arc<dyn Store> {
+    open_with(drive, path, &[])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_keeps_the_contract() {
+    for drive_type in ["business", "personal"] {
+        let drive = start(Settings { drive_type, page: 5, ..Settings::default() });
+        let number = AtomicUsize::new(0);
+        let root = || async {
+            let store = open(&drive, &format!("box-{}", number.fetch_add(1, Ordering::Relaxed)));
+            store.make_dir(&Key::new(""), &Default::default()).await.expect("made");
+            store
+        };
+        let summary = conformance::run_except(
+            root,
+            &[("a_write_that_ended_is_gone", Always, "the end of a file is kept until it may show")],
+        )
+        .await;
+        println!("{summary}");
+    }
+}
+
+async fn listed(store: &dyn Store, request: ListRequest) -> (Vec<String>, bool) {
+    let (mut keys, mut listing, mut whole) = (Vec::new(), store.list(request), false);
+    while let Some(listed) = listing.next().await {
+        match listed {
+            Listed::Batch(batch) => keys.extend(batch.iter().map(|entry| entry.key.to_string())),
+            Listed::Failed { .. } => {}
+            Listed::End => whole = true,
+        }
+    }
+    (keys, whole)
+}
+
+async fn failed(store: &dyn Store) -> usize {
+    let listing = store.list(ListRequest::all());
+    listing.filter(|listed| std::future::ready(matches!(listed, Listed::Failed { .. }))).count().await
+}
+
+async fn send(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> (Box<dyn Upload>, Vec<Part>) {
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..spec };
+    let upload = store.write(&Key::new(name), spec).await.expect("begun");
+    let parts = bytes.chunks(CHUNK).enumerate().map(|(index, chunk)| {
+        let payload = Payload::from(Bytes::copy_from_slice(chunk));
+        upload.part(index as u64, (index * CHUNK) as u64, payload)
+    });
+    let parts = futures::future::join_all(parts).await.into_iter().map(|part| part.expect("sent")).collect();
+    (upload, parts)
+}
+
+fn dated() -> WriteSpec {
+    WriteSpec { mtime: Some(Mtime::new(1_600_000_000, 0)), ..WriteSpec::default() }
+}
+
+async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<Stored> {
+    let (upload, parts) = send(store, name, bytes, dated()).await;
+    Ok(upload.publish(parts, Late::default()).await?)
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_upload_is_one_version() {
+    for drive_type in ["business", "personal"] {
+        let drive = start(Settings { drive_type, ..Settings::default() });
+        let store = open(&drive, "");
+        for (name, size) in [("small", 100), ("chunk", CHUNK), ("large", 5 * CHUNK + 1), ("even", 3 * CHUNK)] {
+            let bytes = noise(size);
+            let stored = put(&*store, name, &bytes).await.expect("put");
+            assert_eq!(stored.hashes.get(Algo::QuickXor).map(<[u8]>::len), Some(20));
+            let shown = &drive.shown()[name];
+            assert_eq!((shown.versions, &*shown.mtime), (1, "2020-09-13T12:26:40Z"), "{name}");
+            put(&*store, name, &bytes).await.expect("put");
+            assert_eq!(drive.shown()[name].versions, 2, "{name}");
+        }
+        assert_eq!(drive.sessions(), 0);
+        drive.counts();
+        put(&*store, "one", b"one").await.expect("put");
+        assert_eq!(drive.counts(), [("range", 1), ("session", 1)].into());
+        let (upload, parts) = send(&*store, "undated", b"x", WriteSpec::default()).await;
+        upload.publish(parts, Late::default()).await.expect("put");
+        assert_eq!(drive.counts(), [("put", 1)].into());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_is_known_whole_ends() {
+    let drive = start(Settings { page: 3, ..Settings::default() });
+    for n in 0..40 {
+        drive.put(&format!("d{}/e/f{n}", n % 4), b"x");
+    }
+    let (by_delta, by_folder) = (open(&drive, ""), open_with(&drive, "", &[("delta", "false")]));
+    let all = listed(&*by_delta, ListRequest::all()).await;
+    assert!(all.1 && all.0.len() == 48, "{all:?}");
+    assert!(drive.counts().keys().all(|kind| *kind == "delta"));
+    assert_eq!(all, listed(&*by_folder, ListRequest::all()).await);
+    assert!(drive.counts().keys().all(|kind| *kind == "children"));
+    for kind in ["delta", "children"] {
+        let store = if kind == "delta" { &by_delta } else { &by_folder };
+        let pages = if kind == "delta" { 17 } else { 22 };
+        for after in 0..pages {
+            drive.fail(Fault { kind, after, times: 1, how: How::Status(500) });
+            let (keys, _) = listed(&**store, ListRequest::all()).await;
+            assert!(keys.len() < 48, "{kind} {after}");
+            drive.fail(Fault { kind, after, times: 1, how: How::Lost });
+            assert_eq!(failed(&**store).await, 1, "{kind} {after}");
+        }
+        assert_eq!(listed(&**store, ListRequest::all()).await, all);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_differ_by_case_never_replace_each_other() {
+    let drive = start(Settings::default());
+    let store = open(&drive, "");
+    put(&*store, "d/Name", b"first").await.expect("put");
+    for (name, bytes) in [("d/name", &b"second"[..]), ("D/other", b"third"), ("d/NAME", &noise(2 * CHUNK))] {
+        let (upload, parts) =
+            match store.write(&Key::new(name), WriteSpec { size: Some(bytes.len() as u64), ..dated() }).await {
+                Ok(upload) if bytes.len() > CHUNK => {
+                    let payload = Payload::from(Bytes::copy_from_slice(&bytes[..CHUNK]));
+                    let error = upload.part(0, 0, payload).await.expect_err("refused");
+                    assert_eq!(error.kind(), ErrorKind::Exists);
+                    continue;
+                }
+                Ok(_) => send(&*store, name, bytes, dated()).await,
+                Err(error) => panic!("{error:?}"),
+            };
+        let error = upload.publish(parts, Late::default()).await.expect_err("refused").error;
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Exists, Retry::Never), "{error:?}");
+        assert!(error.message().contains("is the same name for OneDrive"), "{error:?}");
+    }
+    assert_eq!(store.stat(&Key::new("d/name")).await.expect_err("another").kind(), ErrorKind::NotFound);
+    assert_eq!(store.stat(&Key::new("d/Name")).await.expect("there").size, 5);
+    let gone = store.delete(vec![(Key::new("d/NAME"), None)]).await;
+    assert!(gone[0].is_ok() && drive.shown().contains_key("d/Name"));
+    assert_eq!(drive.shown().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_lost_makes_no_second_version() {
+    let drive = start(Settings::default());
+    let store = open(&drive, "");
+    for (name, size) in [("small", 10), ("large", 3 * CHUNK + 7)] {
+        let bytes = noise(size);
+        let (upload, parts) = send(&*store, name, &bytes, dated()).await;
+        drive.fail(Fault { kind: "range", after: 0, times: 1, how: How::Lost });
+        let unpublished = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
+        unpublished.upload.publish(parts, Late::default()).await.expect("it was done");
+        assert_eq!(drive.shown()[name].versions, 1, "{name}");
+    }
+    // In the middle of a session: what is there isn't sent again.
+    drive.received();
+    drive.fail(Fault { kind: "range", after: 1, times: 1, how: How::Lost });
+    let bytes = noise(4 * CHUNK);
+    let upload =
+        store.write(&Key::new("middle"), WriteSpec { size: Some(bytes.len() as u64), ..dated() }).await.unwrap();
+    let mut parts = Vec::new();
+    for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+        let part = || upload.part(index as u64, (index * CHUNK) as u64, Payload::from(Bytes::copy_from_slice(chunk)));
+        parts.push(match part().await {
+            Ok(part) => part,
+            Err(_) => part().await.expect("again"),
+        });
+    }
+    upload.publish(parts, Late::default()).await.expect("published");
+    assert_eq!((drive.received(), drive.shown()["middle"].versions), (4 * CHUNK as u64, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_goes_on_where_the_session_is() {
+    let drive = start(Settings::default());
+    let (store, bytes) = (open(&drive, "r"), noise(6 * CHUNK));
+    let spec = || WriteSpec { size: Some(bytes.len() as u64), ..dated() };
+    let key = Key::new("f");
+    let upload = store.write(&key, spec()).await.expect("begun");
+    let token = upload.token().await.expect("asked").expect("one");
+    let mut sent = Vec::new();
+    for n in 0..3 {
+        let payload = Payload::from(Bytes::copy_from_slice(&bytes[n * CHUNK..(n + 1) * CHUNK]));
+        let part = upload.part(n as u64, (n * CHUNK) as u64, payload).await.expect("sent");
+        sent.push(Sent { part, offset: (n * CHUNK) as u64, crc64: 0 });
+    }
+    drop(upload);
+    assert!(!drive.shown().contains_key("r/f"));
+    let other = open(&drive, "r");
+    assert_eq!(
+        other.resume(&Key::new("g"), &token, vec![], spec()).await.err().map(|e| e.kind()),
+        Some(ErrorKind::Invalid)
+    );
+    let later = WriteSpec { mtime: Some(Mtime::new(1, 0)), ..spec() };
+    assert_eq!(other.resume(&key, &token, vec![], later).await.err().map(|e| e.kind()), Some(ErrorKind::Changed));
+    drive.received();
+    let (upload, mut parts) = other.resume(&key, &token, sent.clone(), spec()).await.expect("found");
+    assert_eq!(parts.len(), 3);
+    for n in 3..6 {
+        let payload = Payload::from(Bytes::copy_from_slice(&bytes[n * CHUNK..(n + 1) * CHUNK]));
+        parts.push(upload.part(n as u64, (n * CHUNK) as u64, payload).await.expect("sent"));
+        assert!(!drive.shown().contains_key("r/f"), "it doesn't show");
+    }
+    upload.publish(parts, Late::default()).await.expect("published");
+    assert_eq!(drive.received(), 3 * CHUNK as u64);
+    let gone = other.resume(&key, &token, sent, spec()).await.err().map(|e| e.kind());
+    assert_eq!(gone, Some(ErrorKind::NotFound));
+    assert!(!other.discard(&key, &token).await.expect("gone"));
+    let read = other.read(&key, None, None).await.expect("there");
+    assert_eq!(conformance::collect(read).await.expect("bytes"), bytes);
+    let given_up = store.write(&key, spec()).await.expect("begun");
+    let token = given_up.token().await.expect("asked").expect("one");
+    assert_eq!(drive.sessions(), 1);
+    assert!(store.discard(&key, &token).await.expect("removed"));
+    assert_eq!(drive.sessions(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_service_says_is_heeded() {
+    let drive = start(Settings::default());
+    let store = open(&drive, "");
+    put(&*store, "f", b"first").await.expect("put");
+    // A token that is no longer good is renewed once, and the new one kept.
+    drive.revoke();
+    store.stat(&Key::new("f")).await.expect("renewed");
+    store.stat(&Key::new("f")).await.expect("still good");
+    assert_eq!(drive.renewals(), 1);
+    for (status, kind) in [(429, ErrorKind::Busy), (503, ErrorKind::Busy), (500, ErrorKind::Io)] {
+        drive.fail(Fault { kind: "item", after: 0, times: 1, how: How::Status(status) });
+        let error = store.stat(&Key::new("f")).await.expect_err("told to fail");
+        let retry = if status == 500 { Retry::Backoff } else { Retry::After(Duration::from_secs(1)) };
+        assert_eq!((error.kind(), error.retry()), (kind, retry), "{status}");
+    }
+    // SharePoint writes into Office files.
+    drive.set(|settings| settings.rewrites = true);
+    let error = put(&*store, "x.docx", b"text").await.expect_err("rewritten");
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Unsupported, Retry::Never));
+    assert!(error.message().contains("--ignore-size"), "{error:?}");
+    let spec = WriteSpec { size_may_differ: true, ..dated() };
+    let (upload, parts) = send(&*store, "y.docx", b"text", spec).await;
+    upload.publish(parts, Late::default()).await.expect("taken");
+    let wrong = WriteSpec { hashes: Hashes::default().with(Algo::QuickXor, [1; 20]), ..dated() };
+    let (upload, parts) = send(&*store, "z", b"text", wrong).await;
+    assert_eq!(upload.publish(parts, Late::default()).await.expect_err("other").error.kind(), ErrorKind::Corrupt);
+    assert!(!drive.shown().contains_key("z"));
+    let Answer::About { total, used, free } = store.extra(Extra::About).await.expect("told") else { panic!() };
+    assert_eq!((total, used.zip(free).map(|(used, free)| used + free)), (Some(1 << 40), Some(1 << 40)));
+    let link = store.extra(Extra::Link(Key::new("f"), Duration::from_secs(60))).await.expect("made");
+    assert!(matches!(link, Answer::Link(link) if link.starts_with("http://127.0.0.1")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_was_meant_is_changed() {
+    let drive = start(Settings::default());
+    let store = open(&drive, "top");
+    let stored = put(&*store, "d/f", b"first").await.expect("put");
+    put(&*store, "d/f", b"second").await.expect("put");
+    let gone = store.delete(vec![(Key::new("d/f"), stored.version.clone())]).await;
+    assert_eq!(gone[0].as_ref().expect_err("changed").kind(), ErrorKind::Changed);
+    let old = store.read(&Key::new("d/f"), stored.version.as_ref(), None).await;
+    assert_eq!(old.expect_err("changed").kind(), ErrorKind::Changed);
+    let exact = WriteSpec { replace: Replace::Exactly(stored.version.clone().expect("one")), ..dated() };
+    let (upload, parts) = send(&*store, "d/f", b"third", exact).await;
+    assert_eq!(upload.publish(parts, Late::default()).await.expect_err("changed").error.kind(), ErrorKind::Changed);
+    let full = store.delete(vec![(Key::new("d/"), None)]).await;
+    assert_eq!(full[0].as_ref().expect_err("full").kind(), ErrorKind::Exists);
+    assert!(store.delete(vec![(Key::new("d"), None)]).await[0].is_ok());
+    // A copy keeps the time; a move replaces nothing.
+    let item = |to: &str, how| CopyItem {
+        from: Key::new("d/f"),
+        want: None,
+        size: 6,
+        to: Key::new(to),
+        spec: WriteSpec::default(),
+        how,
+        log: None,
+    };
+    let batch = |items| CopyBatch {
+        from: store.caps().domain.as_ref().expect("one").place.clone(),
+        items,
+        progress: None,
+        links: Default::default(),
+    };
+    let done = store.copy(batch(vec![item("e/copy", CopyHow::Copy)])).await;
+    assert!(done[0].is_ok(), "{done:?}");
+    assert_eq!(drive.shown()["top/e/copy"].mtime, "2020-09-13T12:26:40Z");
+    let refused = store.copy(batch(vec![item("e/copy", CopyHow::Rename), item("e/COPY", CopyHow::Copy)])).await;
+    let kinds: Vec<_> = refused.iter().map(|one| one.as_ref().map_err(|e| e.kind()).err()).collect();
+    assert_eq!(kinds, [Some(ErrorKind::Unsupported), Some(ErrorKind::Exists)]);
+    let moved = store.copy(batch(vec![item("g/moved", CopyHow::Rename)])).await;
+    assert!(moved[0].is_ok(), "{moved:?}");
+    assert!(drive.shown().contains_key("top/g/moved") && !drive.shown().contains_key("top/d/f"));
+    drive.counts();
+    let hard = open_with(&drive, "top", &[("hard_delete", "true"), ("no_versions", "true")]);
+    put(&*hard, "e/copy", b"again").await.expect("put");
+    assert_eq!(drive.shown()["top/e/copy"].versions, 1);
+    let recycled = drive.recycled();
+    assert!(hard.delete(vec![(Key::new("e/copy"), None)]).await[0].is_ok());
+    assert_eq!((drive.recycled(), drive.counts()["permanentDelete"]), (recycled, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipes_wait_until_their_size_is_known() {
+    let drive = start(Settings::default());
+    let store = open(&drive, "");
+    let upload = store.write(&Key::new("piped"), dated()).await.expect("begun");
+    assert!(upload.token().await.expect("asked").is_none());
+    let bytes = noise(3 * CHUNK + 5);
+    let mut parts = Vec::new();
+    for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+        let payload = Payload::from(Bytes::copy_from_slice(chunk));
+        parts.push(upload.part(index as u64, (index * CHUNK) as u64, payload).await.expect("held"));
+    }
+    upload.publish(parts, Late::default()).await.expect("published");
+    assert_eq!(drive.shown()["piped"].versions, 1);
+    let endless = store.write(&Key::new("endless"), dated()).await.expect("begun");
+    let mut error = None;
+    for index in 0..5u64 {
+        let payload = Payload::from(Bytes::from(vec![0; 16 << 20]));
+        error = error.or(endless.part(index, index << 24, payload).await.err());
+    }
+    assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Unsupported));
+}

@@ -1,0 +1,130 @@
+//! Where the destination isn't a directory: a transfer of one entry gives that one the destination's name, one of several
+//! makes a directory of it, and one of none makes nothing. What counts is what the source shows, so it is looked at first.
+
+use super::{
+    exit, filters, opening,
+    sources::{Dest, Leg, Planner, Refusal, Typed, join},
+};
+use futures::StreamExt as _;
+use haul::ListOptions;
+use haul_core::{Entry, Key, Listed, filter::first_match::Only, key};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, sync::Arc};
+
+/// What the source of a job shows, as far as it counts here.
+enum Shown {
+    Nothing,
+    /// The job's root, and nothing in it.
+    Root,
+    One(Entry),
+    Several,
+}
+
+/// Gives the one entry of a transfer the destination's name; leaves no job where there is nothing to bring.
+///
+/// Errors: a source or a rule that can't be meant.
+pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+    if to.contents() {
+        return Ok(());
+    }
+    if jobs.len() > 1 {
+        // Files that a rule leaves out don't count.
+        let mut kept = Vec::new();
+        for job in jobs.drain(..) {
+            if job.one.is_none() || !matches!(shown(planner, &job, |_| true).await?, Shown::Nothing) {
+                kept.push(job);
+            }
+        }
+        *jobs = kept;
+    }
+    let [job] = &mut jobs[..] else { return Ok(()) };
+    match shown(planner, job, |_| true).await? {
+        Shown::Nothing => jobs.clear(),
+        Shown::Root => {
+            (job.dst, job.into, job.alone) = (to.word(&to.path), Vec::new(), true);
+        }
+        Shown::One(_) if job.alone => {}
+        Shown::One(entry) => {
+            let (dir, last) = to.split();
+            let name = entry.key.as_bytes();
+            match name.strip_suffix(b"/") {
+                // More than a name: the directories above it are counted where they take part.
+                _ if entry.key.path().contains(&b'/') => {}
+                Some(bare) => {
+                    let src = OsString::from_vec(join(job.src.as_encoded_bytes(), bare));
+                    job.scope.prefix = [&job.scope.prefix, bare, b"/"].concat();
+                    job.scope.only = (!planner.options.recursive).then(|| Only::new(Vec::new(), false));
+                    (job.src, job.dst, job.top, job.alone) = (src, to.word(&to.path), true, true);
+                }
+                None => {
+                    let ending = key::ending(entry.kind);
+                    job.one = Some((entry.key.clone(), Key::new([&last, ending].concat())));
+                    (job.dst, job.top, job.alone) = (to.word(&dir), false, true);
+                    job.scope.only = None;
+                }
+            }
+        }
+        Shown::Several => {}
+    }
+    // A directory that isn't there isn't to be made.
+    if planner.options.existing && there == Dest::Missing && jobs.iter().any(|job| job.alone && job.one.is_none()) {
+        jobs.clear();
+    }
+    Ok(())
+}
+
+/// With `-m` a directory that is named and holds nothing but directories is left out.
+///
+/// Errors: as [`settle`].
+pub async fn leave_out_empty(planner: &Planner<'_>, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+    if !planner.options.prune_empty_dirs {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    for job in jobs.drain(..) {
+        let named = job.top && job.scope.prefix.ends_with(b"/");
+        if !named || matches!(shown(planner, &job, |entry| !entry.is_dir()).await?, Shown::One(_) | Shown::Several) {
+            kept.push(job);
+        }
+    }
+    *jobs = kept;
+    Ok(())
+}
+
+/// Looks at a source until it is clear.
+async fn shown(planner: &Planner<'_>, job: &Leg, counts: impl Fn(&Entry) -> bool) -> Result<Shown, Refusal> {
+    let options = planner.options;
+    let filter = filters::filter(options, job.scope.clone())?;
+    if let Some((name, _)) = &job.one {
+        let wanted = filter.wants_name(&Entry::file(name.clone(), 0));
+        return Ok(if wanted { Shown::One(Entry::file(name.clone(), 0)) } else { Shown::Nothing });
+    }
+    if job.top && !job.scope.prefix.is_empty() && !filter.wants_root() {
+        return Ok(Shown::Nothing);
+    }
+    let opened = planner.ctx.open_as(&job.src, &opening::of_source(options, job));
+    let store = opened.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    let max_depth = (!options.recursive && job.scope.only.is_none()).then_some(1);
+    let request = ListOptions { dirs: true, for_join: true, max_depth, ..ListOptions::default() };
+    let mut listing = haul::list(&store, &Arc::new(filter), request);
+    let mut one = None;
+    while let Some(step) = listing.next().await {
+        match step {
+            Listed::Batch(entries) => {
+                for entry in entries.into_iter().filter(&counts) {
+                    if one.is_some() || job.top {
+                        return Ok(Shown::Several);
+                    }
+                    one = Some(entry);
+                }
+            }
+            // What can't be listed may hold something.
+            Listed::Failed { .. } => return Ok(Shown::Several),
+            Listed::End => {}
+        }
+    }
+    Ok(match one {
+        Some(entry) => Shown::One(entry),
+        None if job.top => Shown::Root,
+        None => Shown::Nothing,
+    })
+}

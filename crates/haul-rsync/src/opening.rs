@@ -1,0 +1,45 @@
+//! How the stores of a run are opened: what symlinks mean at the source and at the destination, and how long to wait for a
+//! silent remote.
+
+use super::{options::Options, sources::Leg};
+use haul_remotes::OpenOptions;
+use haul_store::{LinkRules, Links, patience};
+use std::time::Duration;
+
+/// A store that is only looked at.
+pub fn looked_at(options: &Options) -> OpenOptions {
+    let wait = |seconds: Option<u64>| seconds.map(|seconds| patience(Some(Duration::from_secs(seconds))));
+    OpenOptions {
+        links: links(options, options.copy_links, None),
+        connect_timeout: wait(options.contimeout),
+        idle_timeout: wait(options.timeout),
+        ..OpenOptions::default()
+    }
+}
+
+/// A source that is listed by itself. `above` is the number of directories of the transfer above its folder.
+pub fn of_listing(options: &Options, above: usize) -> OpenOptions {
+    let links = links(options, options.copy_links, options.link_rules(above));
+    OpenOptions { links, ..looked_at(options) }
+}
+
+/// A job's source. All who look at it open it like this, so that its links mean the same to each of them.
+pub fn of_source(options: &Options, job: &Leg) -> OpenOptions {
+    of_listing(options, job.above())
+}
+
+/// A job's destination, and what options name beside it. What the destination's links lead to is not the source's.
+pub fn of_destination(options: &Options) -> OpenOptions {
+    let rules = options.keep_dirlinks.then_some(LinkRules { tell: true, ..LinkRules::default() });
+    let links = links(options, false, rules);
+    OpenOptions { links, own_links: !options.insecure_links, ..looked_at(options) }
+}
+
+fn links(options: &Options, follow: bool, rules: Option<LinkRules>) -> Links {
+    match (follow, rules) {
+        (true, _) => Links::Follow,
+        (false, Some(rules)) => Links::By(LinkRules { keep: options.links, ..rules }),
+        (false, None) if options.links => Links::Keep,
+        (false, None) => Links::Skip,
+    }
+}

@@ -1,0 +1,67 @@
+//! Several sources that make one tree, where deletions come before the first transfer: what the first source lacks is asked of the
+//! others name by name, so none of them is listed yet. Here all of them are, since nothing is deleted after an error.
+
+use super::{
+    Context, exit, filters, opening,
+    options::Options,
+    sink::{Lines, Place},
+    sources::{Leg, Part, Refusal, folder_here, is_here},
+    tell_broken_rules,
+};
+use futures::StreamExt as _;
+use haul::ListOptions;
+use haul_core::{
+    ErrorKind, Listed, Side,
+    event::{Event, Sink as _},
+};
+use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
+
+/// What is known of the sources.
+pub struct Proof {
+    /// All that they hold could be listed.
+    pub whole: bool,
+    /// Rules that their directories bring can't be read.
+    pub broken: bool,
+}
+
+/// Lists the source of every job that transfers more than one file, and tells what is wrong with it.
+///
+/// Errors: a source that can't be opened, a rule that can't be meant.
+pub async fn look(options: &Options, ctx: &Context<'_>, lines: &Arc<Lines>, jobs: &[Leg]) -> Result<Proof, Refusal> {
+    let mut proof = Proof { whole: true, broken: false };
+    for job in jobs.iter().filter(|job| job.part == Part::Transfers && job.one.is_none()) {
+        lines.enter(Place {
+            prefix: job.scope.prefix.clone(),
+            root: folder_here(&job.src),
+            typed: is_here(&job.src).then(|| job.src.as_bytes().to_vec()),
+            one: None,
+        });
+        let filter = Arc::new(filters::filter(options, job.scope.clone())?);
+        let opened = ctx.open_as(&job.src, &opening::of_source(options, job));
+        let store = opened.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+        let request = ListOptions {
+            dirs: true,
+            for_join: true,
+            max_depth: options.max_depth(),
+            one_device: options.one_file_system > 0,
+            omit_mounts: options.one_file_system > 1,
+            ..ListOptions::default()
+        };
+        let mut listing = haul::list(&store, &filter, request);
+        let mut ended = false;
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(_) => {}
+                Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
+                Listed::Failed { error, .. } => {
+                    proof.whole = false;
+                    lines.emit(&Event::ListFailed { side: Side::Src, error: Arc::new(error.to_report()) });
+                }
+                Listed::End => ended = true,
+            }
+        }
+        proof.whole &= ended;
+        proof.broken |= tell_broken_rules(&filter, lines);
+    }
+    Ok(proof)
+}

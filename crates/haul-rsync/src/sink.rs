@@ -1,0 +1,785 @@
+//! What `haul rsync` prints while it runs, in rsync's words, and what it counts for the end. A sink of the engine's events,
+//! fed from any thread.
+
+use super::{
+    exit::Trouble,
+    format::{self, Fields, Kept, Update, asks, letters, number, shown, tells},
+    info::Info,
+    log::Log,
+    named,
+    options::Options,
+    sources::clean,
+    stats::{Count, Stats},
+    waiting::{Told, Waiting},
+};
+use haul_core::{
+    Error, ErrorKind, Key, Mtime, Side, attributes,
+    chmod::Chmod,
+    compare::{Difference, FileType, Reason},
+    event::{Event, LeftOut, Sink, StepId},
+    job::CompareBy,
+    key,
+    links::Munge,
+    plan::Action,
+};
+use haul_terminal::{Screen, one_line};
+use std::{
+    collections::{HashMap, HashSet},
+    io::{BufWriter, Stdout, Write as _, stdout},
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+/// Time between two drawings of `--info=progress2`.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// Where the names of the job under way are.
+#[derive(Clone, Default)]
+pub struct Place {
+    /// What stands before its keys in names; empty or ending in `/`.
+    pub prefix: Vec<u8>,
+    /// The source's folder here, ending in `/`; `None` for one that is elsewhere.
+    pub root: Option<Vec<u8>>,
+    /// The same as it was typed.
+    pub typed: Option<Vec<u8>>,
+    /// One file under a name of its own is shown under the source's.
+    pub one: Option<Key>,
+}
+
+/// The sink.
+pub struct Lines {
+    look: Look,
+    screen: Arc<Screen>,
+    state: Mutex<State>,
+}
+
+struct Look {
+    /// What is printed for a name; `None` for nothing.
+    format: Option<String>,
+    /// `-i`s, or `%i`s in the format.
+    itemize: u8,
+    info: Info,
+    kept: Kept,
+    /// Owners go along, as far as they may.
+    owner: bool,
+    human: u8,
+    raw_bytes: bool,
+    dry_run: bool,
+    hard_links: bool,
+    /// What has other times is transferred, in rsync's view, even where haul finds that only the time must be set.
+    time_transfers: bool,
+    /// What another place has gets a second name.
+    links: bool,
+    /// Bytes go to a remote.
+    sends: bool,
+    max_size: Option<u64>,
+    /// Symlinks are told of as they are at the source, as it sends them.
+    munge: Munge,
+    /// Permissions are told of as they are sent.
+    chmod: Vec<Chmod>,
+    program: &'static str,
+}
+
+struct State {
+    out: BufWriter<Stdout>,
+    log: Option<Log>,
+    place: Place,
+    stats: Stats,
+    trouble: Trouble,
+    began: Instant,
+    drawn: Option<Instant>,
+    /// Names that are being linked, how that is told, and in what they differ from what is there.
+    to_link: HashMap<Key, (Update, Difference)>,
+    /// What is to be told, once the files before it are on their way.
+    waiting: Waiting,
+    /// Transfers of which nothing has come.
+    under_way: HashMap<StepId, Key>,
+    /// Names of several that a dry run doesn't bring.
+    would_come: HashSet<Key>,
+    /// Errors of listing that were told.
+    unlisted: HashSet<String>,
+    /// The name that the one that is being told is linked to.
+    link_to: Option<Vec<u8>>,
+    /// What is to be deleted and is neither a file nor a symlink.
+    doomed: HashMap<Key, FileType>,
+    /// Directories that aren't made, where that is told.
+    left: HashSet<Key>,
+}
+
+impl Lines {
+    /// A sink that prints what the options ask for. `sends`: the destination is a remote, and the source isn't.
+    pub fn new(options: &Options, screen: Arc<Screen>, sends: bool) -> Lines {
+        let root = rustix::process::geteuid().is_root();
+        let info = options.told();
+        let format = match (&options.out_format, options.itemize) {
+            (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
+            (None, 1..) => Some("%i %n%L".into()),
+            (None, 0) if info.name > 0 => Some("%n%L".into()),
+            _ => None,
+        };
+        let in_format = options.out_format.as_ref().is_some_and(|format| asks(format, 'i'));
+        let look = Look {
+            format: format.filter(|_| !options.quiet),
+            // With -vv it shows what stays as it is, too.
+            itemize: match options.itemize.max(u8::from(in_format)) {
+                _ if options.out_format.is_some() && !in_format => 0,
+                1 if info.name > 1 => 2,
+                itemize => itemize,
+            },
+            info,
+            kept: Kept::of(options, root),
+            owner: options.owner,
+            human: options.human,
+            raw_bytes: options.raw_bytes,
+            dry_run: options.dry_run,
+            hard_links: options.hard_links,
+            time_transfers: options.compare() == CompareBy::SizeAndTime,
+            links: !options.link_dest.is_empty(),
+            sends,
+            max_size: options.max_size,
+            munge: options.munge,
+            chmod: options.chmod.clone(),
+            program: options.program,
+        };
+        let state = State {
+            out: BufWriter::with_capacity(64 << 10, stdout()),
+            log: None,
+            place: Place::default(),
+            stats: Stats::default(),
+            trouble: Trouble::default(),
+            began: Instant::now(),
+            drawn: None,
+            to_link: HashMap::new(),
+            waiting: Waiting::default(),
+            under_way: HashMap::new(),
+            would_come: HashSet::new(),
+            unlisted: HashSet::new(),
+            link_to: None,
+            doomed: HashMap::new(),
+            left: HashSet::new(),
+        };
+        let lines = Lines { look, screen, state: Mutex::new(state) };
+        lines.begin_log(options);
+        lines
+    }
+
+    /// Opens the log; one that can't be opened is told, and stops nothing.
+    fn begin_log(&self, options: &Options) {
+        let Some(path) = &options.log_file else { return };
+        match Log::open(path, options) {
+            Ok(mut log) => {
+                log.write(b"building file list");
+                self.lock().log = Some(log);
+            }
+            Err(error) => {
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.complain(&format!("--log-file {path}: {}: there will be no log", named::why(&error)));
+            }
+        }
+    }
+
+    /// The names that follow are of this job.
+    pub fn enter(&self, place: Place) {
+        let mut state = self.lock();
+        state.place = place;
+        // What a job before it didn't come to.
+        self.end_waiting(&mut state);
+    }
+
+    /// A line on standard output.
+    pub fn say(&self, line: &str) {
+        self.line(&mut self.lock(), line.as_bytes());
+    }
+
+    /// A line in the log.
+    pub fn log(&self, line: &str) {
+        let log = &mut self.lock().log;
+        log.iter_mut().for_each(|log| log.write(line.as_bytes()));
+    }
+
+    /// A line on standard output, and in the log.
+    pub fn tell(&self, line: &str) {
+        self.say(line);
+        self.log(line);
+    }
+
+    /// A line about something that went wrong, in the log too.
+    pub fn complain(&self, line: &str) {
+        self.complain_in(&mut self.lock(), line);
+    }
+
+    fn complain_in(&self, state: &mut State, line: &str) {
+        let _ = state.out.flush();
+        let line = format!("{}: {}", self.look.program, one_line(line));
+        state.log.iter_mut().for_each(|log| log.write(line.as_bytes()));
+        self.screen.log(&line);
+    }
+
+    /// Are names told, or what changes of them?
+    pub fn tells_names(&self) -> bool {
+        self.look.info.name > 0 || self.look.itemize > 0 && self.look.format.is_some()
+    }
+
+    /// Writes out what was said.
+    ///
+    /// Errors: those of standard output, but for a reader that went away.
+    pub fn flush(&self) -> std::io::Result<()> {
+        match self.lock().out.flush() {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
+
+    /// Notes something that went wrong for the exit code.
+    pub fn trouble(&self, note: impl FnOnce(&mut Trouble)) {
+        note(&mut self.lock().trouble);
+    }
+
+    /// What was counted so far.
+    pub fn so_far(&self) -> (Stats, Duration) {
+        let state = self.lock();
+        (state.stats.clone(), state.began.elapsed())
+    }
+
+    /// What was counted, and what went wrong; everything is written out.
+    pub fn end(&self) -> (Stats, Trouble, Duration) {
+        let mut state = self.lock();
+        if state.drawn.is_some() {
+            self.draw(&mut state, true);
+            let _ = writeln!(state.out);
+        }
+        self.end_waiting(&mut state);
+        let _ = state.out.flush();
+        (state.stats.clone(), state.trouble.clone(), state.began.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn line(&self, state: &mut State, bytes: &[u8]) {
+        self.put(state, Some(bytes.to_vec()), None);
+    }
+
+    /// What is to be told of a name.
+    fn told(&self, state: &State, update: Update, key: &Key, size: u64, differs: &Difference) -> Told {
+        let letters = letters(update, differs, &self.look.kept);
+        // Names alone are told of what is transferred, made or linked, not of what only gets attributes.
+        let told = tells(&letters) || update == Update::Tied;
+        let only_set = update == Update::None && differs.what != FileType::Dir && self.look.info.name < 2;
+        let shown = if self.look.itemize == 0 { told && !only_set } else { told || self.look.itemize > 1 };
+        if !told && self.look.info.name > 1 && self.look.itemize == 0 && differs.what != FileType::Dir {
+            let line = [&self.name(state, key, differs.what)[..], b" is uptodate"].concat();
+            return Told { line: Some(line), logged: None };
+        }
+        let in_log = self.log_format(state).filter(|_| told || shown);
+        let item = Item { lines: self, state, key, what: differs.what, letters, size };
+        let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
+        let logged = in_log.map(|format| format::fill(&format, &item));
+        Told { line, logged }
+    }
+
+    /// Prints a name with what happens to it, if that is to be told.
+    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
+        let Told { line, logged } = self.told(state, update, key, size, differs);
+        self.put(state, line, logged);
+    }
+
+    /// The same of what is to come, once it does.
+    fn coming(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
+        let Told { line, logged } = self.told(state, update, key, size, differs);
+        let waits = differs.what == FileType::File && !self.look.dry_run;
+        match waits && (line.is_some() || logged.is_some()) {
+            true => state.waiting.hold(key.clone(), Told { line, logged }),
+            false => self.put(state, line, logged),
+        }
+    }
+
+    /// A file is on its way or here, which `more` may tell of; or nothing of it came.
+    fn came(&self, state: &mut State, key: &Key, came: bool, more: Option<Vec<u8>>) {
+        // One file alone may get another name.
+        let file = if state.place.one.is_some() { state.waiting.any() } else { Some(key.clone()) };
+        match (file, came) {
+            (Some(file), false) => state.waiting.lost(&file),
+            (file, _) => {
+                if let Some(more) = file.map_or(more.clone(), |file| state.waiting.came(&file, more)) {
+                    self.line(state, &more);
+                }
+            }
+        }
+        self.tell_ready(state);
+    }
+
+    fn end_waiting(&self, state: &mut State) {
+        state.waiting.end();
+        state.under_way.clear();
+        self.tell_ready(state);
+    }
+
+    fn tell_ready(&self, state: &mut State) {
+        while let Some(Told { line, logged }) = state.waiting.next() {
+            if let Some(line) = line {
+                // A reader that went away isn't told.
+                let _ = state.out.write_all(&line).and_then(|()| state.out.write_all(b"\n"));
+                if self.screen.is_live() {
+                    let _ = state.out.flush();
+                }
+            }
+            logged.iter().zip(&mut state.log).for_each(|(line, log)| log.write(line));
+        }
+    }
+
+    /// The form of the log's lines about names: in a dry run nothing happens to any.
+    fn log_format(&self, state: &State) -> Option<String> {
+        state.log.as_ref().and_then(|log| log.format.clone()).filter(|_| !self.look.dry_run)
+    }
+
+    /// A line on standard output, and one in the log.
+    fn put(&self, state: &mut State, line: Option<Vec<u8>>, logged: Option<Vec<u8>>) {
+        state.waiting.add(Told { line, logged });
+        self.tell_ready(state);
+    }
+
+    /// What options leave as it is.
+    fn left(&self, state: &mut State, key: &Key, why: Reason, differs: &Difference) {
+        if self.look.info.skip == 0 || differs.what == FileType::Dir {
+            return;
+        }
+        if self.is_left_with_another(state, key) {
+            return;
+        }
+        let name = self.name(state, key, differs.what);
+        let line = match why {
+            Reason::Newer => [&name[..], b" is newer"].concat(),
+            Reason::Existing => [&name[..], b" exists"].concat(),
+            Reason::NotExisting => [b"not creating new file \"", &name[..], b"\""].concat(),
+            _ => return,
+        };
+        self.put(state, Some(line.clone()), Some(line));
+    }
+
+    /// True for what a directory holds that isn't made: nothing more is said of it.
+    fn is_left_with_another(&self, state: &State, key: &Key) -> bool {
+        let mut ends = key.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+        !state.left.is_empty() && ends.any(|end| state.left.contains(&Key::new(&key.as_bytes()[..end])))
+    }
+
+    /// Something of the source that isn't to be transferred counts as what is there all the same.
+    fn left_out(&self, state: &mut State, key: &Key, what: FileType, size: u64, why: LeftOut) {
+        let item = Item { lines: self, state, key, what, letters: String::new(), size };
+        let stat = (what == FileType::Link).then(|| item.stat()).flatten();
+        let link = stat.and_then(|st| u64::try_from(st.st_size).ok());
+        state.stats.seen(what, link.unwrap_or(size));
+        let name = shown(&plain(state, key), self.look.raw_bytes);
+        let name = name.strip_suffix(b"/").unwrap_or(&name);
+        let line = match why {
+            LeftOut::Kind(Some(why)) => {
+                return self.left(state, key, why, &Difference { what, ..Difference::default() });
+            }
+            LeftOut::Kind(None) if self.look.info.nonreg > 0 => [b"skipping non-regular file \"", name, b"\""].concat(),
+            LeftOut::New if self.look.info.skip > 0 && !self.is_left_with_another(state, key) => {
+                state.left.insert(key.clone());
+                [b"not creating new directory \"", name, b"\""].concat()
+            }
+            LeftOut::Limit if self.look.info.skip > 0 => {
+                let bound = if self.look.max_size.is_some_and(|max| size > max) { "over max" } else { "under min" };
+                [name, b" is ", bound.as_bytes(), b"-size"].concat()
+            }
+            LeftOut::InTheWay => [b"cannot delete non-empty directory: ", name].concat(),
+            LeftOut::Kind(None) | LeftOut::New | LeftOut::Limit => return,
+        };
+        self.put(state, Some(line.clone()), Some(line));
+    }
+
+    /// A name as it is shown.
+    fn name(&self, state: &State, key: &Key, what: FileType) -> Vec<u8> {
+        let mut name = plain(state, key);
+        if what == FileType::Dir {
+            name = if name.is_empty() {
+                b"./".to_vec()
+            } else {
+                [name.strip_suffix(b"/").unwrap_or(&name), b"/"].concat()
+            };
+        }
+        shown(&name, self.look.raw_bytes)
+    }
+
+    fn deleting(&self, state: &mut State, key: &Key, what: FileType) {
+        state.stats.deleted.add(what);
+        let name = self.name(state, key, what);
+        let plain = [b"deleting ", &name[..]].concat();
+        let in_log = self.log_format(state);
+        let item = Item { lines: self, state, key, what, letters: "*deleting  ".into(), size: 0 };
+        // A form that doesn't tell what happens would tell of a file that is transferred.
+        let form = |format: &String| match asks(format, 'i') || asks(format, 'o') {
+            true => format::fill(format, &item),
+            false => plain.clone(),
+        };
+        let line = match &self.look.format {
+            Some(format) => Some(form(format)),
+            None => Some(plain.clone()).filter(|_| self.look.info.del > 0),
+        };
+        let logged = in_log.as_ref().map(form);
+        self.put(state, line, logged);
+    }
+
+    fn decided(&self, state: &mut State, key: &Key, action: Action, why: Reason, size: u64, differs: &Difference) {
+        state.stats.seen(differs.what, size);
+        let bytes = if self.look.sends { Update::Sent } else { Update::Received };
+        let carried = if differs.what == FileType::File { bytes } else { Update::Local };
+        match action {
+            Action::Copy => {
+                state.stats.transferred(differs, size);
+                if self.look.dry_run && self.look.hard_links && self.may_have_names(state, key, size) {
+                    state.would_come.insert(key.clone());
+                }
+                self.coming(state, carried, key, size, differs);
+            }
+            Action::Touch if differs.mtime && differs.what == FileType::File && self.look.time_transfers => {
+                state.stats.transferred(differs, 0);
+                self.item(state, carried, key, size, differs);
+            }
+            Action::Reuse => {
+                state.stats.created.add(differs.what);
+                let same = !tells(&letters(Update::None, differs, &self.look.kept));
+                let update = if same && self.look.links { Update::Linked } else { Update::Found };
+                // rsync tells of what is not a regular file only where attributes differ.
+                let update = match update {
+                    Update::Found if same && differs.what != FileType::File && self.look.itemize < 2 => return,
+                    _ => update,
+                };
+                self.item(state, update, key, size, differs);
+            }
+            Action::Touch => self.item(state, Update::None, key, size, differs),
+            Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {
+                self.left(state, key, why, differs);
+            }
+            Action::Keep if why == Reason::Linked => self.item(state, Update::Linked, key, size, differs),
+            Action::Keep => self.item(state, Update::None, key, size, differs),
+            Action::Link | Action::Rename | Action::MakeDir | Action::Delete | Action::Refuse => {}
+        }
+    }
+
+    /// False for a file that provably has this name alone.
+    fn may_have_names(&self, state: &State, key: &Key, size: u64) -> bool {
+        let item = Item { lines: self, state, key, what: FileType::File, letters: String::new(), size };
+        let alone =
+            |st: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(st.st_mode).is_file() && st.st_nlink == 1;
+        !item.stat().is_some_and(alone)
+    }
+
+    /// A name that becomes another one of a file; its line waits until the file's name is known.
+    fn linked(&self, state: &mut State, key: &Key, to: &Key, (update, differs): (Update, Difference)) {
+        if differs.new {
+            state.stats.created.add(differs.what);
+        }
+        state.link_to = Some(shown(&plain(state, to), self.look.raw_bytes));
+        self.item(state, update, key, 0, &differs);
+        state.link_to = None;
+    }
+
+    /// `listed`: it is of a listing, which another walk may find out again.
+    fn failed(&self, state: &mut State, error: &Error, listed: bool) {
+        if error.kind() == ErrorKind::Cancelled {
+            return;
+        }
+        let name = error.key().map(|key| String::from_utf8_lossy(&plain(state, key)).into_owned());
+        let line = match (name, error.kind(), error.op()) {
+            (Some(name), ErrorKind::NotFound, "read" | "copy" | "stat") => format!("file has vanished: {name:?}"),
+            (Some(name), _, op) => format!("{op} {name:?} failed: {}", error.message()),
+            (None, _, op) => format!("{op} failed: {}", error.message()),
+        };
+        if !(listed || error.op() == "list") || state.unlisted.insert(line.clone()) {
+            state.trouble.note(error);
+            self.complain_in(state, &line);
+        }
+    }
+
+    fn arrived(&self, state: &mut State, size: u64, took: Duration) -> Option<Vec<u8>> {
+        let stats = &mut state.stats;
+        stats.arrived += 1;
+        if self.look.info.progress != 1 {
+            return None;
+        }
+        let rate = size as f64 / took.as_secs_f64().max(0.001);
+        let left = stats.files.total().saturating_sub(stats.arrived);
+        let line = format!(
+            "{:>15} 100% {:>11} {} (xfr#{}, to-chk={left}/{})",
+            number(size, self.look.human),
+            speed(rate),
+            clock(took),
+            stats.arrived,
+            stats.files.total()
+        );
+        Some(line.into_bytes())
+    }
+
+    /// The one line of `--info=progress2`.
+    fn draw(&self, state: &mut State, all: bool) {
+        if self.look.info.progress < 2 || (!all && state.drawn.is_some_and(|at| at.elapsed() < REDRAW)) {
+            return;
+        }
+        state.drawn = Some(Instant::now());
+        let (took, stats) = (state.began.elapsed(), &state.stats);
+        let share = stats.moved * 100 / stats.transferred_bytes.max(1);
+        let left = stats.files.total().saturating_sub(stats.arrived);
+        let line = format!(
+            "\r{:>15} {:>3}% {:>11} {} (xfr#{}, to-chk={left}/{})",
+            number(stats.moved, self.look.human),
+            share.min(100),
+            speed(stats.moved as f64 / took.as_secs_f64().max(0.001)),
+            clock(took),
+            stats.arrived,
+            stats.files.total()
+        );
+        let _ = state.out.write_all(line.as_bytes()).and_then(|()| state.out.flush());
+    }
+}
+
+/// True for a file of the source that could not be opened, so that nothing of it came.
+fn is_unread(error: &Error) -> bool {
+    error.op() == "read" || error.kind() == ErrorKind::NotFound && matches!(error.op(), "copy" | "stat")
+}
+
+/// A key as a name: with what stands before it, without a link's ending.
+fn plain(state: &State, key: &Key) -> Vec<u8> {
+    let key = state.place.one.as_ref().unwrap_or(key).as_bytes();
+    [&state.place.prefix[..], key::plain(key)].concat()
+}
+
+impl Sink for Lines {
+    fn emit(&self, event: &Event) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match event {
+            Event::Decided { key, action: Action::Delete, differs, dry_run: true, .. } => {
+                self.deleting(state, key, differs.what);
+            }
+            // Told when it is done.
+            Event::Decided { key, action: Action::Delete, differs, .. }
+                if !matches!(differs.what, FileType::File | FileType::Link) =>
+            {
+                state.doomed.insert(key.clone(), differs.what);
+            }
+            Event::Decided { action: Action::Delete, .. } => {}
+            Event::Decided { key, action: Action::Link, why, size, differs, .. } => {
+                state.stats.seen(differs.what, *size);
+                let update = if *why == Reason::Linked { Update::Tied } else { Update::Linked };
+                state.to_link.insert(key.clone(), (update, *differs));
+            }
+            Event::Linked { key, to } => {
+                if let Some((update, differs)) = state.to_link.remove(key) {
+                    // As in rsync, where a name that would only come isn't known yet.
+                    match state.would_come.contains(to) {
+                        true => self.item(state, Update::Linked, key, 0, &differs),
+                        false => self.linked(state, key, to, (update, differs)),
+                    }
+                }
+            }
+            Event::Decided { key, action, why, size, differs, .. } => {
+                self.decided(state, key, *action, *why, *size, differs);
+            }
+            Event::DirSeen { key, differs, elsewhere } => {
+                state.stats.seen(FileType::Dir, 0);
+                if differs.new || *elsewhere {
+                    state.stats.created.add(FileType::Dir);
+                }
+                let update = if differs.new || *elsewhere { Update::Local } else { Update::None };
+                self.item(state, update, key, 0, differs);
+            }
+            Event::Deleted { side: Side::Dst, key, .. } => {
+                let what = if key.is_symlink() { FileType::Link } else { FileType::File };
+                let what = state.doomed.remove(key).unwrap_or(what);
+                self.deleting(state, key, what);
+            }
+            Event::Deleted { side: Side::Src, key, .. } if self.look.info.remove > 0 => {
+                let name = shown(&plain(state, key), self.look.raw_bytes);
+                let line = [b"sender removed ", &name[..]].concat();
+                self.put(state, Some(line.clone()), Some(line));
+            }
+            Event::UnsafeLink { key, target } if self.look.info.name > 0 => {
+                let name = String::from_utf8_lossy(&plain(state, key)).into_owned();
+                self.line(state, format!("ignoring unsafe symlink \"{name}\" -> \"{target}\"").as_bytes());
+            }
+            Event::DirExtra { key, deleted: true, .. } => self.deleting(state, key, FileType::Dir),
+            Event::DirExtra { key, deleted: false, .. } => {
+                let name = plain(state, key);
+                let name = shown(name.strip_suffix(b"/").unwrap_or(&name), self.look.raw_bytes);
+                self.line(state, &[b"cannot delete non-empty directory: ", &name[..]].concat());
+            }
+            Event::Begun { step, key, .. } if !state.waiting.is_over() => {
+                _ = state.under_way.insert(*step, key.clone())
+            }
+            Event::Moved { step, bytes } | Event::Resumed { step, bytes } => {
+                if let Some(key) = state.under_way.remove(step) {
+                    self.came(state, &key, true, None);
+                }
+                state.stats.moved = state.stats.moved.saturating_add_signed(*bytes);
+                self.draw(state, false);
+            }
+            Event::Done { step, size, key, .. } => {
+                state.under_way.remove(step);
+                if !key.is_symlink() {
+                    state.stats.arrived_bytes += size;
+                }
+                let took = state.began.elapsed();
+                let more = self.arrived(state, *size, took);
+                self.came(state, key, true, more);
+                self.draw(state, false);
+            }
+            Event::Failed { step, error } => {
+                let key = state.under_way.remove(step).or_else(|| error.key().cloned());
+                if let Some(key) = key {
+                    self.came(state, &key, !is_unread(error), None);
+                }
+                self.failed(state, error, false);
+            }
+            Event::ListFailed { error, .. } => self.failed(state, error, true),
+            Event::Error(error) => self.failed(state, error, false),
+            Event::LeftOut { key, what, size, why } => self.left_out(state, key, *what, *size, *why),
+            Event::Notice { message, .. } => self.complain_in(state, message),
+            _ => {}
+        }
+    }
+}
+
+/// One name for `--out-format`.
+struct Item<'a> {
+    lines: &'a Lines,
+    state: &'a State,
+    key: &'a Key,
+    what: FileType,
+    letters: String,
+    size: u64,
+}
+
+impl Item<'_> {
+    fn path(&self) -> Option<Vec<u8>> {
+        let root = self.state.place.root.as_ref()?;
+        let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
+        Some([root, key::plain(key)].concat())
+    }
+
+    /// The path by which the source was typed.
+    fn typed(&self) -> Option<Vec<u8>> {
+        let typed = self.state.place.typed.as_ref()?;
+        let below = self.state.place.one.as_ref().unwrap_or(self.key).path();
+        // What only the destination has is under no path of the source.
+        let dir = if self.is_deleted() { clean(&self.state.place.prefix) } else { clean(typed) };
+        Some(match (&dir[..], below) {
+            (b"", b"") => b".".to_vec(),
+            (b"", below) => below.to_vec(),
+            (dir, b"") if self.state.place.prefix.is_empty() => [dir, b"/."].concat(),
+            (dir, b"") => dir.to_vec(),
+            (dir, below) => [dir, b"/", below].concat(),
+        })
+    }
+
+    /// Only the destination has it: of its attributes nothing is known here.
+    fn is_deleted(&self) -> bool {
+        self.letters.starts_with('*')
+    }
+
+    /// Permissions as they are sent.
+    fn mode(&self) -> Option<u32> {
+        let mode = self.stat()?.st_mode;
+        let changes = if self.what == FileType::Link { &[][..] } else { &self.lines.look.chmod[..] };
+        Some(attributes::changed(changes, mode, self.what == FileType::Dir))
+    }
+
+    /// Bytes; of a directory its own, where that is known.
+    fn length(&self) -> u64 {
+        let own = || self.stat().and_then(|st| u64::try_from(st.st_size).ok());
+        if self.what == FileType::Dir && !self.is_deleted() { own().unwrap_or(0) } else { self.size }
+    }
+
+    fn stat(&self) -> Option<rustix::fs::Stat> {
+        rustix::fs::lstat(self.path()?).ok()
+    }
+
+    /// Where a symlink here points.
+    fn target(&self) -> Option<Vec<u8>> {
+        if self.what != FileType::Link || self.is_deleted() {
+            return None;
+        }
+        let munge = Munge { on: false, ..self.lines.look.munge };
+        Some(munge.target(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes()))
+    }
+}
+
+impl Fields for Item<'_> {
+    fn field(&self, letter: char, human: u8) -> Option<Vec<u8>> {
+        let text = |text: String| Some(text.into_bytes());
+        let time = |secs: i64| {
+            let at = jiff::Timestamp::new(secs, 0).ok()?.to_zoned(jiff::tz::TimeZone::system());
+            Some(at.strftime("%Y/%m/%d-%H:%M:%S").to_string().into_bytes())
+        };
+        let or_empty = |text: Option<Vec<u8>>| Some(text.unwrap_or_default());
+        match letter {
+            'i' => text(self.letters.clone()),
+            'n' => Some(self.lines.name(self.state, self.key, self.what)),
+            'L' if self.state.link_to.is_some() => {
+                or_empty(self.state.link_to.as_ref().map(|to| [b" => ", &to[..]].concat()))
+            }
+            'L' => or_empty(self.target().map(|to| [b" -> ", &shown(&to, self.lines.look.raw_bytes)[..]].concat())),
+            'f' => or_empty(self.typed().map(|path| {
+                let path = path.strip_prefix(b"/").unwrap_or(&path);
+                shown(path, self.lines.look.raw_bytes)
+            })),
+            'l' => text(number(self.length(), human)),
+            'b' => {
+                let moved = self.letters.starts_with(['>', '<']) && !self.lines.look.dry_run;
+                text(number(if moved { self.size } else { 0 }, human))
+            }
+            'o' => text(if self.is_deleted() { "del." } else { "send" }.into()),
+            'M' if self.is_deleted() => or_empty(time(0)),
+            'B' if self.is_deleted() => text("-".repeat(9)),
+            'G' if !self.lines.look.kept.group => text("DEFAULT".into()),
+            'U' if !self.lines.look.owner => text("0".into()),
+            'U' | 'G' if self.is_deleted() => text("0".into()),
+            // Of rsync's daemon.
+            'm' => text(String::new()),
+            // Of what rsync sends to find matching blocks.
+            'c' => text("0".into()),
+            'C' => text(" ".repeat(32)),
+            'M' => or_empty(self.stat().and_then(|st| time(st.st_mtime))),
+            'B' => or_empty(self.mode().map(|mode| format::permissions(mode).into_bytes())),
+            'U' => or_empty(self.stat().map(|st| st.st_uid.to_string().into_bytes())),
+            'G' => or_empty(self.stat().map(|st| st.st_gid.to_string().into_bytes())),
+            'p' => text(std::process::id().to_string()),
+            't' => {
+                let now = Mtime(jiff::Timestamp::now().as_nanosecond());
+                let at = jiff::Timestamp::new(now.secs(), 0).ok()?.to_zoned(jiff::tz::TimeZone::system());
+                text(at.strftime("%Y/%m/%d %H:%M:%S").to_string())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn speed(bytes: f64) -> String {
+    let (value, unit) = match bytes / 1024.0 {
+        k if k >= 1024.0 * 1024.0 => (k / 1024.0 / 1024.0, "GB/s"),
+        k if k >= 1024.0 => (k / 1024.0, "MB/s"),
+        k => (k, "kB/s"),
+    };
+    format!("{value:.2}{unit}")
+}
+
+fn clock(time: Duration) -> String {
+    let secs = time.as_secs();
+    format!("{:>4}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+}
+
+impl Count {
+    /// One more of this.
+    pub fn add(&mut self, what: FileType) {
+        match what {
+            FileType::File => self.files += 1,
+            FileType::Dir => self.dirs += 1,
+            FileType::Link => self.links += 1,
+            FileType::Device => self.devices += 1,
+            FileType::Special => self.specials += 1,
+        }
+    }
+}

@@ -1,0 +1,780 @@
+//! Sources and destination as typed, by rsync's rules: `SRC/` is what is in it, `SRC` itself; what becomes of them is a
+//! list of jobs, one for each folder of origin.
+
+use super::{
+    Context, alone, apart, exit,
+    filters::{self, Scope},
+    merge::merge,
+    opening,
+    options::Options,
+    sink::Lines,
+};
+use futures::StreamExt as _;
+use haul_core::{Key, Listed, filter::first_match::Only, links};
+use haul_remotes::{Place, Spec};
+use haul_store::{ListRequest, Store};
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    collections::HashSet,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+/// Why nothing can be done: exit code and line.
+pub type Refusal = (u8, String);
+
+/// Which part of its source's transfer a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All but deletions.
+    Transfers,
+    /// Deletions alone.
+    Deletes,
+}
+
+/// One job: from a folder to a folder, or one file.
+#[derive(Clone)]
+pub struct Leg {
+    /// The source's folder as typed.
+    pub src: OsString,
+    /// Path below the destination's root, for what is given relative to that root.
+    pub into: Vec<u8>,
+    /// The destination's folder as typed.
+    pub dst: OsString,
+    /// What it is about.
+    pub scope: Scope,
+    /// The source's folder itself is part of it.
+    pub top: bool,
+    /// One file: its name in the source's folder, and its name at the destination.
+    pub one: Option<(Key, Key)>,
+    /// What of it is done.
+    pub part: Part,
+    /// It brings one entry, and the destination is that one's name.
+    pub alone: bool,
+}
+
+impl Leg {
+    /// How many directories of the transfer are above its root.
+    pub fn above(&self) -> usize {
+        self.scope.prefix.iter().filter(|b| **b == b'/').count()
+    }
+}
+
+/// What was typed, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// `remote:`, or nothing.
+    head: Vec<u8>,
+    pub path: Vec<u8>,
+}
+
+impl Typed {
+    fn parse(word: &OsStr) -> Result<Typed, Refusal> {
+        let bytes = word.as_bytes();
+        let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
+        if bytes.starts_with(b"rsync://") || before_slash.windows(2).any(|w| w == b"::") {
+            let line = format!("{}: rsync daemons aren't supported", word.display());
+            return Err((exit::UNSUPPORTED, line));
+        }
+        let spec = Spec::parse(bytes).map_err(|e| (exit::USAGE, e.to_string()))?;
+        let head = match spec.place {
+            Place::Local => Vec::new(),
+            _ => bytes[..bytes.len() - spec.path.len()].to_vec(),
+        };
+        Ok(Typed { head, path: spec.path })
+    }
+
+    fn here(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    pub fn word(&self, path: &[u8]) -> OsString {
+        let path = if path.is_empty() && self.here() { b"." } else { path };
+        OsString::from_vec([&self.head, path].concat())
+    }
+
+    /// Below its own path.
+    fn below(&self, name: &[u8]) -> OsString {
+        self.word(&join(&self.path, name))
+    }
+
+    /// It means what is in it.
+    pub fn contents(&self) -> bool {
+        let last = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        matches!(last, b"" | b"." | b"..")
+    }
+
+    /// The folder that holds it, as typed, and its name there.
+    pub fn split(&self) -> (Vec<u8>, Vec<u8>) {
+        let at = self.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        (self.path[..at].to_vec(), self.path[at..].to_vec())
+    }
+}
+
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match (dir, name) {
+        (dir, b"") => dir.to_vec(),
+        (b"", name) => name.to_vec(),
+        (dir, name) if dir.ends_with(b"/") => [dir, name].concat(),
+        (dir, name) => [dir, b"/", name].concat(),
+    }
+}
+
+/// An absolute path ending in `/`.
+fn absolute(path: &[u8]) -> Vec<u8> {
+    let path = if path.is_empty() { b"." } else { path };
+    let absolute = std::path::absolute(Path::new(OsStr::from_bytes(path)));
+    let mut absolute = absolute.map_or_else(|_| path.to_vec(), |p| p.into_os_string().into_vec());
+    if absolute.ends_with(b"/.") {
+        absolute.pop();
+    }
+    if !absolute.ends_with(b"/") {
+        absolute.push(b'/');
+    }
+    absolute
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Dir,
+    File,
+    Link,
+    Special,
+}
+
+/// Sources of one folder.
+type Names = Vec<(Vec<u8>, What)>;
+
+/// What the destination is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest {
+    /// A directory.
+    Dir,
+    /// A file.
+    File,
+    /// Nothing yet.
+    Missing,
+}
+
+/// Takes arguments apart.
+pub struct Planner<'a> {
+    pub options: &'a Options,
+    pub ctx: &'a Context<'a>,
+    pub lines: &'a Lines,
+    /// Some source is missing: then nothing is deleted.
+    pub incomplete: bool,
+    /// Sources may show the same names.
+    pub shares: bool,
+}
+
+impl Planner<'_> {
+    /// The jobs that bring `sources` to `dest`.
+    ///
+    /// Errors: what can't be meant, with its exit code. Single sources that are missing are complained of here.
+    pub async fn plan(&mut self, sources: &[OsString], dest: &OsStr) -> Result<Vec<Leg>, Refusal> {
+        let to = Typed::parse(dest)?;
+        let there = self.dest(&to).await?;
+        let mut jobs = Vec::new();
+        if self.options.files_from.is_some() || self.options.names.is_some() || self.options.relative() {
+            self.relative(sources, &to, &mut jobs)?;
+        } else {
+            self.plain(sources, &to, there, &mut jobs).await?;
+        }
+        if to.here() && there != Dest::Dir {
+            alone::settle(self, &to, there, &mut jobs).await?;
+        }
+        alone::leave_out_empty(self, &mut jobs).await?;
+        self.check_dest(&to, there, &jobs)?;
+        // A move takes away what --delete-after would compare with: there the source's files of rules stand for those that came.
+        let late = self.options.deletes_apart() && !self.options.remove_source;
+        let deletes = self.options.delete.is_some() || self.options.force;
+        if to.here() && deletes && (late || !self.options.deletes_apart()) {
+            jobs.iter_mut().for_each(|job| job.scope.dest = Some(absolute(&to.path)));
+        }
+        if self.shares {
+            return merge(self.options, jobs);
+        }
+        apart::check(self.options, self.ctx, &jobs).await?;
+        let others: Vec<Vec<u8>> = jobs.iter().flat_map(|job| job.scope.others.clone()).collect();
+        for job in &mut jobs {
+            job.scope.others = if job.top && job.into.is_empty() { others.clone() } else { Vec::new() };
+        }
+        if late && to.here() {
+            return deletes_last(self.options, jobs);
+        }
+        Ok(jobs)
+    }
+
+    /// Says what of the destination must be made, or that it can't be.
+    fn check_dest(&self, to: &Typed, there: Dest, jobs: &[Leg]) -> Result<(), Refusal> {
+        let names_file = jobs.len() == 1 && jobs[0].alone;
+        match there {
+            Dest::Dir => return Ok(()),
+            _ if jobs.is_empty() => return Ok(()),
+            Dest::File if names_file && jobs[0].one.is_none() => {
+                return Err((exit::SELECTION, "ERROR: cannot overwrite non-directory with a directory".into()));
+            }
+            Dest::File if names_file => return Ok(()),
+            Dest::File => {
+                let line = "ERROR: destination must be a directory when copying more than 1 file";
+                return Err((exit::SELECTION, line.into()));
+            }
+            Dest::Missing => {}
+        }
+        if to.here() && !self.options.mkpath {
+            let whole = absolute(&to.path);
+            let parent = haul_core::key::parent(&whole);
+            // As in rsync, where a directory is only said to be made.
+            if kind(parent, true).is_none() && (names_file || !self.options.dry_run) {
+                let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, &whole[..]) };
+                return Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))));
+            }
+        }
+        if to.here() && !self.options.dry_run {
+            // What is to be made must not be a symlink that leads nowhere, nor be behind one.
+            let whole = absolute(&to.path);
+            let mut above = if names_file { haul_core::key::parent(&whole) } else { &whole[..] };
+            while above.len() > 1 && kind(above, true).is_none() {
+                let path = above.strip_suffix(b"/").unwrap_or(above);
+                if kind(path, false).is_some() {
+                    let code = if names_file { exit::SELECTION } else { exit::FILE_IO };
+                    return Err((code, no_dir(path, Errno::EXIST)));
+                }
+                above = haul_core::key::parent(above);
+            }
+        }
+        if !jobs.is_empty() && self.lines.tells_names() {
+            self.tell_made(to, names_file);
+        }
+        Ok(())
+    }
+
+    /// Says which directories of the destination's path are new.
+    fn tell_made(&self, to: &Typed, names_file: bool) {
+        let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
+        let dir = if names_file { haul_core::key::parent(path) } else { path };
+        let shown = String::from_utf8_lossy(dir.strip_suffix(b"/").unwrap_or(dir)).into_owned();
+        let counts = self.options.mkpath && to.here();
+        if counts {
+            let whole = absolute(dir);
+            let mut above = &whole[..];
+            let mut made = 0;
+            while above.len() > 1 && kind(above, true).is_none() {
+                (above, made) = (haul_core::key::parent(above), made + 1);
+            }
+            match made {
+                0 => {}
+                1 => self.lines.tell(&format!("created 1 directory for {shown}")),
+                _ => self.lines.tell(&format!("created {made} directories for {shown}")),
+            }
+        }
+        // With --mkpath it is there by now, but in a dry run.
+        if !names_file && (!counts || self.options.dry_run) {
+            self.lines.tell(&format!("created directory {shown}"));
+        }
+    }
+
+    async fn dest(&self, to: &Typed) -> Result<Dest, Refusal> {
+        if to.here() {
+            return match look(&to.path, true) {
+                Ok(What::Dir) => Ok(Dest::Dir),
+                Ok(_) => Ok(Dest::File),
+                Err(Errno::NOENT) if to.path.is_empty() => Ok(Dest::Dir),
+                Err(Errno::NOENT) => Ok(Dest::Missing),
+                Err(errno) if self.options.mkpath => Err((exit::FILE_IO, no_dir(&to.path, errno))),
+                Err(errno) => {
+                    let path = String::from_utf8_lossy(&to.path).into_owned();
+                    Err((exit::SELECTION, format!("ERROR: cannot stat destination \"{path}\": {}", told(errno))))
+                }
+            };
+        }
+        let (store, file) = self.open(to, &to.path).await?;
+        Ok(match file {
+            Some(_) => Dest::File,
+            None if holds_something(&store).await => Dest::Dir,
+            None => Dest::Missing,
+        })
+    }
+
+    async fn open(&self, typed: &Typed, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
+        let word = typed.word(path);
+        self.ctx.open_source_as(&word, &opening::looked_at(self.options)).await.map_err(|error| {
+            let text = format!("{error:#}");
+            match text.starts_with("unknown remote") {
+                true => (exit::UNSUPPORTED, format!("{text}; hosts by ssh aren't supported")),
+                false => (exit::FILE_IO, text),
+            }
+        })
+    }
+
+    /// Sources with the paths that they were typed with.
+    fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+        let mut groups: Vec<(Typed, Vec<Named>)> = Vec::new();
+        let mut add = |root: Typed, name: Named| match groups.iter_mut().find(|(there, _)| *there == root) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((root, vec![name])),
+        };
+        if let (Some(names), [source]) = (&self.options.names, sources) {
+            let root = Typed::parse(source)?;
+            names.iter().for_each(|name| add(root.clone(), Named::new(name)));
+        } else if let Some(list) = &self.options.files_from {
+            let [source] = sources else {
+                return Err((exit::USAGE, "--files-from takes one SRC and a DEST".into()));
+            };
+            let text =
+                self.options.input.text(list, self.options.insecure_links).map_err(|line| (exit::USAGE, line))?;
+            let ends = |b: &u8| if self.options.from0 { *b == 0 } else { matches!(b, b'\n' | b'\r' | 0) };
+            let comment = |line: &[u8]| matches!(line.first(), Some(b'#' | b';'));
+            let source = Typed::parse(source)?;
+            if source.here() && kind(&source.path, true) != Some(What::Dir) {
+                let errno = if kind(&source.path, true).is_none() { Errno::NOENT } else { Errno::NOTDIR };
+                let path = String::from_utf8_lossy(&source.path).into_owned();
+                return Err((exit::SELECTION, format!("could not go to {path:?}: {}", told(errno))));
+            }
+            for line in text.split(ends).filter(|line| !line.is_empty() && !comment(line)) {
+                let line = &collapsed(line)[..];
+                match line.windows(3).position(|w| w == b"/./").filter(|_| source.here()) {
+                    Some(at) => {
+                        let path = join(&source.path, line[..=at].strip_prefix(b"/").unwrap_or(&line[..=at]));
+                        add(Typed { path, ..source.clone() }, Named::new(&line[at + 3..]));
+                    }
+                    None => add(source.clone(), Named::new(line)),
+                }
+            }
+        } else {
+            for source in sources {
+                let typed = Typed::parse(source)?;
+                let (root, name) = match typed.path.windows(3).position(|w| w == b"/./") {
+                    Some(at) => (typed.path[..=at].to_vec(), &typed.path[at + 3..]),
+                    None if typed.path.starts_with(b"/") => (b"/".to_vec(), &typed.path[1..]),
+                    None => (Vec::new(), &typed.path[..]),
+                };
+                if name.split(|b| *b == b'/').any(|part| part == b"..") {
+                    let line = format!("found \"..\" dir in relative path: {}", source.display());
+                    return Err((exit::USAGE, line));
+                }
+                add(Typed { head: typed.head, path: root }, Named::new(name));
+            }
+        }
+        self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
+        for (root, mut names) in groups {
+            let dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
+            if root.here() {
+                let mut dirs = HashSet::new();
+                names.retain(|named| {
+                    let path = join(&root.path, &named.name);
+                    self.is_there(&path, &root)
+                        && kind(&path, self.options.copy_links)
+                            .is_none_or(|what| self.takes(what, if named.name.is_empty() { b"." } else { &named.name }))
+                        && self.is_reached(&root, named, &mut dirs)
+                });
+            }
+            if names.is_empty() && !dot {
+                continue;
+            }
+            let whole = names.iter().any(|named| named.name.is_empty());
+            let top = whole || dot;
+            let only = match whole && (self.options.recursive || !root.here()) {
+                true => None,
+                false => {
+                    let (names, whole) = self.listed(&root, names);
+                    Some(Only::new(names, self.options.recursive).with_whole(whole))
+                }
+            };
+            let here = root.here().then(|| absolute(&root.path));
+            let scope = Scope { root: here, bare_root: only.is_some() && !whole, only, ..Scope::default() };
+            let (src, dst) = (root.word(&root.path), to.word(&to.path));
+            jobs.push(Leg { src, into: Vec::new(), dst, scope, top, one: None, part: Part::Whole, alone: false });
+        }
+        Ok(())
+    }
+
+    /// The names, and, without -r, what is in directories whose content is meant; and which those are, as far as they could be
+    /// read.
+    fn listed(&self, root: &Typed, names: Vec<Named>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let (mut all, mut whole) = (Vec::new(), Vec::new());
+        for named in names {
+            if named.contents && !self.options.recursive && root.here() {
+                // What can't be read is told by the job, which lists it.
+                if let Ok(held) = held(&absolute(&join(&root.path, &named.name))) {
+                    all.extend(held.iter().map(|name| join(&named.name, name)));
+                    whole.push(named.name.clone());
+                }
+            }
+            all.push(named.name);
+        }
+        all.retain(|name| !name.is_empty());
+        (all, whole)
+    }
+
+    fn is_there(&mut self, path: &[u8], root: &Typed) -> bool {
+        let there = !root.here() || kind(path, self.options.copy_links).is_some();
+        if !there {
+            self.missing(path);
+        }
+        there
+    }
+
+    /// False, which is told, for what is behind a symlink that isn't followed: listing the source doesn't get there. `dirs`:
+    /// those of which it is known that they are none.
+    fn is_reached(&mut self, root: &Typed, named: &Named, dirs: &mut HashSet<Vec<u8>>) -> bool {
+        if self.options.copy_links || self.options.copy_dirlinks {
+            return true;
+        }
+        let name = &named.name;
+        let above = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for (depth, end) in above.chain(named.contents.then_some(name.len())).enumerate() {
+            if end == 0 || dirs.contains(&name[..end]) {
+                continue;
+            }
+            let path = join(&root.path, &name[..end]);
+            let to_dir = kind(&path, false) == Some(What::Link) && kind(&path, true) == Some(What::Dir);
+            if to_dir && !leads_out(self.options, &path, depth) {
+                let shown = String::from_utf8_lossy(&path).into_owned();
+                let line =
+                    format!("\"{shown}\" is a symbolic link to a directory, which only -k (--copy-dirlinks) follows");
+                self.lines.complain(&line);
+                self.lines.trouble(|trouble| trouble.partial += 1);
+                self.incomplete = true;
+                return false;
+            }
+            dirs.insert(name[..end].to_vec());
+        }
+        true
+    }
+
+    fn missing(&mut self, path: &[u8]) {
+        if self.options.ignore_missing {
+            return;
+        }
+        let path = absolute(path);
+        let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(&path)).into_owned();
+        self.lines.complain(&format!("link_stat \"{shown}\" failed: No such file or directory (2)"));
+        self.lines.trouble(|trouble| trouble.partial += 1);
+        self.incomplete = true;
+    }
+
+    async fn plain(
+        &mut self,
+        sources: &[OsString],
+        to: &Typed,
+        there: Dest,
+        jobs: &mut Vec<Leg>,
+    ) -> Result<(), Refusal> {
+        let mut taken: Vec<(Typed, What)> = Vec::new();
+        for source in sources {
+            let typed = Typed::parse(source)?;
+            let what = match typed.here() {
+                true => self.kind(&typed.path, typed.contents()),
+                false if self.open(&typed, &typed.path).await?.1.is_some() => Some(What::File),
+                false => Some(What::Dir),
+            };
+            let what = match what {
+                Some(What::Link) if !self.options.links => What::Special,
+                Some(what) => what,
+                None => {
+                    self.missing(&typed.path);
+                    continue;
+                }
+            };
+            let name = if typed.contents() { b".".to_vec() } else { typed.split().1 };
+            if self.takes(what, &name) {
+                taken.push((typed, what));
+            }
+        }
+        // Where symlinks of the destination stay, two names may be one place there.
+        let links = self.options.keep_dirlinks && taken.len() > 1 && taken.iter().all(|(typed, _)| typed.here());
+        self.shares = links || share_names(&taken);
+        // By the folder that holds them, in the order of the first of each; each by itself where names may be the same.
+        let mut folders: Vec<(Typed, Names)> = Vec::new();
+        for (typed, what) in taken {
+            if typed.contents() {
+                let scope = Scope { root: typed.here().then(|| absolute(&typed.path)), ..Scope::default() };
+                let (src, dst) = (typed.word(&typed.path), to.word(&to.path));
+                jobs.push(Leg {
+                    src,
+                    into: Vec::new(),
+                    dst,
+                    scope,
+                    top: true,
+                    one: None,
+                    part: Part::Whole,
+                    alone: false,
+                });
+                continue;
+            }
+            let (folder, name) = typed.split();
+            let folder = Typed { head: typed.head, path: folder };
+            if self.shares {
+                jobs.push(self.of_names(&folder, vec![name], to, Vec::new()));
+                continue;
+            }
+            match folders.iter_mut().find(|(known, _)| known.head == folder.head && known.path == folder.path) {
+                Some((_, names)) => names.push((name, what)),
+                None => folders.push((folder, vec![(name, what)])),
+            }
+        }
+        let alone = folders.len() == 1 && folders[0].1.len() == 1 && jobs.is_empty();
+        for (folder, names) in folders {
+            jobs.push(self.of_folder(folder, names, to, there, alone));
+        }
+        Ok(())
+    }
+
+    /// Some names of a folder, below the destination's root.
+    fn of_names(&self, folder: &Typed, names: Vec<Vec<u8>>, to: &Typed, others: Vec<Vec<u8>>) -> Leg {
+        let root = folder.here().then(|| absolute(&folder.path));
+        let only = Some(Only::new(names, self.options.recursive));
+        let scope = Scope { root, bare_root: true, only, others, ..Scope::default() };
+        let (src, dst) = (folder.word(&folder.path), to.word(&to.path));
+        Leg { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
+    }
+
+    /// True when the destination, here, has something of this name that is no directory of its own.
+    fn is_other_there(&self, to: &Typed, name: &[u8]) -> bool {
+        to.here() && kind(&join(&to.path, name), false).is_some_and(|what| what != What::Dir)
+    }
+
+    /// True for a directory that the destination, here, lacks where nothing new comes.
+    fn stays_out(&self, to: &Typed, name: &[u8]) -> bool {
+        self.options.existing && to.here() && kind(&join(&to.path, name), false).is_none()
+    }
+
+    /// What a source here is; `contents`: what is in it is meant.
+    fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
+        let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
+        kind(path, self.options.copy_links || contents || dir || leads_out(self.options, path, 0))
+    }
+
+    /// Is this kind of source taken at all?
+    fn takes(&self, what: What, name: &[u8]) -> bool {
+        let options = self.options;
+        let shown = String::from_utf8_lossy(name);
+        match what {
+            What::Dir if !options.recursive && options.dirs != Some(true) => {
+                self.lines.tell(&format!("skipping directory {shown}"));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn of_folder(&self, folder: Typed, names: Names, to: &Typed, there: Dest, alone: bool) -> Leg {
+        let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
+        let root = folder.here().then(|| absolute(&folder.path));
+        let scope = Scope { root, bare_root: true, others, ..Scope::default() };
+        match names.as_slice() {
+            // What is there is replaced, or followed within the destination (-K), or isn't to be made: not what a job's
+            // folder is.
+            [(name, What::Dir)]
+                if self.options.recursive && !self.is_other_there(to, name) && !self.stays_out(to, name) =>
+            {
+                let prefix = [name, &b"/"[..]].concat();
+                let (src, dst) = (folder.below(name), to.below(name));
+                Leg {
+                    src,
+                    into: name.clone(),
+                    dst,
+                    scope: Scope { prefix, ..scope },
+                    top: true,
+                    one: None,
+                    part: Part::Whole,
+                    alone: false,
+                }
+            }
+            [(name, what @ (What::File | What::Link | What::Special))] => {
+                let names_file = alone && there != Dest::Dir && !to.contents();
+                let (dir, last) = if names_file { to.split() } else { (to.path.clone(), name.clone()) };
+                let key = |name: &[u8]| match what {
+                    What::Link => Key::symlink(name),
+                    _ => Key::new(name),
+                };
+                let one = Some((key(name), key(&last)));
+                Leg {
+                    src: folder.word(&folder.path),
+                    into: Vec::new(),
+                    dst: to.word(&dir),
+                    scope,
+                    top: false,
+                    one,
+                    part: Part::Whole,
+                    alone: names_file,
+                }
+            }
+            names => {
+                let names = names.iter().map(|(name, _)| name.clone()).collect();
+                self.of_names(&folder, names, to, scope.others)
+            }
+        }
+    }
+}
+
+/// Has deletions done by jobs of their own, where the destination's directories bring rules: as the transfers left those.
+///
+/// Errors: a rule that can't be meant.
+fn deletes_last(options: &Options, jobs: Vec<Leg>) -> Result<Vec<Leg>, Refusal> {
+    let (mut all, mut last) = (Vec::new(), Vec::new());
+    for job in jobs {
+        if job.one.is_some() || !filters::selection(options, job.scope.clone())?.rules().per_dir() {
+            all.push(job);
+            continue;
+        }
+        last.push(Leg { part: Part::Deletes, ..job.clone() });
+        all.push(Leg { part: Part::Transfers, ..job });
+    }
+    all.extend(last);
+    Ok(all)
+}
+
+/// True when sources here may show the same names: one is what is in a folder, or two have the same name.
+fn share_names(taken: &[(Typed, What)]) -> bool {
+    let name = |typed: &Typed| if typed.contents() { None } else { Some(typed.split().1) };
+    let names: Vec<_> = taken.iter().map(|(typed, _)| name(typed)).collect();
+    let twice = (1..names.len()).any(|at| names[..at].contains(&names[at]));
+    let contents = names.len() > 1 && names.contains(&None);
+    taken.iter().all(|(typed, _)| typed.here()) && (twice || contents)
+}
+
+/// A name as an argument or a list gives it, below its root.
+struct Named {
+    name: Vec<u8>,
+    /// It ends in a slash: what is in it is meant.
+    contents: bool,
+    /// It begins with `./`: the root is part of it.
+    dot: bool,
+}
+
+impl Named {
+    fn new(typed: &[u8]) -> Named {
+        let contents = matches!(typed, b"" | b".") || typed.ends_with(b"/") || typed.ends_with(b"/.");
+        Named { name: clean(typed), contents, dot: typed.starts_with(b"./") }
+    }
+}
+
+/// A path without `DIR/..`, by its letters alone; what would lead above its root stays there.
+fn collapsed(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|b| *b == b'/') {
+        match parts.last() {
+            Some(last) if part == b".." && !matches!(*last, b"" | b".") => _ = parts.pop(),
+            // As in rsync the root is then no part of the transfer.
+            _ if part == b".." && parts == [b"."] => parts.clear(),
+            _ if part == b".." => {}
+            _ => parts.push(part),
+        }
+    }
+    parts.join(&b'/')
+}
+
+/// A path without what says nothing: `./`, double slashes, a slash at either end.
+pub fn clean(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    parts.collect::<Vec<_>>().join(&b'/')
+}
+
+/// True for a symlink here, so many directories below the top of the transfer, that is followed for where it leads.
+pub fn leads_out(options: &Options, path: &[u8], depth: usize) -> bool {
+    let target = || rustix::fs::readlink(path, Vec::new()).map(|target| target.into_bytes());
+    options.copy_unsafe_links && target().is_ok_and(|target| links::leads_out(&target, depth))
+}
+
+fn kind(path: &[u8], follow: bool) -> Option<What> {
+    look(path, follow).ok()
+}
+
+fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }?;
+    Ok(match FileType::from_raw_mode(st.st_mode) {
+        FileType::Directory => What::Dir,
+        FileType::RegularFile => What::File,
+        FileType::Symlink => What::Link,
+        _ => What::Special,
+    })
+}
+
+/// An error of the system as rsync tells it: its words and its number.
+fn told(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let number = format!(" (os error {})", errno.raw_os_error());
+    format!("{} ({})", text.strip_suffix(&number).unwrap_or(&text), errno.raw_os_error())
+}
+
+fn no_dir(path: &[u8], errno: Errno) -> String {
+    let path = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
+    format!("mkdir \"{path}\" failed: {}", told(errno))
+}
+
+/// The names in a directory here.
+fn held(dir: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+    let dir = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Makes the destination that is named as a directory, here, where nothing came to it: as in rsync it is there in the end. Where
+/// that can't be, nothing is missed.
+pub fn make_named_dir(dest: &OsStr) {
+    if let Some(dir) = folder_here(dest).filter(|_| dest.as_bytes().ends_with(b"/")) {
+        let _ = rustix::fs::mkdir(&dir[..], Mode::from_raw_mode(0o777));
+    }
+}
+
+/// True for a directory here, or a symlink to one.
+pub fn is_dir(path: &[u8]) -> bool {
+    kind(path, true) == Some(What::Dir)
+}
+
+async fn holds_something(store: &Arc<dyn Store>) -> bool {
+    if store.caps().dirs {
+        return store.stat(&Key::new("")).await.is_ok();
+    }
+    let mut listing = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
+    while let Some(step) = listing.next().await {
+        if matches!(&step, Listed::Batch(entries) if !entries.is_empty()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// A path that is relative to the destination, as rsync takes `--link-dest` and the like.
+///
+/// Errors: what can't be meant.
+pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
+    let typed = Typed::parse(OsStr::from_bytes(path))?;
+    let base = if !typed.here() || path.starts_with(b"/") {
+        typed
+    } else {
+        let to = Typed::parse(dest)?;
+        let path = join(&to.path, path);
+        Typed { path, ..to }
+    };
+    Ok(base.below(into))
+}
+
+/// True for a path on this machine.
+pub fn is_here(word: &OsStr) -> bool {
+    Typed::parse(word).is_ok_and(|typed| typed.here())
+}
+
+/// The absolute path of a folder here, ending in `/`.
+pub fn folder_here(word: &OsStr) -> Option<Vec<u8>> {
+    is_here(word).then(|| absolute(word.as_bytes()))
+}

@@ -1,0 +1,195 @@
+//! What a kind of store tells of itself: its options as data, and how to open one. `haul-remotes` lists the kinds that exist.
+
+use crate::{Meters, Net, Store};
+use futures::future::BoxFuture;
+use haul_core::{Result, links::Munge};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// One kind of store.
+pub struct StoreKind {
+    /// The `type` in a config section, as rclone names it: `s3`, `local`, `memory`.
+    pub name: &'static str,
+    /// In one line, for menus.
+    pub description: &'static str,
+    /// Every option, in the order in which an interactive set-up asks.
+    pub options: &'static [OptionSpec],
+    /// Opens a store of this kind.
+    pub open: fn(OpenRequest) -> Result<Arc<dyn Store>>,
+}
+
+/// One option of a store kind; as a flag it is `--KIND-NAME` with `-` for `_`.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Name in a config section: `access_key_id`.
+    pub name: &'static str,
+    /// What it does, one or more sentences.
+    pub help: &'static str,
+    /// Value when unset, as it would be typed.
+    pub default: &'static str,
+    /// How a value is read.
+    pub kind: OptionKind,
+    /// Kept out of the first round of questions.
+    pub advanced: bool,
+    /// Never shown; `Obscured` values are stored as rclone obscures them.
+    pub secret: bool,
+    /// Suggested values with a word on each.
+    pub examples: &'static [(&'static str, &'static str)],
+}
+
+/// How an option's value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// Any text.
+    Text,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A size such as `5Mi`.
+    Size,
+    /// A duration such as `10s`.
+    Duration,
+    /// A password, obscured in the file.
+    Obscured,
+    /// Another remote with a path, which the store is made on: it comes opened, in [`OpenRequest::wrapped`].
+    Remote,
+}
+
+/// What a store needs to be opened.
+#[derive(Clone)]
+pub struct OpenRequest {
+    /// Name of the remote, for the locator: `minio`; empty for a plain local path.
+    pub remote: String,
+    /// The path after the colon, raw bytes.
+    pub path: Vec<u8>,
+    /// Options by name; unset ones are absent.
+    pub options: BTreeMap<String, String>,
+    /// What all network stores share.
+    pub net: Net,
+    /// Counts requests.
+    pub meters: Arc<Meters>,
+    /// How symlinks are treated by stores that have them.
+    pub links: Links,
+    /// Symbolic links on the way to a folder on disk are followed only where they belong to root or this user.
+    pub own_links: bool,
+    /// The stores that options of the kind [`OptionKind::Remote`] name, opened and with the layers around them, by option.
+    pub wrapped: BTreeMap<String, Arc<dyn Store>>,
+    /// Where options are kept that change by themselves, such as tokens; `None` for what no config file describes.
+    pub section: Option<Arc<dyn Section>>,
+    /// What the stores of a session have in common.
+    pub shared: Shared,
+}
+
+/// Things that the stores of a session have in common, by name: whoever is logged in, say.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>);
+
+impl Shared {
+    /// The thing of this name and type; what `make` gives, if there is none yet.
+    ///
+    /// Errors: those of `make`.
+    pub fn get<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        let mut things = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = things.get(name).and_then(|thing| thing.clone().downcast().ok());
+        match known {
+            Some(thing) => Ok(thing),
+            None => {
+                let thing = Arc::new(make()?);
+                things.insert(name.to_owned(), thing.clone());
+                Ok(thing)
+            }
+        }
+    }
+}
+
+/// The section of a config file that describes a remote.
+pub trait Section: fmt::Debug + Send + Sync {
+    /// Reads it anew, and keeps others who would change it waiting until the answer is dropped.
+    ///
+    /// Errors: the file can't be read, or nobody else lets go of it.
+    fn lock(&self) -> BoxFuture<'_, Result<Box<dyn Locked>>>;
+}
+
+/// A section that nobody else changes.
+pub trait Locked: Send + Sync {
+    /// An option's value, as it stands in the file.
+    fn get(&self, option: &str) -> Option<String>;
+
+    /// Writes one option, and leaves all else in the file as it is.
+    ///
+    /// Errors: the file can't be written; it is as before.
+    fn set(&mut self, option: &str, value: &str) -> Result<()>;
+
+    /// Has rclone renew the token in it, and reads it anew.
+    ///
+    /// Errors: why it didn't.
+    fn by_rclone(&mut self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// How symlinks are treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// Leave them out and say so.
+    #[default]
+    Skip,
+    /// Copy what they point to (`--copy-links`).
+    Follow,
+    /// As symlinks (`--links`).
+    Keep,
+    /// Each by what it leads to, and how.
+    By(LinkRules),
+}
+
+/// How symlinks are treated that aren't all treated alike: those that a rule follows are what they lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkRules {
+    /// The others are as in [`Links::Keep`], else left out as in [`Links::Skip`].
+    pub keep: bool,
+    /// Those to directories are followed (`--copy-dirlinks`).
+    pub follow_dirs: bool,
+    /// Those that may lead out of a tree are followed (`--copy-unsafe-links`); so many directories of it are above the root.
+    pub follow_out: Option<usize>,
+    /// What is done to the targets of those that are kept.
+    pub munge: Munge,
+    /// Those that are left out can be read all the same, by the key that they would have.
+    pub tell: bool,
+}
+
+impl Links {
+    /// Links may be symlinks of their own, see [`haul_core::Kind::Symlink`].
+    pub fn keeps(self) -> bool {
+        matches!(self, Links::Keep | Links::By(LinkRules { keep: true, .. }))
+    }
+
+    /// Links can be read as such.
+    pub fn tells(self) -> bool {
+        self.keeps() || matches!(self, Links::By(LinkRules { tell: true, .. }))
+    }
+
+    /// Some links to directories are directories.
+    pub fn follows_dirs(self) -> bool {
+        self.follows_files() || matches!(self, Links::By(LinkRules { follow_dirs: true, .. }))
+    }
+
+    /// Some links to files are these files.
+    pub fn follows_files(self) -> bool {
+        matches!(self, Links::Follow | Links::By(LinkRules { follow_out: Some(_), .. }))
+    }
+
+    /// What is done to targets.
+    pub fn munge(self) -> Munge {
+        if let Links::By(rules) = self { rules.munge } else { Munge::default() }
+    }
+}
+
+impl StoreKind {
+    /// True for a store that is made on another one. The layers are around that one, and must not be here again.
+    pub fn wraps(&self) -> bool {
+        self.options.iter().any(|option| option.kind == OptionKind::Remote)
+    }
+}

@@ -1,0 +1,408 @@
+//! Listings in order of stores that have directories and answer for one of them at a time, in any order: WebDAV, index pages. A
+//! directory is known whole before anything of it is told; it is sorted, and those below it are asked for ahead.
+
+use crate::{ListRequest, task::Task};
+use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// Entries of a batch.
+const BATCH: usize = 1000;
+/// Directories asked for ahead below one directory, unless the store says otherwise …
+const AHEAD: usize = 16;
+/// … and times as many in all, beyond which a directory asks ahead for one only.
+const AHEAD_TOTAL: usize = 4;
+
+/// Says of a key whether it is asked for, or something below it.
+pub type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// A store that answers for one directory at a time.
+pub trait Folders: Send + Sync + 'static {
+    /// What is directly in the directory `dir` (a key that ends in `/`, or the root's), all of it that is `wanted`; more does no
+    /// harm. Keys are whole, those of directories end in `/`.
+    ///
+    /// Errors: `NotFound` or `DirNotFound` when it is missing.
+    fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>>;
+
+    /// False where directories aren't things of their own: then a recursive listing tells only what is in them.
+    fn has_dirs(&self) -> bool {
+        true
+    }
+
+    /// How many directories below one directory are asked for at once; more where they share requests.
+    fn ahead(&self) -> usize {
+        AHEAD
+    }
+}
+
+/// One name of a directory.
+#[derive(Debug)]
+pub enum Found {
+    /// What is known of it.
+    Entry(Entry),
+    /// It is there, and this is why no more is known.
+    Failed(Key, Error),
+}
+
+impl Found {
+    /// Its key.
+    pub fn key(&self) -> &Key {
+        match self {
+            Found::Entry(entry) => &entry.key,
+            Found::Failed(key, _) => key,
+        }
+    }
+}
+
+/// See [`crate::Store::list`].
+pub fn list(folders: Arc<dyn Folders>, request: ListRequest) -> BoxStream<'static, Listed> {
+    let walk = Walk {
+        wanted: wanted(&request),
+        folders,
+        request,
+        stack: Vec::new(),
+        opening: None,
+        batch: Vec::new(),
+        ready: VecDeque::new(),
+        told: 0,
+        state: State::New,
+    };
+    stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
+}
+
+fn wanted(request: &ListRequest) -> Wanted {
+    let (prefix, after, recursive) = (request.prefix.clone(), request.after.clone(), request.recursive);
+    Arc::new(move |key| {
+        let after = after.as_ref().map(Key::as_bytes).unwrap_or_default();
+        key.starts_with(&prefix) && (key > after || recursive && key.ends_with(b"/") && after.starts_with(key))
+    })
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    New,
+    Going,
+    Done,
+}
+
+struct Walk {
+    folders: Arc<dyn Folders>,
+    wanted: Wanted,
+    request: ListRequest,
+    /// The directories on the way to the current key.
+    stack: Vec<Frame>,
+    /// The directory whose turn it is.
+    opening: Option<(Key, Asked)>,
+    batch: Vec<Entry>,
+    ready: VecDeque<Listed>,
+    told: usize,
+    state: State,
+}
+
+type Asked = Task<Result<Vec<Found>>>;
+
+/// What is still to be told of a directory, in order.
+struct Frame {
+    entries: VecDeque<Found>,
+    /// The answers to come for directories among the first `looked` of them.
+    ahead: VecDeque<Asked>,
+    looked: usize,
+}
+
+impl Walk {
+    async fn step(&mut self) -> Option<Listed> {
+        loop {
+            if let Some(listed) = self.ready.pop_front() {
+                return Some(listed);
+            }
+            match self.state {
+                State::New => self.start().await,
+                State::Going => self.advance().await,
+                State::Done => return None,
+            }
+        }
+    }
+
+    async fn start(&mut self) {
+        self.state = State::Going;
+        let prefix = &self.request.prefix;
+        let base = Key::new(&prefix[..prefix.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)]);
+        if base.as_bytes().split(|b| *b == b'/').rev().skip(1).any(is_odd) {
+            // No such directory can exist here, so nothing is in it; if there is a root.
+            if let Err(error) = self.ask(Key::new("")).await {
+                self.fail_all(error);
+            }
+            return;
+        }
+        match self.ask(base.clone()).await {
+            Ok(entries) => self.enter(entries),
+            Err(error) if base.is_root() => self.fail_all(error),
+            Err(error) if is_missing(&error) => self.prove_missing(base, error).await,
+            Err(error) => self.lose(Lost::below(&base), error),
+        }
+    }
+
+    /// Nothing is at `base`, as the server says. That counts once a directory above says so too: a page that something else than
+    /// the store sends would say the same.
+    async fn prove_missing(&mut self, base: Key, error: Error) {
+        let mut below = base.clone();
+        while !below.is_root() {
+            let above = below.parent();
+            match self.ask(above.clone()).await {
+                Ok(entries) if entries.iter().any(|found| *found.key() == below) => {
+                    return self.lose(Lost::below(&base), error);
+                }
+                Ok(_) => return,
+                Err(error) if above.is_root() => return self.fail_all(error),
+                Err(error) if is_missing(&error) => below = above,
+                Err(error) => return self.lose(Lost::below(&base), error),
+            }
+        }
+    }
+
+    fn spawn(&self, dir: Key) -> Asked {
+        let (folders, wanted) = (self.folders.clone(), self.wanted.clone());
+        Task::spawn(async move { complete(&dir, folders.folder(dir.clone(), wanted).await?) })
+    }
+
+    async fn ask(&self, dir: Key) -> Result<Vec<Found>> {
+        // Whether a directory is there is asked of its parent, whatever of it is wanted.
+        let wanted: Wanted =
+            if self.is_above(&dir) { Arc::new(|key| key.ends_with(b"/")) } else { self.wanted.clone() };
+        let asked = Task::spawn(self.folders.folder(dir.clone(), wanted)).await?;
+        complete(&dir, asked)
+    }
+
+    fn is_above(&self, dir: &Key) -> bool {
+        let base = self.request.prefix.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        dir.as_bytes().len() < base
+    }
+
+    fn fail_all(&mut self, error: Error) {
+        let error = match is_missing(&error) {
+            true => Error::new(ErrorKind::DirNotFound, "list", error.message()).with_retry(error.retry()),
+            false => error,
+        };
+        self.ready.push_back(Listed::Failed { lost: Lost::from(Key::new("")), error });
+        self.state = State::Done;
+    }
+
+    fn lose(&mut self, lost: Lost, error: Error) {
+        self.flush();
+        self.ready.push_back(Listed::Failed { lost, error });
+    }
+
+    fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            self.ready.push_back(Listed::Batch(std::mem::take(&mut self.batch)));
+        }
+    }
+
+    fn enter(&mut self, mut entries: Vec<Found>) {
+        let descend = self.request.descend.as_ref();
+        entries.retain(|found| {
+            let key = found.key();
+            (self.wanted)(key.as_bytes()) && (!key.is_dir() || descend.is_none_or(|descend| descend(key.as_bytes())))
+        });
+        entries.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        self.stack.push(Frame { entries: entries.into(), ahead: VecDeque::new(), looked: 0 });
+    }
+
+    /// Tells what is known up to the end of a batch, a directory, or a failure.
+    async fn advance(&mut self) {
+        if let Some((dir, asked)) = self.opening.take() {
+            if !self.batch.is_empty() {
+                // What is known is told before an answer is waited for.
+                self.flush();
+                self.opening = Some((dir, asked));
+                return;
+            }
+            match asked.await {
+                Ok(entries) => self.enter(entries),
+                // It was listed: that the server now says it is missing proves nothing of what was in it.
+                Err(error) => self.lose(Lost::below(&dir), error),
+            }
+            return;
+        }
+        let entry = match self.next() {
+            None => return,
+            Some(Found::Entry(entry)) if self.request.recursive && entry.is_dir() && !self.folders.has_dirs() => return,
+            Some(Found::Entry(entry)) => entry,
+            Some(Found::Failed(key, error)) => {
+                let to = (!key.is_dir()).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
+                return self.lose(Lost { from: key, to }, error);
+            }
+        };
+        if self.request.after.as_ref().is_none_or(|after| entry.key > *after) {
+            if self.request.limit.is_some_and(|limit| self.told >= limit.max(1)) {
+                self.flush();
+                self.state = State::Done;
+                return;
+            }
+            self.told += 1;
+            self.batch.push(entry);
+            if self.batch.len() >= BATCH {
+                self.flush();
+            }
+        }
+    }
+
+    /// The next entry; what is in it, if it is a directory, is then being asked for.
+    fn next(&mut self) -> Option<Found> {
+        let under_way: usize = self.stack.iter().map(|frame| frame.ahead.len()).sum();
+        let Some(mut frame) = self.stack.pop() else {
+            self.flush();
+            self.ready.push_back(Listed::End);
+            self.state = State::Done;
+            return None;
+        };
+        let is_open = |found: &Found| matches!(found, Found::Entry(entry) if entry.is_dir());
+        if self.request.recursive {
+            let ahead = self.folders.ahead();
+            let most = if under_way < AHEAD_TOTAL * ahead { ahead } else { 1 };
+            while frame.ahead.len() < most && frame.looked < frame.entries.len() {
+                let found = &frame.entries[frame.looked];
+                frame.looked += 1;
+                if is_open(found) {
+                    frame.ahead.push_back(self.spawn(found.key().clone()));
+                }
+            }
+        }
+        // The last one leaves its directory.
+        let found = frame.entries.pop_front()?;
+        frame.looked = frame.looked.saturating_sub(1);
+        if self.request.recursive && is_open(&found) {
+            let asked = frame.ahead.pop_front().unwrap_or_else(|| self.spawn(found.key().clone()));
+            self.opening = Some((found.key().clone(), asked));
+        }
+        self.stack.push(frame);
+        Some(found)
+    }
+}
+
+/// Errors: `Invalid` when an entry isn't directly in the directory, or two are of one name.
+fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
+    let mut seen = BTreeSet::new();
+    for key in entries.iter().map(Found::key) {
+        let name = key.as_bytes().strip_prefix(dir.as_bytes()).unwrap_or_default();
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        let wrong = match () {
+            () if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
+            () if !seen.insert(key) => "the server listed one name twice",
+            () => continue,
+        };
+        return Err(Error::new(ErrorKind::Invalid, "list", wrong).with_key(key));
+    }
+    Ok(entries)
+}
+
+/// What no file or directory can be called.
+pub fn is_odd(name: &[u8]) -> bool {
+    matches!(name, b"" | b"." | b"..") || name.contains(&0)
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Directories and what is in them; what isn't there is missing, but for those that answer with an error of this kind.
+    #[derive(Default)]
+    struct Made {
+        folders: BTreeMap<&'static str, Vec<&'static str>>,
+        broken: BTreeMap<&'static str, ErrorKind>,
+    }
+
+    impl Folders for Made {
+        fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+            let name = dir.to_string();
+            let fail = |kind| Error::new(kind, "list", "no").with_key(&dir);
+            let answer = match (self.broken.get(&*name), self.folders.get(&*name)) {
+                (Some(kind), _) => Err(fail(*kind)),
+                (None, None) => Err(fail(ErrorKind::NotFound)),
+                (None, Some(names)) => Ok(names
+                    .iter()
+                    .map(|child| match child.strip_prefix('!') {
+                        Some(bad) => Found::Failed(Key::new(format!("{name}{bad}")), fail(ErrorKind::Denied)),
+                        None => Found::Entry(Entry::with_bytes(Key::new(format!("{name}{child}")), 1)),
+                    })
+                    .map(|found| match found {
+                        Found::Entry(entry) if entry.key.is_dir() => Found::Entry(Entry::dir(entry.key)),
+                        other => other,
+                    })
+                    .collect()),
+            };
+            Box::pin(async { answer })
+        }
+    }
+
+    async fn told(made: Made, request: ListRequest) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut listing = list(Arc::new(made), request);
+        while let Some(listed) = listing.next().await {
+            match listed {
+                Listed::Batch(batch) => out.extend(batch.iter().map(|entry| entry.key.to_string())),
+                Listed::Failed { lost, error } => {
+                    out.push(format!("lost {}..{:?}: {:?}", lost.from, lost.to.map(|k| k.to_string()), error.kind()));
+                }
+                Listed::End => out.push("end".into()),
+            }
+        }
+        out
+    }
+
+    fn made(folders: &[(&'static str, &[&'static str])]) -> Made {
+        Made { folders: folders.iter().map(|(name, names)| (*name, names.to_vec())).collect(), ..Made::default() }
+    }
+
+    #[tokio::test]
+    async fn a_tree_in_any_order_is_told_in_order() {
+        let tree = || made(&[("", &["z", "a/", "a-b", "a0"]), ("a/", &["y", "b/", "!x"]), ("a/b/", &["2", "1"])]);
+        let whole =
+            ["a-b", "a/", "a/b/", "a/b/1", "a/b/2", "lost a/x..Some(\"a/x\\0\"): Denied", "a/y", "a0", "z", "end"];
+        assert_eq!(told(tree(), ListRequest::all()).await, whole);
+        let after = ListRequest { after: Some(Key::new("a/b/1")), ..ListRequest::all() };
+        assert_eq!(told(tree(), after).await, whole[4..]);
+        let level = told(tree(), ListRequest::dir("")).await;
+        assert_eq!(level, ["a-b", "a/", "a0", "z", "end"]);
+        assert_eq!(told(tree(), ListRequest { limit: Some(2), ..ListRequest::all() }).await, whole[..2]);
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_believed_of_a_directory_above_alone() {
+        let request = |prefix: &str| ListRequest { prefix: prefix.into(), ..ListRequest::all() };
+        let tree = |names| made(&[("", names)]);
+        assert_eq!(told(tree(&["b"]), request("a/x/")).await, ["end"]);
+        assert_eq!(
+            told(tree(&["a/"]), request("a/")).await,
+            ["lost a/..Some(\"a0\"): NotFound"; 1]
+                .map(String::from)
+                .into_iter()
+                .chain(["end".into()])
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(told(Made::default(), request("a/")).await, ["lost ..None: DirNotFound"]);
+        assert_eq!(told(Made::default(), ListRequest::all()).await, ["lost ..None: DirNotFound"]);
+        // Listed above, and then said to be missing.
+        assert_eq!(
+            told(tree(&["a/", "b"]), ListRequest::all()).await,
+            ["a/", "lost a/..Some(\"a0\"): NotFound", "b", "end"]
+        );
+    }
+
+    #[tokio::test]
+    async fn names_that_lead_elsewhere_are_refused() {
+        for name in ["../x", "a/b", "..", "./", "", "x//"] {
+            let listed = told(made(&[("", &["ok", name])]), ListRequest::all()).await;
+            assert_eq!(listed, ["lost ..None: Invalid"], "{name:?}");
+        }
+        assert_eq!(told(made(&[("", &["ok", "ok"])]), ListRequest::all()).await, ["lost ..None: Invalid"]);
+    }
+}

@@ -1,0 +1,32 @@
+//! Options of a front end that reads its words by itself, as another program has them: its parser, its help, the reference and
+//! the man page go by one table.
+
+/// What becomes of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// It does what it does in that program.
+    Works,
+    /// It is taken, and changes nothing.
+    NoEffect,
+    /// It is refused.
+    Refused,
+}
+
+/// What becomes of options, as a heading.
+pub const TITLES: [(Here, &str); 3] =
+    [(Here::Works, "Options"), (Here::NoEffect, "Taken without effect"), (Here::Refused, "Not supported: an error")];
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its letter.
+    pub short: Option<char>,
+    /// Its name, by which the parser knows it.
+    pub long: &'static str,
+    /// What its value is called, if it has one.
+    pub value: Option<&'static str>,
+    /// What becomes of it.
+    pub here: Here,
+    /// One line.
+    pub help: &'static str,
+}

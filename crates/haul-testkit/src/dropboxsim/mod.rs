@@ -1,0 +1,474 @@
+//! A Dropbox of our own, written from the service's documents: folders that fold case, cursors, upload sessions of both kinds, batches,
+//! jobs, its refusals. It counts requests by name and fails as it is told.
+
+mod files;
+mod sessions;
+
+use crate::serve::{Body, Server, answer};
+use bytes::Bytes;
+use files::Tree;
+use haul_core::{
+    Algo,
+    hash::{hash_bytes, to_hex},
+};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response, StatusCode, body::Incoming};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// How it answers.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What an answer takes.
+    pub latency: Duration,
+    /// Entries of a page at most, whatever is asked for.
+    pub page: usize,
+    /// Deletes in batches are jobs that are asked about so often before they are done.
+    pub job_checks: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { latency: Duration::ZERO, page: 2000, job_checks: 1 }
+    }
+}
+
+/// What it does instead of answering a request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// 429 for this reason, to be tried again after so many seconds.
+    Throttle(&'static str, u64),
+    /// An error of the server.
+    Status(u16),
+    /// 409 with this summary (`reset`, `path/not_found`).
+    Refuse(&'static str),
+    /// It does what is asked and closes the connection without an answer.
+    Lose,
+    /// This many entries of a batch fail for too many writes, one each time.
+    Crowded,
+}
+
+/// A running service.
+#[derive(Debug)]
+pub struct Dropbox {
+    server: Server,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    state: Mutex<State>,
+    /// One commit of an account at a time.
+    commits: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tree: Tree,
+    sessions: sessions::Sessions,
+    counts: BTreeMap<String, u64>,
+    sent: u64,
+    faults: Vec<(String, usize, Fault)>,
+    token: u64,
+    jobs: BTreeMap<String, (usize, Value)>,
+    arguments: Vec<(String, Value)>,
+    headers: Vec<String>,
+}
+
+/// What is wrong with a request: the tags of its error.
+type Refusal = &'static str;
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dropbox {
+    /// Starts one with an empty account.
+    ///
+    /// Errors: no thread or port to be had.
+    pub fn start(settings: Settings) -> io::Result<Dropbox> {
+        let shared = Arc::new(Shared { settings, state: Mutex::default(), commits: tokio::sync::Mutex::default() });
+        let of_server = shared.clone();
+        let start = move || {
+            Server::start(move |request, line| {
+                let shared = of_server.clone();
+                async move {
+                    let _line = line;
+                    serve(&shared, request).await
+                }
+            })
+        };
+        // It has a runtime of its own, which no test's may start.
+        let server = thread::spawn(start).join().map_err(|_| io::Error::other("it panicked"))??;
+        Ok(Dropbox { server, shared })
+    }
+
+    /// `http://127.0.0.1:PORT`, for both hosts of the service and for tokens.
+    pub fn endpoint(&self) -> String {
+        self.server.endpoint()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.server.address
+    }
+
+    /// A token as a config file has it, good until [`Dropbox::expire`].
+    pub fn token(&self) -> String {
+        let access = access(self.shared.state().token);
+        json!({"access_token": access, "token_type": "bearer", "refresh_token": "again", "expiry": "2999-01-01T00:00:00Z"})
+            .to_string()
+    }
+
+    /// From here on no token is good that was given out before.
+    pub fn expire(&self) {
+        self.shared.state().token += 1;
+    }
+
+    /// The next `times` requests of this name (`files/upload`) fail.
+    pub fn fail(&self, name: &str, times: usize, fault: Fault) {
+        self.shared.state().faults.push((name.to_owned(), times, fault));
+    }
+
+    /// Requests by name.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.shared.state().counts.clone()
+    }
+
+    /// Bytes of content that were sent to it.
+    pub fn sent(&self) -> u64 {
+        self.shared.state().sent
+    }
+
+    /// Requests of this name and what they asked for.
+    pub fn asked(&self, name: &str) -> Vec<Value> {
+        let state = self.shared.state();
+        state.arguments.iter().filter(|(of, _)| of == name).map(|(_, value)| value.clone()).collect()
+    }
+
+    /// Headers of Dropbox's own that came, one a line.
+    pub fn headers(&self) -> Vec<String> {
+        self.shared.state().headers.clone()
+    }
+
+    /// Puts a file there.
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        let mut state = self.shared.state();
+        let done = state.tree.commit(&json!({"path": path, "mode": "overwrite"}), Bytes::copy_from_slice(bytes));
+        done.expect("a path");
+    }
+
+    /// The names of all that is there, as they were written, with what files hold.
+    pub fn all(&self) -> BTreeMap<String, Option<Bytes>> {
+        self.shared.state().tree.all()
+    }
+}
+
+fn access(number: u64) -> String {
+    format!("access-{number}")
+}
+
+/// The hash that the service has of content.
+fn content_hash(bytes: &[u8]) -> String {
+    to_hex(hash_bytes(&[Algo::Dropbox], bytes).get(Algo::Dropbox).unwrap_or_default())
+}
+
+/// An error as the service writes it: each tag in the one before it.
+fn refusal(summary: &str) -> Value {
+    let mut tags = summary.split('/').rev();
+    let mut value = json!({".tag": tags.next().unwrap_or_default()});
+    for tag in tags {
+        let mut outer = json!({".tag": tag});
+        // The errors of uploads hold the reason of a path beside the session.
+        outer[tag] = value.clone();
+        if tag == "path" {
+            outer["reason"] = value;
+        }
+        value = outer;
+    }
+    value
+}
+
+fn refuse(status: StatusCode, summary: &str) -> io::Result<Response<Body>> {
+    answer(status, json!({"error_summary": format!("{summary}/.."), "error": refusal(summary)}).to_string())
+}
+
+/// What came with a request.
+struct Asked {
+    name: String,
+    argument: Value,
+    body: Bytes,
+    range: Option<String>,
+}
+
+async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    let (parts, body) = request.into_parts();
+    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    tokio::time::sleep(shared.settings.latency).await;
+    let path = parts.uri.path();
+    if path == "/oauth2/token" {
+        let mut state = shared.state();
+        *state.counts.entry("oauth2/token".into()).or_default() += 1;
+        if !String::from_utf8_lossy(&body).contains("refresh_token=again") {
+            return answer(StatusCode::BAD_REQUEST, json!({"error": "invalid_grant"}).to_string());
+        }
+        let token = json!({"access_token": access(state.token), "token_type": "bearer", "expires_in": 14400});
+        return answer(StatusCode::OK, token.to_string());
+    }
+    let Some(name) = path.strip_prefix("/2/") else { return answer(StatusCode::NOT_FOUND, String::new()) };
+    let content = matches!(name, "files/upload" | "files/download")
+        || matches!(
+            name,
+            "files/upload_session/start" | "files/upload_session/append_v2" | "files/upload_session/finish"
+        );
+    let argument = match (content, header("dropbox-api-arg")) {
+        (true, Some(text)) => serde_json::from_str(&text).unwrap_or_default(),
+        (false, _) if body.is_empty() => Value::Null,
+        (false, _) => serde_json::from_slice(&body).unwrap_or_default(),
+        (true, None) => Value::Null,
+    };
+    let body = if content { body } else { Bytes::new() };
+    let fault = {
+        let mut state = shared.state();
+        *state.counts.entry(name.to_owned()).or_default() += 1;
+        if !content || body.len() < 1 << 16 {
+            state.arguments.push((name.to_owned(), argument.clone()));
+        }
+        for own in ["dropbox-api-path-root", "dropbox-api-select-user", "dropbox-api-select-admin"] {
+            if let Some(value) = header(own) {
+                state.headers.push(format!("{own}: {value}"));
+            }
+        }
+        state.sent += body.len() as u64;
+        if header("authorization") != Some(format!("Bearer {}", access(state.token))) {
+            return refuse(StatusCode::UNAUTHORIZED, "expired_access_token");
+        }
+        let at = state.faults.iter().position(|(of, times, _)| of == name && *times > 0);
+        at.map(|at| {
+            state.faults[at].1 -= 1;
+            state.faults[at].2.clone()
+        })
+    };
+    if (content && argument.is_null()) || (!content && parts.method != "POST") {
+        return answer(StatusCode::BAD_REQUEST, format!("Error in call to API function \"{name}\""));
+    }
+    match &fault {
+        Some(Fault::Throttle(reason, seconds)) => {
+            let said = json!({"error_summary": format!("{reason}/.."),
+                "error": {"reason": {".tag": reason}, "retry_after": seconds}});
+            let mut response = answer(StatusCode::TOO_MANY_REQUESTS, said.to_string())?;
+            response.headers_mut().insert("retry-after", (*seconds).into());
+            return Ok(response);
+        }
+        Some(Fault::Status(status)) => {
+            return answer(StatusCode::from_u16(*status).map_err(io::Error::other)?, String::new());
+        }
+        Some(Fault::Refuse(summary)) => return refuse(StatusCode::CONFLICT, summary),
+        _ => {}
+    }
+    let commits = matches!(
+        name,
+        "files/upload"
+            | "files/upload_session/finish"
+            | "files/upload_session/finish_batch_v2"
+            | "files/delete_v2"
+            | "files/move_v2"
+            | "files/copy_v2"
+            | "files/create_folder_v2"
+    );
+    let alone = match commits {
+        true => {
+            let alone = shared.commits.lock().await;
+            tokio::time::sleep(shared.settings.latency).await;
+            Some(alone)
+        }
+        false => None,
+    };
+    let asked = Asked { name: name.to_owned(), argument, body, range: header("range") };
+    let crowded = matches!(fault, Some(Fault::Crowded));
+    // Hashing takes time: not while others wait for the state.
+    let hash =
+        (!asked.body.is_empty() && asked.argument.get("content_hash").is_some()).then(|| content_hash(&asked.body));
+    let answered = match (asked.argument.get("content_hash").and_then(Value::as_str), &hash) {
+        (Some(said), Some(hash)) if said != hash => Err("content_hash_mismatch"),
+        _ => {
+            let mut state = shared.state();
+            state.act(&shared.settings, &asked, crowded)
+        }
+    };
+    drop(alone);
+    if matches!(fault, Some(Fault::Lose)) {
+        return Err(io::Error::other("lost"));
+    }
+    match answered {
+        Ok(Answered::Json(value)) => {
+            let mut response = answer(StatusCode::OK, value.to_string())?;
+            response.headers_mut().insert("content-type", "application/json".parse().map_err(io::Error::other)?);
+            Ok(response)
+        }
+        Ok(Answered::Content(facts, bytes)) => content_of(&asked, &facts, bytes),
+        Err("malformed") => answer(
+            StatusCode::BAD_REQUEST,
+            format!("Error in call to API function \"{}\": request body: path: did not match pattern", asked.name),
+        ),
+        Err(summary) => refuse(StatusCode::CONFLICT, summary),
+    }
+}
+
+enum Answered {
+    Json(Value),
+    Content(Value, Bytes),
+}
+
+fn content_of(asked: &Asked, facts: &Value, bytes: Bytes) -> io::Result<Response<Body>> {
+    let whole = bytes.len();
+    let range = asked.range.as_deref().and_then(|range| {
+        let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
+        let from: usize = from.parse().ok()?;
+        Some((from, to.parse::<usize>().map_or(whole, |to| to + 1).min(whole)))
+    });
+    let (status, bytes, span) = match range {
+        Some((from, _)) if from >= whole => return answer(StatusCode::RANGE_NOT_SATISFIABLE, String::new()),
+        Some((from, to)) => {
+            (StatusCode::PARTIAL_CONTENT, bytes.slice(from..to), Some(format!("bytes {from}-{}/{whole}", to - 1)))
+        }
+        None => (StatusCode::OK, bytes, None),
+    };
+    let mut response = Response::new(Full::new(bytes).map_err(|e| match e {}).boxed_unsync());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    // In a header all is ASCII.
+    let mut text = String::new();
+    for unit in facts.to_string().chars() {
+        match unit.is_ascii() {
+            true => text.push(unit),
+            false => unit.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    headers.insert("dropbox-api-result", text.parse().map_err(io::Error::other)?);
+    if let Some(span) = span {
+        headers.insert("content-range", span.parse().map_err(io::Error::other)?);
+    }
+    Ok(response)
+}
+
+impl State {
+    fn act(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
+        let argument = &asked.argument;
+        let path = |name: &str| argument[name].as_str().unwrap_or_default().to_owned();
+        let json = match asked.name.as_str() {
+            "files/list_folder" => {
+                let recursive = argument["recursive"].as_bool() == Some(true);
+                let limit = argument["limit"].as_u64().map_or(500, |limit| limit as usize).min(settings.page);
+                self.tree.list(&path("path"), recursive, limit)?
+            }
+            "files/list_folder/continue" => self.tree.go_on(&path("cursor"))?,
+            "files/get_metadata" => self.tree.facts(&path("path")).ok_or("path/not_found")??,
+            "files/download" => {
+                let (facts, bytes) = self.tree.content(&path("path"))?;
+                return Ok(Answered::Content(facts, bytes));
+            }
+            "files/upload" => {
+                let facts = self.tree.commit(argument, asked.body.clone())?;
+                untagged(facts)
+            }
+            "files/upload_session/start" => self.sessions.start(argument, asked.body.clone())?,
+            "files/upload_session/append_v2" => self.sessions.append(argument, asked.body.clone())?,
+            "files/upload_session/start_batch" => {
+                let count = argument["num_sessions"].as_u64().unwrap_or(0);
+                let ids: Vec<Value> = (0..count)
+                    .map(|_| Ok(self.sessions.start(&json!({"session_type": argument["session_type"]}), Bytes::new())?["session_id"].clone()))
+                    .collect::<Result<_, Refusal>>()?;
+                json!({"session_ids": ids})
+            }
+            "files/upload_session/finish" => {
+                let bytes = self.sessions.finish(argument, asked.body.clone(), false)?;
+                untagged(self.tree.commit(&argument["commit"], bytes)?)
+            }
+            "files/upload_session/finish_batch_v2" => {
+                let entries = argument["entries"].as_array().cloned().unwrap_or_default();
+                if entries.len() > 1000 {
+                    return Err("too_many_entries");
+                }
+                let last = entries.len().saturating_sub(1);
+                let each = entries.iter().enumerate().map(|(number, entry)| {
+                    let done = match crowded && number == last {
+                        true => Err("too_many_write_operations"),
+                        false => self
+                            .sessions
+                            .finish(entry, Bytes::new(), true)
+                            .and_then(|bytes| self.tree.commit(&entry["commit"], bytes)),
+                    };
+                    match done {
+                        Ok(mut facts) => {
+                            facts[".tag"] = "success".into();
+                            facts
+                        }
+                        Err(summary) => json!({".tag": "failure", "failure": refusal(summary)}),
+                    }
+                });
+                json!({"entries": each.collect::<Vec<_>>()})
+            }
+            "files/create_folder_v2" => {
+                let facts = self.tree.create_folder(&path("path"))?;
+                json!({"metadata": untagged(facts)})
+            }
+            "files/delete_v2" => json!({"metadata": self.tree.delete(&path("path"), argument["parent_rev"].as_str())?}),
+            "files/delete_batch" => {
+                let entries = argument["entries"].as_array().cloned().unwrap_or_default();
+                let each = entries.iter().map(|entry| {
+                    let path = entry["path"].as_str().unwrap_or_default();
+                    match self.tree.delete(path, entry["parent_rev"].as_str()) {
+                        Ok(facts) => json!({".tag": "success", "metadata": facts}),
+                        Err(summary) => json!({".tag": "failure", "failure": refusal(summary)}),
+                    }
+                });
+                let done = json!({".tag": "complete", "entries": each.collect::<Vec<_>>()});
+                let id = format!("job-{}", self.jobs.len());
+                if settings.job_checks == 0 {
+                    return Ok(Answered::Json(done));
+                }
+                self.jobs.insert(id.clone(), (settings.job_checks, done));
+                json!({".tag": "async_job_id", "async_job_id": id})
+            }
+            "files/delete_batch/check" => {
+                let (left, done) = self.jobs.get_mut(&path("async_job_id")).ok_or("invalid_async_job_id")?;
+                *left = left.saturating_sub(1);
+                if *left > 0 { json!({".tag": "in_progress"}) } else { done.clone() }
+            }
+            "files/copy_v2" => json!({"metadata": self.tree.relocate(&path("from_path"), &path("to_path"), false)?}),
+            "files/move_v2" => json!({"metadata": self.tree.relocate(&path("from_path"), &path("to_path"), true)?}),
+            "users/get_space_usage" => json!({
+                "used": self.tree.used(),
+                "allocation": {".tag": "individual", "allocated": 1u64 << 40},
+            }),
+            "users/get_current_account" => json!({
+                "account_id": "dbid:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                "name": {"given_name": "A", "surname": "B", "familiar_name": "A", "display_name": "A B", "abbreviated_name": "AB"},
+                "email": "a@example.com", "email_verified": true, "disabled": false, "locale": "en",
+                "referral_link": "https://db.tt/x", "is_paired": false, "account_type": {".tag": "basic"},
+                "root_info": {".tag": "user", "root_namespace_id": "1", "home_namespace_id": "1"},
+            }),
+            _ => return Err("malformed"),
+        };
+        Ok(Answered::Json(json))
+    }
+}
+
+/// Facts of what can only be a file, or only a folder.
+fn untagged(mut facts: Value) -> Value {
+    if let Some(facts) = facts.as_object_mut() {
+        facts.remove(".tag");
+    }
+    facts
+}

@@ -1,0 +1,490 @@
+//! What is asked and what is answered.
+
+use super::{
+    State,
+    drive::{self, BAD, CHANGED, ID, Item, MISSING, No, ROOT},
+    names::decoded,
+    whole,
+};
+use crate::serve::Body;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::{Response, body::Incoming, header, http::request::Parts};
+use serde_json::{Value, json};
+use std::io;
+
+/// A request, taken apart.
+#[derive(Debug)]
+pub struct Asked {
+    pub kind: &'static str,
+    method: String,
+    /// Decoded, without the service's own beginning.
+    path: String,
+    query: Vec<(String, String)>,
+    base: String,
+    /// What stands before a next page's query.
+    here: String,
+    condition: Option<String>,
+    range: Option<String>,
+    content_range: Option<String>,
+}
+
+impl Asked {
+    pub fn new(head: &Parts, base: String) -> Asked {
+        let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let raw = head.uri.path();
+        let path = decoded(raw.strip_prefix("/_api/v2.0").or_else(|| raw.strip_prefix("/v1.0")).unwrap_or(raw));
+        let query = head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let query = query.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(&value.replace('+', " ")))
+        });
+        let method = head.method.as_str().to_owned();
+        Asked {
+            kind: kind(&method, &path),
+            method,
+            here: format!("{base}{raw}"),
+            path,
+            query: query.collect(),
+            base,
+            condition: header("if-match"),
+            range: header("range"),
+            content_range: header("content-range"),
+        }
+    }
+
+    /// Its body is content.
+    pub fn carries(&self) -> bool {
+        matches!(self.kind, "range" | "put")
+    }
+
+    fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+}
+
+/// The id of the one site: of the host, of the collection, of the site.
+const SITE: &str = "x.example,1,2";
+
+fn kind(method: &str, path: &str) -> &'static str {
+    let verb = verb(path);
+    match (method, path) {
+        (_, path) if path.starts_with("/token") => "token",
+        (_, path) if path.starts_with("/dl/") => "download",
+        (_, path) if path.starts_with("/monitor/") => "monitor",
+        ("PUT", path) if path.starts_with("/up/") => "range",
+        ("GET", path) if path.starts_with("/up/") => "status",
+        ("POST", path) if path.starts_with("/up/") => "commit",
+        ("DELETE", path) if path.starts_with("/up/") => "cancel",
+        ("GET", "/me/drives") => "drives",
+        ("GET", path) if path.starts_with("/sites/") && path.ends_with("/drives") => "drives",
+        ("GET", path) if path.starts_with("/sites") => "site",
+        _ => match (method, verb) {
+            ("GET", "children") => "children",
+            ("POST", "children") => "mkdir",
+            ("PUT", "content") => "put",
+            ("GET", "content") => "content",
+            ("POST", "createUploadSession") => "session",
+            ("POST", "copy") => "copy",
+            ("POST", "createLink") => "createLink",
+            ("POST", "permanentDelete") => "permanentDelete",
+            ("GET", "delta") => "delta",
+            (_, "versions") => "versions",
+            ("PATCH", "") => "patch",
+            ("DELETE", "") => "delete",
+            ("GET", "drive") => "drive",
+            ("GET", "") => "item",
+            _ => "other",
+        },
+    }
+}
+
+/// The drive's id is gone from it: the base item's id, the path below it, and what is asked of that.
+fn parts(path: &str) -> Option<(String, String, String)> {
+    let rest = match path.strip_prefix("/me/drive") {
+        Some(rest) => rest,
+        None => path.strip_prefix("/drives/")?.split_once('/').map_or("", |(_, rest)| rest),
+    };
+    let rest = rest.trim_start_matches('/');
+    let (base, rest) = match rest.strip_prefix("items/") {
+        Some(rest) => {
+            let end = rest.find(['/', ':']).unwrap_or(rest.len());
+            let (id, rest) = rest.split_at(end);
+            (if id == "root" { ROOT } else { id }, rest)
+        }
+        None => (ROOT, rest.strip_prefix("root")?),
+    };
+    let (below, verb) = match rest.strip_prefix(':') {
+        Some(rest) => rest.split_once(':').unwrap_or((rest, "")),
+        None => ("", rest),
+    };
+    Some((base.into(), below.trim_matches('/').into(), verb.trim_matches('/').into()))
+}
+
+fn verb(path: &str) -> &str {
+    let is_drive = path == "/me/drive" || path.strip_prefix("/drives/").is_some_and(|rest| !rest.contains('/'));
+    if is_drive {
+        return "drive";
+    }
+    let of = |name: &str| parts(path).is_some_and(|(.., verb)| verb == name || verb.starts_with(&format!("{name}/")));
+    let verbs =
+        ["children", "content", "createUploadSession", "copy", "createLink", "permanentDelete", "delta", "versions"];
+    match verbs.into_iter().find(|verb| of(verb)) {
+        Some(verb) => verb,
+        None if parts(path).is_some_and(|(.., verb)| verb.is_empty()) => "",
+        None => "other",
+    }
+}
+
+/// The body's pieces, and whether it came whole; `took` is told of each as it comes.
+pub async fn read(mut body: Incoming, took: impl Fn(usize)) -> (Vec<Bytes>, bool) {
+    let mut pieces = Vec::new();
+    while let Some(frame) = body.frame().await {
+        match frame.map(hyper::body::Frame::into_data) {
+            Ok(Ok(data)) => {
+                took(data.len());
+                pieces.push(data);
+            }
+            Ok(Err(_)) => {}
+            Err(_) => return (pieces, false),
+        }
+    }
+    (pieces, true)
+}
+
+/// A refusal, with `Retry-After` where it is one that passes.
+pub fn refused(status: u16, code: &str, message: &str, retry_after: u64) -> io::Result<Response<Body>> {
+    let body = json!({"error": {"code": code, "message": message, "innerError": {"code": code}}});
+    let mut response = whole(status, body.to_string());
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    if matches!(status, 429 | 503) {
+        response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from(retry_after));
+    }
+    Ok(response)
+}
+
+fn said(status: u16, value: &Value) -> Response<Body> {
+    let mut response = whole(status, value.to_string());
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+fn to(status: u16, address: &str) -> Response<Body> {
+    let mut response = whole(status, Bytes::new());
+    if let Ok(value) = header::HeaderValue::from_str(address) {
+        response.headers_mut().insert(header::LOCATION, value);
+    }
+    response
+}
+
+impl State {
+    pub fn answer(&mut self, asked: &Asked, pieces: Vec<Bytes>, is_whole: bool) -> io::Result<Response<Body>> {
+        if !is_whole && asked.kind != "range" {
+            return Err(io::Error::other("cut"));
+        }
+        match self.work(asked, pieces, is_whole) {
+            Ok(response) => Ok(response),
+            Err((0, _)) => Err(io::Error::other("cut")),
+            Err((status, code)) => refused(status, code, code, self.settings.retry_after),
+        }
+    }
+
+    fn work(&mut self, asked: &Asked, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
+        match asked.kind {
+            "token" => return Ok(self.token(&pieces.concat())),
+            "download" => return self.download(asked),
+            "monitor" => {
+                let id = asked.path.trim_start_matches("/monitor/");
+                let percent = json!({"status": "completed", "percentageComplete": 100.0, "resourceId": id});
+                return Ok(said(200, &percent));
+            }
+            "drive" => return Ok(said(200, &self.drive_json())),
+            "drives" => return Ok(said(200, &json!({"value": [self.drive_json()]}))),
+            "site" => return self.site(asked),
+            "range" => return self.range(asked, pieces, is_whole),
+            "status" | "commit" | "cancel" => return self.session(asked),
+            _ => {}
+        }
+        let (base, path, verb) = parts(&asked.path).ok_or(BAD)?;
+        let body: Value = match asked.kind {
+            "put" => Value::Null,
+            _ => serde_json::from_slice(&pieces.concat()).unwrap_or(Value::Null),
+        };
+        let conflict = |default: &str| {
+            let item = body.get("item").unwrap_or(&body);
+            let own = item.get("@microsoft.graph.conflictBehavior").or_else(|| item.get("@name.conflictBehavior"));
+            let own = own.and_then(Value::as_str).or_else(|| asked.query("@microsoft.graph.conflictBehavior"));
+            own.or_else(|| asked.query("@name.conflictBehavior")).unwrap_or(default).to_owned()
+        };
+        let mtime = |value: &Value| value["fileSystemInfo"]["lastModifiedDateTime"].as_str().and_then(drive::second);
+        match asked.kind {
+            "session" | "put" => {
+                let (above, name) = path.rsplit_once('/').unwrap_or(("", &path));
+                let (parent, name) = match path.is_empty() {
+                    // Of an item by its id.
+                    true => {
+                        let item = self.drive.items.get(&base).ok_or(MISSING)?;
+                        (item.parent.clone(), item.name.clone())
+                    }
+                    false => (self.drive.folders(&base, above)?, name.to_owned()),
+                };
+                let conflict = conflict("replace");
+                self.drive.may_store(&parent, &name, &conflict, asked.condition.as_deref())?;
+                if asked.kind == "put" {
+                    let at = format!("{}/{name}", self.drive.path(&parent));
+                    let before = self.drive.count;
+                    let id = self.drive.put(at.trim_start_matches('/'), pieces.concat().into(), None, &conflict)?;
+                    return Ok(self.item(
+                        &id,
+                        asked,
+                        if self.drive.items[&id].versions == 1 && before > 0 { 201 } else { 200 },
+                    ));
+                }
+                let item = body.get("item").cloned().unwrap_or(Value::Null);
+                let defer = body["deferCommit"].as_bool().unwrap_or(false);
+                let id = self.drive.open(parent, name, conflict, mtime(&item), defer);
+                Ok(said(
+                    200,
+                    &json!({
+                        "uploadUrl": format!("{}/up/{id}?tempauth=secret", asked.base),
+                        "expirationDateTime": "2099-01-01T00:00:00Z",
+                        "nextExpectedRanges": ["0-"],
+                    }),
+                ))
+            }
+            "mkdir" => {
+                let parent = self.drive.find(&base, &path)?.id.clone();
+                let name = body["name"].as_str().ok_or(BAD)?.to_owned();
+                let id = self.drive.make_folder(&parent, &name, &conflict("fail"), mtime(&body))?;
+                Ok(self.item(&id, asked, 201))
+            }
+            "children" => {
+                let item = self.drive.find(&base, &path)?;
+                let children: Vec<&Item> = self.drive.children(&item.id).collect();
+                let top = asked.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
+                let from = asked.query("$skiptoken").and_then(|from| from.parse().ok()).unwrap_or(0);
+                let page = top.min(self.settings.page).max(1);
+                let values: Vec<Value> = children
+                    .iter()
+                    .skip(from)
+                    .take(page)
+                    .map(|item| self.drive.json(item, &asked.base, false))
+                    .collect();
+                let mut answer = json!({"value": values});
+                if from + page < children.len() {
+                    answer["@odata.nextLink"] = json!(format!("{}?$top={top}&$skiptoken={}", asked.here, from + page));
+                }
+                Ok(said(200, &answer))
+            }
+            "delta" => self.delta(asked),
+            "item" => {
+                let id = self.drive.find(&base, &path)?.id.clone();
+                Ok(self.item(&id, asked, 200))
+            }
+            "content" => Ok(to(302, &drive::download(&asked.base, self.drive.find(&base, &path)?))),
+            "patch" => {
+                let item = self.drive.find(&base, &path)?;
+                condition(asked, item)?;
+                let id = item.id.clone();
+                let parent = match &body["parentReference"] {
+                    Value::Null => None,
+                    to => Some(to["id"].as_str().map(str::to_owned).ok_or(BAD)?),
+                };
+                let name = body["name"].as_str();
+                self.drive.patch(&id, name, parent.as_deref(), mtime(&body))?;
+                Ok(self.item(&id, asked, 200))
+            }
+            "delete" | "permanentDelete" => {
+                let item = self.drive.find(&base, &path)?;
+                condition(asked, item)?;
+                let id = item.id.clone();
+                self.drive.remove(&id, asked.kind == "permanentDelete")?;
+                Ok(whole(204, Bytes::new()))
+            }
+            "copy" => {
+                let id = self.drive.find(&base, &path)?.id.clone();
+                let parent = body["parentReference"]["id"].as_str().ok_or(BAD)?.to_owned();
+                let own = self.drive.items[&id].name.clone();
+                let name = body["name"].as_str().unwrap_or(&own).to_owned();
+                let made = self.drive.copy(&id, &parent, &name, &conflict("fail"))?;
+                Ok(to(202, &format!("{}/monitor/{made}", asked.base)))
+            }
+            "createLink" => {
+                let item = self.drive.find(&base, &path)?;
+                let link = json!({"type": body["type"], "scope": body["scope"], "webUrl": format!("{}/s/{}", asked.base, item.id)});
+                Ok(said(201, &json!({"id": "1", "link": link})))
+            }
+            "versions" => {
+                let id = self.drive.find(&base, &path)?.id.clone();
+                let item = self.drive.items.get_mut(&id).ok_or(MISSING)?;
+                match verb.strip_prefix("versions/") {
+                    Some(_) if asked.method == "DELETE" => {
+                        item.versions -= 1;
+                        Ok(whole(204, Bytes::new()))
+                    }
+                    _ => {
+                        let versions: Vec<Value> =
+                            (1..=item.versions).rev().map(|n| json!({"id": format!("{n}.0"), "size": 0})).collect();
+                        Ok(said(200, &json!({"value": versions})))
+                    }
+                }
+            }
+            _ => Err(BAD),
+        }
+    }
+
+    fn token(&mut self, body: &[u8]) -> Response<Body> {
+        let text = String::from_utf8_lossy(body).into_owned();
+        let of = |name: &str| {
+            let pair = text.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+            decoded(pair.unwrap_or_default())
+        };
+        match self.tokens.renew(&of("refresh_token")) {
+            Some(answer) => whole(200, answer),
+            None => {
+                whole(400, "{\"error\":\"invalid_grant\",\"error_description\":\"AADSTS70000: it was used before\"}")
+            }
+        }
+    }
+
+    fn drive_json(&self) -> Value {
+        let (total, used) = (1u64 << 40, self.drive.used());
+        json!({
+            "id": ID,
+            "name": "OneDrive",
+            "driveType": self.settings.drive_type,
+            "owner": {"user": {"id": "u1", "displayName": "A B", "email": "a@example.com"}},
+            "quota": {"total": total, "used": used, "remaining": total - used, "deleted": 0, "state": "normal"},
+        })
+    }
+
+    /// One site, by a search for part of its name, by its path, or by its id.
+    fn site(&self, asked: &Asked) -> Result<Response<Body>, No> {
+        let site = json!({"id": SITE, "name": "team", "displayName": "Team", "webUrl": "https://x.example/sites/team"});
+        match (asked.query("search"), asked.path.trim_start_matches("/sites/")) {
+            (Some(word), _) if !word.is_empty() && "team".contains(word) => Ok(said(200, &json!({"value": [site]}))),
+            (Some(_), _) => Ok(said(200, &json!({"value": []}))),
+            (None, SITE | "root:/sites/team" | "x.example:/sites/team") => Ok(said(200, &site)),
+            _ => Err(MISSING),
+        }
+    }
+
+    fn item(&self, id: &str, asked: &Asked, status: u16) -> Response<Body> {
+        said(status, &self.drive.json(&self.drive.items[id], &asked.base, false))
+    }
+
+    fn download(&self, asked: &Asked) -> Result<Response<Body>, No> {
+        let item = self.drive.items.get(asked.path.trim_start_matches("/dl/")).ok_or(MISSING)?;
+        let content = item.file.as_ref().ok_or(MISSING)?;
+        if content.bytes.len() as u64 != content.size {
+            return Err((507, "forgotten"));
+        }
+        let size = content.size;
+        let asked_for = asked.range.as_deref().and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let mut response = match asked_for {
+            None => whole(200, content.bytes.clone()),
+            Some((from, end)) => {
+                let from = from.parse::<u64>().map_err(|_| BAD)?;
+                let end = end.parse::<u64>().map_or(size, |end| (end + 1).min(size));
+                if from >= size {
+                    return Err((416, "invalidRange"));
+                }
+                let mut response = whole(206, content.bytes.slice(from as usize..end as usize));
+                let range = format!("bytes {from}-{}/{size}", end - 1);
+                if let Ok(value) = header::HeaderValue::from_str(&range) {
+                    response.headers_mut().insert(header::CONTENT_RANGE, value);
+                }
+                response
+            }
+        };
+        if let Ok(value) = header::HeaderValue::from_str(&item.etag()) {
+            response.headers_mut().insert(header::ETAG, value);
+        }
+        Ok(response)
+    }
+
+    fn range(&mut self, asked: &Asked, pieces: Vec<Bytes>, is_whole: bool) -> Result<Response<Body>, No> {
+        let id = asked.path.trim_start_matches("/up/");
+        let text = asked.content_range.as_deref().and_then(|text| text.strip_prefix("bytes ")).ok_or(BAD)?;
+        let (range, total) = text.split_once('/').ok_or(BAD)?;
+        let (from, end) = range.split_once('-').ok_or(BAD)?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| BAD);
+        let (from, end, total) = (number(from)?, number(end)?, number(total)?);
+        let came: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        if !is_whole {
+            // A range that was cut isn't kept.
+            return Err((0, "cut"));
+        }
+        if came != (end + 1).saturating_sub(from) {
+            return Err(BAD);
+        }
+        match self.drive.append(id, from, total, &pieces)? {
+            Some(id) => {
+                let status = if self.drive.items[&id].versions == 1 { 201 } else { 200 };
+                Ok(self.item(&id, asked, status))
+            }
+            None => Ok(said(202, &self.expected(id)?)),
+        }
+    }
+
+    fn expected(&self, id: &str) -> Result<Value, No> {
+        let session = self.drive.sessions.get(id).ok_or(MISSING)?;
+        let ranges: Vec<String> = match session.total {
+            Some(total) if session.has == total => Vec::new(),
+            Some(total) => vec![format!("{}-{}", session.has, total - 1)],
+            None => vec![format!("{}-", session.has)],
+        };
+        Ok(json!({"expirationDateTime": "2099-01-01T00:00:00Z", "nextExpectedRanges": ranges}))
+    }
+
+    fn session(&mut self, asked: &Asked) -> Result<Response<Body>, No> {
+        let id = asked.path.trim_start_matches("/up/");
+        match asked.kind {
+            "commit" => {
+                let made = self.drive.commit(id)?;
+                Ok(self.item(&made, asked, 201))
+            }
+            "cancel" => {
+                self.drive.sessions.remove(id).ok_or(MISSING)?;
+                Ok(whole(204, Bytes::new()))
+            }
+            _ => Ok(said(200, &self.expected(id)?)),
+        }
+    }
+
+    /// All items, or those changed since the token; parents need not come first.
+    fn delta(&mut self, asked: &Asked) -> Result<Response<Body>, No> {
+        let token = asked.query("token").unwrap_or_default();
+        let (since, from) = token.split_once('.').unwrap_or((token, "0"));
+        let number =
+            |text: &str| if text.is_empty() { Ok(0) } else { text.parse::<u64>().map_err(|_| (410, "resyncRequired")) };
+        let (since, from) = (number(since)?, number(from)? as usize);
+        let mut changed: Vec<&Item> = self.drive.items.values().filter(|item| item.change > since).collect();
+        // Who asks for all of it sees folders before what is in them.
+        let depth = |item: &Item| if since == 0 { self.drive.path(&item.id).split('/').count() } else { 0 };
+        changed.sort_by_key(|item| (item.id != ROOT, depth(item), item.change));
+        let mut values: Vec<Value> = changed.iter().map(|item| self.drive.json(item, &asked.base, true)).collect();
+        let gone = self.drive.deleted.iter().filter(|(_, at)| since > 0 && **at > since);
+        values.extend(gone.map(|(id, _)| json!({"id": id, "deleted": {"state": "deleted"}})));
+        // The service may tell an item twice.
+        if let Some(twice) = values.get(1).cloned() {
+            values.push(twice);
+        }
+        let top = asked.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
+        let page = top.min(self.settings.page).max(1);
+        let next = from + page;
+        let mut answer = json!({"value": values.iter().skip(from).take(page).collect::<Vec<_>>()});
+        match next < values.len() {
+            true => answer["@odata.nextLink"] = json!(format!("{}?$top={top}&token={since}.{next}", asked.here)),
+            false => answer["@odata.deltaLink"] = json!(format!("{}?token={}", asked.here, self.drive.count)),
+        }
+        Ok(said(200, &answer))
+    }
+}
+
+fn condition(asked: &Asked, item: &Item) -> Result<(), No> {
+    match &asked.condition {
+        Some(tag) if !item.is(tag) => Err(CHANGED),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,346 @@
+//! OneDrive and SharePoint on this machine: a drive as Microsoft Graph shows it, written from Microsoft's documentation
+//! (<https://learn.microsoft.com/graph/api/resources/onedrive>). Real rclone is held against it in the tests of the binary.
+
+mod answer;
+mod drive;
+mod names;
+
+pub use drive::Shown;
+
+use crate::serve::{Body, Server};
+use bytes::Bytes;
+use drive::Drive;
+use http_body_util::BodyExt as _;
+use hyper::{Request, Response, StatusCode, body::Incoming};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How the service behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `personal`, `business` or `documentLibrary`.
+    pub drive_type: &'static str,
+    /// Before each answer.
+    pub latency: Duration,
+    /// Requests a second that are answered; the others are told to come back.
+    pub rate: Option<f64>,
+    /// What those are told, in seconds.
+    pub retry_after: u64,
+    /// Most items of a page, whatever is asked for.
+    pub page: usize,
+    /// A content longer than this is hashed and then forgotten.
+    pub keep: u64,
+    /// SharePoint writes something of its own into Office files.
+    pub rewrites: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            drive_type: "business",
+            latency: Duration::ZERO,
+            rate: None,
+            retry_after: 1,
+            page: 1000,
+            keep: 64 << 20,
+            rewrites: false,
+        }
+    }
+}
+
+/// What goes wrong with requests of a kind.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The kind, as in [`OneDrive::counts`].
+    pub kind: &'static str,
+    /// So many of them are spared first.
+    pub after: usize,
+    /// So many of them fail.
+    pub times: usize,
+    /// Which way.
+    pub how: How,
+}
+
+/// A way to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// This status; nothing is done.
+    Status(u16),
+    /// It is done, and the connection closed without an answer.
+    Lost,
+}
+
+/// A running simulator.
+#[derive(Debug)]
+pub struct OneDrive {
+    server: Server,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: Settings,
+    drive: Drive,
+    counts: BTreeMap<&'static str, usize>,
+    /// Bytes of content that came.
+    received: u64,
+    throttled: usize,
+    faults: Vec<Fault>,
+    /// Requests that may still be answered, and when that was counted.
+    budget: (f64, Instant),
+    /// Nobody is answered before.
+    penalty: Option<Instant>,
+    tokens: Tokens,
+}
+
+/// One access token is good at a time; each refresh token is good once.
+#[derive(Debug, Default)]
+struct Tokens {
+    number: usize,
+    revoked: bool,
+}
+
+impl Tokens {
+    fn is_good(&self, header: &str) -> bool {
+        !self.revoked && header == format!("Bearer access-{}", self.number)
+    }
+
+    /// The answer to who brings the refresh token.
+    fn renew(&mut self, refresh: &str) -> Option<String> {
+        if refresh != format!("refresh-{}", self.number) {
+            return None;
+        }
+        self.number += 1;
+        self.revoked = false;
+        Some(format!(
+            "{{\"token_type\":\"Bearer\",\"access_token\":\"access-{0}\",\"refresh_token\":\"refresh-{0}\",\"expires_in\":3600}}",
+            self.number
+        ))
+    }
+}
+
+impl OneDrive {
+    /// Starts one whose drive is empty.
+    ///
+    /// Errors: no port to be had.
+    pub fn start(settings: Settings) -> io::Result<OneDrive> {
+        let budget = (settings.rate.unwrap_or_default(), Instant::now());
+        let drive = Drive::new(settings.drive_type, settings.rewrites, settings.keep);
+        let state = Arc::new(Mutex::new(State {
+            settings,
+            drive,
+            counts: BTreeMap::new(),
+            received: 0,
+            throttled: 0,
+            faults: Vec::new(),
+            budget,
+            penalty: None,
+            tokens: Tokens::default(),
+        }));
+        let own = state.clone();
+        let server = Server::start(move |request, _| serve(own.clone(), request))?;
+        Ok(OneDrive { server, state })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        self.server.endpoint()
+    }
+
+    /// Options by which haul and rclone reach it, as in a config section. `through` is where it is reached: its own
+    /// [`OneDrive::endpoint`], or that of what stands before it.
+    pub fn options(&self, through: &str) -> Vec<(&'static str, String)> {
+        let number = self.state().tokens.number;
+        let token = format!(
+            "{{\"access_token\":\"access-{number}\",\"token_type\":\"Bearer\",\"refresh_token\":\"refresh-{number}\",\"expiry\":\"2099-01-01T00:00:00Z\"}}"
+        );
+        vec![
+            ("client_id", "app".into()),
+            ("client_secret", "secret".into()),
+            ("tenant_url", format!("{through}/_api")),
+            ("auth_url", format!("{through}/authorize")),
+            ("token_url", format!("{through}/token")),
+            ("drive_id", drive::ID.into()),
+            ("drive_type", self.state().settings.drive_type.into()),
+            ("token", token),
+        ]
+    }
+
+    /// A config section of that name.
+    pub fn section(&self, name: &str) -> String {
+        let options = self.options(&self.endpoint());
+        let lines: String = options.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
+        format!("[{name}]\ntype = onedrive\n{lines}")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests by kind since the last call.
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        std::mem::take(&mut self.state().counts)
+    }
+
+    /// Requests that were told to come back.
+    pub fn throttled(&self) -> usize {
+        self.state().throttled
+    }
+
+    /// Bytes of content that came since the last call.
+    pub fn received(&self) -> u64 {
+        std::mem::take(&mut self.state().received)
+    }
+
+    /// Lets requests fail.
+    pub fn fail(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    /// The access token is no longer good.
+    pub fn revoke(&self) {
+        self.state().tokens.revoked = true;
+    }
+
+    /// Tokens given out so far.
+    pub fn renewals(&self) -> usize {
+        self.state().tokens.number
+    }
+
+    /// Another pace.
+    pub fn set(&self, change: impl FnOnce(&mut Settings)) {
+        let mut state = self.state();
+        change(&mut state.settings);
+        state.drive.rewrites = state.settings.rewrites;
+    }
+
+    /// All upload sessions are gone.
+    pub fn forget_sessions(&self) {
+        self.state().drive.sessions.clear();
+    }
+
+    /// Upload sessions that are open.
+    pub fn sessions(&self) -> usize {
+        self.state().drive.sessions.len()
+    }
+
+    /// Files and folders, by path.
+    pub fn shown(&self) -> BTreeMap<String, Shown> {
+        self.state().drive.shown()
+    }
+
+    /// Items in the recycle bin.
+    pub fn recycled(&self) -> usize {
+        self.state().drive.recycled
+    }
+
+    /// Puts a file there by itself; the folder must exist.
+    pub fn put(&self, path: &str, content: &[u8]) {
+        let mut state = self.state();
+        let put = state.drive.put(path, Bytes::copy_from_slice(content), None, "replace");
+        assert!(put.is_ok(), "{path}");
+    }
+}
+
+/// Kinds that need no token.
+const OPEN: [&str; 8] = ["token", "download", "range", "status", "commit", "cancel", "monitor", "link"];
+
+async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let (head, body) = request.into_parts();
+    let latency = lock().settings.latency;
+    if !latency.is_zero() {
+        tokio::time::sleep(latency).await;
+    }
+    let base = match head.headers.get("host").and_then(|host| host.to_str().ok()) {
+        Some(host) => format!("http://{host}"),
+        None => String::new(),
+    };
+    let asked = answer::Asked::new(&head, base);
+    let failing = {
+        let mut state = lock();
+        *state.counts.entry(asked.kind).or_default() += 1;
+        state.fault(asked.kind)
+    };
+    if let Some(How::Status(status)) = failing {
+        // The rest of the body is read, so that the client sees the answer.
+        drop(body.collect().await);
+        return answer::refused(status, "generalException", "told to fail", lock().settings.retry_after);
+    }
+    let wait = lock().throttle(asked.kind);
+    if let Some(wait) = wait {
+        drop(body.collect().await);
+        return answer::refused(429, "activityLimitReached", "too many requests", wait);
+    }
+    let token = head.headers.get("authorization").and_then(|header| header.to_str().ok());
+    if OPEN.contains(&asked.kind) {
+        // The documentation of upload sessions: a token there may be refused.
+        if token.is_some() && asked.kind != "token" {
+            drop(body.collect().await);
+            return answer::refused(401, "unauthenticated", "no token belongs here", 0);
+        }
+    } else if !lock().tokens.is_good(token.unwrap_or_default()) {
+        drop(body.collect().await);
+        return answer::refused(401, "InvalidAuthenticationToken", "Access token has expired.", 0);
+    }
+    // Also what is cut later came.
+    let carries = asked.carries();
+    let took = |bytes: usize| lock().received += if carries { bytes as u64 } else { 0 };
+    let (pieces, whole) = answer::read(body, took).await;
+    let mut state = lock();
+    let answer = state.answer(&asked, pieces, whole);
+    if failing == Some(How::Lost) {
+        return Err(io::Error::other("told to lose the answer"));
+    }
+    answer
+}
+
+impl State {
+    fn fault(&mut self, kind: &str) -> Option<How> {
+        let at = self.faults.iter().position(|fault| fault.kind == kind)?;
+        let fault = &mut self.faults[at];
+        if fault.after > 0 {
+            fault.after -= 1;
+            return None;
+        }
+        fault.times -= 1;
+        let how = fault.how;
+        if fault.times == 0 {
+            self.faults.remove(at);
+        }
+        Some(how)
+    }
+
+    /// Seconds to wait, for who comes too often.
+    fn throttle(&mut self, kind: &str) -> Option<u64> {
+        let rate = self.settings.rate?;
+        if kind == "token" {
+            return None;
+        }
+        let now = Instant::now();
+        let (left, at) = self.budget;
+        let left = (left + now.duration_since(at).as_secs_f64() * rate).min(rate);
+        self.budget = (left, now);
+        if left < 1.0 && self.penalty.is_none_or(|until| until <= now) {
+            self.penalty = Some(now + Duration::from_secs(self.settings.retry_after));
+        }
+        if self.penalty.is_some_and(|until| until > now) {
+            self.throttled += 1;
+            return Some(self.settings.retry_after);
+        }
+        self.budget.0 -= 1.0;
+        None
+    }
+}
+
+/// A whole answer.
+fn whole(status: u16, body: impl Into<Bytes>) -> Response<Body> {
+    let body = http_body_util::Full::new(body.into()).map_err(|e| match e {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}

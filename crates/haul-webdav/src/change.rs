@@ -1,0 +1,365 @@
+//! Changing what is there: directories, moves, copies, times, deletes. A move onto a directory, or the delete of one by a file's
+//! name, would take the whole directory away; what is there is therefore looked at first.
+
+use crate::{
+    Service, chunks,
+    list::{self, method},
+    multistatus, upload,
+};
+use bytes::Bytes;
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
+use haul_net::{Fault, Tried, at};
+use haul_store::{
+    Answer, CopyHow, CopyItem, Direction, Payload, Stored,
+    tree::Found,
+    web::{self, Call},
+};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use std::time::Duration;
+use url::Url;
+
+impl Service {
+    /// Directories at `dir` and below it may be missing.
+    pub fn forget(&self, dir: &Key) {
+        let mut made = self.made.lock().unwrap_or_else(|e| e.into_inner());
+        made.retain(|known| {
+            !known.as_bytes().starts_with(dir.as_bytes()) && !dir.as_bytes().starts_with(known.as_bytes())
+        });
+    }
+
+    fn is_made(&self, dir: &Key) -> bool {
+        dir.is_root() || self.made.lock().unwrap_or_else(|e| e.into_inner()).contains(dir)
+    }
+
+    fn has(&self, dir: &Key) {
+        self.made.lock().unwrap_or_else(|e| e.into_inner()).insert(dir.clone());
+    }
+}
+
+/// Sends a request that changes something. One that is answered for several resources is done when each of them says so.
+pub async fn done(service: &Service, call: Call) -> Tried<()> {
+    told(service, call).await.map(|_| ())
+}
+
+/// The same, with the answer's headers.
+pub async fn told(service: &Service, call: Call) -> Tried<HeaderMap> {
+    let reply = service.web.ask(call).await?;
+    let (status, headers) = (reply.status.as_u16(), reply.headers.clone());
+    let body = reply.bytes().await?;
+    if status != 207 {
+        return Ok(headers);
+    }
+    let responses = multistatus::read(&body).ok_or_else(|| Fault::broken("the server's answer can't be read"))?;
+    let statuses = responses.iter().flat_map(|response| response.status.iter().chain(&response.groups));
+    let bad = statuses.copied().find(|status| !(200..300).contains(status));
+    match bad.map(|status| StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)) {
+        None if responses.is_empty() => Err(Fault::broken("the server's answer says nothing of what was done")),
+        None => Ok(headers),
+        Some(status) => Err(Fault::answer(status, &HeaderMap::new(), None)),
+    }
+}
+
+/// See [`haul_store::Store::make_dir`].
+pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
+    let mut missing = Vec::new();
+    let mut dir = key.clone();
+    if key.is_root() {
+        return make_root(service).await;
+    }
+    // From the deepest up to one that can be made, then down again.
+    while !service.is_made(&dir) {
+        match make_one(service, &service.web.url(&dir)?).await {
+            Ok(()) => {
+                service.has(&dir);
+                break;
+            }
+            Err(fault) => match list::whatever(service, &dir).await {
+                Ok(entry) if entry.is_dir() => {
+                    service.has(&dir);
+                    break;
+                }
+                Ok(_) => return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(&dir)),
+                Err(e) if e.kind() == ErrorKind::NotFound && matches!(fault.status, 404 | 409) => {
+                    missing.push(dir.clone());
+                    let above = dir.parent();
+                    if above.is_root() {
+                        make_root(service).await?;
+                    }
+                    dir = above;
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound => return Err(fault.at("mkdir", &dir)),
+                Err(e) => return Err(e),
+            },
+        }
+    }
+    for dir in missing.iter().rev() {
+        let made = make_one(service, &service.web.url(dir)?).await;
+        if let Err(fault) = made {
+            // Another writer may have made it meanwhile.
+            match list::whatever(service, dir).await {
+                Ok(entry) if entry.is_dir() => {}
+                _ => return Err(fault.at("mkdir", dir)),
+            }
+        }
+        service.has(dir);
+    }
+    Ok(())
+}
+
+async fn make_one(service: &Service, url: &Url) -> Tried<()> {
+    done(service, Call::new("MKCOL", Direction::Meta, method("MKCOL"), url.clone())).await
+}
+
+/// The root, and what of its path is missing.
+async fn make_root(service: &Service) -> Result<()> {
+    let root = Key::new("");
+    match list::whatever(service, &root).await {
+        Ok(entry) if entry.is_dir() => return Ok(()),
+        Ok(_) => return Err(Error::new(ErrorKind::Exists, "mkdir", format!("{}: this is a file", service.web.root))),
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    let mut missing = vec![service.web.root.clone()];
+    while let Some(last) = missing.last().cloned() {
+        match make_one(service, &last).await {
+            Ok(()) => {
+                missing.pop();
+            }
+            Err(fault) if matches!(fault.status, 404 | 409) && missing.len() < 64 && last.path() != "/" => {
+                let above = last.join("..").ok().filter(|above| *above != last);
+                missing.push(above.ok_or_else(|| fault.error("mkdir"))?);
+            }
+            Err(fault) => return Err(fault.error("mkdir")),
+        }
+    }
+    Ok(())
+}
+
+/// Moves `from` to the name `to`. The second of what fails tells that it may have been done all the same.
+pub async fn settle(service: &Service, from: &Key, to: &Key, replace: &Replace) -> Result<(), (Error, bool)> {
+    let sure = |error: Error| (error, false);
+    let origin = service.web.url(from).map_err(sure)?;
+    if let Replace::Exactly(version) = replace {
+        let there = list::whatever(service, to).await;
+        let same = there.as_ref().is_ok_and(|entry| entry.version.as_ref() == Some(version));
+        if !same {
+            let error = match there {
+                Err(e) if e.kind() != ErrorKind::NotFound => e,
+                _ => Error::new(ErrorKind::Changed, "write", "changed since it was listed").with_key(to),
+            };
+            return Err(sure(error));
+        }
+        return shift(service, "MOVE", &origin, to, true).await.map_err(|f| failed(*f, to));
+    }
+    let exists = |message: &str| sure(Error::new(ErrorKind::Exists, "write", message).with_key(to));
+    match shift(service, "MOVE", &origin, to, false).await {
+        Err(fault) if fault.status == 412 => {}
+        // So nginx answers where a directory is, and Apache.
+        Err(fault) if matches!(fault.status, 409 | 301) => {
+            return Err(match list::whatever(service, to).await {
+                Ok(entry) if entry.is_dir() => exists("is a directory"),
+                _ => failed(*fault, to),
+            });
+        }
+        other => return other.map_err(|f| failed(*f, to)),
+    }
+    if matches!(replace, Replace::Absent) {
+        return Err(exists("is there already"));
+    }
+    match list::whatever(service, to).await {
+        Ok(entry) if entry.is_dir() => Err(exists("is a directory")),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(sure(e)),
+        _ => shift(service, "MOVE", &origin, to, true).await.map_err(|f| failed(*f, to)),
+    }
+}
+
+fn failed(fault: Fault, key: &Key) -> (Error, bool) {
+    let ambiguous = fault.is_ambiguous();
+    (fault.at("write", key), ambiguous)
+}
+
+/// `MOVE` or `COPY` to the name `to`.
+async fn shift(service: &Service, how: &'static str, from: &Url, to: &Key, over: bool) -> Tried<()> {
+    let url = service.web.url(to).map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
+    let direction = if how == "COPY" { Direction::Copy } else { Direction::Meta };
+    let call = Call::new(how, direction, method(how), from.clone())
+        .header(HeaderName::from_static("destination"), url.as_str())
+        .header(HeaderName::from_static("overwrite"), if over { "T" } else { "F" })
+        .header(HeaderName::from_static("depth"), "infinity");
+    done(service, call).await
+}
+
+/// See [`haul_store::Store::copy`].
+pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    if item.how.needs_inodes() {
+        let message = "a server has no hard links, devices or attributes";
+        return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+    }
+    let root = std::str::from_utf8(from).ok().and_then(|from| Url::parse(from).ok());
+    let root = root.filter(|root| web::same_host(root, &service.web.root));
+    let root = root
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source is on another server").with_key(&item.to))?;
+    let source = web::below(&root, &item.from)?;
+    let there = list::at_url(service, &source, &item.from).await?;
+    if there.is_dir() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from));
+    }
+    if item.want.is_some() && item.want != there.version {
+        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
+    }
+    make_dir(service, &item.to.parent()).await?;
+    let hidden = upload::hidden(&item.to)?;
+    let how = if item.how == CopyHow::Rename { "MOVE" } else { "COPY" };
+    let mtime = item.spec.mtime.or(there.mtime).filter(|_| service.vendor.oc_mtime);
+    if how == "MOVE" {
+        // There is one file all the while: it never has a hidden name.
+        let own = service.web.url(&item.to)?;
+        if own == source {
+            return Ok(Stored { size: there.size, ..Stored::default() });
+        }
+        let moved = shift(service, how, &source, &item.to, false).await;
+        match moved {
+            Err(fault) if fault.status == 412 && matches!(item.spec.replace, Replace::Anything) => {
+                match list::whatever(service, &item.to).await {
+                    Ok(entry) if entry.is_dir() => {
+                        return Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(&item.to));
+                    }
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => shift(service, how, &source, &item.to, true).await.map_err(at(OP, &item.to))?,
+                }
+            }
+            Err(fault) if fault.status == 412 => {
+                return Err(Error::new(ErrorKind::Unsupported, OP, "something is there").with_key(&item.to));
+            }
+            other => other.map_err(at(OP, &item.to))?,
+        }
+        return Ok(Stored { size: there.size, ..Stored::default() });
+    }
+    let copied = async {
+        shift(service, how, &source, &hidden, false).await.map_err(at(OP, &item.to))?;
+        let copy = list::stat(service, &hidden).await?;
+        upload::proved(&copy, there.size, &there.hashes)
+            .map_err(|why| Error::new(ErrorKind::Corrupt, OP, why).with_key(&item.to))?;
+        upload::date(service, &hidden, &copy, mtime).await?;
+        settle(service, &hidden, &item.to, &item.spec.replace).await.map_err(|(error, _)| error)
+    };
+    if let Err(error) = copied.await {
+        // What is left of it is hidden, and `cleanup` finds it.
+        let _ = remove(service, &hidden).await;
+        return Err(error);
+    }
+    Ok(Stored { size: there.size, hashes: there.hashes, ..Stored::default() })
+}
+
+/// See [`haul_store::Store::set_meta`].
+pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Result<()> {
+    let Some(mtime) = mtime else { return Ok(()) };
+    let refused = if key.is_dir() && !service.vendor.dir_mtime {
+        Some("this server sets the times of directories itself")
+    } else if !service.vendor.prop_mtime {
+        Some("this server takes a file's time with its content only, or never")
+    } else {
+        None
+    };
+    if let Some(message) = refused {
+        return Err(Error::new(ErrorKind::Unsupported, "set_meta", message).with_key(key));
+    }
+    let question = format!(
+        "<?xml version=\"1.0\"?><d:propertyupdate xmlns:d=\"DAV:\"><d:set><d:prop><d:lastmodified>{}</d:lastmodified></d:prop>\
+         </d:set></d:propertyupdate>",
+        mtime.secs()
+    );
+    let mut call = Call::new("PROPPATCH", Direction::Meta, method("PROPPATCH"), service.web.url(key)?)
+        .header(header::CONTENT_TYPE, "application/xml; charset=utf-8");
+    call.body = Payload::from(Bytes::from(question));
+    done(service, call).await.map_err(at("set_meta", key))
+}
+
+async fn remove(service: &Service, key: &Key) -> Result<()> {
+    let call = Call::new("DELETE", Direction::Meta, Method::DELETE, service.web.url(key)?);
+    match done(service, call).await {
+        Err(fault) if fault.status != 404 => Err(fault.at("delete", key)),
+        _ => Ok(()),
+    }
+}
+
+/// See [`haul_store::Store::delete`].
+pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> Result<()> {
+    const OP: &str = "delete";
+    if key.is_dir() || key.is_root() {
+        let found = match list::collection(service, key).await {
+            Err(e) if e.kind() == ErrorKind::NotFound && !key.is_root() => return absent(service, key).await,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        if !found.is_empty() {
+            return Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key));
+        }
+        service.forget(key);
+        return remove(service, key).await;
+    }
+    let there = match list::whatever(service, key).await {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    if there.is_dir() {
+        // No file is called so.
+        return Ok(());
+    }
+    if version.is_some() && version != there.version.as_ref() {
+        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
+    }
+    remove(service, key).await
+}
+
+/// Nothing is there, or a file.
+async fn absent(service: &Service, key: &Key) -> Result<()> {
+    match list::whatever(service, key).await {
+        Ok(entry) if entry.is_dir() => {
+            Err(Error::new(ErrorKind::Io, "delete", "the server says that it is there and that it isn't")
+                .with_retry(Retry::Backoff)
+                .with_key(key))
+        }
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// See [`haul_store::Extra::Cleanup`].
+pub async fn cleanup(service: &Service, older_than: Duration, dry_run: bool, below: &Key) -> Result<Answer> {
+    let now = jiff::Timestamp::now().as_second();
+    let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
+    let (mut dirs, mut left, mut failed) = (vec![below.clone()], Vec::new(), Vec::new());
+    while let Some(dir) = dirs.pop() {
+        let found = match list::collection(service, &dir).await {
+            Ok(found) => found,
+            Err(error) => {
+                failed.push(error);
+                continue;
+            }
+        };
+        for found in found {
+            match found {
+                Found::Entry(Entry { key, .. }) if key.is_dir() => dirs.push(key),
+                Found::Entry(entry) if upload::is_hidden(entry.key.name()) => {
+                    // By its own clock: a time that came with a file may be older than the upload.
+                    let begun = entry.mtime.filter(|time| time.secs() <= oldest);
+                    let Some(begun) = begun else { continue };
+                    if !dry_run && let Err(error) = remove(service, &entry.key).await {
+                        failed.push(error);
+                    }
+                    left.push((entry.key, Some(begun)));
+                }
+                Found::Entry(_) => {}
+                Found::Failed(_, error) => failed.push(error),
+            }
+        }
+    }
+    if let Some(chunks) = service.chunks.as_ref().filter(|_| below.is_root()) {
+        let (more, errors) = chunks::cleanup(service, chunks, oldest, dry_run).await;
+        left.extend(more);
+        failed.extend(errors);
+    }
+    Ok(Answer::Unfinished { found: left, failed })
+}

@@ -1,0 +1,6 @@
+//! WebDAV from outside: on real servers, and on one that answers wrongly.
+
+#![allow(clippy::disallowed_methods)] // Tests make and read their own files.
+
+mod chunks;
+mod servers;

@@ -1,0 +1,185 @@
+//! The contract on real servers, each with what it can't do and why; and rclone at the other side.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul_core::{Key, Listed};
+use haul_store::{Answer, Extra, ListRequest, Meters, Net, OpenRequest, Payload, Store};
+use haul_testkit::{
+    conformance::{
+        self,
+        Breaks::{Always, AtTimes},
+        Except,
+    },
+    peers,
+    web_servers::{Make, WebServer},
+};
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+fn open(server: &WebServer, vendor: &str, path: &str) -> Arc<dyn Store> {
+    open_at(&server.url(), path, &[("vendor", vendor)])
+}
+
+pub fn open_at(url: &str, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store> {
+    let url = ("url", url);
+    let options = options.iter().chain([&url]);
+    let request = OpenRequest {
+        remote: "dav".into(),
+        path: path.into(),
+        options: options.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        net: Net::default(),
+        meters: Arc::new(Meters::default()),
+        links: Default::default(),
+        own_links: false,
+        wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
+    };
+    (haul_webdav::KIND.open)(request).expect("opened")
+}
+
+/// What no store of files sent whole can do.
+const WHOLE: [&str; 7] = [
+    "a_file_and_a_folder_of_one_name",
+    "parts_arrive_in_any_order",
+    "a_resumed_write_publishes_the_whole",
+    "only_parts_that_are_there_are_believed",
+    "a_write_that_ended_is_gone",
+    "a_write_given_up_later_leaves_nothing",
+    "another_writes_token_is_refused",
+];
+
+async fn keeps_the_contract(make: Make, vendor: &str, more: &[&str], except: &[Except]) {
+    let Some(server) = WebServer::start(make) else { return };
+    let number = AtomicUsize::new(0);
+    let root = || async {
+        let path = format!("root {}/in/here", number.fetch_add(1, Ordering::Relaxed));
+        let store = open(&server, vendor, &path);
+        store.make_dir(&Key::new(""), &Default::default()).await.unwrap_or_else(|e| panic!("{e:?}\n{}", server.log()));
+        store
+    };
+    let summary = conformance::run_except(root, except).await;
+    println!("{summary}");
+    let skipped: Vec<&str> = summary.skipped.iter().map(|(name, _)| *name).collect();
+    let known = |name: &&str| WHOLE.contains(name) || more.contains(name) || except.iter().any(|(of, ..)| of == name);
+    let surprises: Vec<_> = skipped.iter().filter(|name| !known(name)).collect();
+    assert!(surprises.is_empty(), "skipped too: {surprises:?}");
+}
+
+pub const NO_TIMES: [&str; 9] = [
+    "what_was_sent_is_read_back",
+    "conditions_hold",
+    "times_are_kept",
+    "late_facts_override",
+    "metadata_is_kept",
+    "hashes_are_of_the_content",
+    "set_meta_changes_only_that",
+    "it_hashes_what_it_holds",
+    "a_leading_slash_comes_back",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nginx_keeps_the_contract() {
+    let seconds = "it tells size and time in whole seconds alone: two files of one size within a second are one";
+    let except = [
+        ("strange_names_come_back", Always, "its listings leave out the name `...`"),
+        ("a_stale_version_is_refused", AtTimes, seconds),
+        ("replacing_gives_a_new_version", AtTimes, seconds),
+    ];
+    keeps_the_contract(Make::Nginx, "other", &NO_TIMES, &except).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apache_keeps_the_contract() {
+    keeps_the_contract(Make::ApacheDav, "other", &NO_TIMES, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rclone_keeps_the_contract() {
+    let except = [
+        ("times_are_kept", Always, "with a file's content it doesn't send the first second of 1970 as its time"),
+        ("strange_names_come_back", Always, "it takes two ways to write one letter for one name"),
+        ("writers_of_one_key_dont_mix", AtTimes, "it refuses one of two who write at once with 423, to be tried again"),
+    ];
+    keeps_the_contract(Make::RcloneDav, "rclone", &NO_TIMES, &except).await;
+}
+
+pub fn clean(dry_run: bool) -> Extra {
+    Extra::Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") }
+}
+
+async fn begin(store: &dyn Store, name: &str, bytes: &'static [u8]) -> (Box<dyn haul_store::Upload>, haul_store::Part) {
+    let upload = store.write(&Key::new(name), Default::default()).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(bytes))).await.expect("sent");
+    (upload, part)
+}
+
+pub async fn keys(store: &dyn Store) -> Vec<String> {
+    let (mut keys, mut listing) = (Vec::new(), store.list(ListRequest::all()));
+    while let Some(listed) = listing.next().await {
+        match listed {
+            Listed::Batch(batch) => keys.extend(batch.iter().map(|entry| entry.key.to_string())),
+            Listed::Failed { error, .. } => panic!("{error:?}"),
+            Listed::End => return keys,
+        }
+    }
+    panic!("cut")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rclone_reads_what_haul_wrote_and_the_reverse() {
+    for make in [Make::Nginx, Make::ApacheDav] {
+        let (Some(server), Some(rclone)) = (WebServer::start(make), peers::need("rclone")) else { return };
+        let run = |args: &[&str], input: &[u8]| {
+            let mut command = Command::new(&rclone);
+            command.env("RCLONE_CONFIG", "/dev/null").args(["--webdav-url", &server.url(), "--webdav-vendor", "other"]);
+            let mut child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("rclone");
+            child.stdin.take().expect("input").write_all(input).expect("input");
+            String::from_utf8(child.wait_with_output().expect("output").stdout).expect("text")
+        };
+        let store = open(&server, "other", "");
+        let (upload, part) = begin(&*store, "d/x y#1.txt", b"from haul").await;
+        upload.publish(vec![part], Default::default()).await.expect("published");
+        assert_eq!(run(&["lsf", "-R", ":webdav:"], b""), "d/\nd/x y#1.txt\n");
+        assert_eq!(run(&["cat", ":webdav:d/x y#1.txt"], b""), "from haul");
+        run(&["rcat", ":webdav:e/f?+%41"], b"from rclone");
+        let read = store.read(&Key::new("e/f?+%41"), None, None).await.expect("read");
+        assert_eq!(conformance::collect(read).await.expect("bytes"), b"from rclone");
+        assert_eq!(keys(&*store).await, ["d/", "d/x y#1.txt", "e/", "e/f?+%41"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_is_never_taken_for_a_file_and_remains_are_found() {
+    for (make, vendor) in [(Make::Nginx, "other"), (Make::ApacheDav, "other"), (Make::RcloneDav, "rclone")] {
+        let Some(server) = WebServer::start(make) else { return };
+        let store = open(&server, vendor, "");
+        let (upload, part) = begin(&*store, "d/e/f", b"dear").await;
+        upload.publish(vec![part], Default::default()).await.expect("published");
+        // By the name of a file nothing of a directory is deleted, nor replaced.
+        assert!(store.delete(vec![(Key::new("d"), None), (Key::new("d/e"), None)]).await.iter().all(Result::is_ok));
+        let (upload, part) = begin(&*store, "d/e", b"file").await;
+        let failed = upload.publish(vec![part], Default::default()).await.expect_err("a directory is there");
+        assert_eq!(failed.error.kind(), haul_core::ErrorKind::Exists, "{make:?}: {:?}", failed.error);
+        let whole = store.read(&Key::new("d/e/f"), None, None).await.expect("still there");
+        assert_eq!(conformance::collect(whole).await.expect("bytes"), b"dear");
+        // What is given up so stays hidden until it is cleaned up.
+        drop(failed);
+        assert_eq!(keys(&*store).await, ["d/", "d/e/", "d/e/f"], "{make:?}");
+        // nginx lists no name that begins with a dot: there they stay.
+        let remains = usize::from(make != Make::Nginx);
+        for (dry_run, left) in [(true, remains), (false, remains), (false, 0)] {
+            let Ok(Answer::Unfinished { found, failed }) = store.extra(clean(dry_run)).await else {
+                panic!("{make:?}")
+            };
+            assert!(found.len() == left && failed.is_empty(), "{make:?}: {found:?} {failed:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Setting attributes on what has the same bytes already, in batches on the disks' own threads, and saying once, at the end,
+//! what could not be kept.
+
+use super::Executor;
+use crate::{
+    attributes::{is_plain, words},
+    transfer::Order,
+};
+use haul_core::{
+    Entry, Error, Key,
+    attributes::{Differs, UnkeptCounts},
+    compare::{Difference, Reason},
+    event::Event,
+    keep::Keep,
+    plan::Action,
+};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Stored};
+use std::sync::Arc;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+};
+
+/// Files that may wait to have their attributes looked at.
+pub(super) const BACKLOG: usize = 4096;
+
+/// A file at the destination whose attributes are to be looked at.
+pub(crate) struct Due {
+    /// The source.
+    src: Entry,
+    /// Its key at the destination.
+    to: Key,
+    /// Why they are to be set, when that is known.
+    why: Option<Reason>,
+    /// Why the bytes are the same.
+    same: Reason,
+}
+
+impl Executor {
+    /// Has the attributes of an unchanged file looked at.
+    pub async fn look(&self, src: Entry, to: Key, same: Reason, to_look_at: &mpsc::Sender<Due>) {
+        // Fails only when the job is stopping.
+        let _ = to_look_at.send(Due { src, to, why: None, same }).await;
+    }
+
+    /// Has attributes and time of a file set.
+    pub async fn dress(&self, src: Entry, to: Key, why: Reason, to_look_at: &mpsc::Sender<Due>) {
+        let _ = to_look_at.send(Due { src, to, why: Some(why), same: why }).await;
+    }
+
+    /// Sets attributes in batches as they become due, until no more can come.
+    pub async fn set_attributes(self: Arc<Self>, mut due: mpsc::Receiver<Due>) {
+        let permits = Arc::new(Semaphore::new(self.checkers()));
+        let mut running = JoinSet::new();
+        let most = self.mover.copy_batch();
+        while let Some(first) = due.recv().await {
+            let mut batch = vec![first];
+            while let (true, Ok(next)) = (batch.len() < most, due.try_recv()) {
+                batch.push(next);
+            }
+            let Ok(permit) = permits.clone().acquire_owned().await else { break };
+            let run = self.clone();
+            running.spawn(async move {
+                run.attribute_batch(batch).await;
+                drop(permit);
+            });
+            while let Some(ended) = running.try_join_next() {
+                self.ledger.joined("set attributes", ended);
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            self.ledger.joined("set attributes", ended);
+        }
+    }
+
+    async fn attribute_batch(&self, batch: Vec<Due>) {
+        let dry_run = self.job.dry_run;
+        let omit_links = self.job.attributes.omit_link_times.is_some();
+        let omit = |src: &Entry| self.job.attributes.no_update_mtime || (omit_links && src.is_symlink());
+        let time = |due: &Due| due.why.and(due.src.mtime).filter(|_| !omit(&due.src));
+        let items = batch.iter().map(|due| self.attributes.item(&due.src, &due.to, time(due), !dry_run)).collect();
+        let answers = self.ask_attributes(items).await;
+        for (due, answer) in batch.into_iter().zip(answers) {
+            let Due { src, to, why, same } = due;
+            match answer {
+                Ok(stored) => {
+                    self.ledger.count_unkept(stored.unkept);
+                    let changed = stored.differs.any();
+                    if why.is_none() {
+                        let (action, why) = match changed {
+                            true => (Action::Touch, Reason::Attributes(stored.differs)),
+                            false => (Action::Keep, same),
+                        };
+                        let (key, size, differs) = (to.clone(), src.size, Difference::of(&src, stored.differs));
+                        self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
+                    }
+                    if changed {
+                        self.touched(to, stored.differs);
+                    }
+                    self.kept(&src, same);
+                }
+                Err(error) => self.ledger.error(if error.key().is_some() { error } else { error.with_key(&to) }),
+            }
+        }
+    }
+
+    /// Counts a file whose time or attributes were set (or, in a dry run, would be).
+    pub fn touched(&self, key: Key, differs: Differs) {
+        self.ledger.report().totals.touched += 1;
+        if !self.job.dry_run {
+            self.ledger.tell(Event::Touched { key, differs });
+        }
+    }
+
+    /// Has a batch of such items done; one answer for each.
+    pub async fn ask_attributes(&self, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
+        let count = items.len();
+        let stopped = || (0..count).map(|_| Err(crate::transfer::cancelled())).collect();
+        let Some(domain) = &self.cx.src.caps().domain else { return stopped() };
+        let batch = CopyBatch { from: domain.place.clone(), items, progress: None, links: self.job.links.source };
+        tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => stopped(),
+            answers = self.cx.dst.copy(batch) => answers,
+        }
+    }
+
+    /// Sets the attributes of a file that came by a way that keeps none.
+    pub async fn dress_now(&self, src: &Entry, to: &Key, new: bool) {
+        self.dress_by(src, to, new, self.attributes.keep.clone()).await;
+    }
+
+    /// The same for what an order brought.
+    pub async fn dress_ordered(&self, order: &Order) {
+        // What made way has left no permissions of its own.
+        let new = !order.replaced.as_ref().is_some_and(is_plain);
+        self.dress_by(&order.src, &order.to, new, self.mover.keep_of(order)).await;
+    }
+
+    /// The same by other rules.
+    pub async fn dress_by(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) {
+        if keep.is_none() {
+            return;
+        }
+        let how = CopyHow::Attributes { set: true, new };
+        let mut item = CopyItem { how, ..self.attributes.item(src, to, self.mover.set_time(src).or(src.mtime), true) };
+        item.spec.keep = keep;
+        let answers = self.ask_attributes(vec![item]).await;
+        for answer in answers {
+            match answer {
+                Ok(stored) => self.ledger.count_unkept(stored.unkept),
+                Err(error) => self.ledger.error(error.with_key(to)),
+            }
+        }
+    }
+
+    /// Says what could not be kept: once for each kind.
+    pub fn say_unkept(&self) {
+        if let Some(lacking) = self.attributes.lacking {
+            self.ledger.notice(None, lacking);
+        }
+        let counts: UnkeptCounts = self.ledger.report().totals.unkept.clone();
+        for ((what, why), count) in counts {
+            self.ledger.notice(None, words(what, why, count));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `--delay-updates`: files arrive whole beside where they belong, in a directory `.~tmp~` of each directory, and get
+//! their names together when all have arrived. A run that is killed leaves them there for the next one, which takes what is
+//! still the source's and removes the rest.
+
+use super::{Executor, Orders};
+use crate::transfer::{Arrived, Order};
+use futures::StreamExt;
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind, Listed, Result,
+    event::StepId,
+    job::{CompareBy, Publish},
+    key::parent,
+    links::SourceLinks,
+    plan::Replace,
+};
+use haul_store::{Answer, CopyBatch, CopyHow, CopyItem, Extra, ListRequest, WriteSpec};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+/// The directory for this; rsync's name, so that either finds what the other left.
+const STAGE: &[u8] = b".~tmp~/";
+
+/// Files that wait for their names: some 600 bytes of memory each, beside what is kept of directories anyway.
+#[derive(Default)]
+pub(super) struct Delayed(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Under way: the key that each will have, and what is there now.
+    coming: HashMap<StepId, (Key, Option<Entry>)>,
+    /// Arrived: the order with its final key, where the file is, and what was learnt of it.
+    here: Vec<(Order, Key, Arrived)>,
+    /// Directories `.~tmp~` that this run or an earlier one made.
+    stages: BTreeSet<Key>,
+}
+
+impl Delayed {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Keeps what arrived until all get their names; gives back what isn't delayed.
+    pub(super) fn keep(&self, order: &Order, arrived: Arrived) -> Option<Arrived> {
+        let mut state = self.state();
+        let Some((to, replaced)) = state.coming.remove(&order.step) else { return Some(arrived) };
+        let at = order.to.clone();
+        state.here.push((Order { to, replaced, kept: false, ..order.clone() }, at, arrived));
+        None
+    }
+}
+
+fn stage(to: &Key) -> Key {
+    Key::new([parent(to.as_bytes()), STAGE].concat())
+}
+
+impl Executor {
+    /// Files get their names at the end.
+    pub(super) fn delays_any(&self) -> bool {
+        self.job.write.publish == Publish::AtEnd
+    }
+
+    fn delays(&self, src: &Entry) -> bool {
+        self.delays_any() && src.kind == Kind::File
+    }
+
+    /// Sends an order on its way: by a place where it waits, or to its name.
+    pub(super) async fn send(&self, order: Box<Order>, orders: &Orders) {
+        if self.delays(&order.src) {
+            return Box::pin(self.send_to_wait(*order, orders)).await;
+        }
+        // Fails only when the scheduler is gone, which stops the job anyway.
+        if let Ok(place) = orders.transfers.reserve().await {
+            place.send(*order);
+        }
+    }
+
+    async fn send_to_wait(&self, order: Order, orders: &Orders) {
+        let dir = stage(&order.to);
+        let at = Key::new([dir.as_bytes(), order.to.name()].concat());
+        self.dirs.written(&order.to);
+        let left = self.left_by_earlier_run(&order.src, &at).await;
+        if left.is_none()
+            && self.job.moves()
+            && let Err(error) = self.clear_place(&at).await
+        {
+            return self.ended(&order, Err(error));
+        }
+        {
+            let mut state = self.delayed.state();
+            state.stages.insert(dir);
+            if let Some(arrived) = left {
+                state.here.push((order, at, arrived));
+                return;
+            }
+            state.coming.insert(order.step, (order.to, order.replaced));
+        }
+        let _ = orders.transfers.send(Order { to: at, replaced: None, ..order }).await;
+    }
+
+    /// What an earlier run brought and didn't come to give its name: it is whole, since nothing else gets there, and it is
+    /// the source's if size and time to the nanosecond say so and both count.
+    async fn left_by_earlier_run(&self, src: &Entry, at: &Key) -> Option<Arrived> {
+        if self.job.attributes.set_time.is_some() || self.job.compare.by != CompareBy::SizeAndTime {
+            return None;
+        }
+        let found = self.cx.dst.stat(at).await.ok()?;
+        if self.came_in_this_run(&found) {
+            return None;
+        }
+        if found.kind != Kind::File || found.size != src.size || found.mtime.is_none() || found.mtime != src.mtime {
+            return None;
+        }
+        self.dress_now(src, at, false).await;
+        let (size, version) = (src.size, src.version.clone());
+        Some(Arrived { size, by_server: true, version, ..Arrived::default() })
+    }
+
+    /// Makes a place free where a file of a move is to wait: nothing that waits there is replaced, since its source may be gone
+    /// by the time that it would be missed.
+    ///
+    /// Errors: those of deleting; `Exists`, where a file of this run waits, whose name the destination takes for the same.
+    async fn clear_place(&self, at: &Key) -> Result<()> {
+        match self.cx.dst.stat(at).await {
+            Ok(found) if !found.is_dir() => {
+                self.check_older(&found)?;
+                let answers = self.cx.dst.delete(vec![(at.clone(), self.pin(&found))]).await;
+                answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(at))
+            }
+            // What else may be in the way says so itself when it is written to.
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers what an earlier run left in a directory that both sides have.
+    pub(super) async fn note_stage(&self, dir: &Key) {
+        if !self.delays_any() || self.job.dry_run {
+            return;
+        }
+        let stage = Key::new([dir.as_bytes(), STAGE].concat());
+        if self.cx.dst.stat(&stage).await.is_ok() {
+            self.delayed.state().stages.insert(stage);
+        }
+    }
+
+    /// Gives all that arrived its name. After a stop it stays for the next run.
+    pub(super) async fn publish_delayed(&self) {
+        let here = std::mem::take(&mut self.delayed.state().here);
+        if here.is_empty() || self.cx.cancel.is_cancelled() {
+            return;
+        }
+        let batches = here.chunks(self.mover.copy_batch()).map(|batch| self.publish_batch(batch.to_vec()));
+        futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+        self.flush_moved_away(false).await;
+    }
+
+    async fn publish_batch(&self, batch: Vec<(Order, Key, Arrived)>) {
+        let mut going = Vec::with_capacity(batch.len());
+        for (mut order, at, arrived) in batch {
+            match self.mover.keep_replaced(&mut order).await {
+                Ok(()) => {
+                    if self.mover.keeps_replaced_mode(&order) {
+                        self.dress_by(&order.src, &at, false, self.mover.keep_of(&order)).await;
+                    }
+                    going.push((order, at, arrived));
+                }
+                Err(error) => self.ended(&order, Err(error)),
+            }
+        }
+        let answers = self.give_names(going.iter().map(|(order, at, _)| self.settling(order, at)).collect()).await;
+        for ((order, at, arrived), answer) in going.into_iter().zip(answers) {
+            let settled = match answer {
+                Err(error) if error.kind() == ErrorKind::Exists => match self.make_way(&order).await {
+                    Ok(()) => self.give_names(vec![self.settling(&order, &at)]).await.pop().unwrap_or(Ok(())),
+                    Err(error) => Err(error),
+                },
+                answer => answer,
+            };
+            self.ended(&order, settled.map(|()| arrived));
+        }
+    }
+
+    fn settling(&self, order: &Order, at: &Key) -> CopyItem {
+        let never = (self.job.existing.ignore || self.job.moves()) && order.replaced.is_none();
+        let replace = if never { Replace::Absent } else { Replace::Anything };
+        let spec = WriteSpec { replace, keep: self.mover.keep_of(order), ..WriteSpec::default() };
+        let (size, to) = (order.src.size, order.to.clone());
+        CopyItem { from: at.clone(), want: None, size, to, spec, how: CopyHow::Settle, log: None }
+    }
+
+    async fn give_names(&self, items: Vec<CopyItem>) -> Vec<Result<()>> {
+        let to: Vec<Key> = items.iter().map(|item| item.to.clone()).collect();
+        let Some(domain) = self.cx.dst.caps().domain.clone() else {
+            let error = || Error::new(ErrorKind::Unsupported, "rename", "this store can't rename");
+            return to.iter().map(|to| Err(error().with_key(to))).collect();
+        };
+        let answers = self
+            .cx
+            .dst
+            .copy(CopyBatch { from: domain.place, items, progress: None, links: SourceLinks::default() })
+            .await;
+        let each = answers.into_iter().zip(to);
+        each.map(|(answer, to)| answer.map(drop).map_err(|e| if e.key().is_some() { e } else { e.with_key(&to) }))
+            .collect()
+    }
+
+    /// Removes the directories in which files waited, and, when all went well, what earlier runs left in them.
+    pub async fn clear_stages(&self) {
+        let stages = std::mem::take(&mut self.delayed.state().stages);
+        let all = !self.ledger.cut_short() && self.ledger.report().is_ok();
+        for stage in stages {
+            self.dirs.written(&stage);
+            if all && let Err(error) = self.clear_stage(&stage).await {
+                self.ledger.notice(Some(&stage), format!("what an earlier run left can't be removed: {error}"));
+            }
+            // What is still in it keeps it.
+            self.cx.dst.delete(vec![(stage, None)]).await;
+        }
+    }
+
+    async fn clear_stage(&self, stage: &Key) -> Result<()> {
+        // Where the source has such a directory too, it may be somebody's own.
+        let absent = |error: Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound);
+        if !self.cx.src.stat(stage).await.is_err_and(absent) {
+            return Ok(());
+        }
+        let mut listing = self.cx.dst.list(ListRequest::dir(stage.as_bytes()));
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => {
+                    let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
+                    let gone = files.map(|entry| (entry.key, entry.version)).collect();
+                    self.cx.dst.delete(gone).await.into_iter().collect::<Result<()>>()?;
+                }
+                Listed::Failed { error, .. } => return Err(error),
+                Listed::End => {}
+            }
+        }
+        // What a killed run was in the middle of.
+        let tidy = Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: stage.clone() };
+        match self.cx.dst.extra(tidy).await {
+            Ok(Answer::Unfinished { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),
+            Err(error) if !matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Directories: made as files need them, settled when the files are done. Those that the source lacks go, deepest first; times
+//! and attributes come last, since writing into a directory changes its time.
+
+use super::{Executor, deletions::DELETE_BATCH};
+use crate::plan::of_name;
+use futures::StreamExt;
+use haul_core::{
+    Entry, ErrorKind, Key, Mtime, Posix, Result, attributes,
+    chmod::Chmod,
+    compare::Reason,
+    event::Event,
+    job::{Root, Verb},
+    keep::Keep,
+    key,
+    plan::{Action, Step},
+};
+use haul_store::{CopyHow, CopyItem, Store, WriteSpec};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// What all may do with a directory that anybody may look into.
+const SEEN_BY_ALL: u32 = 0o055;
+
+/// Directories seen on both sides, to be settled when the files are done.
+#[derive(Default)]
+pub struct Dirs(Mutex<DirState>);
+
+#[derive(Default)]
+struct DirState {
+    /// The source's directories: entry, and the mtime at the destination if it is there.
+    src: BTreeMap<Key, SrcDir>,
+    /// Directories that only the destination has.
+    extra: Vec<Key>,
+    /// Destination directories in which something was written or deleted.
+    written: HashSet<Key>,
+    /// The destination's root is only made by this job.
+    new_root: bool,
+}
+
+struct SrcDir {
+    mtime: Option<Mtime>,
+    meta: Option<Box<haul_core::Meta>>,
+    posix: Option<Box<Posix>>,
+    there: bool,
+    there_mtime: Option<Mtime>,
+    there_posix: Option<Box<Posix>>,
+    /// It keeps the attributes that it has.
+    anothers: bool,
+}
+
+impl Dirs {
+    fn state(&self) -> MutexGuard<'_, DirState> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A directory on both sides.
+    pub fn both(&self, src: Entry, dst: Entry) {
+        let Entry { key, mtime, meta, posix, .. } = src;
+        let (there_mtime, there_posix) = (dst.mtime, dst.posix);
+        self.state()
+            .src
+            .insert(key, SrcDir { mtime, meta, posix, there: true, there_mtime, there_posix, anothers: false });
+    }
+
+    /// A directory of the destination that keeps the attributes that it has, whatever is written into it.
+    pub fn keep(&self, dst: Entry) {
+        let Entry { key, mtime, posix, .. } = dst;
+        let (there_mtime, there_posix) = (mtime, posix);
+        let dir = SrcDir { mtime, meta: None, posix: None, there: true, there_mtime, there_posix, anothers: true };
+        self.state().src.insert(key, dir);
+    }
+
+    /// A directory that only the source has.
+    pub fn src_only(&self, src: Entry) {
+        let Entry { key, mtime, meta, posix, .. } = src;
+        let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None, anothers: false };
+        self.state().src.insert(key, dir);
+    }
+
+    /// True when the destination's root is only made by this job.
+    fn is_root_new(&self) -> bool {
+        self.state().new_root
+    }
+
+    /// Tells that the destination's root is only made by this job.
+    pub fn root_is_new(&self) {
+        self.state().new_root = true;
+    }
+
+    /// A directory of the source that turns out to be at the destination.
+    fn found(&self, key: &Key, dst: Entry) {
+        if let Some(dir) = self.state().src.get_mut(key) {
+            (dir.there, dir.there_mtime, dir.there_posix) = (true, dst.mtime, dst.posix);
+        }
+    }
+
+    /// A directory that only the destination has.
+    pub fn extra(&self, dst: Entry) {
+        self.state().extra.push(dst.key);
+    }
+
+    /// The directory `held` can't go, nor can those above it.
+    pub fn spare(&self, held: &Key) {
+        self.state().extra.retain(|dir| !held.as_bytes().starts_with(dir.as_bytes()));
+    }
+
+    /// Something was written or deleted at this key: the directories above it have new times now.
+    pub fn written(&self, at: &Key) {
+        let mut state = self.state();
+        let mut dir = key::parent(at.as_bytes());
+        while !dir.is_empty() && state.written.insert(Key::new(dir)) {
+            dir = key::parent(dir);
+        }
+    }
+}
+
+impl Executor {
+    /// Takes what was decided about a directory.
+    pub async fn directory(&self, step: Step) {
+        match (step.action, step.src, step.dst) {
+            (Action::Keep, Some(src), Some(dst)) => {
+                self.note_stage(&src.key).await;
+                self.dirs.both(src, dst);
+            }
+            // Something in it could not be looked at.
+            (Action::Keep, None, Some(dst)) if step.why == Reason::NotSeen => self.dirs.spare(&dst.key),
+            (Action::Keep, None, Some(dst)) => self.dirs.keep(dst),
+            (Action::MakeDir, Some(src), _) if src.key.is_root() => self.dirs.root_is_new(),
+            (Action::MakeDir, Some(src), _) => self.new_dir(src).await,
+            (Action::Delete, _, Some(dst)) => self.dirs.extra(dst),
+            _ => {}
+        }
+    }
+
+    /// A directory that the destination lacks is made when something comes into it. Where what is of another kind makes way, that
+    /// goes at once.
+    async fn new_dir(&self, src: Entry) {
+        if self.job.existing.other_kinds.make_way() {
+            if !self.job.dry_run && self.cx.dst.caps().dirs {
+                for other in of_name(&self.cx.dst, src.key.path()) {
+                    if let Err(error) = self.clear_file(&other).await {
+                        return self.ledger.error(error);
+                    }
+                }
+            }
+            self.close_at_once(&src).await;
+        }
+        self.dirs.src_only(src);
+    }
+
+    /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
+    /// the first write.
+    pub async fn prepare_root(&self) -> Result<()> {
+        if self.job.dry_run || !self.cx.dst.caps().dirs {
+            return Ok(());
+        }
+        // Only for a source that is there: a mistyped source must not leave an empty folder behind.
+        if !self.cx.src.caps().dirs {
+            self.see_prefix().await?;
+        } else {
+            let top = self.cx.src.stat(&Key::new("")).await?;
+            if self.job.dirs.root == Root::Included && self.dirs.is_root_new() {
+                self.close_at_once(&top).await;
+            }
+            if self.attributes.keep.is_some()
+                && (self.job.dirs.root != Root::Excluded)
+                && !self.planner.is_anothers(&top.key)
+            {
+                // As it is now: a move changes its time.
+                self.dirs.src_only(top);
+            }
+        }
+        // Not where some of what is made gets no permissions of its own in the end.
+        let hides =
+            !self.planner.asks_each() && (self.job.dirs.root != Root::Excluded || !self.cx.filter.has_bare_way());
+        let keep = self.attributes.keep.clone().filter(|_| hides);
+        if !(self.job.dirs.root != Root::Excluded) {
+            // It keeps the permissions with which it is made; what is made in it gets its own.
+            self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
+        }
+        self.cx.dst.make_dir(&Key::new(""), &WriteSpec { keep, ..WriteSpec::default() }).await
+    }
+
+    /// Where the source's folders are only beginnings of keys: that there are such keys, before a folder is made for them. Asked only
+    /// where one is to be made; what else is wrong is told when they are listed.
+    async fn see_prefix(&self) -> Result<()> {
+        let root = Key::new("");
+        match self.cx.dst.stat(&root).await {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            _ => return Ok(()),
+        }
+        match self.cx.src.stat(&root).await {
+            Err(error) if error.kind() == ErrorKind::DirNotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where permissions aren't kept, directories are as open as the umask has it until the end. One that is less open at the source
+    /// is made with its own permissions before anything comes into it.
+    async fn close_at_once(&self, src: &Entry) {
+        let (Some(keep), Some(posix)) = (&self.attributes.keep, &src.posix) else { return };
+        if keep.private() || self.job.dry_run || !self.cx.dst.caps().dirs || self.planner.is_anothers(&src.key) {
+            return;
+        }
+        if attributes::changed(&keep.chmod, posix.mode, true) & SEEN_BY_ALL == SEEN_BY_ALL {
+            return;
+        }
+        // Until the end it must let its owner in.
+        let own = Chmod { dirs: true, files: false, clear: 0, set: 0o700, exec_if_any: 0, copied: None };
+        let chmod = keep.chmod.iter().copied().chain([own]).collect();
+        let item = self.attributes.item(src, &src.key, None, true);
+        let spec = WriteSpec { keep: Some(Arc::new(Keep { chmod, ..(**keep).clone() })), ..item.spec };
+        let item = CopyItem { spec, how: CopyHow::Attributes { set: true, new: true }, ..item };
+        // What fails here fails again when something is written there, and is told then.
+        if self.cx.dst.make_dir(&src.key, &WriteSpec::default()).await.is_ok() {
+            self.ask_attributes(vec![item]).await;
+        }
+    }
+
+    /// Settles directories: creates empty ones where asked, removes what the source lacks, sets times; and takes the
+    /// source's empty ones away after a move.
+    pub async fn finish_dirs(&self, deletes: bool) {
+        if self.job.dry_run && deletes && self.job.tell.details {
+            self.tell_extra_dirs().await;
+        }
+        if self.job.dry_run || self.cx.cancel.is_cancelled() {
+            return;
+        }
+        self.make_empty_dirs().await;
+        if deletes {
+            self.delete_extra_dirs().await;
+        }
+        self.restore_dirs().await;
+        match self.attributes.keep {
+            Some(_) => self.set_dir_attributes().await,
+            None => self.set_dir_times().await,
+        }
+        if self.job.verb == Verb::Move && self.job.dirs.delete_empty_sources {
+            self.remove_empty_src_dirs().await;
+        }
+    }
+
+    async fn make_empty_dirs(&self) {
+        if !self.job.dirs.create_empty {
+            return;
+        }
+        let missing: Vec<Key> = {
+            let state = self.dirs.state();
+            let missing = |k: &Key, d: &SrcDir| !d.there && !k.is_root() && !state.written.contains(k);
+            state.src.iter().filter(|(k, d)| missing(k, d)).map(|(k, _)| k.clone()).collect()
+        };
+        for key in missing {
+            if self.is_full() {
+                return;
+            }
+            match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
+                Ok(()) => {
+                    self.ledger.report().totals.dirs_made += 1;
+                    self.dirs.written(&key);
+                    self.dirs.state().written.insert(key.clone());
+                    self.ledger.tell(Event::DirMade { key });
+                }
+                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.no_room(error.with_key(&key))),
+                Err(error) => self.ledger.error(error.with_key(&key)),
+            }
+        }
+    }
+
+    /// Removes the directories that the source lacks, if the job went well enough to trust it.
+    pub async fn delete_extra_dirs(&self) {
+        if !self.job.dry_run
+            && !self.ledger.cut_short()
+            && (self.ledger.report().error_count == 0 || self.job.deletes.ignore_errors)
+        {
+            self.remove_extra_dirs().await;
+        }
+    }
+
+    /// Deepest first. A directory that still holds something (an excluded file, say) stays, and that is no error.
+    async fn remove_extra_dirs(&self) {
+        let mut extra = std::mem::take(&mut self.dirs.state().extra);
+        if !has_dirs(&self.cx.dst) {
+            return;
+        }
+        extra.sort_unstable_by(|a, b| b.cmp(a));
+        // `--delete-before` walks twice.
+        extra.dedup();
+        let mut left = self.ledger.may_still_delete(&self.job.deletes);
+        self.keep_to(&mut left, &mut extra);
+        for batch in extra.chunks(DELETE_BATCH) {
+            let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
+            for (key, answer) in batch.iter().zip(answers) {
+                match answer {
+                    Ok(()) => {
+                        self.ledger.report().totals.dirs_deleted += 1;
+                        self.dirs.written(key);
+                        self.ledger.tell(Event::DirExtra { key: key.clone(), deleted: true, dry_run: false });
+                    }
+                    Err(e) if e.kind() == ErrorKind::Exists => {
+                        self.ledger.tell(Event::DirExtra { key: key.clone(), deleted: false, dry_run: false });
+                    }
+                    Err(error) => self.ledger.error(error.with_key(key)),
+                }
+            }
+        }
+    }
+
+    /// What a dry run says of directories that the source lacks: one that would still hold something stays.
+    async fn tell_extra_dirs(&self) {
+        let mut extra = std::mem::take(&mut self.dirs.state().extra);
+        extra.sort_unstable_by(|a, b| b.cmp(a));
+        extra.dedup();
+        let mut stay: HashSet<Key> = HashSet::new();
+        for key in extra {
+            let mut deleted = !stay.contains(&key);
+            let mut listing = self.cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
+            while let Some(step) = listing.next().await {
+                if let haul_core::Listed::Batch(entries) = step {
+                    deleted &= entries.iter().all(|e| self.cx.filter.may_delete(&e.key, true));
+                }
+            }
+            if deleted && self.ledger.is_beyond_max_delete(&self.job.deletes) {
+                stay.insert(key.parent());
+                continue;
+            }
+            match deleted {
+                true => self.ledger.report().totals.dirs_deleted += 1,
+                false => _ = stay.insert(key.parent()),
+            }
+            self.ledger.tell(Event::DirExtra { key, deleted, dry_run: true });
+        }
+    }
+
+    /// Writing into a directory moves its time, so times come last, deepest first.
+    async fn set_dir_times(&self) {
+        let caps = self.cx.dst.caps();
+        if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
+            return;
+        }
+        let due: Vec<(Key, SrcDir)> = {
+            let mut state = self.dirs.state();
+            let dirs = std::mem::take(&mut state.src);
+            let other = |d: &SrcDir| d.there && !self.rules.dir_times_agree(d.mtime, d.there_mtime);
+            let changed = |k: &Key, d: &SrcDir| state.written.contains(k) || other(d);
+            dirs.into_iter().filter(|(k, d)| d.mtime.is_some() && changed(k, d)).rev().collect()
+        };
+        let set = due.into_iter().map(|(key, dir)| async move {
+            let meta = dir.meta.as_deref().filter(|_| self.job.attributes.metadata);
+            match self.cx.dst.set_meta(&key, dir.mtime, meta).await {
+                // Another program may have removed it meanwhile; nothing is lost by that.
+                Err(e) if e.kind() != ErrorKind::NotFound => self.ledger.error(e.with_key(&key)),
+                _ => {}
+            }
+        });
+        futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+    }
+
+    /// Gives directories that keep their attributes back what writing into them changed.
+    async fn restore_dirs(&self) {
+        let due: Vec<(Key, SrcDir)> = {
+            let mut state = self.dirs.state();
+            let (keep, rest) = std::mem::take(&mut state.src).into_iter().partition(|(_, dir)| dir.anothers);
+            state.src = rest;
+            let keep: BTreeMap<Key, SrcDir> = keep;
+            // What is written into the root isn't noted.
+            let written = |key: &Key| key.is_root() || state.written.contains(key);
+            keep.into_iter().filter(|(key, _)| written(key)).rev().collect()
+        };
+        for (key, dir) in due {
+            let mode = dir.there_posix.map(|posix| ("mode".to_string(), format!("{:o}", posix.mode & 0o7777)));
+            let meta = mode.into_iter().collect::<haul_core::Meta>();
+            let mtime = dir.mtime.filter(|_| !self.job.attributes.no_update_dir_mtime);
+            match self.cx.dst.set_meta(&key, mtime, Some(&meta)).await {
+                Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                    self.ledger.error(e.with_key(&key))
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The same with attributes, of the top directory too. Deepest first, a level at a time: a directory may be closed to us
+    /// once it has its own permissions.
+    async fn set_dir_attributes(&self) {
+        let top = Key::new("");
+        match self.cx.dst.stat(&top).await {
+            Ok(dst) => self.dirs.found(&top, dst),
+            Err(error) => self.ledger.error(error.with_key(&top)),
+        }
+        let mut levels: BTreeMap<usize, Vec<CopyItem>> = BTreeMap::new();
+        {
+            let mut state = self.dirs.state();
+            let dirs = std::mem::take(&mut state.src);
+            let time = !self.job.attributes.no_update_dir_mtime;
+            for (key, dir) in dirs {
+                let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
+                let other_time = time && !self.rules.dir_times_agree(dir.mtime, dir.there_mtime);
+                let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
+                let new = !dir.there || (key.is_root() && state.new_root);
+                if written || (dir.there && (new || other_time || other())) {
+                    let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
+                    // Where its own is as good, it stays: a file system may not have any nearer.
+                    let mtime = dir.mtime.filter(|_| time && (written || other_time));
+                    let item = self.attributes.item(&Entry::dir(key.clone()), &key, mtime, true);
+                    let how = CopyHow::Attributes { set: true, new };
+                    levels.entry(depth).or_default().push(CopyItem { how, ..item });
+                }
+            }
+        }
+        for level in levels.into_values().rev() {
+            let batches = level.chunks(self.mover.copy_batch()).map(|batch| self.set_attributes_of_dirs(batch));
+            futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+        }
+    }
+
+    async fn set_attributes_of_dirs(&self, dirs: &[CopyItem]) {
+        let answers = self.ask_attributes(dirs.to_vec()).await;
+        for (dir, answer) in dirs.iter().zip(answers) {
+            match answer {
+                Ok(stored) => self.ledger.count_unkept(stored.unkept),
+                // Another program may have removed it meanwhile; nothing is lost by that.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.ledger.error(error.with_key(&dir.to)),
+            }
+        }
+    }
+
+    async fn remove_empty_src_dirs(&self) {
+        if !has_dirs(&self.cx.src) {
+            return;
+        }
+        let mut dirs: Vec<Key> = Vec::new();
+        let all = std::sync::Arc::new(haul_core::filter::Filter::default());
+        let options = crate::ListOptions { dirs: true, ..Default::default() };
+        let mut listing = crate::list(&self.cx.src, &all, options);
+        while let Some(step) = listing.next().await {
+            if let haul_core::Listed::Batch(entries) = step {
+                dirs.extend(entries.into_iter().filter(Entry::is_dir).map(|e| e.key));
+            }
+        }
+        dirs.retain(|d| self.cx.filter.descend(d.as_bytes()));
+        dirs.sort_unstable_by(|a, b| b.cmp(a));
+        for batch in dirs.chunks(DELETE_BATCH) {
+            let answers = self.cx.src.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
+            self.ledger.report().totals.dirs_deleted += answers.iter().filter(|a| a.is_ok()).count() as u64;
+        }
+    }
+}
+
+/// Where directories only show in the names of files there is none to remove, and asking would cost requests.
+fn has_dirs(store: &Arc<dyn Store>) -> bool {
+    store.caps().dirs || store.caps().keeps_empty_dirs
+}

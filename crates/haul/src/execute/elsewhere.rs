@@ -1,0 +1,121 @@
+//! Taking from another place what it has of a file (`--compare-dest`, `--copy-dest`, `--link-dest`).
+
+use super::Executor;
+use crate::{
+    Cx,
+    transfer::{Arrived, Mover, Order},
+};
+use haul_core::{
+    Entry, Key,
+    compare::{Difference, FileType, Reason},
+    event::Event,
+    plan::{Action, Elsewhere, Route, Step, UseAs},
+};
+use haul_store::CopyHow;
+
+/// What came of looking at other places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing is left to do about the file.
+    Done,
+    /// Nothing was done.
+    Nothing,
+    /// What the destination had went to where backups go, and nothing came in its place.
+    SetAside,
+}
+
+impl Executor {
+    /// Takes a file from another place that has it.
+    pub(super) async fn take_elsewhere(&self, step: &mut Step) -> Outcome {
+        let mut next = step.elsewhere.take();
+        let Some(src) = &step.src else { return Outcome::Nothing };
+        let (to, dst, why) = (step.to.as_ref().unwrap_or(&src.key), step.dst.as_ref(), step.why);
+        while let Some(found) = next {
+            let (link, copy) = match found.use_as {
+                UseAs::Instead => {
+                    self.is_spare(src, to, dst, &found);
+                    return Outcome::Done;
+                }
+                UseAs::Taken { link, copy } => (link, copy),
+            };
+            for (how, wanted) in [(CopyHow::Link, link), (CopyHow::Copy, copy)] {
+                let taken =
+                    if wanted { self.take_from(src, to, dst, why, &found, how).await } else { Outcome::Nothing };
+                if taken != Outcome::Nothing {
+                    return taken;
+                }
+            }
+            // What was set aside can't be a second time; else from there it could not be copied, and another place may have
+            // it too.
+            next = match self.job.elsewhere.exact {
+                true => None,
+                false => self.planner.found_elsewhere(src, to, dst, found.place + 1).await.map(Box::new),
+            };
+        }
+        Outcome::Nothing
+    }
+
+    /// Leaves a file out that `--compare-dest` has; what the destination has of it goes at the end.
+    fn is_spare(&self, src: &Entry, to: &Key, dst: Option<&Entry>, found: &Elsewhere) {
+        self.ledger.report().totals.unchanged += 1;
+        if !self.job.elsewhere.exact {
+            return;
+        }
+        let (key, action, dry_run) = (to.clone(), Action::Keep, self.job.dry_run);
+        let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
+        self.ledger.tell(Event::Decided { key, action, why: Reason::Size, size, differs, dry_run });
+        // Not where it is the very file that was found.
+        let Some(dst) = dst.filter(|dst| dst.version.is_some() && dst.version != found.entry.version) else { return };
+        if self.job.elsewhere.drop_spare
+            && !dry_run
+            && let Err(error) = self.spare.push(dst.clone().into())
+        {
+            self.ledger.error(error);
+        }
+    }
+
+    /// Takes what was found, if that can be.
+    async fn take_from(
+        &self,
+        src: &Entry,
+        to: &Key,
+        dst: Option<&Entry>,
+        why: Reason,
+        found: &Elsewhere,
+        how: CopyHow,
+    ) -> Outcome {
+        let action = if self.job.elsewhere.exact { Action::Reuse } else { Action::Copy };
+        let decided = |dry_run| {
+            let (key, size, differs) = (to.clone(), src.size, found.differs);
+            self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
+        };
+        if self.job.dry_run {
+            decided(true);
+            self.links.there(src, None);
+            return Outcome::Done;
+        }
+        self.will_write(to).await;
+        let mut places = self.cx.compare_dest.iter().chain(&self.cx.copy_dest);
+        let Some(place) = places.nth(found.place) else { return Outcome::Nothing };
+        let mover = Mover { cx: Cx { src: place.clone(), ..self.cx.clone() }, ..self.mover.clone() };
+        let step = self.ledger.next_step();
+        let entry = Entry { mtime: src.mtime.or(found.entry.mtime), ..found.entry.clone() };
+        let mut order = Order::new(step, entry, to.clone(), dst.cloned());
+        let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
+        let Some(Ok(arrived)) = answers.pop() else {
+            let aside = order.kept && dst.is_some() && self.mover.backup.is_on();
+            return if aside { Outcome::SetAside } else { Outcome::Nothing };
+        };
+        let (key, size) = (to.clone(), src.size);
+        decided(false);
+        self.ledger.tell(Event::Begun { step, key, size, route: Route::Server });
+        // What arrived is from elsewhere, but it is this job's source that was brought over by it.
+        let arrived = Arrived { version: src.version.clone(), ..arrived };
+        if how != CopyHow::Link {
+            // Another name has all of it, and what is set by it is set of the other place's file.
+            self.dress_now(src, to, true).await;
+        }
+        self.arrived(&Order { src: src.clone(), ..order }, arrived);
+        Outcome::Done
+    }
+}

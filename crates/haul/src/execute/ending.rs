@@ -1,0 +1,30 @@
+//! The end of a job's journal: what no run will go on with is removed, what one may is counted.
+
+use super::Executor;
+
+impl Executor {
+    /// Ends the journal. After a run in which all went well, what earlier runs left half sent has no use any more: the
+    /// source is gone, or what is at the destination is equal to it.
+    pub async fn end_journal(&self) {
+        let Some(journal) = &self.cx.journal else { return };
+        if !self.ledger.cut_short() && self.ledger.report().is_ok() {
+            for half in journal.take_rest() {
+                let key = &half.opened.to;
+                match self.cx.dst.discard(key, &half.opened.token).await {
+                    Ok(_) => journal.closed(half.write),
+                    Err(error) => {
+                        self.ledger.notice(Some(key), format!("what an earlier run sent can't be removed: {error}"))
+                    }
+                }
+            }
+        }
+        let (half_sent, bytes) = journal.half_done();
+        {
+            let mut report = self.ledger.report();
+            (report.half_sent, report.half_sent_bytes) = (half_sent, bytes);
+        }
+        if let Err(error) = journal.end().await {
+            self.ledger.notice(None, format!("The journal could not be brought to its end: {}", error.message()));
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Doing what was decided: steps come in order, and what each asks for is done here or handed to the part that does it.
+//!
+//! Files go to the queue of transfers, attributes to their setter; deletions wait until it is known that nothing went wrong,
+//! directories until the files are done, further names of a file until the first is there.
+
+mod attributes;
+mod delayed;
+mod deletions;
+mod directories;
+mod elsewhere;
+mod ending;
+mod full;
+mod linker;
+mod transfers;
+mod way;
+mod working;
+
+use crate::{
+    Cx,
+    attributes::Attributes,
+    backup::Backup,
+    hard_links::HardLinks,
+    known::Index,
+    ledger::Ledger,
+    plan::{Outlet, Planner},
+    spool::Gone,
+    transfer::{Mover, Order},
+};
+use deletions::{Doomed, Spare};
+use directories::Dirs;
+use elsewhere::Outcome;
+use futures::future::BoxFuture;
+use haul_core::{
+    Entry, Error, ErrorKind, Key,
+    attributes::Differs,
+    compare::{Reason, Rules},
+    event::Event,
+    job::{DeleteWhen, Job},
+    plan::{self, Action, Step},
+};
+use haul_store::CopyHow;
+use std::sync::{Arc, Mutex, atomic::AtomicU64};
+pub(crate) use working::Orders;
+
+/// Does the steps of a job.
+pub(crate) struct Executor {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    rules: Rules,
+    attributes: Arc<Attributes>,
+    index: Arc<Index>,
+    /// Asked again where something turns out otherwise than it was decided.
+    planner: Arc<Planner>,
+    mover: Mover,
+    started_bytes: AtomicU64,
+    doomed: Doomed,
+    /// What the destination has although `--compare-dest` has it.
+    spare: Spare,
+    dirs: Dirs,
+    links: Arc<HardLinks>,
+    /// Moved sources, to be deleted in batches.
+    moved_away: Mutex<Vec<Gone>>,
+    /// Files that wait for their names.
+    delayed: delayed::Delayed,
+    /// What found no room at the destination.
+    full: full::Full,
+}
+
+impl Executor {
+    /// Nothing is done yet; `mover` moves bytes between the ends of `cx`.
+    pub fn new(
+        job: &Arc<Job>,
+        cx: &Cx,
+        ledger: &Arc<Ledger>,
+        attributes: &Arc<Attributes>,
+        index: &Arc<Index>,
+        planner: &Arc<Planner>,
+        mover: Mover,
+    ) -> Executor {
+        Executor {
+            mover,
+            rules: *planner.rules(),
+            links: planner.links().clone(),
+            doomed: Doomed::new(job),
+            job: job.clone(),
+            cx: cx.clone(),
+            ledger: ledger.clone(),
+            attributes: attributes.clone(),
+            index: index.clone(),
+            planner: planner.clone(),
+            started_bytes: AtomicU64::new(0),
+            spare: Spare::default(),
+            dirs: Dirs::default(),
+            moved_away: Mutex::default(),
+            delayed: delayed::Delayed::default(),
+            full: full::Full::default(),
+        }
+    }
+
+    /// Does a step, or hands it to what does it.
+    pub async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
+        let is_dir = step.src.as_ref().or(step.dst.as_ref()).is_some_and(Entry::is_dir);
+        match step.action {
+            _ if is_dir => Box::pin(self.directory(step)).await,
+            Action::Delete => Box::pin(self.doom(step)).await,
+            Action::Rename => self.rename(step, orders).await,
+            _ => self.file(step, orders).await,
+        }
+    }
+
+    /// Does what was decided about a file, or hands it to the scheduler.
+    async fn file(&self, mut step: Step, orders: &Orders) {
+        let mut aside = false;
+        if step.elsewhere.is_some() {
+            match Box::pin(self.take_elsewhere(&mut step)).await {
+                Outcome::Done => return,
+                Outcome::Nothing => {}
+                // Though it was unchanged, it is there no more.
+                Outcome::SetAside => (step.action, step.look, aside) = (Action::Copy, false, true),
+            }
+        }
+        let dry_run = self.job.dry_run;
+        let Step { action, src, dst, why, to, differs, look, .. } = step;
+        let Some(src) = src else {
+            // What only the destination has and keeps.
+            let kept = Step { differs, ..Step::new(action, None, dst, why) };
+            return self.ledger.decided(&kept, dry_run);
+        };
+        let to = to.unwrap_or_else(|| src.key.clone());
+        let change = action != Action::Keep;
+        if change && !aside && !self.confirmed(action, &to) {
+            return;
+        }
+        if change && !dry_run {
+            self.will_write(&to).await;
+        }
+        self.note_first_name(action, &src, dst.as_ref(), why);
+        if look {
+            return Box::pin(self.look(src, to, why, &orders.attributes)).await;
+        }
+        self.ledger.tell(Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
+        match action {
+            Action::Keep => self.kept(&src, why),
+            Action::Copy if dry_run => {
+                let mut report = self.ledger.report();
+                report.totals.transfers += 1;
+                report.totals.bytes += src.size;
+            }
+            Action::Touch if dry_run => self.ledger.report().totals.touched += 1,
+            Action::Copy => {
+                let mut order = self.order(src, to, dst);
+                order.kept = aside;
+                self.send(order, orders).await;
+            }
+            Action::Touch if self.attributes.keep.is_some() => {
+                Box::pin(self.dress(src, to, why, &orders.attributes)).await;
+            }
+            Action::Touch => Box::pin(self.touch(src, to, dst, orders)).await,
+            Action::Refuse => self.refuse(&to),
+            Action::MakeDir | Action::Delete | Action::Rename | Action::Link | Action::Reuse => {}
+        }
+    }
+
+    /// A file of the destination is to be deleted: it waits until it may be.
+    async fn doom(&self, step: Step) {
+        let dry_run = self.job.dry_run;
+        if dry_run && self.ledger.is_beyond_max_delete(&self.job.deletes) {
+            return;
+        }
+        self.ledger.decided(&step, dry_run);
+        let Some(dst) = step.dst else { return };
+        if dry_run {
+            self.ledger.report().totals.deletes += 1;
+            return;
+        }
+        if let Err(error) = self.doomed.push(dst.into()) {
+            self.ledger.error(error);
+        }
+        let during = self.job.deletes.when == DeleteWhen::During;
+        if during && self.ledger.source_has_files() && self.doomed.full() {
+            self.delete_doomed().await;
+        }
+    }
+
+    /// A file of the destination gets another name; where that can't be, it is copied, and deleted under the old one.
+    fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a Orders) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let (Some(src), Some(old)) = (step.src, step.dst) else { return };
+            if self.job.dry_run {
+                self.ledger.report().totals.renames += 1;
+                let message = format!("Skipped rename to {} as --dry-run is set", src.key);
+                return self.ledger.notice(Some(&old.key), message);
+            }
+            if !self.is_renamed(&src, &old).await {
+                let out = Outlet::Done(self.clone(), orders.clone());
+                self.planner.file(plan::missing(src, &self.job), &out).await;
+                self.doom(plan::extra(old, true)).await;
+            }
+        })
+    }
+
+    async fn is_renamed(&self, src: &Entry, old: &Entry) -> bool {
+        self.will_write(&old.key).await;
+        self.will_write(&src.key).await;
+        let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
+        let step = self.ledger.next_step();
+        let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
+        let order = Order::new(step, from, src.key.clone(), None);
+        match mover.bring_by_server(&mut [order], CopyHow::Rename).await.pop() {
+            Some(Ok(_)) => {
+                self.ledger.report().totals.renames += 1;
+                self.dirs.written(&src.key);
+                self.dirs.written(&old.key);
+                self.index.is_absent(&old.key);
+                self.dress_now(src, &src.key, false).await;
+                self.links.there(src, None);
+                self.ledger.tell(Event::Renamed { from: old.key.clone(), to: src.key.clone() });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A key of the destination is about to be written or deleted, whatever was found there: the index may know of it.
+    async fn will_write(&self, key: &Key) {
+        if let Some(index) = self.index.get() {
+            index.will_change(key).await;
+            // What is there may be kept under another name first.
+            if let Some(kept) = self.backup().kept_in(&self.cx.dst, key) {
+                index.will_change(&kept).await;
+            }
+        }
+    }
+
+    /// How a walk went.
+    pub fn walked(&self, whole: bool) {
+        if whole {
+            self.full.all_is_known();
+        }
+    }
+
+    fn confirmed(&self, action: Action, key: &Key) -> bool {
+        let what = match action {
+            Action::Copy => "copy",
+            Action::Touch => "update modification time",
+            _ => return true,
+        };
+        self.confirm(what, key)
+    }
+
+    /// Asks the person, when there is one to ask (`--interactive`).
+    fn confirm(&self, what: &str, key: &Key) -> bool {
+        let Some(confirm) = &self.cx.confirm else { return true };
+        // A question blocks; other transfers go on on the runtime's other threads.
+        tokio::task::block_in_place(|| confirm.ask(what, key))
+    }
+
+    /// An unchanged file: a move still takes its source away.
+    fn kept(&self, src: &Entry, why: Reason) {
+        self.ledger.report().totals.unchanged += 1;
+        if !self.job.moves() || why.is_left_alone() || self.job.dry_run {
+            return;
+        }
+        if self.confirm("delete", &src.key) {
+            self.away(src.clone().into());
+        }
+    }
+
+    fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<Order> {
+        self.full.ordered(src.size);
+        Box::new(Order::new(self.ledger.next_step(), src, to, replaced))
+    }
+
+    /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
+    async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
+        // Metadata that isn't known must not replace what is there.
+        let meta = src.meta.as_ref().filter(|_| self.job.attributes.metadata);
+        let meta = meta.and_then(|_| crate::transfer::meta(&self.job, &src));
+        match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
+            Ok(()) => {
+                self.touched(to, Differs { mtime: true, ..Differs::default() });
+                self.kept(&src, Reason::Mtime);
+            }
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.send(self.order(src, to, dst), orders).await,
+            Err(error) => {
+                self.index.is_gone(&to, &error);
+                self.ledger.error(error.with_key(&to));
+            }
+        }
+    }
+
+    /// `--immutable` forbids it.
+    fn refuse(&self, key: &Key) {
+        let message = "it exists and differs, and --immutable forbids to change it";
+        self.ledger.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
+    }
+
+    /// Tells the further names of a file what becomes of the first.
+    fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
+        match action {
+            Action::Keep if !why.is_left_alone() => self.links.there(src, dst),
+            Action::Touch => self.links.there(src, dst),
+            Action::Copy if self.job.dry_run => self.links.there(src, None),
+            _ => {}
+        }
+    }
+
+    /// Where replaced and deleted files go.
+    fn backup(&self) -> &Backup {
+        &self.mover.backup
+    }
+
+    /// Metadata requests at once.
+    fn checkers(&self) -> usize {
+        self.mover.budget.checkers
+    }
+}

@@ -1,0 +1,281 @@
+//! The transfers of a job: started as permits come free, and what becomes of each: counted, reported, and, in a move, the
+//! source taken away.
+
+use super::Executor;
+use crate::{
+    budget::Claim,
+    presence::{self, Answer},
+    schedule::Queue,
+    spool::Gone,
+    transfer::{Arrived, Order},
+};
+use haul_core::{Error, ErrorKind, Key, Result, Side, attributes::What, event::Event, job::Cutoff, plan::Route};
+use haul_store::CopyHow;
+use std::sync::{Arc, atomic::Ordering};
+use tokio::task::JoinSet;
+
+impl Executor {
+    /// Starts transfers as permits come free, until the queue is done.
+    pub(super) async fn schedule(self: Arc<Self>, mut queue: Queue) {
+        let mut running = JoinSet::new();
+        let budget = &self.mover.budget;
+        let batches = self.cx.dst.caps().files;
+        loop {
+            let pinned = match &budget.transfers {
+                Some(files) => files.clone().acquire_owned().await.ok(),
+                None => None,
+            };
+            budget.room().await;
+            let Some(first) = queue.next().await else { break };
+            let by_server = self.mover.route(&first.src) == Route::Server;
+            let mut batch = vec![first];
+            if by_server && batches {
+                queue.fill(&mut batch);
+            }
+            batch.retain_mut(|order| self.may_start(order, by_server));
+            if let Some(first) = batch.first() {
+                let claim = budget.claim(if by_server { 1 } else { self.mover.chunks(first.src.size) }, pinned);
+                running.spawn(self.clone().transfer(batch, by_server, claim));
+            }
+            while let Some(ended) = running.try_join_next() {
+                self.ledger.joined("transfer", ended);
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            self.ledger.joined("transfer", ended);
+        }
+    }
+
+    /// False when the job is stopping, or a limit leaves no room for this file.
+    fn may_start(&self, order: &mut Order, by_server: bool) -> bool {
+        if self.ledger.stopping() {
+            return false;
+        }
+        let Some(limit) = self.job.limits.transfer else { return true };
+        let before = self.started_bytes.fetch_add(order.src.size, Ordering::Relaxed);
+        match self.job.limits.cutoff {
+            // What goes through this process asks chunk by chunk.
+            Cutoff::Hard => !by_server || self.mover.allows_by_server(order),
+            Cutoff::Soft if before >= limit => {
+                self.ledger.transfer_limit();
+                false
+            }
+            Cutoff::Soft => true,
+            Cutoff::Cautious if before + order.src.size > limit => {
+                self.started_bytes.fetch_sub(order.src.size, Ordering::Relaxed);
+                self.ledger.report().transfer_limit = true;
+                false
+            }
+            Cutoff::Cautious => true,
+        }
+    }
+
+    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, claim: Claim) {
+        for order in &batch {
+            let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
+            self.ledger.tell(Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
+        }
+        if !by_server {
+            for order in &mut batch {
+                let result = self.bring(order, &claim).await;
+                self.ended(order, result);
+            }
+        } else {
+            let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
+            let answers = self.mover.bring_by_server(&mut batch, how).await;
+            for (order, answer) in batch.iter_mut().zip(answers) {
+                if answer.is_err() {
+                    self.mover.give_back(order);
+                }
+                let result = match answer {
+                    // Another way may do what the store can't do by itself, or what was changing is at rest now.
+                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
+                        let brought = self.bring(order, &claim).await;
+                        if brought.is_ok() {
+                            self.dress_ordered(order).await;
+                        }
+                        brought
+                    }
+                    Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.make_way() => {
+                        match self.make_way(order).await {
+                            Ok(()) => {
+                                let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+                                again.unwrap_or_else(|| Err(crate::transfer::cancelled()))
+                            }
+                            Err(error) => Err(error),
+                        }
+                    }
+                    other => other,
+                };
+                self.ended(order, result);
+            }
+        }
+        self.flush_moved_away(false).await;
+    }
+
+    /// Brings a file over through memory; what is in the way of one makes way, where it may.
+    async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
+        match self.mover.bring(order, claim).await {
+            Err(error) if error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.make_way() => {
+                self.make_way(order).await?;
+                self.mover.bring(order, claim).await
+            }
+            brought => brought,
+        }
+    }
+
+    /// True when these files may be moved by taking their names with them. What waits for its name is the source's only copy no
+    /// sooner than it has it; and a file whose other names may lie elsewhere may have to get an inode of its own.
+    fn renames(&self, batch: &[Order]) -> bool {
+        let shared = |order: &Order| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        // What isn't to be kept doesn't come with the inode either.
+        let (keep, only_kept) = (&self.job.attributes.keep, self.job.attributes.only_kept);
+        let kept = !only_kept || keep.perms && keep.owner && keep.group;
+        self.job.moves() && kept && !self.delays_any() && !(only_kept && batch.iter().any(shared))
+    }
+
+    /// What became of an order.
+    pub(super) fn ended(&self, order: &Order, result: Result<Arrived>) {
+        match result {
+            Ok(arrived) if !is_file(order) && could_not_be(&arrived) => {
+                self.ledger.count_unkept(arrived.unkept);
+                self.ledger.tell(Event::Skipped { step: order.step });
+            }
+            Ok(arrived) => {
+                if let Some(arrived) = self.delayed.keep(order, arrived) {
+                    self.arrived(order, arrived);
+                }
+            }
+            Err(error) => {
+                if self.attributes.keep.is_some() {
+                    // Its directory may have been opened for it.
+                    self.dirs.written(&order.to);
+                }
+                // Every further file would fail the same way, after filling what little is left: said once, at the end.
+                let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
+                let error = if self.ledger.was_hopeless(error.kind()) { crate::transfer::cancelled() } else { error };
+                let kind = error.kind();
+                let error = Arc::new(error);
+                self.ledger.tell(Event::Failed { step: order.step, error: error.clone() });
+                if kind != ErrorKind::Cancelled {
+                    self.ledger.report().error(error);
+                }
+            }
+        }
+    }
+
+    /// Counts a file that arrived and tells the sink.
+    pub fn arrived(&self, order: &Order, arrived: Arrived) {
+        if let Some(stored) = &arrived.stored {
+            self.index.saw(stored);
+        }
+        {
+            let mut report = self.ledger.report();
+            let totals = &mut report.totals;
+            totals.transfers += 1;
+            totals.bytes += arrived.size;
+            totals.server_copies += u64::from(arrived.by_server);
+            if let Some(algo) = arrived.proved {
+                *totals.proved.entry(algo).or_default() += 1;
+            }
+            totals.unproved += u64::from(arrived.unproved.is_some());
+        }
+        if let Some(algo) = arrived.unproved {
+            let message = format!(
+                "it was resumed after an interruption, so its {algo} is not proved: haul check compares, and \
+                 --verify=read reads what was sent before again"
+            );
+            self.ledger.tell(Event::Notice { key: Some(order.to.clone()), message });
+        }
+        self.ledger.count_unkept(arrived.unkept);
+        self.links.there(&order.src, None);
+        self.full.arrived(order.src.size);
+        self.dirs.written(&order.to);
+        self.ledger.tell(Event::Done {
+            step: order.step,
+            key: order.to.clone(),
+            size: arrived.size,
+            replaced: order.replaced.is_some(),
+            proved: arrived.proved,
+        });
+        if self.job.moves() && arrived.renamed {
+            self.gone(&order.src.key, order.src.size);
+        } else if self.job.moves() {
+            self.away(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
+        }
+    }
+
+    /// A source that may go, at exactly the version that is at the destination.
+    pub fn away(&self, moved: Gone) {
+        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push(moved);
+    }
+
+    fn gone(&self, key: &Key, size: u64) {
+        self.ledger.report().totals.deletes += 1;
+        self.ledger.tell(Event::Deleted { side: Side::Src, key: key.clone(), size });
+    }
+
+    /// Deletes moved sources, a full batch at a time, or all that are left.
+    pub async fn flush_moved_away(&self, all: bool) {
+        let moved = {
+            let mut waiting = self.moved_away.lock().unwrap_or_else(|e| e.into_inner());
+            if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
+                return;
+            }
+            std::mem::take(&mut *waiting)
+        };
+        let moved = self.still_there(moved).await;
+        let request = moved.iter().map(|moved| (moved.key.clone(), moved.version.clone())).collect();
+        for (moved, answer) in moved.iter().zip(self.cx.src.delete(request).await) {
+            match answer {
+                Ok(()) => self.gone(&moved.key, moved.size),
+                Err(error) => self.ledger.error(error.with_key(&moved.key)),
+            }
+        }
+    }
+
+    /// Of moved sources those that may go. A store that deletes whatever has the name is asked first whether that is still what was
+    /// copied: of what somebody put there meanwhile this would be the only copy.
+    async fn still_there(&self, mut moved: Vec<Gone>) -> Vec<Gone> {
+        if self.cx.src.caps().deletes_version {
+            return moved;
+        }
+        moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let keys = moved.iter().map(|moved| moved.key.clone()).collect();
+        let options = presence::Options { method: None, at_once: self.job.pace.checkers };
+        let found = presence::find(&self.cx.src, keys, options).await;
+        let mut may_go = Vec::with_capacity(moved.len());
+        for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
+            let copied = &moved.version;
+            let now = match answer {
+                // Not every service lists encrypted content under the ETag that it gives to those who ask.
+                Answer::There(now) if copied.is_some() && now.version != *copied => self.cx.src.stat(&key).await,
+                Answer::Unknown(error) => Err(error.to_report()),
+                // What is gone by now counts as deleted.
+                Answer::There(_) | Answer::Absent | Answer::NotAsked => {
+                    may_go.push(moved);
+                    continue;
+                }
+            };
+            match now {
+                Ok(now) if now.version == *copied => may_go.push(moved),
+                Ok(_) => {
+                    let message = "changed since it was copied: it stays";
+                    self.ledger.error(Error::new(ErrorKind::Changed, "delete", message).with_key(&key));
+                }
+                Err(error) => self.ledger.error(error.with_key(&key)),
+            }
+        }
+        may_go
+    }
+}
+
+/// A regular file or a symlink: has bytes that can be brought in more than one way.
+fn is_file(order: &Order) -> bool {
+    order.src.has_bytes()
+}
+
+/// True when a device, FIFO or socket couldn't be made.
+fn could_not_be(arrived: &Arrived) -> bool {
+    arrived.unkept.holds(What::Device) || arrived.unkept.holds(What::Special)
+}

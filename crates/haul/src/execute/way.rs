@@ -1,0 +1,166 @@
+//! Making way for a file: what is in its place at the destination goes, as far as the job lets it.
+
+use super::Executor;
+use crate::{
+    plan::{no_way, of_name},
+    transfer::Order,
+};
+use futures::StreamExt;
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version, event::Event, job::Publish, plan,
+};
+use haul_store::ListRequest;
+
+impl Executor {
+    /// Makes way for a file where a directory is: it goes when it is empty, or with all that is in it where deleting is
+    /// asked for. What isn't a regular file makes way for one that is written in place.
+    ///
+    /// Errors: those of deleting, or that it is not to be.
+    pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
+        let dir = Key::new([order.to.path(), b"/"].concat());
+        // Not what a symlink leads to.
+        if self.planner.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
+            self.clear_dir(&dir).await?;
+        }
+        self.clear_other_kind(&order.to).await?;
+        if self.job.write.publish == Publish::InPlace {
+            for other in of_name(&self.cx.dst, order.to.path()) {
+                if self.cx.dst.stat(&other).await.is_ok_and(|there| matches!(there.kind, Kind::Symlink | Kind::Special))
+                {
+                    self.clear_file(&other).await?;
+                }
+            }
+        }
+        let answers = self.cx.dst.delete(vec![(dir.clone(), None)]).await;
+        answers.into_iter().collect::<Result<()>>().map_err(|error| match error.kind() {
+            ErrorKind::Exists => no_way(&order.to),
+            _ => error.with_key(&dir),
+        })
+    }
+
+    /// Removes what has this name, unless it is a directory.
+    ///
+    /// Errors: those of deleting; in a move, that this job brought it.
+    pub(super) async fn clear_file(&self, key: &Key) -> Result<()> {
+        match self.cx.dst.stat(key).await {
+            Ok(entry) if !entry.is_dir() => {
+                self.check_older(&entry)?;
+                if self.backup().keeps(&entry.key) {
+                    return self.backup().keep(&self.cx, &entry).await;
+                }
+                let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
+                answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(key))
+            }
+            // What is there, if anything is, will say so itself when it is written to.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Removes a file or link of this name where the one that is to come is of the other kind and must not replace anything,
+    /// since its source goes. What this job has brought stays: on a disk that takes two names for one it is another's only copy.
+    async fn clear_other_kind(&self, key: &Key) -> Result<()> {
+        if !self.never_replaces_own() {
+            return Ok(());
+        }
+        for other in of_name(&self.cx.dst, key.path()) {
+            let Ok(there) = self.cx.dst.stat(&other).await else { continue };
+            let older = other != *key && !there.is_dir() && !self.came_in_this_run(&there);
+            if older || there.kind == Kind::Special {
+                self.clear_file(&other).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what a directory holds, as far as rules let it.
+    ///
+    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; that
+    /// this job brought something of it: on a disk that takes two names for one it is another directory's.
+    async fn clear_dir(&self, dir: &Key) -> Result<()> {
+        let gone = self.planner.held_by(dir).await?;
+        gone.iter().try_for_each(|entry| self.check_older(entry))?;
+        // The time alone could be that of a file that lost another of its names.
+        if let Some(own) = gone.iter().find(|entry| self.is_of_this_run(entry))
+            && !self.is_called_so(dir).await
+        {
+            return Err(two_for_one(&own.key));
+        }
+        self.ledger.check_may_delete(&self.job.deletes, dir, gone.len() as u64)?;
+        // What a directory holds comes after it.
+        for entry in gone.into_iter().rev() {
+            if self.backup().keeps(&entry.key) && !entry.is_dir() {
+                self.backup().keep(&self.cx, &entry).await?;
+                continue;
+            }
+            for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {
+                match answer {
+                    Err(error) if error.kind() != ErrorKind::Exists => return Err(error.with_key(&entry.key)),
+                    Ok(()) => self.told_gone(entry.clone()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True where two names may be one place at the destination, and what came under one must not go for the other: in a move,
+    /// and where symlinks of the destination stay.
+    fn never_replaces_own(&self) -> bool {
+        self.job.existing.began.is_some() && (self.job.moves() || self.job.links.keep_dirlinks)
+    }
+
+    /// Where that counts: true for what may have come in this run. In a move it may be the only copy of another source, which is
+    /// gone.
+    pub(super) fn came_in_this_run(&self, there: &Entry) -> bool {
+        let untold = there.changed.is_none() && !there.is_dir() && self.began().is_some();
+        self.never_replaces_own() && (untold || self.is_of_this_run(there))
+    }
+
+    /// True for what this run wrote or changed, as its time says.
+    fn is_of_this_run(&self, there: &Entry) -> bool {
+        let began = self.began().zip(there.changed);
+        began.is_some_and(|(began, changed)| !there.is_dir() && changed >= began)
+    }
+
+    fn began(&self) -> Option<Mtime> {
+        self.job.existing.began
+    }
+
+    /// Errors: `Exists`, where that counts, for what may have come in this run.
+    pub(super) fn check_older(&self, there: &Entry) -> Result<()> {
+        if self.came_in_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
+    }
+
+    /// What deleting is to find, where another transfer of the same move may come first.
+    pub(super) fn pin(&self, there: &Entry) -> Option<Version> {
+        there.version.clone().filter(|_| self.job.moves())
+    }
+
+    /// What makes way is counted and told as deleted.
+    fn told_gone(&self, entry: Entry) {
+        let (key, size, is_dir) = (entry.key.clone(), entry.size, entry.is_dir());
+        if is_dir {
+            self.ledger.report().totals.dirs_deleted += 1;
+            return self.ledger.tell(Event::DirExtra { key, deleted: true, dry_run: false });
+        }
+        self.ledger.report().totals.deletes += 1;
+        self.ledger.decided(&plan::extra(entry, true), false);
+        self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
+    }
+
+    /// True when the destination shows a directory under this very name, not only under one that it takes for the same.
+    async fn is_called_so(&self, dir: &Key) -> bool {
+        let mut listing = self.cx.dst.list(ListRequest::dir(dir.parent().as_bytes()));
+        while let Some(step) = listing.next().await {
+            if matches!(&step, Listed::Batch(entries) if entries.iter().any(|entry| entry.key == *dir)) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn two_for_one(key: &Key) -> Error {
+    let message = "the destination takes this name for the name of another file that was copied in this run";
+    Error::new(ErrorKind::Exists, "write", message).with_key(key)
+}

@@ -1,0 +1,60 @@
+//! The destination's index as a job goes by it: opened once, told what the store says, closed at the end.
+
+use crate::{
+    Cx,
+    index::{RemoteIndex, Uses, Wrong},
+};
+use haul_core::{Entry, Error, ErrorKind, Key};
+use std::sync::{Arc, OnceLock};
+
+/// The destination's index, once it is opened.
+#[derive(Default)]
+pub(crate) struct Index(OnceLock<Arc<RemoteIndex>>);
+
+impl Index {
+    /// Opens it, if the job has one.
+    pub async fn open(&self, cx: &Cx, uses: Uses) {
+        let Some(settings) = &cx.known.index else { return };
+        if let Some(index) = RemoteIndex::open(settings, &cx.dst, &cx.sink, uses).await {
+            let _ = self.0.set(index);
+        }
+    }
+
+    /// The index itself.
+    pub fn get(&self) -> Option<&Arc<RemoteIndex>> {
+        self.0.get()
+    }
+
+    /// The store said so of a key of the destination.
+    pub fn saw(&self, entry: &Entry) {
+        if let Some(index) = self.get() {
+            index.saw(entry);
+        }
+    }
+
+    /// The store said that a key of the destination isn't there.
+    pub fn is_absent(&self, key: &Key) {
+        if let Some(index) = self.get() {
+            index.gone(key);
+        }
+    }
+
+    /// An error may tell that the index was wrong about a key.
+    pub fn is_gone(&self, key: &Key, error: &Error) {
+        let how = match error.kind() {
+            ErrorKind::NotFound => Wrong::Gone,
+            ErrorKind::Changed => Wrong::Changed,
+            _ => return,
+        };
+        if let Some(index) = self.get().filter(|index| index.snapshot().is_some()) {
+            index.contradicted(key, how);
+        }
+    }
+
+    /// What the job found out is kept for the next one.
+    pub async fn end(&self) {
+        if let Some(index) = self.get() {
+            index.end().await;
+        }
+    }
+}

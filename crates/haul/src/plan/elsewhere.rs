@@ -1,0 +1,171 @@
+//! `--compare-dest`, `--copy-dest` and `--link-dest`: what another place has already need not be brought.
+
+use super::Planner;
+use crate::{Cx, decide};
+use haul_core::{
+    Entry, Key, Kind,
+    compare::{Difference, Reason, Verdict},
+    job::CompareBy,
+    plan::{Action, Elsewhere, UseAs},
+};
+use haul_store::{CopyBatch, Store};
+use std::sync::Arc;
+
+/// What another place has of a file.
+struct Found {
+    /// Its number among all other places.
+    place: usize,
+    entry: Entry,
+    differs: Difference,
+    /// Nothing that is to be kept differs.
+    exact: bool,
+}
+
+impl Planner {
+    /// Whether there is another place to look at.
+    pub fn looks_elsewhere(&self) -> bool {
+        !(self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty())
+    }
+
+    /// Whether another place counts for what the destination has too: where it would do instead.
+    pub fn looks_elsewhere_for_all(&self) -> bool {
+        self.job.elsewhere.exact && (!self.cx.compare_dest.is_empty() || self.job.elsewhere.link)
+    }
+
+    /// Whether another place is to be looked at before this is done.
+    pub fn is_elsewhere_of_use(&self, action: Action, why: Reason, dst: Option<&Entry>) -> bool {
+        let there = dst.is_none_or(|dst| dst.kind == Kind::File);
+        match action {
+            _ if self.job.elsewhere.exact && dst.is_some() => {
+                let stays = matches!(action, Action::Keep | Action::Touch) && !why.is_left_alone();
+                self.looks_elsewhere_for_all() && there && (stays || action == Action::Copy)
+            }
+            Action::Copy => self.looks_elsewhere(),
+            _ => false,
+        }
+    }
+
+    /// What one of the other places from this one on has of a file, and what can be done with it.
+    pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
+        let mut next = from;
+        while let Some(found) = self.best_elsewhere(src, to, next).await {
+            let use_as = self.use_of(&found, to, dst).await;
+            if use_as.is_some() || self.job.elsewhere.exact {
+                let Found { place, entry, differs, .. } = found;
+                return use_as.map(|use_as| Elsewhere { place, entry, differs, use_as });
+            }
+            next = found.place + 1;
+        }
+        None
+    }
+
+    /// What can be done with what was found.
+    async fn use_of(&self, found: &Found, to: &Key, dst: Option<&Entry>) -> Option<UseAs> {
+        let exact = self.job.elsewhere.exact;
+        let compares = found.place < self.cx.compare_dest.len();
+        if compares && (found.exact || !exact) {
+            // What hides the other place's file there makes way for this one.
+            let hidden = exact && dst.is_none() && self.other_kind_there(to).await;
+            return (!hidden).then_some(UseAs::Instead);
+        }
+        // Another name is one only of what has all that is to be kept.
+        let link = self.job.elsewhere.link && found.exact;
+        let is_it = |dst: &Entry| dst.version.is_some() && dst.version == found.entry.version;
+        if dst.is_some_and(|dst| !link || is_it(dst)) && exact {
+            return None;
+        }
+        let copy = dst.is_none() || !exact;
+        // Where one that isn't exact would do, a dry run says that it would be copied.
+        (exact || !self.job.dry_run).then_some(UseAs::Taken { link, copy })
+    }
+
+    /// Of the other places from this one on, the first that has a file with all that is to be kept, else the first that has its
+    /// content.
+    async fn best_elsewhere(&self, src: &Entry, to: &Key, from: usize) -> Option<Found> {
+        let mut best = None;
+        for (place, store) in self.cx.compare_dest.iter().chain(&self.cx.copy_dest).enumerate().skip(from) {
+            let Some(entry) = self.same_in(store, src, to).await else { continue };
+            let differs = self.attributes.difference(&self.rules, src, Some(&entry));
+            let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
+            let found = Found { place, entry, differs, exact };
+            // What is only copied is dressed as the source is.
+            if exact || !self.job.elsewhere.exact {
+                return Some(found);
+            }
+            best.get_or_insert(found);
+        }
+        best
+    }
+
+    /// What a file is compared with that the destination lacks, to tell what differs: the first that another place has.
+    pub async fn basis_elsewhere(&self, src: &Entry, to: &Key) -> Option<Entry> {
+        if !self.job.elsewhere.exact {
+            return None;
+        }
+        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+            if let Ok(found) = store.stat(to).await
+                && found.kind == src.kind
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// What another place has of a further name of a file: where it is linked to, only what is one file with
+    /// the first name there.
+    pub async fn name_elsewhere(&self, first: &Key, src: &Entry) -> Option<Entry> {
+        if !self.job.elsewhere.exact {
+            return None;
+        }
+        for store in &self.cx.copy_dest {
+            let Some(found) = self.same_in(store, src, &src.key).await else { continue };
+            if !self.job.elsewhere.link {
+                return Some(found);
+            }
+            let exact = self.keeps_all(src, self.attributes.difference(&self.rules, src, Some(&found)));
+            let first = store.stat(first).await.ok().and_then(|first| first.version);
+            if exact && first.is_some() && first == found.version {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// True when another name of a file would do: nothing that is to be kept differs.
+    fn keeps_all(&self, src: &Entry, differs: Difference) -> bool {
+        let keep = &self.job.attributes.keep;
+        let all = keep.perms || keep.acls;
+        let perms = !src.is_symlink() && (all && differs.perms || keep.executability && differs.executable);
+        let times = !self.job.attributes.no_update_mtime && differs.mtime;
+        !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
+    }
+
+    /// Where attributes are kept that no listing tells: true when the other place's file has the source's.
+    async fn agrees_inside(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> bool {
+        let Some(domain) = self.cx.src.caps().domain.as_ref().filter(|_| self.attributes.looks_inside()) else {
+            return true;
+        };
+        let item = self.attributes.item(src, to, None, false);
+        let links = self.job.links.source;
+        let answers =
+            store.copy(CopyBatch { from: domain.place.clone(), items: vec![item], progress: None, links }).await;
+        answers.iter().all(|answer| answer.as_ref().is_ok_and(|stored| !stored.differs.any()))
+    }
+
+    async fn same_in(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> Option<Entry> {
+        let mut found = store.stat(to).await.ok()?;
+        let mut src = src.clone();
+        let cx = Cx { dst: store.clone(), ..self.cx.clone() };
+        // What makes a destination's file stay although it is another one says nothing of this one.
+        let rules = decide::rules(&self.job, &cx.src, &cx.dst).for_content();
+        let verdict = decide::verdict(&cx, &self.job, &rules, &mut src, &mut found).await.ok()?;
+        // Where content decides, another time is no other file.
+        let same = match verdict {
+            Verdict::Same(_) => true,
+            Verdict::Touch => self.job.elsewhere.exact && self.job.compare.by == CompareBy::Checksum,
+            _ => false,
+        };
+        same.then_some(found)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a file comes to in the end: what the comparison says, seen in the light of what else is known of it.
+
+use super::{Outlet, Planner};
+use crate::overlap;
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Result,
+    job::Lookup,
+    plan::{Action, Step},
+};
+
+impl Planner {
+    /// Completes what was decided about a file and passes it on.
+    pub async fn file(&self, mut step: Step, out: &Outlet) {
+        let Some(src) = &step.src else { return };
+        let (to, dst) = (step.to.as_ref().unwrap_or(&src.key), step.dst.as_ref());
+        if self.job.moves()
+            && let Err(error) = Box::pin(self.two_files(src, to, dst)).await
+        {
+            return self.ledger.error(error);
+        }
+        if let Some(Err(error)) = dst.map(|dst| self.check_not_behind_link(dst)) {
+            return self.ledger.error(error);
+        }
+        let elsewhere = match self.is_elsewhere_of_use(step.action, step.why, dst) {
+            true => Box::pin(self.found_elsewhere(src, to, dst, 0)).await,
+            false => None,
+        };
+        let basis = match step.action == Action::Copy && dst.is_none() && self.looks_elsewhere() && elsewhere.is_none()
+        {
+            true => Box::pin(self.basis_elsewhere(src, to)).await,
+            false => None,
+        };
+        // What is linked already was looked at under its first name.
+        step.look = step.action == Action::Keep && self.must_look(step.why);
+        step.differs = self.attributes.difference(&self.rules, src, basis.as_ref().or(dst));
+        step.elsewhere = elsewhere.map(Box::new);
+        out.take(step).await;
+    }
+
+    /// Where symlinks of the destination stay, so that two names of the source may be one place there.
+    ///
+    /// Errors: `Exists`, for what may have come in this run.
+    fn check_not_behind_link(&self, there: &Entry) -> Result<()> {
+        let began = self.job.existing.began.filter(|_| self.job.links.keep_dirlinks);
+        if began.is_none_or(|began| there.changed.is_none_or(|changed| changed < began)) {
+            return Ok(());
+        }
+        let message =
+            "this name leads, through a symbolic link of the destination, to a file that was copied in this run";
+        Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
+    }
+
+    /// That a file to be moved isn't the one that is there under the name `to`, reached in two ways: it would be deleted once it is
+    /// "there". Where the destination isn't looked at (`--no-check-dest`) it is asked about the first file: two places of which one
+    /// lacks a file of the other, or has another, are two for all files.
+    ///
+    /// Errors: `Invalid`; those of asking.
+    async fn two_files(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> Result<()> {
+        let message = "source and destination are the same file under two names: moving it would delete it";
+        let same = || Err(Error::new(ErrorKind::Invalid, "move", message).with_key(&src.key));
+        if dst.is_some_and(|dst| overlap::one_file(&self.cx, src, to, dst)) {
+            return same();
+        }
+        if self.job.listing.lookup != Lookup::Never || !overlap::could_be_one(&self.cx, &src.key, to) {
+            return Ok(());
+        }
+        let mut apart = self.apart.lock().await;
+        if *apart {
+            return Ok(());
+        }
+        // Both in the same way: not every service lists a file under the version that it gives to those who ask for it.
+        let (there, here) = tokio::join!(self.cx.dst.stat(to), self.cx.src.stat(&src.key));
+        match (there, here) {
+            (Ok(there), Ok(here)) if overlap::one_file(&self.cx, &here, to, &there) => return same(),
+            (Ok(_), Ok(_)) => {}
+            (Err(error), Ok(_)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            (Err(error), Ok(_)) => return Err(error.with_key(to)),
+            // The source is gone: that tells nothing of the others.
+            (_, Err(error)) => return Err(error.with_key(&src.key)),
+        }
+        *apart = true;
+        Ok(())
+    }
+}

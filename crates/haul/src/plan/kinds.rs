@@ -1,0 +1,211 @@
+//! Something of another kind under a key's name at the destination: a directory where a file is to come, a file where a symlink
+//! is. What is in whose place, and whether it may be taken.
+
+use super::{Outlet, Planner};
+use futures::StreamExt;
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Listed, Result,
+    compare::Reason,
+    event::{Event, LeftOut},
+    job::{OtherKinds, Verb},
+    plan::{self, Action, Step},
+};
+use haul_store::{ListRequest, Store};
+use std::sync::Arc;
+
+impl Planner {
+    /// True when it counts whether the destination has something of another kind under a name that it lacks.
+    pub(super) fn asks_of_other_kinds(&self) -> bool {
+        let job = &self.job;
+        job.existing.other_kinds.make_way() && (job.existing.only || job.existing.ignore) && self.cx.dst.caps().dirs
+    }
+
+    /// A file that the destination lacks as such: it may have something else of that name.
+    pub(super) async fn missing_of_its_kind(&self, src: Entry, out: &Outlet) {
+        let there = self.asks_of_other_kinds() && self.other_kind_there(&src.key).await;
+        let (action, why) = match there {
+            true if self.job.existing.ignore => (Action::Keep, Reason::Existing),
+            true => (Action::Copy, Reason::Kind),
+            false if self.job.existing.only => (Action::Keep, Reason::NotExisting),
+            false => (Action::Copy, Reason::Missing),
+        };
+        if action == Action::Copy
+            && let Some(error) = self.in_the_way(&src, &src.key).await
+        {
+            return self.ledger.error(error);
+        }
+        if action == Action::Copy
+            && self.job.dry_run
+            && self.replaces_dirs()
+            && let Err(error) = self.tell_gone_before(&src.key).await
+        {
+            return self.ledger.error(error);
+        }
+        self.file(Step::new(action, Some(src), None, why), out).await;
+    }
+
+    /// What leaves a source alone whatever it is.
+    pub(super) async fn left_alone(&self, src: &Entry) -> Option<Reason> {
+        if !self.asks_of_other_kinds() {
+            return None;
+        }
+        match self.any_kind_there(&src.key).await {
+            true => self.job.existing.ignore.then_some(Reason::Existing),
+            false => self.job.existing.only.then_some(Reason::NotExisting),
+        }
+    }
+
+    /// True when a directory makes way for a file with all that it holds.
+    pub fn replaces_dirs(&self) -> bool {
+        self.job.verb == Verb::Sync || self.job.existing.other_kinds == OtherKinds::MakeWayWhole
+    }
+
+    /// True when the destination may have a directory of the name of a file that it lacks. None is in a directory that is new
+    /// itself.
+    pub(super) fn may_be_in_the_way(&self, key: &Key) -> bool {
+        // With all that it holds it goes when the file comes; only a dry run has to tell of it before.
+        let tells = self.job.verb != Verb::Sync || self.job.deletes.max.is_some();
+        let counts = !self.replaces_dirs() || self.job.dry_run && tells;
+        self.job.existing.other_kinds.make_way() && counts && self.cx.dst.caps().dirs && !self.is_new(&key.parent())
+    }
+
+    /// Why a file can't come to `key`: a directory of its name is at the destination, holds something, and isn't to go with
+    /// that. Which is told, so that a dry run tells it too.
+    pub(super) async fn in_the_way(&self, src: &Entry, key: &Key) -> Option<Error> {
+        let dir = Key::new([key.path(), b"/"].concat());
+        // Not what a symlink leads to.
+        if self.replaces_dirs() || !self.cx.dst.caps().dirs || self.cx.dst.stat(&dir).await.is_err() {
+            return None;
+        }
+        let request = ListRequest { limit: Some(1), ..ListRequest::dir(dir.as_bytes()) };
+        let mut listing = self.cx.dst.list(request);
+        while let Some(step) = listing.next().await {
+            if matches!(&step, Listed::Batch(entries) if !entries.is_empty()) {
+                self.ledger.left_out(src, LeftOut::InTheWay);
+                return Some(no_way(key));
+            }
+        }
+        None
+    }
+
+    /// Tells, in a dry run, what goes with the directory that makes way for a file.
+    ///
+    /// Errors: those for which it can't go.
+    async fn tell_gone_before(&self, key: &Key) -> Result<()> {
+        let dir = Key::new([key.path(), b"/"].concat());
+        if self.cx.dst.stat(&dir).await.is_err() {
+            return Ok(());
+        }
+        let gone = self.held_by(&dir).await?;
+        self.ledger.check_may_delete(&self.job.deletes, &dir, gone.len() as u64)?;
+        if self.job.verb == Verb::Sync {
+            // The listing of the destination tells it.
+            return Ok(());
+        }
+        for entry in gone.into_iter().rev() {
+            match entry.is_dir() {
+                true => self.ledger.tell(Event::DirExtra { key: entry.key, deleted: true, dry_run: true }),
+                false => self.ledger.decided(&plan::extra(entry, true), true),
+            }
+        }
+        Ok(())
+    }
+
+    /// True when the destination has anything under this name.
+    async fn any_kind_there(&self, key: &Key) -> bool {
+        let plain = Key::new(key.path());
+        self.cx.dst.stat(&plain).await.is_ok_and(|entry| !entry.is_dir()) || self.other_kind_there(&plain).await
+    }
+
+    /// True when the destination has something else under this name.
+    pub(super) async fn other_kind_there(&self, key: &Key) -> bool {
+        for other in of_any_kind(&self.cx.dst, key.path()) {
+            if other != *key && self.cx.dst.stat(&other).await.is_ok_and(|e| e.is_dir() == other.is_dir()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What only the destination has, but the source shows under the same name as something of another kind: it is not
+    /// deleted but replaced.
+    pub(super) async fn is_replaced(&self, dst: &Entry) -> bool {
+        self.in_its_place(dst).await.is_some()
+    }
+
+    /// What the source shows in the place of this: what is to be copied, if anything is.
+    pub(super) async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
+        if !self.job.existing.other_kinds.make_way() || !self.cx.src.caps().files {
+            return None;
+        }
+        let mut found = None;
+        for other in of_any_kind(&self.cx.src, dst.key.path()) {
+            if other == dst.key {
+                continue;
+            }
+            let Ok(entry) = self.cx.src.stat(&other).await else { continue };
+            let entry = Entry { key: other, ..entry };
+            if entry.key.is_dir() == entry.is_dir() && self.cx.filter.wants_name(&entry) {
+                if self.can_be_copied(&entry) {
+                    return Some(entry);
+                }
+                found = Some(entry);
+            }
+        }
+        found
+    }
+
+    /// What a directory holds and may lose with its place.
+    ///
+    /// Errors: what can't be listed, so another file system in it where those are left alone.
+    pub async fn held_by(&self, dir: &Key) -> Result<Vec<Entry>> {
+        let filter = Arc::new(self.cx.filter.for_destination());
+        let descend = filter.clone();
+        let request = ListRequest {
+            prefix: dir.as_bytes().to_vec(),
+            descend: Some(Arc::new(move |dir| descend.descend(dir))),
+            one_device: self.one_device(),
+            // To tell what each is.
+            posix: true,
+            ..ListRequest::all()
+        };
+        let mut listing = self.cx.dst.list(request);
+        let (mut gone, mut kept) = (Vec::new(), None::<Key>);
+        // A directory that is kept keeps what it holds.
+        let mut may_go = |entry: &Entry| {
+            if kept.as_ref().is_some_and(|dir| entry.key.as_bytes().starts_with(dir.as_bytes())) {
+                return false;
+            }
+            let may = filter.may_delete(&entry.key, true);
+            if !may && entry.is_dir() {
+                kept = Some(entry.key.clone());
+            }
+            may
+        };
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => gone.extend(entries.into_iter().filter(&mut may_go)),
+                Listed::Failed { error, .. } => return Err(error),
+                Listed::End => {}
+            }
+        }
+        Ok(gone)
+    }
+}
+
+/// Why a file can't come to `key`.
+pub(crate) fn no_way(key: &Key) -> Error {
+    let message = "could not make way for it: a directory of that name is there and holds something";
+    Error::new(ErrorKind::Exists, "write", message).with_key(key)
+}
+
+/// The same, and the directory's.
+pub(super) fn of_any_kind(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
+    of_name(store, name).chain([Key::new([name, b"/"].concat())])
+}
+
+/// The keys by which a store knows what is called so and is no directory: of a file or the like, and of a symlink.
+pub(crate) fn of_name(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
+    let link = store.caps().symlinks.then(|| Key::symlink(name));
+    std::iter::once(Key::new(name)).chain(link)
+}

@@ -1,0 +1,537 @@
+//! What a job comes to: both sides are listed, joined and compared, and what is to be done about each key is passed on as a
+//! [`Step`]. Reads only: an executor does the steps, or somebody looks at them.
+
+mod checks;
+mod dirs;
+mod elsewhere;
+mod file;
+mod kinds;
+mod links;
+mod one;
+mod renamed;
+mod sides;
+mod steps;
+
+use crate::{
+    Cx,
+    attributes::Attributes,
+    budget::Budget,
+    decide,
+    execute::{Executor, Orders},
+    hard_links::HardLinks,
+    known::Index,
+    ledger::Ledger,
+    pairs::Pairs,
+    rename::Renames,
+};
+use checks::Checks;
+use haul_core::{
+    Entry, ErrorKind, Key, Kind, Result,
+    attributes::{Differs, Unkept, What, Why},
+    compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
+    event::{Event, LeftOut},
+    job::{Job, Verb},
+    join::Pair,
+    plan::{self, Action, Step},
+    refine,
+};
+pub(crate) use kinds::{no_way, of_name};
+pub(crate) use links::target;
+pub(crate) use sides::absent_is_empty;
+use std::sync::{Arc, Mutex};
+pub use steps::{Steps, plan};
+use tokio::sync::mpsc;
+
+/// Decides what is to be done.
+pub(crate) struct Planner {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    rules: Rules,
+    attributes: Arc<Attributes>,
+    index: Arc<Index>,
+    /// The source's files with several names, which the executor links.
+    links: Arc<HardLinks>,
+    renames: Option<Renames>,
+    /// Questions to the stores at once.
+    checkers: usize,
+    /// The last directory at the destination that rules protect with all that it holds.
+    kept_below: Mutex<Option<Key>>,
+    /// Directories of the source that are behind symlinks at the destination, which stay.
+    kept_links: Mutex<Vec<(Key, links::Behind)>>,
+    /// The last directory that the destination lacks and that is in no other such.
+    new: Mutex<Option<Key>>,
+    /// The last directory that only the destination has and that is in no other such.
+    dying: Mutex<Option<Key>>,
+    /// Source and destination are proved to be two places.
+    apart: tokio::sync::Mutex<bool>,
+}
+
+/// What a walk is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Everything.
+    Transfers,
+    /// `--delete-before` looks for what to delete first.
+    DeletesOnly,
+}
+
+/// How far a walk came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Walked {
+    /// To the end of both sides.
+    pub whole: bool,
+    /// All of the source was listed.
+    pub src_complete: bool,
+}
+
+/// Where steps go.
+#[derive(Clone)]
+pub(crate) enum Outlet {
+    /// They are done.
+    Done(Arc<Executor>, Orders),
+    /// Somebody looks at them; names of files that are to be linked wait for the end.
+    Shown(mpsc::Sender<Step>, Arc<HardLinks>),
+}
+
+impl Outlet {
+    /// Passes a step on.
+    pub async fn take(&self, step: Step) {
+        match self {
+            Outlet::Done(executor, orders) => executor.take(step, orders).await,
+            Outlet::Shown(steps, links) => {
+                if let (Action::Copy | Action::Touch | Action::Keep, Some(src)) = (step.action, &step.src)
+                    && !step.why.is_left_alone()
+                {
+                    links.there(src, step.dst.as_ref().filter(|_| step.action != Action::Copy));
+                }
+                // Fails only when nobody looks any more.
+                let _ = steps.send(step).await;
+            }
+        }
+    }
+}
+
+/// A directory on both sides.
+fn both_dirs(src: Entry, dst: Entry) -> Step {
+    Step::new(Action::Keep, Some(src), Some(dst), Reason::Mtime)
+}
+
+/// A directory of the destination that keeps what it has.
+fn kept_dir(dst: Entry) -> Step {
+    Step::new(Action::Keep, None, Some(dst), Reason::Existing)
+}
+
+/// Remembers the outermost directory of a row of nested ones, as a walk in order meets them.
+fn outermost(last: &Mutex<Option<Key>>, dir: &Key) {
+    let mut last = last.lock().unwrap_or_else(|e| e.into_inner());
+    if !last.as_ref().is_some_and(|top| dir.as_bytes().starts_with(top.as_bytes())) {
+        *last = Some(dir.clone());
+    }
+}
+
+/// True for the directory that was remembered last, and for all that is in it.
+fn is_within(last: &Mutex<Option<Key>>, dir: &Key) -> bool {
+    let last = last.lock().unwrap_or_else(|e| e.into_inner());
+    last.as_ref().is_some_and(|top| dir.as_bytes().starts_with(top.as_bytes()))
+}
+
+impl Planner {
+    /// A plan of `job`, of which nothing is decided yet.
+    pub fn new(
+        job: &Arc<Job>,
+        cx: &Cx,
+        ledger: &Arc<Ledger>,
+        attributes: &Arc<Attributes>,
+        index: &Arc<Index>,
+        budget: &Budget,
+    ) -> Planner {
+        Planner {
+            rules: decide::rules(job, &cx.src, &cx.dst),
+            renames: job.elsewhere.renamed.filter(|_| job.verb == Verb::Sync).map(Renames::new),
+            checkers: budget.checkers,
+            job: job.clone(),
+            cx: cx.clone(),
+            ledger: ledger.clone(),
+            attributes: attributes.clone(),
+            index: index.clone(),
+            links: Arc::default(),
+            kept_below: Mutex::default(),
+            kept_links: Mutex::default(),
+            new: Mutex::default(),
+            dying: Mutex::default(),
+            apart: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The source's files with several names.
+    pub fn links(&self) -> &Arc<HardLinks> {
+        &self.links
+    }
+
+    /// How files are compared.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// One walk over both sides, to its end or to where the job stops.
+    pub async fn walk(self: &Arc<Self>, pass: Pass, out: &Outlet) -> Walked {
+        let mut walked = Walked::default();
+        let mut pairs = match self.pairs() {
+            Ok(pairs) => pairs,
+            Err(error) => {
+                self.ledger.error(error);
+                return walked;
+            }
+        };
+        let mut checks = Checks::new(self.checkers);
+        let mut src_files = 0u64;
+        while !self.ledger.stopping() {
+            src_files += self.pass_by_unchanged(&mut pairs, pass);
+            let next = tokio::select! {
+                biased;
+                () = self.cx.cancel.cancelled() => break,
+                next = pairs.next() => next,
+            };
+            self.listing_errors(&mut pairs);
+            if self.ledger.stopping() {
+                break;
+            }
+            match next {
+                Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {
+                    if let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src), Pass::Transfers) =
+                        (pair, pass)
+                        && self.job.tell.details
+                    {
+                        self.ledger.left_out(&src, LeftOut::Limit);
+                    }
+                }
+                Ok(Some(pair)) => {
+                    if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
+                        && e.has_bytes()
+                    {
+                        src_files += 1;
+                    }
+                    self.ledger.saw_source(src_files);
+                    self.pair(pair, pass, out, &mut checks).await;
+                }
+                Ok(None) => {
+                    walked.whole = true;
+                    break;
+                }
+                Err(error) => {
+                    self.ledger.error(error);
+                    break;
+                }
+            }
+        }
+        self.listing_errors(&mut pairs);
+        checks.finish(&self.ledger).await;
+        self.ledger.saw_source(src_files);
+        walked.src_complete = pairs.src_complete();
+        if walked.whole && pass == Pass::Transfers && walked.src_complete {
+            self.say_unknown_names(src_files);
+        }
+        walked
+    }
+
+    /// Says how many names of a list name none of the `found` files of the source: they may be misspelt, or folders.
+    fn say_unknown_names(&self, found: u64) {
+        let (Some(keys), Some(given)) = (self.cx.filter.files_from(), &self.cx.filter.spec().files_from) else {
+            return;
+        };
+        let nameless = given.iter().filter(|name| name.iter().all(|b| *b == b'/')).count();
+        let names = (keys.len() + nameless) as u64;
+        // Where details are told, whoever asked for them names each.
+        if names > found && !self.job.tell.details {
+            let (unknown, src) = (names - found, self.cx.src.locator());
+            self.ledger.notice(None, format!("{unknown} of {names} names of --files-from are no files of {src}"));
+        }
+    }
+
+    /// Counts the files at the front that are plainly the same, and how many they are: [`Run::pair`] would come to the same
+    /// end, but moves each entry some ten times on its way.
+    fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
+        // Each of these asks more of a file than whether its listed facts agree.
+        let more = self.job.moves()
+            || self.job.compare.server_mtime
+            || self.attributes.asks_more()
+            || self.looks_elsewhere_for_all();
+        if more || pass != Pass::Transfers {
+            return 0;
+        }
+        let mut count = 0;
+        pairs.drop_while(|src, dst| {
+            if !src.has_bytes() || !self.cx.filter.within_limits(src) || self.looks_at_link(src) {
+                return false;
+            }
+            let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
+            if !self.attributes.agree(src, dst) {
+                return false;
+            }
+            let (key, dry_run) = (src.key.clone(), self.job.dry_run);
+            let (action, size) = (Action::Keep, src.size);
+            let differs = self.attributes.difference(&self.rules, src, Some(dst));
+            self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
+            count += 1;
+            true
+        });
+        if count > 0 {
+            let totals = &mut self.ledger.report().totals;
+            totals.checks += count;
+            totals.unchanged += count;
+        }
+        count
+    }
+
+    /// True for a device, FIFO or socket that doesn't go along.
+    fn is_never_kept(&self, entry: &Entry) -> bool {
+        entry.kind == Kind::Special && self.attributes.special(entry).is_none()
+    }
+
+    /// True for a file that is left out for its size or age.
+    fn beyond_limits(&self, entry: &Entry) -> bool {
+        !entry.is_dir() && !self.cx.filter.within_limits(entry)
+    }
+
+    /// The same of a pair: the source's facts decide where it has the file. What is left out there is not absent, and what the
+    /// destination holds of it is only compared.
+    fn is_pair_beyond_limits(&self, pair: &Pair) -> bool {
+        match pair {
+            Pair::Both(entry, _) | Pair::SrcOnly(entry) | Pair::SrcUnknown(entry) => self.beyond_limits(entry),
+            Pair::DstOnly(entry) if !self.job.deletes.excluded && !self.cx.filter.holds_back() => {
+                self.beyond_limits(entry)
+            }
+            Pair::DstOnly(_) | Pair::DstUnknown(_) => false,
+        }
+    }
+
+    /// Counts what could not be listed. A store that can't be reached, doesn't know us, can't make sense of the root that we ask
+    /// for, or whose own record of what it holds is damaged would say so again for every file, so that is the end of the job.
+    fn listing_errors(&self, pairs: &mut Pairs) {
+        for (_, error) in pairs.errors.drain(..) {
+            let hopeless = match error.kind() {
+                ErrorKind::Corrupt => true,
+                ErrorKind::Invalid => error.key().is_none(),
+                kind => {
+                    self.ledger.was_hopeless(kind);
+                    false
+                }
+            };
+            if hopeless {
+                self.ledger.wind_down();
+            }
+            self.ledger.report().error(error);
+        }
+    }
+
+    /// What a file comes to in the end. The way of a file that is only copied makes no other future than its own: what else
+    /// may happen is boxed, or a future of its size would be moved for each file, which was a fifth of the job's CPU time.
+    async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, out: &Outlet, checks: &mut Checks) {
+        let looks = self.must_be_looked_at(&pair);
+        let pair = if looks { Box::pin(self.before_comparing(pair)).await } else { Some(pair) };
+        let Some(pair) = pair else { return };
+        match pair {
+            Pair::Both(src, dst) if src.is_dir() && self.is_anothers(&src.key) => out.take(kept_dir(dst)).await,
+            Pair::Both(src, dst) if src.is_dir() => {
+                if pass == Pass::Transfers {
+                    Box::pin(self.dir_seen(&src, Some(&dst))).await;
+                }
+                out.take(both_dirs(src, dst)).await;
+            }
+            Pair::SrcOnly(src) | Pair::SrcUnknown(src) if src.is_dir() => {
+                if pass == Pass::Transfers {
+                    Box::pin(self.new_dir(src, out)).await;
+                }
+            }
+            Pair::DstOnly(dst) if dst.is_dir() => Box::pin(self.extra_dir(dst, out)).await,
+            Pair::DstOnly(dst) if !self.job.deletes.specials && self.is_never_kept(&dst) => {}
+            Pair::DstOnly(dst) => Box::pin(self.extra(dst, out)).await,
+            Pair::DstUnknown(dst) => {
+                self.ledger.report().totals.protected += u64::from(self.job.verb == Verb::Sync && dst.has_bytes());
+            }
+            _ if pass == Pass::DeletesOnly => {}
+            Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) if !self.can_be_copied(&src) => {
+                Box::pin(self.not_kept(&src)).await;
+            }
+            Pair::Both(src, dst) => self.both(src, dst, out, checks).await,
+            Pair::SrcOnly(src) => {
+                let Some((src, _)) = self.first_name(src, None, out).await else { return };
+                match &self.renames {
+                    Some(renames) if src.has_bytes() => renames.src_only(src),
+                    _ => self.missing(src, out, checks).await,
+                }
+            }
+            Pair::SrcUnknown(src) => {
+                let (run, out) = (self.clone(), out.clone());
+                checks.spawn(&self.ledger, Box::pin(async move { run.ask_dst(src, out).await })).await;
+            }
+        }
+    }
+
+    /// A file on both sides. What the listed facts settle is settled here; the rest is asked for on a task.
+    async fn both(self: &Arc<Self>, src: Entry, dst: Entry, out: &Outlet, checks: &mut Checks) {
+        let Some((mut src, Some(mut dst))) = self.first_name(src, Some(dst), out).await else { return };
+        let quick = match self.job.compare.server_mtime {
+            true => Verdict::Ask(Need::Mtime),
+            false if self.is_mixed_up(&src, &dst) => Verdict::Differ(Reason::Linked),
+            false if src.kind == Kind::Special => refine::compare_special(&src, &dst, &self.rules),
+            false => compare(&src, &dst, &self.rules, false, HashAnswer::NotAsked),
+        };
+        let quick_touch = quick == Verdict::Touch && src.kind != Kind::Special;
+        // Which asks other places, but for what must be made anew whatever they say.
+        let asks = self.looks_elsewhere_for_all() && quick != Verdict::Differ(Reason::Linked);
+        if !matches!(quick, Verdict::Ask(_)) && !quick_touch && !asks {
+            self.ledger.report().totals.checks += 1;
+            if let Some(step) = self.step(src, dst, quick) {
+                self.file(step, out).await;
+            }
+            return;
+        }
+        let (run, out) = (self.clone(), out.clone());
+        let check = async move {
+            run.ledger.report().totals.checks += 1;
+            let listed = dst.clone();
+            match run.verdict(&mut src, &mut dst).await {
+                Ok(verdict) => {
+                    // What only the index said isn't seen anew, nor is a time that was made up here.
+                    if dst != listed && !run.job.compare.server_mtime {
+                        run.index.saw(&dst);
+                    }
+                    if let Some(step) = run.step(src, dst, verdict) {
+                        run.file(step, &out).await;
+                    }
+                }
+                Err(error) => run.ledger.error(error),
+            }
+        };
+        checks.spawn(&self.ledger, Box::pin(check)).await;
+    }
+
+    /// Compares what has no bytes by its kind, all else as [`decide::verdict`] does.
+    pub async fn verdict(&self, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
+        if src.kind == Kind::Special {
+            return Ok(refine::compare_special(src, dst, &self.rules));
+        }
+        decide::verdict(&self.cx, &self.job, &self.rules, src, dst).await
+    }
+
+    /// What a verdict on a file of both sides calls for; `None` where there is nothing to do about it.
+    pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
+        let verdict = self.with_attributes(verdict, &src, &dst);
+        plan::both(src, dst, verdict, &self.job)
+    }
+
+    async fn missing(self: &Arc<Self>, src: Entry, out: &Outlet, checks: &mut Checks) {
+        if self.asks_of_other_kinds() || self.may_be_in_the_way(&src.key) {
+            let (run, out) = (self.clone(), out.clone());
+            return checks.spawn(&self.ledger, Box::pin(async move { run.missing_of_its_kind(src, &out).await })).await;
+        }
+        let step = plan::missing(src, &self.job);
+        if step.action != Action::Copy || !self.looks_elsewhere() {
+            return self.file(step, out).await;
+        }
+        let (run, out) = (self.clone(), out.clone());
+        checks.spawn(&self.ledger, Box::pin(async move { run.file(step, &out).await })).await;
+    }
+
+    /// Compares a file with what is at the destination, if anything is, and does what that calls for.
+    pub async fn decide(&self, src: Entry, dst: Option<Entry>, out: &Outlet) {
+        match self.decision(src, dst).await {
+            Ok(Some(step)) => self.file(step, out).await,
+            Ok(None) => {}
+            Err(error) => self.ledger.error(error),
+        }
+    }
+
+    /// What a file calls for, compared with what is at the destination, if anything is.
+    async fn decision(&self, mut src: Entry, dst: Option<Entry>) -> Result<Option<Step>> {
+        let Some(mut dst) = dst else { return Ok(Some(plan::missing(src, &self.job))) };
+        let verdict = self.verdict(&mut src, &mut dst).await?;
+        Ok(self.step(src, dst, verdict))
+    }
+
+    /// The destination's listing didn't get to this key: ask.
+    async fn ask_dst(&self, src: Entry, out: Outlet) {
+        let dst = match self.cx.dst.stat(&src.key).await {
+            Ok(dst) => Some(dst),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                self.index.is_absent(&src.key);
+                None
+            }
+            Err(error) => return self.ledger.error(error.with_key(&src.key)),
+        };
+        let Some((src, dst)) = self.first_name(src, dst, &out).await else { return };
+        if dst.is_some() {
+            self.ledger.report().totals.checks += 1;
+        }
+        self.decide(src, dst, &out).await;
+    }
+
+    /// A file that the source provably lacks.
+    async fn extra(&self, dst: Entry, out: &Outlet) {
+        if self.job.verb != Verb::Sync && self.job.tell.extra && dst.kind == Kind::File {
+            return out.take(plan::extra(dst, false)).await;
+        }
+        if self.job.verb != Verb::Sync || !self.may_lose(&dst) || self.is_replaced(&dst).await {
+            return;
+        }
+        match &self.renames {
+            Some(renames) => renames.dst_only(dst),
+            None => out.take(plan::extra(dst, true)).await,
+        }
+    }
+
+    /// A verdict on bytes with what facts of inodes say of attributes.
+    pub fn with_attributes(&self, verdict: Verdict, src: &Entry, dst: &Entry) -> Verdict {
+        let Some(keep) = &self.attributes.keep else { return verdict };
+        let (verdict, unkept) = refine::refine(verdict, src, dst, keep, &self.attributes.rights);
+        if !self.attributes.looks_inside() && matches!(verdict, Verdict::Same(_)) {
+            self.ledger.count_unkept(unkept);
+        }
+        verdict
+    }
+
+    /// True when an unchanged file goes to [`Run::look`] before it counts as such.
+    pub fn must_look(&self, why: Reason) -> bool {
+        !why.is_left_alone() && self.attributes.looks_inside()
+    }
+
+    /// Keeps back a further name of a file that has several; gives back all others.
+    async fn first_name(&self, src: Entry, dst: Option<Entry>, out: &Outlet) -> Option<(Entry, Option<Entry>)> {
+        if !self.attributes.hard_links() || self.links.is_first(&src) {
+            return Some((src, dst));
+        }
+        self.ledger.report().totals.checks += 1;
+        if let Some(src) = self.links.wait(src, dst) {
+            let differs = Difference::of(&src, Differs::default());
+            out.take(Step { differs, ..Step::new(Action::Keep, Some(src), None, Reason::Linked) }).await;
+        }
+        None
+    }
+
+    /// True when what is at the destination must be made anew, as it is one file with another name that it must not be.
+    pub fn is_mixed_up(&self, src: &Entry, dst: &Entry) -> bool {
+        self.attributes.hard_links() && self.links.is_mixed_up(src, dst)
+    }
+
+    /// False for what is no file and isn't kept.
+    pub(super) fn can_be_copied(&self, src: &Entry) -> bool {
+        let kept = |what| what == What::Special || self.attributes.rights.devices;
+        src.kind != Kind::Special || self.attributes.special(src).is_some_and(kept)
+    }
+
+    /// Says or counts what can't be copied.
+    pub(super) async fn not_kept(&self, src: &Entry) {
+        if let Some(what) = self.attributes.special(src) {
+            let mut unkept = Unkept::default();
+            unkept.add(what, Why::Denied);
+            self.ledger.count_unkept(unkept);
+        } else if !self.job.tell.details {
+            self.ledger.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
+        }
+        if self.job.tell.details {
+            self.ledger.left_out(src, LeftOut::Kind(self.left_alone(src).await));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A job's plan as a stream, for those who look at it or do it in their own way.
+
+use super::{Outlet, Pass, Planner};
+use crate::{
+    Cx, Report, attributes::Attributes, budget::Budget, hard_links::inode, known::Index, ledger::Ledger, overlap,
+};
+use futures::Stream;
+use haul_core::{
+    job::Job,
+    plan::{self, Step},
+};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// Steps that may wait to be looked at.
+const AHEAD: usize = 1024;
+
+/// What `job` comes to between the ends of `cx`, as it is decided; nothing is done. The sides are listed no faster than the
+/// steps are taken.
+///
+/// Steps of files come in the order of their keys, but for those whose comparison had to ask a store, renamed files and further
+/// names of files, which come at the end. Errors go to the sink and into [`Steps::report`]: a step that deletes rests on nothing
+/// once there is one.
+pub fn plan(mut job: Job, cx: Cx) -> Steps {
+    job.dry_run = true;
+    let attributes = Arc::new(Attributes::new(&mut job, &cx));
+    let (job, ledger, index) = (Arc::new(job), Arc::new(Ledger::new(&cx)), Arc::<Index>::default());
+    let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
+    let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
+    let (steps, coming) = mpsc::channel(AHEAD);
+    let told = ledger.clone();
+    let walk = tokio::spawn(async move {
+        if let Err(error) = overlap::check(&cx, job.verb) {
+            return told.error(error);
+        }
+        index.open(&cx, planner.uses_of_index()).await;
+        let out = Outlet::Shown(steps, planner.links.clone());
+        planner.see_root(&out).await;
+        planner.walk(if job.deletes.alone { Pass::DeletesOnly } else { Pass::Transfers }, &out).await;
+        planner.settle_renames(&out).await;
+        planner.show_links(&out).await;
+        index.end().await;
+    });
+    Steps { coming, ledger, walk }
+}
+
+/// The steps of a plan. Dropping it ends the planning.
+pub struct Steps {
+    coming: mpsc::Receiver<Step>,
+    ledger: Arc<Ledger>,
+    walk: JoinHandle<()>,
+}
+
+impl Steps {
+    /// What was met on the way: errors, and files that were compared. Complete when the stream has ended.
+    pub fn report(&self) -> Report {
+        self.ledger.report().clone()
+    }
+}
+
+impl Stream for Steps {
+    type Item = Step;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        self.coming.poll_recv(cx)
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.walk.abort();
+    }
+}
+
+impl Planner {
+    /// Further names of files, when the first is where it is to be.
+    async fn show_links(&self, out: &Outlet) {
+        for (_, there, name) in self.links.turn().links {
+            let linked = name.dst.as_ref().and_then(|dst| dst.posix.as_deref()).map(inode);
+            let (action, why) = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.job);
+            let differs = self.attributes.difference(&self.rules, &name.src, name.dst.as_ref());
+            out.take(Step { differs, ..Step::new(action, Some(name.src), name.dst, why) }).await;
+        }
+    }
+}

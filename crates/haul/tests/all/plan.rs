@@ -1,0 +1,123 @@
+//! A plan as a stream of steps: what a job would do, told without doing it, and the same as what it does.
+
+use futures::StreamExt;
+use haul::{Cancel, Cx};
+use haul_core::{
+    Key,
+    event::NoSink,
+    filter::Filter,
+    job::{Job, RenameBy, Verb},
+    plan::{Action, Step},
+};
+use haul_store::{Links, Meters};
+use haul_testkit::disk;
+use std::{fs, path::Path, sync::Arc};
+use tempfile::TempDir;
+
+fn trees(files: &[(&str, &str)]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for dir in ["src", "dst"] {
+        fs::create_dir(root.path().join(dir)).unwrap();
+    }
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn cx(root: &Path) -> Cx {
+    Cx {
+        src: disk::open(&root.join("src"), Links::Skip),
+        dst: disk::open(&root.join("dst"), Links::Skip),
+        backup: None,
+        compare_dest: vec![],
+        copy_dest: vec![],
+        filter: Arc::new(Filter::default()),
+        sink: Arc::new(NoSink),
+        meters: Arc::new(Meters::default()),
+        cancel: Cancel::default(),
+        confirm: None,
+        journal: None,
+        known: haul::index::Known::default(),
+    }
+}
+
+async fn told(job: Job, root: &Path) -> Vec<(Action, String)> {
+    let mut steps = haul::plan(job, cx(root));
+    let mut told: Vec<(Action, String)> = Vec::new();
+    while let Some(step) = steps.next().await {
+        told.push((step.action, step.key().unwrap().display().to_string()));
+    }
+    assert!(steps.report().is_ok(), "{:?}", steps.report().errors);
+    told.sort_by(|a, b| a.1.cmp(&b.1));
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_tells_each_key_and_changes_nothing() {
+    let files = [("src/new/a", "1"), ("src/other", "22"), ("dst/other", "1"), ("dst/gone/b", "1"), ("dst/gone/c", "1")];
+    let root = trees(&files);
+    fs::write(root.path().join("src/same"), "1").unwrap();
+    fs::copy(root.path().join("src/same"), root.path().join("dst/same")).unwrap();
+    let time = fs::metadata(root.path().join("src/same")).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(root.path().join("dst/same")).unwrap().set_modified(time).unwrap();
+    let step = |action, key: &str| (action, key.to_owned());
+    let expected = [
+        step(Action::Delete, "gone/"),
+        step(Action::Delete, "gone/b"),
+        step(Action::Delete, "gone/c"),
+        step(Action::MakeDir, "new/"),
+        step(Action::Copy, "new/a"),
+        step(Action::Copy, "other"),
+    ];
+    let mut steps = told(Job::new(Verb::Sync), root.path()).await;
+    // What is plainly the same is counted and passed by.
+    steps.retain(|(action, _)| *action != Action::Keep);
+    assert_eq!(steps, expected);
+    assert!(root.path().join("dst/gone/b").exists() && !root.path().join("dst/new").exists());
+    let report = haul::run(Job::new(Verb::Sync), cx(root.path())).await;
+    assert_eq!((report.totals.transfers, report.totals.deletes, report.totals.dirs_deleted), (2, 2, 1));
+    assert_eq!(report.totals.unchanged, 1);
+    assert!(told(Job::new(Verb::Sync), root.path()).await.iter().all(|(action, _)| *action == Action::Keep));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_file_and_further_names_come_at_the_end() {
+    let root = trees(&[("src/b", "the same"), ("dst/a", "the same"), ("src/one", "linked")]);
+    fs::hard_link(root.path().join("src/one"), root.path().join("src/two")).unwrap();
+    let job = Job::new(Verb::Sync).with(|job| {
+        job.elsewhere.renamed = Some(RenameBy { hash: true, mtime: false, leaf: false });
+        job.attributes.keep.hard_links = true;
+    });
+    let mut steps = haul::plan(job, cx(root.path()));
+    let mut all: Vec<Step> = Vec::new();
+    while let Some(step) = steps.next().await {
+        all.push(step);
+    }
+    let renamed = all.iter().find(|step| step.action == Action::Rename).unwrap();
+    assert_eq!(
+        (renamed.src.as_ref().unwrap().key.clone(), renamed.dst.as_ref().unwrap().key.clone()),
+        (Key::new("b"), Key::new("a"))
+    );
+    let last = all.last().unwrap();
+    assert_eq!((last.action, last.key().cloned()), (Action::Link, Some(Key::new("two"))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_is_dropped_ends() {
+    let root = trees(&[]);
+    for at in 0..3000 {
+        fs::write(root.path().join(format!("src/{at}")), "x").unwrap();
+    }
+    let context = cx(root.path());
+    let store = Arc::downgrade(&context.src);
+    let mut steps = haul::plan(Job::new(Verb::Copy), context);
+    assert!(steps.next().await.is_some());
+    drop(steps);
+    // The walk held it.
+    while store.upgrade().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
