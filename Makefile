@@ -9,7 +9,8 @@ VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.52.3
 GCS_EMULATOR := gcp-storage-emulator==2026.7.19
 MOTO := 'moto[server]==5.2.5' boto3==1.44.5
-BOXSDK := boxsdk==10.18.0
+# What the clouds' own vendors give to Python.
+SDKS := boxsdk==10.18.0 dropbox==12.2.4 google-api-python-client==2.202.0 msgraph-sdk==1.65.0 requests==2.34.2
 # Newer ones need a newer Node than Debian has.
 AZURITE := azurite@3.35.0
 MVN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DincludeScope=runtime
@@ -62,10 +63,10 @@ tools:
 	    && $(TOOLS)/../gcs_emulator/bin/pip install -q --retries 1 $(GCS_EMULATOR) \
 	    && ln -sf ../gcs_emulator/bin/gcp-storage-emulator $(TOOLS)/gcp-storage-emulator; } \
 	    || { rm -rf $(TOOLS)/../gcs_emulator; echo "gcp-storage-emulator could not be installed: the test against it will be skipped"; }; \
-	  [ -x $(TOOLS)/../box_sdk/bin/box_sdk ] || { python3 -m venv $(TOOLS)/../box_sdk && $(TOOLS)/../box_sdk/bin/pip install -q --retries 1 $(BOXSDK) \
-	    && ln -sf python3 $(TOOLS)/../box_sdk/bin/box_sdk; } \
-	    || { rm -rf $(TOOLS)/../box_sdk; echo "Box's SDK could not be installed: the test against it will be skipped"; }; \
-	else echo "Python is not installed: the tests against DVC, moto, boto3, Box's SDK and gcp-storage-emulator will be skipped"; fi
+	  [ -x $(TOOLS)/../cloud_sdks/bin/cloud_sdks ] || { python3 -m venv $(TOOLS)/../cloud_sdks \
+	    && $(TOOLS)/../cloud_sdks/bin/pip install -q --no-compile --retries 1 $(SDKS) && ln -sf python3 $(TOOLS)/../cloud_sdks/bin/cloud_sdks; } \
+	    || { rm -rf $(TOOLS)/../cloud_sdks; echo "The clouds' SDKs could not be installed: the tests against them will be skipped"; }; \
+	else echo "Python is not installed: the tests against DVC, moto, boto3, the clouds' SDKs and gcp-storage-emulator will be skipped"; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
 	  [ -x $(TOOLS)/s3proxy ] || { mvn -B -q -f tests/s3proxy/pom.xml $(MVN_COPY) -DoutputDirectory=$(TOOLS)/../s3proxy \
 	    && install -m 644 tests/s3proxy/logback.xml $(TOOLS)/../s3proxy && install -m 755 tests/s3proxy/run $(TOOLS)/s3proxy; } \

@@ -1,3 +1,4 @@
 //! The drive store on a simulator of the service.
 
+mod sdk;
 mod simulator;

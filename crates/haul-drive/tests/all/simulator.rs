@@ -44,7 +44,7 @@ fn open_with(sim: &DriveSim, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store
     (haul_drive::KIND.open)(request).expect("opened")
 }
 
-fn open(sim: &DriveSim, path: &str) -> Arc<dyn Store> {
+pub fn open(sim: &DriveSim, path: &str) -> Arc<dyn Store> {
     open_with(sim, path, &[])
 }
 

@@ -4,3 +4,4 @@
 
 mod dropbox;
 mod rclone;
+mod sdk;

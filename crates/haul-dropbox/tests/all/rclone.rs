@@ -12,7 +12,7 @@ use haul_testkit::{
 };
 use std::{fs, path::Path, process::Command};
 
-const HOSTS: [&str; 3] = ["api.dropboxapi.com", "content.dropboxapi.com", "notify.dropboxapi.com"];
+pub const HOSTS: [&str; 3] = ["api.dropboxapi.com", "content.dropboxapi.com", "notify.dropboxapi.com"];
 
 struct Rclone<'a> {
     program: &'a Path,

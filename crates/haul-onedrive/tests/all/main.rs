@@ -1,5 +1,7 @@
 //! The store on the simulated drive.
 
+mod sdk;
+
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};

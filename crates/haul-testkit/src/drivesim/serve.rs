@@ -298,7 +298,10 @@ impl State {
         let lost = several && self.settings.hole.is_some_and(|nth| self.several.is_multiple_of(nth));
         let candidates: BTreeSet<&str> = match &parents {
             Some(parents) => parents.iter().flat_map(|id| self.space.children(id)).collect(),
-            None => self.space.files.keys().map(String::as_str).filter(|id| *id != ROOT).collect(),
+            None => {
+                let is_root = |id: &str| id == ROOT || self.space.drives.contains_key(id);
+                self.space.files.keys().map(String::as_str).filter(|id| !is_root(id)).collect()
+            }
         };
         let after = asked.param("pageToken").strip_prefix("~!!~").unwrap_or_default();
         let mut files = Vec::new();
@@ -554,19 +557,20 @@ impl State {
     }
 }
 
-/// The parts of a body of type `multipart/related`: facts, the content's type, content.
+/// The parts of a body of type `multipart/related`: facts, the content's type, content. Google's own client ends its lines without CR.
 fn related(kind: &str, body: &Bytes) -> Option<(Bytes, String, Bytes)> {
     let boundary = kind.split("boundary=").nth(1)?.split(';').next()?.trim().trim_matches('"');
     let line = format!("--{boundary}");
     let find = |from: usize, what: &[u8]| {
         body.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| from + at)
     };
-    let head = |from: usize| find(from, b"\r\n\r\n").map(|at| at + 4);
-    let next = format!("\r\n{line}");
     let first = find(0, line.as_bytes())?;
+    let end = if body.get(first + line.len()) == Some(&b'\r') { "\r\n" } else { "\n" };
+    let head = |from: usize| find(from, end.repeat(2).as_bytes()).map(|at| at + 2 * end.len());
+    let next = format!("{end}{line}");
     let facts = head(first)?;
     let second = find(facts, next.as_bytes())?;
-    let content = head(second + 2)?;
+    let content = head(second + end.len())?;
     let mime = String::from_utf8_lossy(&body[second..content]).to_lowercase();
     let mime = mime.lines().find_map(|line| line.strip_prefix("content-type:")).unwrap_or("").trim().to_owned();
     // The content may hold anything, so its end is looked for from behind.
@@ -584,5 +588,8 @@ mod tests {
         let (facts, mime, content) = related("multipart/related; boundary=x", &Bytes::from(body)).unwrap();
         assert_eq!((&facts[..], &*mime, &content[..]), (&b"{}"[..], "text/plain", &b"a\r\n--y"[..]));
         assert!(related("multipart/related; boundary=z", &Bytes::from(body)).is_none());
+        let body = "--x\nContent-Type: application/json\n\n{}\n--x\nContent-Type: text/plain\n\na\r\n\n--x--";
+        let (facts, mime, content) = related("multipart/related; boundary=\"x\"", &Bytes::from(body)).unwrap();
+        assert_eq!((&facts[..], &*mime, &content[..]), (&b"{}"[..], "text/plain", &b"a\r\n"[..]));
     }
 }

@@ -12,7 +12,11 @@ use haul_core::{
     hash::{hash_bytes, to_hex},
 };
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response, StatusCode, body::Incoming};
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{CONTENT_TYPE, HeaderValue},
+};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -182,24 +186,33 @@ fn content_hash(bytes: &[u8]) -> String {
     to_hex(hash_bytes(&[Algo::Dropbox], bytes).get(Algo::Dropbox).unwrap_or_default())
 }
 
-/// An error as the service writes it: each tag in the one before it.
-fn refusal(summary: &str) -> Value {
+/// An error as the service writes it: each tag in the one before it. `of` is the request's name, `end` where the session that it is about
+/// goes on.
+fn refusal(of: &str, summary: &str, end: Option<u64>) -> Value {
     let mut tags = summary.split('/').rev();
     let mut value = json!({".tag": tags.next().unwrap_or_default()});
+    if value[".tag"] == "incorrect_offset" {
+        value["correct_offset"] = end.into();
+    }
     for tag in tags {
-        let mut outer = json!({".tag": tag});
-        // The errors of uploads hold the reason of a path beside the session.
-        outer[tag] = value.clone();
-        if tag == "path" {
-            outer["reason"] = value;
-        }
-        value = outer;
+        value = match (of, tag) {
+            ("files/upload", "path") => {
+                json!({".tag": tag, "reason": value, "upload_session_id": "pid_upload_session:x"})
+            }
+            _ => json!({".tag": tag, tag: value}),
+        };
     }
     value
 }
 
 fn refuse(status: StatusCode, summary: &str) -> io::Result<Response<Body>> {
-    answer(status, json!({"error_summary": format!("{summary}/.."), "error": refusal(summary)}).to_string())
+    answer_json(status, &json!({"error_summary": format!("{summary}/.."), "error": refusal("", summary, None)}))
+}
+
+fn answer_json(status: StatusCode, value: &Value) -> io::Result<Response<Body>> {
+    let mut response = answer(status, value.to_string())?;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
 }
 
 /// What came with a request.
@@ -220,10 +233,10 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         let mut state = shared.state();
         *state.counts.entry("oauth2/token".into()).or_default() += 1;
         if !String::from_utf8_lossy(&body).contains("refresh_token=again") {
-            return answer(StatusCode::BAD_REQUEST, json!({"error": "invalid_grant"}).to_string());
+            return answer_json(StatusCode::BAD_REQUEST, &json!({"error": "invalid_grant"}));
         }
         let token = json!({"access_token": access(state.token), "token_type": "bearer", "expires_in": 14400});
-        return answer(StatusCode::OK, token.to_string());
+        return answer_json(StatusCode::OK, &token);
     }
     let Some(name) = path.strip_prefix("/2/") else { return answer(StatusCode::NOT_FOUND, String::new()) };
     let content = matches!(name, "files/upload" | "files/download")
@@ -266,7 +279,7 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         Some(Fault::Throttle(reason, seconds)) => {
             let said = json!({"error_summary": format!("{reason}/.."),
                 "error": {"reason": {".tag": reason}, "retry_after": seconds}});
-            let mut response = answer(StatusCode::TOO_MANY_REQUESTS, said.to_string())?;
+            let mut response = answer_json(StatusCode::TOO_MANY_REQUESTS, &said)?;
             response.headers_mut().insert("retry-after", (*seconds).into());
             return Ok(response);
         }
@@ -306,22 +319,24 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
             state.act(&shared.settings, &asked, crowded)
         }
     };
+    let answered = answered.map_err(|summary| {
+        let end = shared.state().sessions.end(&asked.argument);
+        (summary, refusal(&asked.name, summary, end))
+    });
     drop(alone);
     if matches!(fault, Some(Fault::Lose)) {
         return Err(io::Error::other("lost"));
     }
     match answered {
-        Ok(Answered::Json(value)) => {
-            let mut response = answer(StatusCode::OK, value.to_string())?;
-            response.headers_mut().insert("content-type", "application/json".parse().map_err(io::Error::other)?);
-            Ok(response)
-        }
+        Ok(Answered::Json(value)) => answer_json(StatusCode::OK, &value),
         Ok(Answered::Content(facts, bytes)) => content_of(&asked, &facts, bytes),
-        Err("malformed") => answer(
+        Err(("malformed", _)) => answer(
             StatusCode::BAD_REQUEST,
             format!("Error in call to API function \"{}\": request body: path: did not match pattern", asked.name),
         ),
-        Err(summary) => refuse(StatusCode::CONFLICT, summary),
+        Err((summary, error)) => {
+            answer_json(StatusCode::CONFLICT, &json!({"error_summary": format!("{summary}/.."), "error": error}))
+        }
     }
 }
 
@@ -414,7 +429,7 @@ impl State {
                             facts[".tag"] = "success".into();
                             facts
                         }
-                        Err(summary) => json!({".tag": "failure", "failure": refusal(summary)}),
+                        Err(summary) => json!({".tag": "failure", "failure": refusal(&asked.name, summary, None)}),
                     }
                 });
                 json!({"entries": each.collect::<Vec<_>>()})
@@ -430,7 +445,7 @@ impl State {
                     let path = entry["path"].as_str().unwrap_or_default();
                     match self.tree.delete(path, entry["parent_rev"].as_str()) {
                         Ok(facts) => json!({".tag": "success", "metadata": facts}),
-                        Err(summary) => json!({".tag": "failure", "failure": refusal(summary)}),
+                        Err(summary) => json!({".tag": "failure", "failure": refusal(&asked.name, summary, None)}),
                     }
                 });
                 let done = json!({".tag": "complete", "entries": each.collect::<Vec<_>>()});

@@ -68,6 +68,11 @@ impl Sessions {
         Ok((session, cursor["offset"].as_u64().unwrap_or(0)))
     }
 
+    /// Where the session of a request goes on.
+    pub fn end(&self, argument: &Value) -> Option<u64> {
+        Some(self.all.get(argument["cursor"]["session_id"].as_str()?)?.end())
+    }
+
     pub fn append(&mut self, argument: &Value, body: Bytes) -> Result<Value, Refusal> {
         let (session, offset) = self.of(&argument["cursor"])?;
         let close = argument["close"].as_bool() == Some(true);
@@ -115,6 +120,7 @@ impl Sessions {
         if !body.is_empty() {
             session.pieces.insert(offset, body);
         }
+        session.closed = true;
         session.whole().or_else(|| session.pieces.is_empty().then(Bytes::new)).ok_or("concurrent_session_missing_data")
     }
 }

@@ -21,6 +21,7 @@ pub struct Asked {
     /// Decoded, without the service's own beginning.
     path: String,
     query: Vec<(String, String)>,
+    /// Where content and sessions are: a host of their own, for whoever reaches the service by name.
     base: String,
     /// What stands before a next page's query.
     here: String,
@@ -30,8 +31,9 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn new(head: &Parts, base: String) -> Asked {
+    pub fn new(head: &Parts) -> Asked {
         let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let host = header("host").unwrap_or_default();
         let raw = head.uri.path();
         let path = decoded(raw.strip_prefix("/_api/v2.0").or_else(|| raw.strip_prefix("/v1.0")).unwrap_or(raw));
         let query = head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
@@ -43,10 +45,10 @@ impl Asked {
         Asked {
             kind: kind(&method, &path),
             method,
-            here: format!("{base}{raw}"),
+            here: format!("http://{host}{raw}"),
             path,
             query: query.collect(),
-            base,
+            base: format!("http://{}", host.replace("localhost", "127.0.0.1")),
             condition: header("if-match"),
             range: header("range"),
             content_range: header("content-range"),
@@ -118,7 +120,8 @@ fn parts(path: &str) -> Option<(String, String, String)> {
         Some(rest) => rest.split_once(':').unwrap_or((rest, "")),
         None => ("", rest),
     };
-    Some((base.into(), below.trim_matches('/').into(), verb.trim_matches('/').into()))
+    // A function may be called with its parentheses: `delta()`.
+    Some((base.into(), below.trim_matches('/').into(), verb.trim_matches('/').trim_end_matches("()").into()))
 }
 
 fn verb(path: &str) -> &str {

@@ -256,11 +256,7 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Resu
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
-    let base = match head.headers.get("host").and_then(|host| host.to_str().ok()) {
-        Some(host) => format!("http://{host}"),
-        None => String::new(),
-    };
-    let asked = answer::Asked::new(&head, base);
+    let asked = answer::Asked::new(&head);
     let failing = {
         let mut state = lock();
         *state.counts.entry(asked.kind).or_default() += 1;
