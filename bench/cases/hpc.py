@@ -17,7 +17,7 @@ SWEEP = (1, 4, 8, 16, 32)
 RCLONE_TRANSFERS = 4
 FULL = {"many": (1_000, 1_000_000, 10), "one": 5_000_000_000, "sweep": {"aws": SWEEP, "gdrive": SWEEP}}
 # One transfer at a time would take minutes on gdrive-like by design.
-QUICK = {"many": (10, 1_000_000, 4), "one": 80_000_000, "sweep": {"aws": (1, 4, 16), "gdrive": (4, 8)}}
+QUICK = {"many": (10, 1_000_000, 4), "one": 40_000_000, "sweep": {"aws": (1, 4), "gdrive": (4,)}}
 PRICES = {"aws": "aws", "gdrive": "gdrive"}
 BUCKET = "hpc"
 

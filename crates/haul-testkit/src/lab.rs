@@ -3,8 +3,8 @@
 use crate::{peers, servers};
 use std::{
     env, fs,
-    io::Write as _,
-    os::unix::process::ExitStatusExt as _,
+    io::{self, Write as _},
+    os::unix::{fs::MetadataExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -73,6 +73,28 @@ pub fn peak(mut command: Command) -> (i32, u64) {
     }
 }
 
+/// A temporary folder whose name begins with `prefix`, for what asks nothing of a disk: in `$HAUL_TEST_DIR` where that is set (memory, say,
+/// where many small files cost a third), else where temporary folders are.
+///
+/// Errors: it can't be made.
+pub fn temporary(prefix: &str) -> io::Result<TempDir> {
+    let place = env::var_os("HAUL_TEST_DIR").map_or_else(env::temp_dir, PathBuf::from);
+    tempfile::Builder::new().prefix(prefix).tempdir_in(place)
+}
+
+/// A temporary folder on another file system than [`temporary`]'s: in memory, or on a disk. `None` after saying that the test is skipped.
+pub fn elsewhere() -> Option<TempDir> {
+    let device = |folder: &TempDir| fs::metadata(folder.path()).map(|facts| facts.dev()).ok();
+    let here = temporary("").ok().as_ref().and_then(device);
+    let places = [PathBuf::from("/dev/shm"), env::temp_dir()];
+    let found =
+        places.iter().filter_map(|place| tempfile::tempdir_in(place).ok()).find(|folder| device(folder) != here);
+    if found.is_none() {
+        peers::skip("no second file system at /dev/shm");
+    }
+    found
+}
+
 /// A folder of its own with a home and a configuration. In arguments, `@x` stands for the path of `x` in it.
 #[derive(Debug)]
 pub struct Lab {
@@ -86,7 +108,7 @@ impl Lab {
     ///
     /// Panics if no folder can be made.
     pub fn new(haul: &str) -> Lab {
-        let root = tempfile::Builder::new().prefix("haul-lab-").tempdir().expect("temporary folder");
+        let root = temporary("haul-lab-").expect("temporary folder");
         fs::create_dir(root.path().join("home")).expect("home");
         Lab { root, haul: haul.into(), rclone: peers::find("rclone") }
     }

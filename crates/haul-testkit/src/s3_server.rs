@@ -1,5 +1,6 @@
 //! An S3 server inside the test's process: s3s over a folder, with real signatures and checksums checked.
 
+use crate::lab::temporary;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
@@ -33,7 +34,7 @@ impl Drop for S3Server {
 ///
 /// Errors: no temporary folder or port to be had.
 pub async fn start_s3s() -> io::Result<S3Server> {
-    let root = tempfile::tempdir()?;
+    let root = temporary("haul-s3s-")?;
     let (access_key, secret_key) = ("haul-test".to_owned(), "haul-test-secret".to_owned());
     let files = FileSystem::new(root.path()).map_err(|e| io::Error::other(format!("{e:?}")))?;
     let mut builder = S3ServiceBuilder::new(files);

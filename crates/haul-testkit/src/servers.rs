@@ -1,7 +1,7 @@
 //! Real S3 servers of several makes: one of each for each test program, a bucket for each test. They listen on loopback, end
 //! with the program, and keep nothing. What haul does with one make it must do with all: see `haul-cli/tests/servers`.
 
-use crate::peers;
+use crate::{lab::temporary, peers};
 use std::{
     collections::BTreeMap,
     fs,
@@ -172,7 +172,7 @@ impl Server {
     ///
     /// Errors: it can't be started, or isn't ready within a minute.
     fn start(make: Make, program: &Path) -> io::Result<Server> {
-        let root = tempfile::Builder::new().prefix("haul-server-").tempdir()?.keep();
+        let root = temporary("haul-server-")?.keep();
         fs::create_dir(root.join("data"))?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = make.command(program, address, &root)?;

@@ -1,7 +1,7 @@
 //! Real servers over a folder: index pages and WebDAV, as several makes serve them, and emulators of clouds. Each listens on loopback, ends with the test,
 //! and keeps nothing.
 
-use crate::{peers, servers::KEEPER, tls::Certificate};
+use crate::{lab::temporary, peers, servers::KEEPER, tls::Certificate};
 use std::{
     ffi::OsStr,
     fs, io,
@@ -221,7 +221,7 @@ impl WebServer {
     }
 
     fn try_start(make: Make, program: &Path, more: &[&OsStr]) -> io::Result<Option<WebServer>> {
-        let root = tempfile::Builder::new().prefix("haul-web-").tempdir()?.keep();
+        let root = temporary("haul-web-")?.keep();
         fs::create_dir(root.join("data"))?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let Some(mut command) = make.command(program, address, &root)? else {

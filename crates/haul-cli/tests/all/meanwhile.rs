@@ -7,7 +7,7 @@ use haul_core::{
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     folder::{noise, write},
-    lab::{Lab, until},
+    lab::{Lab, elsewhere, until},
 };
 use std::{
     fs,
@@ -177,8 +177,8 @@ impl Drop for Rewritten {
 #[test]
 fn a_file_that_is_written_all_the_time_is_copied_whole_or_reported() {
     let (lab, sim) = cloud("1G");
-    let in_memory = Path::new("/dev/shm").is_dir().then(|| tempfile::tempdir_in("/dev/shm").unwrap());
-    for folder in [Some(lab.path("src")), in_memory.as_ref().map(|dir| dir.path().join("src"))].into_iter().flatten() {
+    let elsewhere = elsewhere();
+    for folder in [Some(lab.path("src")), elsewhere.as_ref().map(|dir| dir.path().join("src"))].into_iter().flatten() {
         let src = format!("{}/", folder.display());
         let small = ["--multi-thread-cutoff", "100k", "--s3-upload-cutoff", "100k"];
         let runs: [(&[&str], &str); 4] = [

@@ -4,6 +4,7 @@ use super::{
     each,
     oracle::{Compare, Oracle},
 };
+use haul_testkit::lab::elsewhere;
 
 /// Each kind replaced by each, and of each kind one that no source has.
 const KINDS: &str = r#"
@@ -77,7 +78,7 @@ fn a_link_that_leads_to_no_directory_makes_way_for_one() {
 #[test]
 fn a_backup_on_another_file_system_is_kept_too() {
     let Some(oracle) = Oracle::new(KINDS) else { return };
-    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let Some(elsewhere) = elsewhere() else { return };
     let dir = elsewhere.path().join("bk");
     let option = format!("--backup-dir={}", dir.display());
     let (code, _, errors) = oracle.haul(&["-a", "-b", "--delete", &option, "s/", "dst"]);

@@ -1,6 +1,6 @@
 //! Runs rsync itself and `haul rsync` on equal folders, and compares what comes out.
 
-use haul_testkit::peers;
+use haul_testkit::{lab::temporary, peers};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use std::{
     collections::BTreeMap,
@@ -58,7 +58,7 @@ impl Oracle {
     pub fn new(setup: &str) -> Option<Oracle> {
         let rsync = peers::need("rsync")?;
         let haul = env!("CARGO_BIN_EXE_haul").into();
-        let room = tempfile::tempdir().unwrap();
+        let room = temporary("haul-rsync-").unwrap();
         Some(Oracle { rsync, setup: setup.into(), room, user: None, haul, made: SystemTime::now() })
     }
 
