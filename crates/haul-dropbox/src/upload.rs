@@ -7,6 +7,7 @@ use crate::{
     read,
     service::{Facts, Service, written},
 };
+use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Mtime, Result,
@@ -19,7 +20,7 @@ use haul_store::{Body, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -32,6 +33,8 @@ use tokio::sync::OnceCell;
 pub const BLOCK: u64 = 4 << 20;
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
+/// The receipt of a part that shares blocks with those beside it.
+const JOINED: &[u8] = b"joined";
 /// Bytes of the hash of a block.
 const DIGEST: usize = 32;
 
@@ -54,12 +57,56 @@ pub struct Write {
 struct State {
     /// The session that holds the whole, and the hashes of its blocks.
     whole: Option<(String, Vec<u8>)>,
-    /// By number: offset and bytes of what isn't sent before it is known how it goes on.
-    held: BTreeMap<u64, (u64, Payload)>,
+    /// By offset: what isn't sent before it is known how it goes on, or before the rest of its block is there.
+    held: BTreeMap<u64, Payload>,
+    /// Blocks, by offset, that are put together and on their way.
+    joining: BTreeSet<u64>,
+    /// By offset: the hashes of the blocks of what was sent.
+    digests: BTreeMap<u64, Vec<u8>>,
     /// The end of the session was asked for.
     closing: bool,
     /// A commit was asked for, and nobody knows whether it was made.
     maybe: bool,
+}
+
+impl State {
+    /// What is held of these bytes, where that is all of them.
+    fn all_of(&self, bytes: Range<u64>) -> Option<Vec<Payload>> {
+        let mut at = bytes.start;
+        let mut pieces = Vec::new();
+        for (offset, piece) in self.held.range(bytes.clone()) {
+            if *offset != at {
+                return None;
+            }
+            at += piece.len();
+            pieces.push(piece.clone());
+        }
+        (at == bytes.end).then_some(pieces)
+    }
+
+    /// What is held, pieces that follow each other together: offset, bytes.
+    fn runs(&self) -> Vec<(u64, Vec<Payload>)> {
+        let mut runs: Vec<(u64, Vec<Payload>)> = Vec::new();
+        let mut end = None;
+        for (offset, piece) in &self.held {
+            match runs.last_mut() {
+                Some((_, run)) if end == Some(*offset) => run.push(piece.clone()),
+                _ => runs.push((*offset, vec![piece.clone()])),
+            }
+            end = Some(offset + piece.len());
+        }
+        runs
+    }
+}
+
+/// Several payloads as one, in memory where there are several.
+async fn joined(mut pieces: Vec<Payload>) -> Result<Payload> {
+    if pieces.len() < 2 {
+        return Ok(pieces.pop().unwrap_or_default());
+    }
+    let first = pieces.first().cloned().unwrap_or_default();
+    let bytes = disk::run(move || pieces.iter().map(|piece| Ok(Bytes::from(piece.concat()?))).collect()).await?;
+    Ok(first.with_pieces(bytes))
 }
 
 /// What finds a session again.
@@ -164,17 +211,59 @@ impl Write {
             self.whole(payload, &digests).await?;
             return Ok(Part { index, size, tag: digests });
         }
-        let is_last = self.size() == Some(offset + size) || !size.is_multiple_of(BLOCK);
-        if is_last || index == 0 && !begun && self.size().is_none() {
+        let end = offset + size;
+        let ends = self.size() == Some(end);
+        let is_aligned = offset.is_multiple_of(BLOCK);
+        if ends && is_aligned || index == 0 && !begun && self.size().is_none() {
             // Who ends a session must know that all else is there; and what is small is one request.
-            self.state().held.insert(index, (offset, payload));
+            self.state().held.insert(offset, payload);
             if index > 0 {
                 self.session().await?;
             }
             return Ok(Part { index, size, tag: HELD.into() });
         }
-        let tag = self.append(offset, payload, false).await?;
-        Ok(Part { index, size, tag })
+        if is_aligned && size.is_multiple_of(BLOCK) {
+            let tag = self.append(offset, payload, false).await?;
+            return Ok(Part { index, size, tag });
+        }
+        // Of other parts, encrypted ones say, whole blocks go at once and the others with what comes beside them.
+        let from = offset.next_multiple_of(BLOCK).min(end);
+        let to = if ends { from } else { (end / BLOCK * BLOCK).max(from) };
+        if from < to {
+            self.append(from, payload.slice(from - offset..to - offset), false).await?;
+        }
+        for bytes in [offset..from, to..end] {
+            let piece = payload.slice(bytes.start - offset..bytes.end - offset);
+            if !piece.is_empty() {
+                // It outlives the memory that it came in.
+                let copied = piece.clone();
+                let copied = disk::run(move || copied.concat()).await.map_err(|e| e.with_key(&self.key))?;
+                self.state().held.insert(bytes.start, piece.with_pieces(vec![copied.into()]));
+            }
+        }
+        for block in BTreeSet::from([offset / BLOCK, end / BLOCK]) {
+            self.join(block * BLOCK).await?;
+        }
+        Ok(Part { index, size, tag: JOINED.into() })
+    }
+
+    /// Sends the block at this offset once all of it is held; the last one ends the session and stays.
+    async fn join(&self, block: u64) -> Result<()> {
+        let pieces = {
+            let mut state = self.state();
+            let is_last = self.size().is_some_and(|size| size <= block + BLOCK);
+            let pieces = state.all_of(block..block + BLOCK).filter(|_| !is_last);
+            let Some(pieces) = pieces.filter(|_| !state.joining.contains(&block)) else { return Ok(()) };
+            state.joining.insert(block);
+            pieces
+        };
+        let send = async { self.append(block, joined(pieces).await?, false).await };
+        let sent = send.await;
+        let mut state = self.state();
+        state.joining.remove(&block);
+        sent?;
+        state.held.retain(|offset, _| !(block..block + BLOCK).contains(offset));
+        Ok(())
     }
 
     /// Sends the whole by one request.
@@ -198,20 +287,22 @@ impl Write {
         let call = self.service.send("files/upload_session/append_v2", &question, payload);
         match self.service.api.ask(&call).await {
             // The answer to an earlier try was lost.
-            Err(refused) if refused.code == "closed" && close && was_closing => Ok(digests),
-            Err(refused) => Err(refused.at("write", &self.key)),
-            Ok(_) => Ok(digests),
+            Err(refused) if refused.code == "closed" && close && was_closing => {}
+            Err(refused) => return Err(refused.at("write", &self.key)),
+            Ok(_) => {}
         }
+        self.state().digests.insert(offset, digests.clone());
+        Ok(digests)
     }
 
     /// Sends what was held back, and ends the session. Gives back its name and the hashes of all blocks.
-    async fn close(&self, parts: &mut [Part], bytes: u64) -> Result<(String, Vec<u8>)> {
+    async fn close(&self, bytes: u64) -> Result<(String, Vec<u8>)> {
         let done = self.state().whole.clone();
         if let Some(done) = done {
             return Ok(done);
         }
         if !self.begun.load(Relaxed) {
-            let payload = self.state().held.get(&0).map(|(_, payload)| payload.clone()).unwrap_or_default();
+            let payload = self.state().held.get(&0).cloned().unwrap_or_default();
             if payload.len() != bytes {
                 return Err(self.corrupt(format!("{bytes} bytes came, of which {} are at hand", payload.len())));
             }
@@ -219,22 +310,23 @@ impl Write {
             self.whole(payload, &digests).await?;
             return self.state().whole.clone().ok_or_else(|| self.corrupt("nothing was sent"));
         }
-        let last = parts.len().saturating_sub(1);
+        let runs = self.state().runs();
         let mut ended = false;
-        for (number, part) in parts.iter_mut().enumerate() {
-            if part.tag != HELD {
-                continue;
-            }
-            let held = self.state().held.get(&part.index).cloned();
-            let (offset, payload) =
-                held.ok_or_else(|| self.corrupt(format!("part {} of the upload is missing", part.index)))?;
-            ended = number == last;
-            part.tag = self.append(offset, payload, ended).await?;
+        for (offset, run) in runs {
+            let run = joined(run).await.map_err(|e| e.with_key(&self.key))?;
+            ended = offset + run.len() == bytes;
+            self.append(offset, run, ended).await?;
         }
         if !ended {
             self.append(bytes, Payload::default(), true).await?;
         }
-        let digests = parts.iter().flat_map(|part| part.tag.iter().copied()).collect::<Vec<_>>();
+        let mut digests = Vec::new();
+        for (offset, of_blocks) in &self.state().digests {
+            if *offset < bytes && *offset != (digests.len() / DIGEST) as u64 * BLOCK {
+                return Err(self.corrupt(format!("nothing was sent of what stands before byte {offset}")));
+            }
+            digests.extend_from_slice(of_blocks);
+        }
         let done = (self.session().await?.clone(), digests);
         let mut state = self.state();
         state.held.clear();
@@ -256,7 +348,7 @@ impl Write {
         if let Some((missing, _)) = (0..).zip(&parts).find(|(index, part)| *index != part.index) {
             return Err(self.corrupt(format!("part {missing} of the upload is missing")));
         }
-        let (session, digests) = self.close(&mut parts, bytes).await?;
+        let (session, digests) = self.close(bytes).await?;
         let ours = of_dropbox_blocks(&digests);
         if digests.len() as u64 != bytes.div_ceil(BLOCK) * DIGEST as u64 {
             return Err(self.corrupt("the hashes of the parts that were sent aren't known"));
@@ -375,10 +467,14 @@ pub async fn resume(
 ) -> Result<Resumed> {
     let session = read_token(service, key, token)?;
     let write = Write::begin(service.clone(), key, spec)?;
+    let gone = || Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key);
+    if sent.iter().any(|sent| sent.part.tag == JOINED) {
+        // Nobody knows which of the blocks that parts share were sent.
+        end(service, &session).await.map_err(|refused| refused.at("resume", key))?;
+        return Err(gone());
+    }
     match touch(service, &session, false).await {
-        Err(refused) if is_gone(&refused) => {
-            return Err(Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key));
-        }
+        Err(refused) if is_gone(&refused) => return Err(gone()),
         // It is there, and knows better than to take nothing.
         Err(refused) if refused.code.starts_with("concurrent_session") => {}
         Err(refused) => return Err(refused.at("resume", key)),
@@ -391,7 +487,9 @@ pub async fn resume(
             && size.is_multiple_of(BLOCK)
             && sent.part.tag.len() as u64 == size / BLOCK * DIGEST as u64
     };
-    let parts = sent.into_iter().filter(is_whole).map(|sent| sent.part).collect();
+    let sent: Vec<Sent> = sent.into_iter().filter(is_whole).collect();
+    write.state().digests = sent.iter().map(|sent| (sent.offset, sent.part.tag.clone())).collect();
+    let parts = sent.into_iter().map(|sent| sent.part).collect();
     write.begun.store(true, Relaxed);
     // The cell is new.
     let _ = write.session.set(session);

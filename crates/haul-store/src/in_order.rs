@@ -26,7 +26,7 @@ pub struct InOrder<S> {
     /// The session.
     pub session: S,
     size: Option<u64>,
-    /// What is kept for [`InOrder::finish`], in bytes; 0 when nothing is.
+    /// See [`InOrder::new`], in bytes; 0 for any number.
     granule: u64,
     state: Mutex<State>,
     /// The offset whose turn it is: all before it is there, or kept.
@@ -44,9 +44,9 @@ struct State {
 }
 
 impl<S: Session> InOrder<S> {
-    /// A write of `size` bytes (`None`: unknown) of which the session has the first `has`. With a `granule`, of which all parts but the
-    /// last are multiples, the last bytes, at most so many, are sent by [`InOrder::finish`] alone: for services that show a file as soon
-    /// as they have all of it.
+    /// A write of `size` bytes (`None`: unknown) of which the session has the first `has`. With a `granule` the service is sent multiples
+    /// of it, whatever the parts are, and the last bytes, at most so many, are sent by [`InOrder::finish`] alone: for services that show
+    /// a file as soon as they have all of it.
     pub fn new(session: S, size: Option<u64>, has: u64, granule: u64) -> InOrder<S> {
         let state = Mutex::new(State { has, sure: true, kept: Payload::default() });
         InOrder { session, size, granule, state, turn: watch::Sender::new(has) }
@@ -68,21 +68,32 @@ impl<S: Session> InOrder<S> {
         if *self.turn.borrow() >= end && size > 0 {
             return Ok(part);
         }
-        // All that isn't there yet, as one.
+        // All that isn't there yet, as one; of bytes that are made as they are sent only so many are taken that what was kept goes.
         let (from, all) = match state.kept.len() {
             0 => (offset, payload),
-            kept => match (state.kept.pieces(), payload.pieces()) {
-                (Some(before), Some(pieces)) => (offset - kept, payload.with_pieces([before, pieces].concat())),
-                _ => {
-                    let before = state.kept.clone();
-                    self.send(&mut state, offset - kept, before, false).await?;
-                    (offset, payload)
+            kept => {
+                let fills = (self.granule - kept % self.granule).min(payload.len());
+                let (now, pieces) = match payload.pieces() {
+                    Some(pieces) => (payload.len(), pieces.to_vec()),
+                    None => {
+                        let first = payload.slice(0..fills);
+                        (fills, vec![crate::disk::run(move || first.concat()).await?.into()])
+                    }
+                };
+                let before = state.kept.pieces().unwrap_or_default();
+                let joined = payload.with_pieces([before, &pieces].concat());
+                if now == payload.len() {
+                    (offset - kept, joined)
+                } else {
+                    self.send(&mut state, offset - kept, joined, false).await?;
+                    (offset + now, payload.slice(now..payload.len()))
                 }
-            },
+            }
         };
         let keep = match self.size {
-            Some(whole) if end < whole => 0,
             _ if self.granule == 0 || all.is_empty() => 0,
+            // It ends where the service takes no end: an encrypted part.
+            Some(whole) if end < whole => (end % self.granule).min(all.len()),
             _ => (all.len() - 1) % self.granule + 1,
         };
         let cut = all.len() - keep;
@@ -226,6 +237,42 @@ mod tests {
         let empty = InOrder::new(Made::default(), Some(0), 0, 4);
         empty.finish(0).await.unwrap();
         assert_eq!(*empty.session.requests.lock().unwrap(), [(0, 0, true)]);
+    }
+
+    /// Bytes that are made as they are sent.
+    #[derive(Debug)]
+    struct Letters(&'static [u8]);
+
+    impl crate::Made for Letters {
+        fn block(&self, at: u64, most: u64) -> Result<Bytes> {
+            let rest = &self.0[at as usize..];
+            Ok(Bytes::from_static(&rest[..rest.len().min(most as usize).min(3)]))
+        }
+    }
+
+    #[tokio::test]
+    async fn parts_of_any_size_are_sent_in_multiples() {
+        let all: &'static [u8] = b"abcdefghijklmnopqrstuvwxyz";
+        for made in [true, false] {
+            for size in [Some(26), None] {
+                let write = InOrder::new(Made::default(), size, 0, 4);
+                let mut at = 0;
+                for (index, len) in [5, 1, 1, 9, 3, 7].into_iter().enumerate() {
+                    let bytes = &all[at..at + len];
+                    let payload = payload(bytes);
+                    let payload =
+                        if made { payload.with_made(std::sync::Arc::new(Letters(bytes)), len as u64) } else { payload };
+                    write.part(index as u64, at as u64, payload).await.unwrap();
+                    at += len;
+                }
+                write.finish(26).await.unwrap();
+                assert_eq!(*write.session.has.lock().unwrap(), all);
+                let requests = write.session.requests.lock().unwrap();
+                let (end, before) = requests.split_last().unwrap();
+                assert!(before.iter().all(|(at, len, last)| at % 4 == 0 && len % 4 == 0 && !last), "{requests:?}");
+                assert!(end.2, "{requests:?}");
+            }
+        }
     }
 
     #[tokio::test]

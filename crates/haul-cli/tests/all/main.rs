@@ -5,6 +5,7 @@
 mod attributes;
 mod azure;
 mod bench;
+mod between_clouds;
 mod big_listing;
 mod boxes;
 mod cli;

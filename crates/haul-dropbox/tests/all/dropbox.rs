@@ -233,3 +233,58 @@ async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
     upload.publish(parts, Late::default()).await.expect("whole");
     assert_eq!(service.all()["/box/large"].as_deref(), Some(&bytes[..]));
 }
+
+/// Parts as encryption makes them, which keep to no block.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_share_blocks_are_put_together() {
+    const MIB: u64 = 1 << 20;
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    let cuts = [0, 5 * MIB + 7, 6 * MIB, 6 * MIB + 1, 13 * MIB + 1, 14 * MIB, 15 * MIB - 3];
+    let bytes = content(6, cuts[6]);
+    let parts: Vec<(u64, u64, &[u8])> =
+        (0..).zip(cuts.windows(2)).map(|(n, cut)| (n, cut[0], &bytes[cut[0] as usize..cut[1] as usize])).collect();
+    let payload = |bytes: &[u8]| Payload::new(bytes.chunks(100_000).map(Bytes::copy_from_slice).collect());
+    for (name, size, reversed) in [("a", Some(cuts[6]), true), ("b", None, false), ("c", Some(cuts[6]), false)] {
+        let upload = store.write(&Key::new(name), WriteSpec { size, ..Default::default() }).await.expect("begun");
+        let (mut sent, mut order) = (Vec::new(), parts.clone());
+        if reversed {
+            order.reverse();
+        }
+        let before = service.sent();
+        if name != "c" {
+            service.fail("files/upload_session/append_v2", 1, Fault::Status(500));
+            service.fail("files/upload_session/append_v2", 1, Fault::Lose);
+        }
+        for (index, offset, bytes) in order {
+            // Whoever sends tries again.
+            let part = loop {
+                match upload.part(index, offset, payload(bytes)).await {
+                    Ok(part) => break part,
+                    Err(error) => assert_eq!(error.retry(), Retry::Backoff, "{error:?}"),
+                }
+            };
+            sent.push(part);
+        }
+        assert!(service.sent() - before >= 4 * MIB, "{name}: whole blocks go at once");
+        let token = upload.token().await.expect("a session").expect("a token");
+        let mut upload = Some(upload);
+        let stored = loop {
+            match upload.take().expect("it came back").publish(sent.clone(), Late::default()).await {
+                Ok(stored) => break stored,
+                Err(failed) => upload = Some(failed.upload),
+            }
+        };
+        assert_eq!(stored.size, cuts[6]);
+        let path = format!("/box/{name}");
+        assert!(service.all()[&*path].as_deref() == Some(&bytes[..]), "{name}");
+        if name == "c" {
+            assert_eq!(service.sent() - before, cuts[6], "nothing is sent twice");
+        }
+        // What shares blocks can't be gone on with.
+        let again = sent.iter().map(|part| Sent { part: part.clone(), offset: cuts[part.index as usize], crc64: 0 });
+        let spec = WriteSpec { size, ..Default::default() };
+        let gone = store.resume(&Key::new(name), &token, again.collect(), spec).await.err().expect("given up");
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
+    }
+}

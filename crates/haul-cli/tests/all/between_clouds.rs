@@ -1,0 +1,150 @@
+//! From each kind of store to the others, and `haul bench` on each: on servers that aren't ours, and on simulators that other clients
+//! have passed on.
+
+use haul_testkit::{
+    amount::rounds,
+    boxsim::{self, BoxSim},
+    cloudsim::Cloudsim,
+    drivesim::{self, DriveSim},
+    dropboxsim::{self, Dropbox},
+    folder::{self, files, noise, write},
+    lab::Lab,
+    onedrivesim::{self, OneDrive},
+    web_servers::{Make, WebServer},
+};
+use serde_json::Value;
+use std::fs;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const SECOND: u64 = 1_000_000_000;
+const TIME: u64 = 1_600_000_000 * SECOND;
+
+/// All of them, and each encrypted, reached by one configuration.
+struct Clouds {
+    lab: Lab,
+    /// Remotes with a folder that is empty or isn't there: `drive:top`.
+    places: Vec<String>,
+    _servers: Vec<WebServer>,
+    _cloudsim: Cloudsim,
+    _drive: DriveSim,
+    _dropbox: Dropbox,
+    _onedrive: OneDrive,
+    _box: BoxSim,
+}
+
+impl Clouds {
+    fn start() -> Clouds {
+        let lab = Lab::new(HAUL);
+        let cloudsim = Cloudsim::with(&[("etag", "md5")]);
+        let drive = DriveSim::start(drivesim::Settings::default());
+        let dropbox = Dropbox::start(dropboxsim::Settings::default()).expect("started");
+        let onedrive = OneDrive::start(onedrivesim::Settings::default()).expect("started");
+        let own_box = BoxSim::start(boxsim::Settings::default()).expect("started");
+        lab.remote("s3", &cloudsim.endpoint());
+        let app = "client_id = app\nclient_secret = secret";
+        let mut config = fs::read_to_string(lab.config()).expect("a configuration");
+        let at = drive.endpoint();
+        config += &format!(
+            "\n[drive]\ntype = drive\n{app}\nendpoint = {at}\ntoken_url = {at}/token\ntoken = {}\n",
+            drive.token()
+        );
+        let at = dropbox.endpoint();
+        config += &format!(
+            "[dropbox]\ntype = dropbox\n{app}\nendpoint = {at}\ntoken_url = {at}/oauth2/token\ntoken = {}\n",
+            dropbox.token()
+        );
+        config += &onedrive.section("onedrive");
+        config += &format!("{}endpoint = {}\n", own_box.section("box"), own_box.endpoint());
+        let password = lab.haul(&["obscure", "of this test"]).ok().out;
+        let mut places =
+            ["s3:b/top", "drive:top", "dropbox:top", "onedrive:top", "box:top"].map(str::to_owned).to_vec();
+        let mut servers = Vec::new();
+        for (make, place, section) in [
+            (
+                Make::Azurite,
+                "azure:box/top",
+                "[azure]\ntype = azureblob\nuse_emulator = true\nendpoint = @/devstoreaccount1\n",
+            ),
+            (
+                Make::FakeGcs,
+                "gcs:bucket/top",
+                "[gcs]\ntype = google cloud storage\nanonymous = true\nendpoint = @\nproject_number = 1\n",
+            ),
+            (Make::RcloneDav, "webdav:top", "[webdav]\ntype = webdav\nvendor = rclone\nurl = @\n"),
+        ] {
+            if let Some(server) = WebServer::start(make) {
+                config += &section.replace('@', &server.url());
+                places.push(place.to_owned());
+                servers.push(server);
+            }
+        }
+        // Each beside itself encrypted.
+        for place in places.clone() {
+            let name = place.split(':').next().unwrap_or_default();
+            config += &format!("[{name}-crypt]\ntype = crypt\nremote = {place}-hidden\npassword = {password}");
+            places.push(format!("{name}-crypt:"));
+        }
+        fs::write(lab.config(), config).expect("written");
+        Clouds {
+            lab,
+            places,
+            _servers: servers,
+            _cloudsim: cloudsim,
+            _drive: drive,
+            _dropbox: dropbox,
+            _onedrive: onedrive,
+            _box: own_box,
+        }
+    }
+}
+
+fn below(place: &str, name: &str) -> String {
+    if place.ends_with(':') { format!("{place}{name}") } else { format!("{place}/{name}") }
+}
+
+/// In a ring, both ways round; from each to each in all rounds.
+#[test]
+fn what_goes_from_one_to_the_next_arrives_and_is_proved() {
+    let Clouds { lab, places, .. } = &Clouds::start();
+    for (n, size) in [0, 1, 4_000, 300_000, 5 << 20, (12 << 20) + 7].into_iter().enumerate() {
+        write(&lab.path(&format!("src/{}/it's ü {n}", n % 2)), &noise(n as u64, size), TIME + n as u64 * SECOND);
+    }
+    let source = files(&folder::read(&lab.path("src")));
+    for place in places {
+        lab.haul(&["copy", "@src", &below(place, "own")]).ok();
+    }
+    let count = places.len();
+    let steps = rounds(1, count as u64 - 1) as usize;
+    for (number, from) in places.iter().enumerate() {
+        for step in (1..=steps).chain((steps == 1).then_some(count - 1)) {
+            let to = &places[(number + step) % count];
+            let (from, to) = (below(from, "own"), below(to, &number.to_string()));
+            let ran = lab.haul(&["copy", "--stats-one-line=false", "-v", &from, &to]).ok();
+            let proved = ran.err.lines().find(|line| line.contains("Proved equal:"));
+            // What is encrypted has no hashes of what it holds, and WebDAV may have none.
+            let has_hashes = |place: &str| !place.contains("crypt") && !place.contains("webdav");
+            assert!(proved.is_some() || !has_hashes(&from) || !has_hashes(&to), "{from} to {to}: {}", ran.err);
+            let again = lab.haul(&["copy", "-v", &from, &to]).ok();
+            assert!(!again.err.contains("Copied"), "{from} to {to}: nothing moves again: {}", again.err);
+            lab.haul(&["check", &from, &to]).ok();
+            let back = lab.path("back");
+            lab.haul(&["copy", &to, &back.display().to_string()]).ok();
+            folder::assert_same(&source, &files(&folder::read(&back)), &format!("{from} to {to}"));
+            fs::remove_dir_all(back).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn a_measurement_leaves_nothing_behind() {
+    let Clouds { lab, places, .. } = &Clouds::start();
+    write(&lab.path("src/theirs"), b"not ours", TIME);
+    for place in places {
+        lab.haul(&["copy", "@src", place]).ok();
+        let bounds = ["--max-bytes=2M", "--sizes=20000B", "--max-concurrency=2", "--max-time=30s"];
+        let ran = lab.haul(&[&["bench", "--yes", "--json", place], &bounds[..]].concat()).ok();
+        let json: Value = serde_json::from_str(&ran.out).expect("JSON and nothing else");
+        assert!(json["bytes_verified"].as_u64().is_some_and(|bytes| bytes > 0), "{place}: {}", ran.out);
+        assert_eq!(lab.haul(&["lsf", "-R", place]).ok().out, "theirs\n", "{place}");
+    }
+}
