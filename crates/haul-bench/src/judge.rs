@@ -11,6 +11,8 @@ const AS_GOOD: f64 = 0.95;
 const AS_GOOD_THROTTLED: f64 = 0.80;
 /// More at once that brings less than this factor brings nothing.
 const GAIN: f64 = 1.10;
+/// The engine's own choice is so much faster than the best number that was tried that none is to be set.
+const CLEARLY_FASTER: f64 = 1.5;
 /// Two speeds within this factor are taken for the same one: a measurement is short and a network noisy.
 const ALIKE: f64 = 1.5;
 /// A step up that brings this share of what it could has not reached the knee.
@@ -85,9 +87,9 @@ pub struct Finding {
 pub struct Choice {
     /// Which way.
     pub direction: Direction,
-    /// Files at once; `None` when no sweep of whole files was measured.
+    /// Files at once; `None` when no sweep of whole files was measured, or the engine's own choice was clearly faster.
     pub transfers: Option<usize>,
-    /// Parts of a large file at once; `None` when none was measured.
+    /// Parts of a large file at once; `None` likewise.
     pub streams: Option<usize>,
 }
 
@@ -221,15 +223,19 @@ pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
 }
 
 /// The settings that suit each direction: the least concurrency that is as good as the best, for whole files of any
-/// measured size, and for the parts of a large one.
+/// measured size, and for the parts of a large one. None where the engine's own choice was clearly faster than any of them.
 pub fn choices(sweeps: &[Sweep]) -> Vec<Choice> {
     let of = |direction| {
-        let knees = |in_parts| {
-            let mine = sweeps.iter().filter(move |s| s.direction == direction && s.in_parts == in_parts);
-            mine.filter_map(knee).map(|knee| knee.at_once).max()
+        let mine = |in_parts| sweeps.iter().filter(move |s| s.direction == direction && s.in_parts == in_parts);
+        let beaten = |sweep: &Sweep| {
+            sweep.auto.as_ref().is_some_and(|auto| auto.bytes_per_second() >= best(sweep) * CLEARLY_FASTER)
         };
-        let choice = Choice { direction, transfers: knees(false), streams: knees(true) };
-        (choice.transfers.is_some() || choice.streams.is_some()).then_some(choice)
+        let knees = |in_parts| {
+            let knees = mine(in_parts).filter_map(knee).map(|knee| knee.at_once).max();
+            knees.filter(|_| !mine(in_parts).any(beaten))
+        };
+        let is_measured = mine(false).chain(mine(true)).any(|sweep| knee(sweep).is_some());
+        is_measured.then(|| Choice { direction, transfers: knees(false), streams: knees(true) })
     };
     [Direction::Up, Direction::Down].into_iter().filter_map(of).collect()
 }
@@ -375,6 +381,11 @@ mod tests {
         let choice = Choice { direction: Direction::Up, transfers: Some(8), streams: Some(2) };
         assert_eq!(choices(&sweeps), [choice]);
         assert_eq!(choices(&[]), []);
+        // Of whole files the engine made more by itself.
+        let mut sweeps = sweeps;
+        sweeps[0].auto = Some(Point { at_once: None, elapsed: sweeps[0].points[3].elapsed / 2, ..sweeps[0].points[3] });
+        let choice = Choice { direction: Direction::Up, transfers: None, streams: Some(2) };
+        assert_eq!(choices(&sweeps), [choice]);
     }
 
     #[test]

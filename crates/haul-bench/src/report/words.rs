@@ -108,6 +108,8 @@ pub fn sentences(found: &Findings) -> Vec<String> {
         let transfers = choice.transfers.map(|n| format!("--transfers {n}"));
         let streams = choice.streams.map(|n| format!("--multi-thread-streams {n}"));
         let flags = [transfers, streams].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let flags =
+            if flags.is_empty() { "none; left alone, haul was faster than with any number tried" } else { &flags };
         lines.push(format!("Settings that suit copying {way} {}: {flags}", found.remote));
     }
     lines.extend(own_choice(&found.findings));

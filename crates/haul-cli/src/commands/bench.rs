@@ -75,7 +75,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse_flags(ctx)?;
     let root = ctx.open(&args.path)?;
     // The root of a remote with buckets: a bucket made for this would be billed to whoever forgot to name one.
-    if root.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
+    if !root.caps().dirs && root.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
         return Err(usage(format!("{} is all buckets of the remote: name the one to measure", root.locator())));
     }
     let plan = Plan::new(bounds(&args)?, root.caps()).map_err(usage)?;

@@ -37,9 +37,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(usage("purge deletes links, never what they point to: leave out --copy-links"));
     }
     let store = ctx.open(&args.path)?;
-    // The root of a remote with buckets: who names none surely doesn't mean every one.
+    // The root of a whole account: who names no bucket, or no directory, surely doesn't mean every one.
     if store.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
-        return Err(usage(format!("{} is all buckets of the remote: name the one to purge", store.locator())));
+        let (all, one) =
+            if store.caps().dirs { ("the whole remote", "directory") } else { ("all buckets of the remote", "one") };
+        return Err(usage(format!("{} is {all}: name the {one} to purge", store.locator())));
     }
     let root = Key::new("");
     store.stat(&root).await?;

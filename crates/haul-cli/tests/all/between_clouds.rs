@@ -147,4 +147,8 @@ fn a_measurement_leaves_nothing_behind() {
         assert!(json["bytes_verified"].as_u64().is_some_and(|bytes| bytes > 0), "{place}: {}", ran.out);
         assert_eq!(lab.haul(&["lsf", "-R", place]).ok().out, "theirs\n", "{place}");
     }
+    // Where there are no buckets it may be measured at the top; nobody purges there.
+    lab.haul(&["bench", "--yes", "--max-bytes=1M", "--sizes=20000B", "--max-concurrency=1", "dropbox:"]).ok();
+    let ran = lab.haul(&["purge", "dropbox:"]).code(2);
+    assert!(ran.err.ends_with("dropbox: is the whole remote: name the directory to purge\n"), "{}", ran.err);
 }
