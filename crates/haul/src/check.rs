@@ -1,22 +1,24 @@
-//! `check`: compares two sides and says of each key where it stands; changes nothing.
+//! `check`: where each key stands, decided in the stages of a job (list, join, compare) but by content alone, and told in the
+//! order of keys; changes nothing.
 
 use crate::{
     Cx, ListOptions,
     budget::questions,
     decide, hash,
-    index::{RemoteIndex, Use, Uses, noted},
+    index::Uses,
+    known::{self, Index},
     list,
-    pairs::{ListSrc, Pairs},
-    plan::absent_is_empty,
+    pairs::{ListSrc, Pairs, Sides},
     presence,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{
-    Algo, Entry, Error, Key,
-    compare::{HashAnswer, Reason},
+    Algo, Entry, Error, Key, Result,
+    compare::{HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
-    job::{CompareBy, Job, Lookup},
+    job::{CompareBy, Job},
     join::Pair,
+    plan::{self, Action, Step},
 };
 use haul_store::{Answer, Extra};
 use std::sync::Arc;
@@ -37,6 +39,19 @@ pub enum Found {
 }
 
 impl Found {
+    /// Where a key stands, as what is to be done about it tells; `None` for directories and renamed files. As in rclone, a file of
+    /// which only the time is set is the same.
+    pub fn of(action: Action, why: Reason) -> Option<Found> {
+        Some(match (action, why) {
+            (Action::MakeDir | Action::Rename, _) => return None,
+            (_, Reason::Extra) | (Action::Delete, _) => Found::MissingAtSrc,
+            (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Found::MissingAtDst,
+            (Action::Copy | Action::Reuse | Action::Refuse, _) => Found::Differs,
+            (Action::Keep, Reason::NotExisting) => Found::MissingAtDst,
+            (Action::Keep | Action::Touch | Action::Link, _) => Found::Same,
+        })
+    }
+
     /// The sign of `--combined`, which scripts read.
     pub fn sign(self) -> char {
         match self {
@@ -102,70 +117,65 @@ pub struct CheckOptions {
 
 /// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
 pub async fn check(job: &Job, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
-    let rules = decide::rules(job, &cx.src, &cx.dst);
+    let mut job = job.clone();
+    if job.compare.by != CompareBy::SizeOnly {
+        job.compare.by = CompareBy::Checksum;
+    }
+    let index = Index::default();
+    index.open(cx, uses_of_index(&job, cx, options)).await;
     let checkers = job.pace.checkers.unwrap_or(questions(cx.src.caps()).max(questions(cx.dst.caps()))).max(1);
-    let pages = job.pace.checkers.unwrap_or(0);
-    let how = ListOptions { max_depth: job.listing.max_depth, checkers, pages, ..ListOptions::default() };
-    let (from, filter, listed) = (cx.src.clone(), cx.filter.clone(), how.clone());
-    let src: ListSrc = Arc::new(move || list(&from, &filter, listed.clone()));
-    // As for a copy, a destination that isn't there lacks everything.
-    let dst = absent_is_empty(list(&cx.dst, &cx.filter, how));
-    let by = By {
-        size_only: job.compare.by == CompareBy::SizeOnly,
-        ignore_size: rules.ignore_size,
-        content: options.content,
-        asked: false,
-    };
-    let index = open_index(job, cx, options).await;
-    let by_index = index.as_ref().and_then(|index| use_of_index(index, by, cx, options));
-    let verifies = index.as_ref().is_some_and(|index| index.to_verify().is_some());
-    let search = presence::options(job, &cx.dst).filter(|_| options.one_way && !verifies);
-    let sink = cx.sink.clone();
-    let pairs = match (by_index, search) {
-        (Some(how), _) => {
-            let at = presence::Options { method: None, at_once: job.pace.checkers };
-            match Pairs::indexed(src, &cx.dst, at, sink, how) {
-                Ok(pairs) => pairs,
-                Err(error) => return CheckReport { errors: vec![told(cx, error)], ..CheckReport::default() },
-            }
-        }
-        (None, Some(options)) => Pairs::search(src(), &cx.dst, options, sink, index.clone()).0,
-        (None, None) => {
-            let filter = job.listing.max_depth.is_none().then(|| (*cx.filter).clone());
-            Pairs::new(src(), noted(dst, index.as_ref(), filter), sink)
-        }
-    };
-    let steps = futures::stream::unfold(Some(pairs), |state| async move {
-        let mut pairs = state?;
-        let next = pairs.next().await;
-        let mut found: Vec<Step> = pairs.errors.drain(..).map(|(_, e)| Step::Lost(e)).collect();
-        match next {
-            Ok(Some(pair)) => found.push(Step::Pair(Box::new(pair))),
-            Ok(None) => return (!found.is_empty()).then_some((found, None)),
-            Err(error) => {
-                found.push(Step::Lost(told(cx, error)));
-                return Some((found, None));
-            }
-        }
-        Some((found, Some(pairs)))
-    });
-    let mut checked =
-        steps.flat_map(futures::stream::iter).map(|step| one(cx, by, options, step)).buffered(checkers).boxed();
+    let rules = decide::rules(&job, &cx.src, &cx.dst).for_content();
     let mut report = CheckReport::default();
+    let pairs = match sides(&job, cx, &index, rules, checkers, options.one_way).pairs() {
+        Ok(pairs) => pairs,
+        Err(error) => {
+            report.errors.push(told(cx, error));
+            return report;
+        }
+    };
+    let comparison = Comparison { job: &job, cx, rules, options };
+    let mut checked = outcomes(pairs, cx).map(|outcome| comparison.outcome(outcome)).buffered(checkers).boxed();
     while let Some(outcome) = checked.next().await {
-        report.count(&outcome);
-        if let Outcome::Key(checked) = &outcome {
-            each(checked);
+        match outcome {
+            Some(Outcome::Checked(checked)) => {
+                report.count(&checked, job.compare.by);
+                each(&checked);
+            }
+            Some(Outcome::Lost(error)) => report.errors.push(error),
+            None => {}
         }
         if cx.cancel.is_cancelled() {
             break;
         }
     }
     drop(checked);
-    if let Some(index) = index {
-        index.end().await;
-    }
+    index.end().await;
     report
+}
+
+/// What the index may be used for. Reading both sides relies on nothing that was found out before.
+fn uses_of_index(job: &Job, cx: &Cx, options: CheckOptions) -> Uses {
+    match options.content {
+        Content::Hashes => known::uses(job, &cx.filter, !options.one_way),
+        Content::Bytes | Content::Sealed => Uses::Nothing,
+    }
+}
+
+/// How both sides are walked: files only, within the filter's limits on either side.
+fn sides<'a>(job: &'a Job, cx: &'a Cx, index: &'a Index, rules: Rules, checkers: usize, one_way: bool) -> Sides<'a> {
+    let pages = job.pace.checkers.unwrap_or(0);
+    let how = ListOptions { max_depth: job.listing.max_depth, checkers, pages, ..ListOptions::default() };
+    let (from, filter, listed) = (cx.src.clone(), cx.filter.clone(), how.clone());
+    let src: ListSrc = Arc::new(move || list(&from, &filter, listed.clone()));
+    // Of equal sizes, the index has the hashes that are compared.
+    let settles = move |src: &Entry, dst: &Entry| match compare(src, dst, &rules, true, HashAnswer::NotAsked) {
+        Verdict::Same(_) => true,
+        Verdict::Ask(Need::Hash) => !dst.hashes.is_empty(),
+        _ => false,
+    };
+    let search = presence::options(job, &cx.dst).filter(|_| one_way);
+    let (about, settles) = ((*cx.filter).clone(), Arc::new(settles));
+    Sides { job, cx, index: index.get(), src, dst: Some(how), about, all: !one_way, search, settles }
 }
 
 /// An error of no single file, as the sink was told of it: those of listings it hears of as they are read.
@@ -175,59 +185,51 @@ fn told(cx: &Cx, error: Error) -> Arc<Error> {
     error
 }
 
-/// The destination's index, if the job has one. What reads both sides believes nothing.
-async fn open_index(job: &Job, cx: &Cx, options: CheckOptions) -> Option<Arc<RemoteIndex>> {
-    let settings = cx.known.index.as_ref()?;
-    let unclear = job.listing.max_depth.is_some() || !cx.filter.markers().is_empty() || cx.filter.needs_mtime();
-    let uses = match options {
-        _ if options.content != Content::Hashes || job.listing.no_traverse || job.listing.lookup == Lookup::ListAll => {
-            Uses::Nothing
-        }
-        CheckOptions { one_way: true, .. } => Uses::Wanted,
-        _ if unclear => Uses::Nothing,
-        _ => Uses::All,
-    };
-    RemoteIndex::open(settings, &cx.dst, &cx.sink, uses).await
-}
-
-/// How to go by the index: of sizes that are equal, and hashes that it has.
-fn use_of_index(index: &Arc<RemoteIndex>, by: By, cx: &Cx, options: CheckOptions) -> Option<Use> {
-    let snapshot = index.snapshot().filter(|_| options.one_way || index.knows_all(&cx.filter))?;
-    let settles = move |src: &Entry, dst: &Entry| {
-        (by.ignore_size || src.size == dst.size) && (by.size_only || !dst.hashes.is_empty())
-    };
-    let about = cx.filter.clone();
-    let extras = (!options.one_way).then(|| Arc::new(move |dst: &Entry| about.wants(dst)) as _);
-    Some(Use { index: index.clone(), snapshot, settles: Arc::new(settles), extras })
-}
-
-#[derive(Clone, Copy)]
-struct By {
-    size_only: bool,
-    ignore_size: bool,
-    content: Content,
-    /// The destination was asked about this key just now.
-    asked: bool,
-}
-
-enum Step {
+/// What the walk over both sides gives.
+enum Walked {
     Pair(Box<Pair>),
     Lost(Arc<Error>),
 }
 
+/// What came of it.
 enum Outcome {
-    Key(Checked),
+    Checked(Checked),
     Lost(Arc<Error>),
-    Nothing,
+}
+
+/// The pairs of both sides, and what of them could not be listed, in order.
+fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = Walked> {
+    let walk = futures::stream::unfold(Some(pairs), move |state| async move {
+        let mut pairs = state?;
+        let next = pairs.next().await;
+        let mut found: Vec<Walked> = pairs.errors.drain(..).map(|(_, e)| Walked::Lost(e)).collect();
+        match next {
+            Ok(Some(pair)) => found.push(Walked::Pair(Box::new(pair))),
+            Ok(None) => return (!found.is_empty()).then_some((found, None)),
+            Err(error) => {
+                found.push(Walked::Lost(told(cx, error)));
+                return Some((found, None));
+            }
+        }
+        Some((found, Some(pairs)))
+    });
+    walk.flat_map(futures::stream::iter)
+}
+
+impl Checked {
+    fn of(step: &Step) -> Option<Checked> {
+        let found = Found::of(step.action, step.why)?;
+        Some(Checked { key: step.key()?.clone(), found, why: Some(step.why), error: None })
+    }
+
+    fn failed(key: &Key, error: Error) -> Checked {
+        let error = if error.key().is_some() { error } else { error.with_key(key) };
+        Checked { key: key.clone(), found: Found::Error, why: None, error: Some(Arc::new(error)) }
+    }
 }
 
 impl CheckReport {
-    fn count(&mut self, outcome: &Outcome) {
-        let checked = match outcome {
-            Outcome::Nothing => return,
-            Outcome::Lost(error) => return self.errors.push(error.clone()),
-            Outcome::Key(checked) => checked,
-        };
+    fn count(&mut self, checked: &Checked, by: CompareBy) {
         match checked.found {
             Found::Same => self.matches += 1,
             Found::Differs => self.differences += 1,
@@ -241,66 +243,75 @@ impl CheckReport {
             }
             Found::Error => self.errors.extend(checked.error.clone()),
         }
-        if checked.found == Found::Same && checked.why.is_none() {
+        if checked.found == Found::Same && checked.why == Some(Reason::Size) && by == CompareBy::Checksum {
             self.unhashed += 1;
         }
     }
 }
 
-fn one<'a>(cx: &'a Cx, by: By, options: CheckOptions, step: Step) -> BoxFuture<'a, Outcome> {
-    let checked = |key: Key, found| Outcome::Key(Checked { key, found, why: None, error: None });
-    async move {
-        let pair = match step {
-            Step::Lost(error) => return Outcome::Lost(error),
-            Step::Pair(pair) => *pair,
-        };
-        match pair {
-            Pair::Both(src, dst) if src.has_bytes() && dst.has_bytes() => both(cx, by, src, dst).await,
-            Pair::SrcOnly(src) if src.has_bytes() => checked(src.key, Found::MissingAtDst),
-            Pair::DstOnly(dst) if dst.has_bytes() && !options.one_way => checked(dst.key, Found::MissingAtSrc),
-            // The other side's listing failed there, which is an error of its own already.
-            _ => Outcome::Nothing,
-        }
-    }
-    .boxed()
+/// Compares pairs by their content.
+struct Comparison<'a> {
+    job: &'a Job,
+    cx: &'a Cx,
+    rules: Rules,
+    options: CheckOptions,
 }
 
-async fn both(cx: &Cx, by: By, src: Entry, dst: Entry) -> Outcome {
-    let key = src.key.clone();
-    let say = |found, why| Outcome::Key(Checked { key: key.clone(), found, why, error: None });
-    if !by.ignore_size && src.size != dst.size {
-        return say(Found::Differs, Some(Reason::Size));
+impl Comparison<'_> {
+    /// `None` for what isn't told: directories, and where the other side's listing failed, which is an error of its own.
+    fn outcome(&self, walked: Walked) -> BoxFuture<'_, Option<Outcome>> {
+        async move {
+            let checked = match walked {
+                Walked::Lost(error) => return Some(Outcome::Lost(error)),
+                Walked::Pair(pair) => self.checked(*pair).await,
+            };
+            checked.map(Outcome::Checked)
+        }
+        .boxed()
     }
-    if by.size_only {
-        return say(Found::Same, Some(Reason::Size));
-    }
-    let answer = match by.content {
-        Content::Bytes => by_content(cx, &src, &dst).await,
-        Content::Sealed => by_sealing(cx, &src, &dst).await,
-        Content::Hashes => hash::compare(cx.known.hashes.as_deref(), (&cx.src, &src), (&cx.dst, &dst)).await,
-    };
-    match answer {
-        Ok(HashAnswer::Known(algo, true)) => say(Found::Same, Some(Reason::Hash(algo))),
-        Ok(HashAnswer::Known(..)) if cx.known.index.is_some() && !by.asked => {
-            // It may be the index that is wrong.
-            match cx.dst.stat(&key).await {
-                Ok(fresh) => Box::pin(both(cx, By { asked: true, ..by }, src, fresh)).await,
-                Err(error) => {
-                    let error = Some(Arc::new(error.with_key(&key)));
-                    Outcome::Key(Checked { key, found: Found::Error, why: None, error })
+
+    async fn checked(&self, pair: Pair) -> Option<Checked> {
+        let step = match pair {
+            Pair::Both(src, dst) if src.has_bytes() && dst.has_bytes() => {
+                let key = src.key.clone();
+                match self.both(src, dst).await {
+                    Ok(step) => step?,
+                    Err(error) => return Some(Checked::failed(&key, error)),
                 }
             }
+            Pair::SrcOnly(src) if src.has_bytes() => plan::missing(src, self.job),
+            Pair::DstOnly(dst) if dst.has_bytes() && !self.options.one_way => plan::extra(dst, false),
+            _ => return None,
+        };
+        Checked::of(&step)
+    }
+
+    async fn both(&self, src: Entry, mut dst: Entry) -> Result<Option<Step>> {
+        let mut verdict = self.verdict(&src, &dst).await?;
+        if matches!(verdict, Verdict::Differ(Reason::Hash(_))) && self.cx.known.index.is_some() {
+            // It may be the index that is wrong.
+            dst = self.cx.dst.stat(&src.key).await?;
+            verdict = self.verdict(&src, &dst).await?;
         }
-        Ok(HashAnswer::Known(algo, false)) => say(Found::Differs, Some(Reason::Hash(algo))),
-        Ok(_) => say(Found::Same, None),
-        Err(error) => {
-            let error = Some(Arc::new(if error.key().is_some() { error } else { error.with_key(&key) }));
-            Outcome::Key(Checked { key, found: Found::Error, why: None, error })
+        Ok(plan::both(src, dst, verdict, self.job))
+    }
+
+    async fn verdict(&self, src: &Entry, dst: &Entry) -> Result<Verdict> {
+        match compare(src, dst, &self.rules, true, HashAnswer::NotAsked) {
+            Verdict::Ask(Need::Hash) => {}
+            verdict => return Ok(verdict),
         }
+        let cx = self.cx;
+        let answer = match self.options.content {
+            Content::Bytes => by_content(cx, src, dst).await?,
+            Content::Sealed => by_sealing(cx, src, dst).await?,
+            Content::Hashes => hash::compare(cx.known.hashes.as_deref(), (&cx.src, src), (&cx.dst, dst)).await?,
+        };
+        Ok(compare(src, dst, &self.rules, true, answer))
     }
 }
 
-async fn by_sealing(cx: &Cx, src: &Entry, dst: &Entry) -> haul_core::Result<HashAnswer> {
+async fn by_sealing(cx: &Cx, src: &Entry, dst: &Entry) -> Result<HashAnswer> {
     let asked = Extra::Sealed { key: dst.key.clone(), version: dst.version.clone() };
     let Answer::Sealed { hashes, like } = cx.dst.extra(asked).await? else { return Ok(HashAnswer::NoneInCommon) };
     let Some((algo, _)) = hashes.iter().next() else { return Ok(HashAnswer::NoneInCommon) };
@@ -308,7 +319,7 @@ async fn by_sealing(cx: &Cx, src: &Entry, dst: &Entry) -> haul_core::Result<Hash
     Ok(computed.agree(&hashes).map_or(HashAnswer::NoneInCommon, |(algo, same)| HashAnswer::Known(algo, same)))
 }
 
-async fn by_content(cx: &Cx, src: &Entry, dst: &Entry) -> haul_core::Result<HashAnswer> {
+async fn by_content(cx: &Cx, src: &Entry, dst: &Entry) -> Result<HashAnswer> {
     let algo = [Algo::Blake3];
     let (a, b) =
         futures::try_join!(hash::read_and_hash(&cx.src, src, &algo), hash::read_and_hash(&cx.dst, dst, &algo))?;

@@ -4,8 +4,25 @@ use crate::{
     Cx,
     index::{RemoteIndex, Uses, Wrong},
 };
-use haul_core::{Entry, Error, ErrorKind, Key};
+use haul_core::{
+    Entry, Error, ErrorKind, Key,
+    filter::Filter,
+    job::{Job, Lookup},
+};
 use std::sync::{Arc, OnceLock};
+
+/// What an index may be used for by a job that is about what `filter` lets through, and must know `all` that the destination has
+/// of it, or only what its source has.
+pub(crate) fn uses(job: &Job, filter: &Filter, all: bool) -> Uses {
+    // Of these the index can't tell what they leave out of the destination.
+    let unclear = job.listing.max_depth.is_some() || !filter.markers().is_empty() || filter.needs_mtime();
+    match all {
+        _ if job.listing.lookup != Lookup::Cheapest || job.listing.no_traverse => Uses::Nothing,
+        false => Uses::Wanted,
+        true if unclear => Uses::Nothing,
+        true => Uses::All,
+    }
+}
 
 /// The destination's index, once it is opened.
 #[derive(Default)]

@@ -1,13 +1,17 @@
 //! The ordered join of two listings under way: pulls from whichever side is behind, gives pairs, remembers errors.
 
 use crate::{
-    index::{Candidate, Matcher, RemoteIndex, Use, Wrong, agree},
+    Cx, ListOptions,
+    index::{Candidate, Matcher, RemoteIndex, Settles, Use, Wrong, agree, noted},
+    list,
     presence::{self, Answer, Told},
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Error, ErrorKind, Listed, Side,
     event::{Event, Sink},
+    filter::Filter,
+    job::Job,
     join::{Join, Pair},
     listing::Lost,
 };
@@ -66,6 +70,77 @@ struct Indexed {
 
 /// Lists the source from its beginning.
 pub type ListSrc = Arc<dyn Fn() -> BoxStream<'static, Listed> + Send + Sync>;
+
+/// Two sides that are to be joined, and what decides how: two listings where all of the destination must be known, else a search
+/// for what the source has; by an index where there is one.
+pub(crate) struct Sides<'a> {
+    pub job: &'a Job,
+    pub cx: &'a Cx,
+    /// The destination's index, if there is one.
+    pub index: Option<&'a Arc<RemoteIndex>>,
+    pub src: ListSrc,
+    /// How the destination is listed; `None` when it isn't looked at.
+    pub dst: Option<ListOptions>,
+    /// The part of the destination that is listed.
+    pub about: Filter,
+    /// What only the destination has must be known.
+    pub all: bool,
+    /// How the destination may be searched for what the source has; `None` when it is listed.
+    pub search: Option<presence::Options>,
+    /// Which pairs the index settles.
+    pub settles: Settles,
+}
+
+impl Sides<'_> {
+    /// Starts to look at both.
+    ///
+    /// Errors: the index can't be read.
+    pub fn pairs(self) -> haul_core::Result<Pairs> {
+        let sink = self.cx.sink.clone();
+        if let Some(how) = self.use_of_index() {
+            let options = presence::Options { method: None, at_once: self.job.pace.checkers };
+            return Pairs::indexed(self.src, &self.cx.dst, options, sink, how);
+        }
+        // All of the destination is listed to see whether the index is right.
+        let verifies = self.index.is_some_and(|index| index.to_verify().is_some());
+        Ok(match self.search.filter(|_| !verifies) {
+            None => Pairs::new((self.src)(), self.list_dst(), sink),
+            Some(options) => Pairs::search((self.src)(), &self.cx.dst, options, sink, self.index.cloned()).0,
+        })
+    }
+
+    /// How the index is used; `None` when it isn't.
+    fn use_of_index(&self) -> Option<Use> {
+        let index = self.index?;
+        let snapshot = index.snapshot()?;
+        if self.all && !index.knows_all(&self.about) {
+            return None;
+        }
+        let (about, for_join) = (self.about.clone(), self.dst.as_ref().is_some_and(|options| options.for_join));
+        let is_about = move |dst: &Entry| if for_join { about.wants_name(dst) } else { about.wants(dst) };
+        let extras = self.all.then(|| Arc::new(is_about) as _);
+        Some(Use { index: index.clone(), snapshot, settles: self.settles.clone(), extras })
+    }
+
+    /// The destination's listing, noted in the index as it goes by.
+    fn list_dst(&self) -> BoxStream<'static, Listed> {
+        let Some(options) = &self.dst else { return futures::stream::iter([Listed::End]).boxed() };
+        let listing = absent_is_empty(list(&self.cx.dst, &Arc::new(self.about.clone()), options.clone()));
+        noted(listing, self.index, options.max_depth.is_none().then(|| self.about.clone()))
+    }
+}
+
+/// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty.
+pub(crate) fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
+    listing
+        .map(|step| match step {
+            Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
+                Listed::End
+            }
+            other => other,
+        })
+        .boxed()
+}
 
 /// What became of the source's listing, beside its entries.
 #[derive(Default)]

@@ -14,7 +14,6 @@ use haul::check::{CheckOptions, CheckReport, Checked, Content, Found, check};
 use haul_core::{
     compare::Reason,
     filter::{Filter, FilterSpec},
-    job::CompareBy,
 };
 use std::sync::Arc;
 
@@ -43,10 +42,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 pub async fn compare(ends: &Ends, lists: &Lists, options: CheckOptions, ctx: &Context) -> Result<Outcome> {
     let (mut src, file) = ctx.open_source(&ends.source).await?;
     let mut dst = ctx.open(&ends.dest)?;
-    let mut job = flags::job(&ctx.flags)?;
-    if job.compare.by != CompareBy::SizeOnly {
-        job.compare.by = CompareBy::Checksum;
-    }
+    let job = flags::job(&ctx.flags)?;
     let mut cx = cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &ends.dest)?;
     if let Some(key) = file {
         // One file is compared with its namesake in the destination.

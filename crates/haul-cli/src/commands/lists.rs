@@ -4,7 +4,6 @@ use anyhow::{Context as _, Result};
 use haul::check::Found;
 use haul_core::{
     Key,
-    compare::Reason,
     event::{Event, Sink, StepId},
     plan::Action,
 };
@@ -194,7 +193,7 @@ impl State {
     fn take(&mut self, event: &Event) {
         match event {
             Event::Decided { key, action, why, dry_run, .. } => {
-                let Some(found) = found(*action, *why) else { return };
+                let Some(found) = Found::of(*action, *why) else { return };
                 self.write(found, key);
                 let stays = match found {
                     Found::Same => true,
@@ -250,17 +249,4 @@ impl State {
             self.failed.get_or_insert(error);
         }
     }
-}
-
-/// Where a file stands by what is done with it; as in rclone it is the same if only its time is set.
-fn found(action: Action, why: Reason) -> Option<Found> {
-    Some(match (action, why) {
-        (Action::MakeDir | Action::Rename, _) => return None,
-        (_, Reason::Extra) => Found::MissingAtSrc,
-        (Action::Copy | Action::Reuse, Reason::Missing | Reason::NotSeen) => Found::MissingAtDst,
-        (Action::Copy | Action::Reuse | Action::Refuse, _) => Found::Differs,
-        (Action::Keep, Reason::NotExisting) => Found::MissingAtDst,
-        (Action::Delete, _) => Found::MissingAtSrc,
-        (Action::Keep | Action::Touch | Action::Link, _) => Found::Same,
-    })
 }

@@ -16,7 +16,7 @@ mod verify;
 pub(crate) use audit::{Wrong, agree};
 pub use files::now;
 pub use hashes::FileHashes;
-pub(crate) use join::{Candidate, Matcher, Use};
+pub(crate) use join::{Candidate, Matcher, Settles, Use};
 pub use remote::{RemoteIndex, Settings, Uses};
 pub(crate) use verify::noted;
 

@@ -37,7 +37,6 @@ use haul_core::{
 };
 pub(crate) use kinds::{no_way, of_name};
 pub(crate) use links::target;
-pub(crate) use sides::absent_is_empty;
 use std::sync::{Arc, Mutex};
 pub use steps::{Steps, plan};
 use tokio::sync::mpsc;
