@@ -10,19 +10,16 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal, Refused};
-use haul_store::{Caps, tree::is_odd};
+use haul_store::{Caps, ids::Ids, tree::is_odd};
 use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::Mutex as Waiting;
 
-/// Folders whose ids are kept at most.
-const MOST_FOLDERS: usize = 500_000;
 /// The service's limit for a name, in characters.
 const LONGEST: usize = 255;
 
@@ -72,9 +69,6 @@ fn name(config: &Config, part: &[u8], key: &Key) -> Result<String> {
     }
 }
 
-/// A folder that is there has an id; who asks for it, or makes it, lets others wait.
-type Known = Arc<Waiting<Option<String>>>;
-
 /// An account, and where in it the store is.
 #[derive(Debug)]
 pub struct Service {
@@ -84,8 +78,8 @@ pub struct Service {
     pub caps: Caps,
     pub locator: String,
     pub downloads: Downloads,
-    /// Folders by their names below a base.
-    folders: Mutex<HashMap<String, Known>>,
+    /// Folders by a base and their names below it.
+    folders: Ids,
     /// Hashes of the paths of files whose very names were seen there.
     files: Mutex<HashSet<u64>>,
     random: RandomState,
@@ -93,6 +87,12 @@ pub struct Service {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the id of a folder is kept.
+fn place(root: &Root, names: &[String]) -> Key {
+    let parts = std::iter::once(&root.base).chain(names);
+    Key::new(parts.map(|part| format!("{part}/")).collect::<String>())
 }
 
 /// Why a name can't be written.
@@ -205,20 +205,10 @@ impl Service {
         locked(&self.files).remove(&self.number(key));
     }
 
-    fn slot(&self, root: &Root, names: &[String]) -> Known {
-        let mut folders = locked(&self.folders);
-        if folders.len() >= MOST_FOLDERS {
-            folders.clear();
-        }
-        folders.entry(format!("{}/{}", root.base, names.join("/"))).or_default().clone()
-    }
-
     /// A folder with this very name is there.
     pub fn saw_folder(&self, key: &Key, id: &str) {
-        let Ok(names) = self.names(&self.root, key) else { return };
-        // Whoever asks for it just now finds the same.
-        if let Ok(mut slot) = self.slot(&self.root, &names).try_lock() {
-            *slot = Some(id.to_owned());
+        if let Ok(names) = self.names(&self.root, key) {
+            self.folders.put(&place(&self.root, &names), id);
         }
     }
 
@@ -228,10 +218,9 @@ impl Service {
     }
 
     fn forget_in(&self, root: &Root, key: &Key) {
-        let Ok(names) = self.names(root, key) else { return };
-        let path = format!("{}/{}", root.base, names.join("/"));
-        let below = if names.is_empty() { path.clone() } else { format!("{path}/") };
-        locked(&self.folders).retain(|known, _| *known != path && !known.starts_with(&below));
+        if let Ok(names) = self.names(root, key) {
+            self.folders.forget(&place(root, &names));
+        }
     }
 
     /// The id of the folder `key`.
@@ -257,7 +246,7 @@ impl Service {
         match self.go(root, key, make, op).await {
             // What was known of folders above was so no more.
             Err((_, true)) => {
-                locked(&self.folders).clear();
+                self.folders.forget(&Key::new(""));
                 self.go(root, key, make, op).await.map_err(|(error, _)| error)
             }
             other => other.map_err(|(error, _)| error),
@@ -270,8 +259,7 @@ impl Service {
         let names = self.names(root, key).map_err(sure)?;
         let mut id = root.base.clone();
         for end in 1..=names.len() {
-            let slot = self.slot(root, &names[..end]);
-            let mut slot = slot.lock().await;
+            let mut slot = self.folders.place(&place(root, &names[..end])).await;
             if let Some(known) = &*slot {
                 id = known.clone();
                 continue;

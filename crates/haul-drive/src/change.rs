@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 pub async fn make_dir(service: &Service, key: &Key) -> Result<String> {
     if key.is_root() {
         // What is known may have gone.
-        service.forget(key);
+        service.dirs.forget(key);
     }
     service.made(key).await
 }
@@ -86,7 +86,7 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
 
 async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
     const OP: &str = "delete";
-    service.forget(key);
+    service.dirs.forget(key);
     let (id, named) = if key.is_root() {
         match service.dir(key).await {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
@@ -116,7 +116,7 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
         }
     }
     let done = plain(remove(service, &named).await).map_err(at(OP, key));
-    service.forget(key);
+    service.dirs.forget(key);
     done
 }
 
@@ -162,7 +162,7 @@ async fn source(service: &Service, root: Option<&Root>, item: &CopyItem) -> Resu
             let above = Key::new(&dir.as_bytes()[..=at]);
             id = service.folder_in(&id, &service.name(&above)?, &item.from).await?.ok_or_else(missing)?.id;
         }
-        service.files_in(&id, &service.name(&item.from)?, &item.from).await?
+        service.look(&id, &service.name(&item.from)?, &item.from).await?.files
     };
     match (files.len(), files.pop()) {
         (1, Some(file)) => Ok(file),

@@ -43,7 +43,7 @@ impl Folders for Directories {
                 Ok(files) => found(&service, &dir, files).await,
                 Err(error) => {
                     if error.kind() == ErrorKind::NotFound {
-                        service.forget(&dir);
+                        service.dirs.forget(&dir);
                     }
                     Err(error)
                 }
@@ -99,7 +99,7 @@ async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Ve
     let entries = by_key.into_iter().map(|(key, mut files)| match (files.len(), files.pop()) {
         (1, Some(Ok(file))) => {
             if key.is_dir() {
-                service.learn(key.clone(), &file.id);
+                service.dirs.put(&key, &file.id);
             }
             let untold =
                 || Error::new(ErrorKind::Unsupported, "list", "Google tells neither size nor checksum").with_key(&key);
@@ -124,5 +124,5 @@ async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Ve
 fn is_above(service: &Service, dir: &Key, id: &str) -> bool {
     let bytes = dir.as_bytes();
     let ends = (0..=bytes.len()).filter(|at| *at == 0 || bytes[at - 1] == b'/');
-    ends.map(|at| Key::new(&bytes[..at])).any(|above| service.knows(&above).as_deref() == Some(id))
+    ends.map(|at| Key::new(&bytes[..at])).any(|above| service.dirs.get(&above).as_deref() == Some(id))
 }

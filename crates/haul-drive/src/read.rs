@@ -26,7 +26,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     const OP: &str = "stat";
     if key.is_root() {
         // What is known may have gone.
-        service.forget(key);
+        service.dirs.forget(key);
         service.dir(key).await?;
         return Ok(Entry::dir(key.clone()));
     }

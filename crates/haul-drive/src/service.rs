@@ -7,21 +7,18 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal};
-use haul_store::{Caps, tree};
+use haul_store::{Caps, ids::Ids, tree};
 use http::{HeaderName, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
-    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tokio::sync::OnceCell;
 
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Directories whose ids are kept at most.
-const MOST_DIRS: usize = 500_000;
 /// Locks that all names share.
 const NAMES: usize = 1024;
 /// Ids that are asked for at once.
@@ -67,7 +64,7 @@ struct Page {
 }
 
 #[derive(Deserialize)]
-struct Ids {
+struct Given {
     ids: Vec<String>,
 }
 
@@ -82,12 +79,32 @@ pub struct Service {
     /// The real id of where the root's way starts.
     start: OnceCell<String>,
     /// Ids of directories.
-    dirs: Mutex<BTreeMap<Key, String>>,
+    pub dirs: Ids,
     /// Whoever makes a directory: two at once would make two of one name.
     pub making: tokio::sync::Mutex<()>,
     ids: tokio::sync::Mutex<Vec<String>>,
     /// Whoever looks whether a name is free and then takes it: two at once would make two files of it. Names share them.
     names: Vec<tokio::sync::Mutex<()>>,
+}
+
+/// What has a name in a folder; neither folders nor Google's documents are files.
+#[derive(Debug, Default)]
+pub struct Named {
+    /// The newest first.
+    pub files: Vec<File>,
+    folders: Vec<File>,
+}
+
+impl Named {
+    /// The folder, if there is one.
+    ///
+    /// Errors: `Invalid` where there are several.
+    pub fn folder(&self, key: &Key) -> Result<Option<File>> {
+        match self.folders.len() {
+            0 | 1 => Ok(self.folders.first().cloned()),
+            count => Err(doubled("find", key, count)),
+        }
+    }
 }
 
 fn encoded(text: &str) -> String {
@@ -115,7 +132,7 @@ impl Service {
             locator,
             api,
             start: OnceCell::new(),
-            dirs: Mutex::default(),
+            dirs: Ids::default(),
             making: tokio::sync::Mutex::default(),
             ids: tokio::sync::Mutex::default(),
             names: std::iter::repeat_with(tokio::sync::Mutex::default).take(NAMES).collect(),
@@ -225,32 +242,9 @@ impl Service {
         Ok(Some(File { via: file.id, name: file.name, ..target }))
     }
 
-    fn dirs(&self) -> MutexGuard<'_, BTreeMap<Key, String>> {
-        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True for the root of a Drive, which is no folder like others.
     pub fn is_top(&self, key: &Key) -> bool {
         key.is_root() && self.root.path.is_empty()
-    }
-
-    /// A directory's id, where it is known.
-    pub fn knows(&self, dir: &Key) -> Option<String> {
-        self.dirs().get(dir).cloned()
-    }
-
-    /// Keeps a directory's id.
-    pub fn learn(&self, dir: Key, id: &str) {
-        let mut dirs = self.dirs();
-        if dirs.len() >= MOST_DIRS {
-            dirs.clear();
-        }
-        dirs.insert(dir, id.to_owned());
-    }
-
-    /// Directories at `dir` and below it may be others now.
-    pub fn forget(&self, dir: &Key) {
-        self.dirs().retain(|known, _| !known.as_bytes().starts_with(dir.as_bytes()));
     }
 
     /// A key's name in its directory, as the service has it.
@@ -280,21 +274,23 @@ impl Service {
         self.start.get_or_try_init(ask).await.cloned()
     }
 
-    /// The folder in a folder; `None` when there is none.
-    pub async fn folder_in(&self, parent: &str, name: &str, key: &Key) -> Result<Option<File>> {
-        let found = self.named(parent, name).await.map_err(|refused| refused.at("find", key))?;
-        let mut folders = Vec::new();
-        for file in found {
-            if let Some(file) = self.followed(file).await.map_err(|refused| refused.at("find", key))?
-                && file.is_folder()
-            {
-                folders.push(file);
+    /// What has exactly this name in a folder, by one question.
+    pub async fn look(&self, parent: &str, name: &str, key: &Key) -> Result<Named> {
+        let mut named = Named::default();
+        for file in self.named(parent, name).await.map_err(|refused| refused.at("find", key))? {
+            match self.followed(file).await.map_err(|refused| refused.at("find", key))? {
+                Some(file) if file.is_folder() => named.folders.push(file),
+                Some(file) if !file.is_document() => named.files.push(file),
+                _ => {}
             }
         }
-        match folders.len() {
-            0 | 1 => Ok(folders.pop()),
-            count => Err(doubled("find", key, count)),
-        }
+        named.files.sort_by(|a, b| b.modified_time.cmp(&a.modified_time));
+        Ok(named)
+    }
+
+    /// The folder in a folder; `None` when there is none.
+    pub async fn folder_in(&self, parent: &str, name: &str, key: &Key) -> Result<Option<File>> {
+        self.look(parent, name, key).await?.folder(key)
     }
 
     /// The id of another root.
@@ -320,7 +316,7 @@ impl Service {
 
     /// The same, made as far as it is missing.
     pub async fn made(&self, key: &Key) -> Result<String> {
-        if let Some(id) = self.knows(key) {
+        if let Some(id) = self.dirs.get(key) {
             return Ok(id);
         }
         let _alone = self.making.lock().await;
@@ -328,56 +324,54 @@ impl Service {
     }
 
     async fn walk(&self, key: &Key, make: bool) -> Result<String> {
-        if let Some(id) = self.knows(key) {
+        if let Some(id) = self.dirs.get(key) {
             return Ok(id);
         }
-        let known = self.knows(&Key::new(""));
-        let mut id = match known {
-            Some(id) => id,
-            None => self.walk_root(make).await?,
+        let mut id = {
+            let mut place = self.dirs.place(&Key::new("")).await;
+            match &*place {
+                Some(id) => id.clone(),
+                None => place.insert(self.walk_root(make).await?).clone(),
+            }
         };
-        let mut at = 0;
-        let bytes = key.as_bytes();
-        while let Some(len) = bytes[at..].iter().position(|b| *b == b'/') {
-            at += len + 1;
-            let dir = Key::new(&bytes[..at]);
-            if let Some(known) = self.knows(&dir) {
-                id = known;
+        for (at, _) in key.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/') {
+            let dir = Key::new(&key.as_bytes()[..=at]);
+            let mut place = self.dirs.place(&dir).await;
+            if let Some(known) = &*place {
+                id.clone_from(known);
                 continue;
             }
             let name = self.name(&dir)?;
-            id = match self.folder_in(&id, &name, &dir).await? {
+            let named = self.look(&id, &name, &dir).await?;
+            let found = match named.folder(&dir)? {
                 Some(folder) => folder.id,
-                None if make => self.create_dir(&id, &name, &dir).await?,
+                None if make => self.create_dir(&id, &name, &dir, &named).await?,
                 None => return Err(Error::new(ErrorKind::NotFound, "find", "no such directory").with_key(&dir)),
             };
-            self.learn(dir, &id);
+            id = place.insert(found).clone();
         }
         Ok(id)
     }
 
     async fn walk_root(&self, make: bool) -> Result<String> {
+        if !make {
+            return self.root_of(&self.root).await;
+        }
         let root = Key::new("");
-        let id = if make {
-            let mut id = self.start(&self.root).await?;
-            for name in &self.root.path {
-                id = match self.folder_in(&id, name, &root).await? {
-                    Some(folder) => folder.id,
-                    None => self.create_dir(&id, name, &root).await?,
-                };
-            }
-            id
-        } else {
-            self.root_of(&self.root).await?
-        };
-        self.learn(root, &id);
+        let mut id = self.start(&self.root).await?;
+        for name in &self.root.path {
+            let named = self.look(&id, name, &root).await?;
+            id = match named.folder(&root)? {
+                Some(folder) => folder.id,
+                None => self.create_dir(&id, name, &root, &named).await?,
+            };
+        }
         Ok(id)
     }
 
-    async fn create_dir(&self, parent: &str, name: &str, key: &Key) -> Result<String> {
+    async fn create_dir(&self, parent: &str, name: &str, key: &Key, there: &Named) -> Result<String> {
         // What isn't a folder must not be hidden behind one.
-        let there = self.named(parent, name).await.map_err(|refused| refused.at("mkdir", key))?;
-        if there.iter().any(|file| !file.is_shortcut() && !file.is_document()) {
+        if !there.files.is_empty() {
             return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(key));
         }
         let id = self.new_id(key).await?;
@@ -401,7 +395,7 @@ impl Service {
             let count = IDS.to_string();
             let call =
                 self.call("GenerateIds", Method::GET, "/files/generateIds", &[("count", &count), ("fields", "ids")]);
-            let answer: Ids = self.api.json(&call).await.map_err(|refused| refused.at("write", key))?;
+            let answer: Given = self.api.json(&call).await.map_err(|refused| refused.at("write", key))?;
             *ids = answer.ids;
         }
         ids.pop().ok_or_else(|| Fault::broken("Google gave no ids").at("write", key))
@@ -415,18 +409,6 @@ impl Service {
             ErrorKind::NotFound => error.with_key(key),
             _ => error,
         })?;
-        self.files_in(&parent, &self.name(key)?, key).await
-    }
-
-    /// The files of this name in a folder, newest first.
-    pub async fn files_in(&self, parent: &str, name: &str, key: &Key) -> Result<Vec<File>> {
-        let found = self.named(parent, name).await.map_err(|refused| refused.at("find", key))?;
-        let mut files = Vec::new();
-        for file in found {
-            let followed = self.followed(file).await.map_err(|refused| refused.at("find", key))?;
-            files.extend(followed.filter(|file| !file.is_folder() && !file.is_document()));
-        }
-        files.sort_by(|a, b| b.modified_time.cmp(&a.modified_time));
-        Ok(files)
+        Ok(self.look(&parent, &self.name(key)?, key).await?.files)
     }
 }

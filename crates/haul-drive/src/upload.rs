@@ -91,17 +91,17 @@ pub async fn allowed(
     replace: &Replace,
 ) -> Result<Option<File>> {
     const OP: &str = "write";
-    let mut files = service.files_in(parent, name, key).await?;
-    if files.len() > 1 {
-        return Err(doubled(OP, key, files.len()));
+    let mut named = service.look(parent, name, key).await?;
+    if named.files.len() > 1 {
+        return Err(doubled(OP, key, named.files.len()));
     }
-    let there = files.pop();
+    let there = named.files.pop();
     match (replace, &there) {
         (Replace::Absent, Some(_)) => Err(Error::new(ErrorKind::Exists, OP, "is there already").with_key(key)),
         (Replace::Exactly(version), there) if there.as_ref().and_then(File::version).as_ref() != Some(version) => {
             Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
         }
-        (_, None) if service.folder_in(parent, name, key).await?.is_some() => {
+        (_, None) if named.folder(key)?.is_some() => {
             Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(key))
         }
         _ => Ok(there),
@@ -197,7 +197,7 @@ impl Write {
     fn refused(&self, refused: Refused) -> Error {
         if refused.fault.kind == ErrorKind::NotFound {
             // The folder is gone, though it was there: the next try makes it again.
-            self.service.forget(&self.key.parent());
+            self.service.dirs.forget(&self.key.parent());
             return Error::new(ErrorKind::Io, "write", "the folder has gone")
                 .with_retry(Retry::Backoff)
                 .with_key(&self.key);

@@ -4,16 +4,15 @@ use crate::options::Config;
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal, Refused};
-use haul_store::{Caps, tree::is_odd, web};
+use haul_store::{Caps, ids::Ids, tree::is_odd, web};
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::Mutex as Waiting;
 
 /// One thing of a drive, as Graph tells of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -185,9 +184,6 @@ fn name(config: &Config, part: &[u8], key: &Key) -> Result<String> {
     config.encoding.encode_text(part).ok_or_else(|| wrong("OneDrive can't hold this name: rename it"))
 }
 
-/// A folder that is there has an id; who makes it lets others wait.
-type Made = Arc<Waiting<Option<String>>>;
-
 /// A drive, and where in it the store is.
 #[derive(Debug)]
 pub struct Service {
@@ -198,7 +194,7 @@ pub struct Service {
     pub locator: String,
     pub downloads: crate::read::Downloads,
     /// Folders by their names below the root's base.
-    folders: Mutex<HashMap<String, Made>>,
+    folders: Ids,
     /// Hashes of the paths of files whose very names were seen there.
     files: Mutex<HashSet<u64>>,
     random: RandomState,
@@ -296,16 +292,14 @@ impl Service {
 
     /// The same of a folder and all in it.
     pub fn forget_folder(&self, key: &Key) -> Result<()> {
-        let path = self.names(&self.root, key)?.join("/");
-        let below = format!("{path}/");
-        locked(&self.folders).retain(|known, _| *known != path && !known.starts_with(&below));
+        self.folders.forget(&place(&self.names(&self.root, key)?));
         Ok(())
     }
 
     /// A folder with this very name is there.
     pub fn saw_folder(&self, key: &Key, id: &str) {
         if let Ok(names) = self.names(&self.root, key) {
-            locked(&self.folders).insert(names.join("/"), Arc::new(Waiting::new(Some(id.to_owned()))));
+            self.folders.put(&place(&names), id);
         }
     }
 
@@ -331,9 +325,7 @@ impl Service {
     }
 
     async fn folder(&self, names: &[String], parent: Option<&str>, key: &Key, op: &'static str) -> Result<String> {
-        let path = names.join("/");
-        let made = locked(&self.folders).entry(path).or_default().clone();
-        let mut made = made.lock().await;
+        let mut made = self.folders.place(&place(names)).await;
         if let Some(id) = &*made {
             return Ok(id.clone());
         }
@@ -366,6 +358,11 @@ impl Service {
         };
         Ok(made.insert(item.id).clone())
     }
+}
+
+/// Where the id of a folder is kept.
+fn place(names: &[String]) -> Key {
+    Key::new(names.iter().map(|name| format!("{name}/")).collect::<String>())
 }
 
 /// Why a name can't be written.

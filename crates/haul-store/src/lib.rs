@@ -8,6 +8,7 @@ pub mod body;
 pub mod disk;
 pub mod fs;
 pub mod hashing;
+pub mod ids;
 pub mod in_order;
 pub mod kind;
 pub mod late;

@@ -1,0 +1,167 @@
+//! Ids of directories by their keys, for stores whose services know things by ids. It asks nobody: whoever asks the service holds the
+//! directory's place meanwhile, so that others who want the same directory wait for that answer. Bounded: what was used longest ago is
+//! forgotten first.
+
+use haul_core::Key;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::OwnedMutexGuard;
+
+/// Directories that are kept at most, in bytes some 100 MB with names of usual length.
+const MOST: usize = 500_000;
+
+/// The place of a directory's id: empty while it isn't known.
+pub type Place = OwnedMutexGuard<Option<String>>;
+
+type Slot = Arc<tokio::sync::Mutex<Option<String>>>;
+
+/// See the module. Keys of directories end in `/`; what they are relative to is the caller's affair.
+#[derive(Debug)]
+pub struct Ids {
+    most: usize,
+    known: Mutex<Known>,
+}
+
+/// Two generations: once the younger is full it becomes the older, and what the older still held goes. What is used moves to the
+/// younger.
+#[derive(Debug, Default)]
+struct Known {
+    young: BTreeMap<Key, Slot>,
+    old: BTreeMap<Key, Slot>,
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        Ids::bounded(MOST)
+    }
+}
+
+impl Ids {
+    /// Keeps at most so many.
+    pub fn bounded(most: usize) -> Ids {
+        Ids { most: most.max(2), known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, dir: &Key) -> Slot {
+        let mut known = self.known();
+        if let Some(slot) = known.young.get(dir) {
+            return slot.clone();
+        }
+        let slot = known.old.remove(dir).unwrap_or_default();
+        if known.young.len() >= self.most / 2 {
+            known.old = std::mem::take(&mut known.young);
+        }
+        known.young.insert(dir.clone(), slot.clone());
+        slot
+    }
+
+    /// The place of a directory's id, once nobody else is asking for it. Whoever finds it empty asks the service and fills it, or leaves
+    /// it empty; no other place may be waited for meanwhile but that of a directory below.
+    pub async fn place(&self, dir: &Key) -> Place {
+        self.slot(dir).lock_owned().await
+    }
+
+    /// The id of a directory; `None` while it isn't known.
+    pub fn get(&self, dir: &Key) -> Option<String> {
+        let slot = {
+            let known = self.known();
+            known.young.get(dir).or_else(|| known.old.get(dir)).cloned()?
+        };
+        slot.try_lock().ok()?.clone()
+    }
+
+    /// Keeps the id of a directory that was seen.
+    pub fn put(&self, dir: &Key, id: &str) {
+        // Whoever asks for it just now finds the same.
+        if let Ok(mut place) = self.slot(dir).try_lock() {
+            *place = Some(id.to_owned());
+        }
+    }
+
+    /// The directory and all below it are there no more, or are others now: deleted, renamed, moved.
+    pub fn forget(&self, dir: &Key) {
+        let mut known = self.known();
+        let Known { young, old } = &mut *known;
+        for map in [young, old] {
+            let below = map.range(dir.clone()..).map(|(key, _)| key);
+            let below: Vec<Key> = below.take_while(|key| key.as_bytes().starts_with(dir.as_bytes())).cloned().collect();
+            below.iter().for_each(|key| drop(map.remove(key)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::new(text)
+    }
+
+    fn of(ids: &Ids, dirs: &[&str]) -> Vec<Option<String>> {
+        dirs.iter().map(|dir| ids.get(&key(dir))).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_deleted_or_renamed_is_forgotten_with_all_below_and_nothing_else() {
+        let ids = Ids::default();
+        for (dir, id) in [("", "0"), ("a/", "1"), ("a/b/", "2"), ("a/b/c/", "3"), ("a-b/", "4"), ("ab/", "5")] {
+            ids.put(&key(dir), id);
+        }
+        ids.forget(&key("a/b/"));
+        assert_eq!(of(&ids, &["a/", "a/b/", "a/b/c/"]), [Some("1".into()), None, None]);
+        // A folder that is renamed keeps its id under the new name.
+        ids.forget(&key("a/"));
+        ids.put(&key("z/"), "1");
+        assert_eq!(
+            of(&ids, &["a/", "a-b/", "ab/", "z/"]),
+            [None, Some("4".into()), Some("5".into()), Some("1".into())]
+        );
+        ids.forget(&key(""));
+        assert_eq!(of(&ids, &["", "a-b/", "z/"]), [None, None, None]);
+    }
+
+    #[tokio::test]
+    async fn who_wants_what_another_asks_for_waits_for_that_answer() {
+        let ids = Arc::new(Ids::default());
+        let mut first = ids.place(&key("d/")).await;
+        assert!(first.is_none() && ids.get(&key("d/")).is_none());
+        let second = tokio::spawn({
+            let ids = ids.clone();
+            async move { ids.place(&key("d/")).await.clone() }
+        });
+        // What is seen meanwhile changes nothing, and nobody is held up by it; nor does what holds for others.
+        ids.put(&key("d/"), "seen");
+        assert!(ids.place(&key("e/")).await.is_none());
+        *first = Some("7".into());
+        drop(first);
+        assert_eq!(second.await.unwrap().as_deref(), Some("7"));
+        // Two of one name, or a folder made anew: the last that was seen counts.
+        ids.put(&key("d/"), "8");
+        assert_eq!(ids.get(&key("d/")).as_deref(), Some("8"));
+        // One that is forgotten while it is asked for doesn't come back with that answer.
+        let mut asking = ids.place(&key("d/")).await;
+        ids.forget(&key("d/"));
+        *asking = Some("old".into());
+        drop(asking);
+        assert!(ids.get(&key("d/")).is_none() && ids.place(&key("d/")).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn no_more_are_kept_than_may_be_and_those_in_use_stay() {
+        let ids = Ids::bounded(100);
+        for n in 0..1000 {
+            ids.put(&key(&format!("{n}/")), "x");
+            assert!(ids.place(&key("0/")).await.is_some(), "it is used all the time, at {n}");
+        }
+        let known = ids.known();
+        assert!(known.young.len() + known.old.len() <= 100);
+        assert!(known.young.len() >= 2);
+    }
+}
