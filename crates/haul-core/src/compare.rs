@@ -176,7 +176,7 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     if rules.update {
         return compare_update(src, dst, rules, asked, hash);
     }
-    if !rules.ignore_size && src.size != dst.size {
+    if !rules.ignore_size && src.size_differs(dst) {
         return Verdict::Differ(Reason::Size);
     }
     match rules.compare {
@@ -225,7 +225,7 @@ fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
 /// `--update` as rclone has it: newer at the destination is skipped, older is compared by hash, and about the
 /// same age by size (or hash with `--checksum`).
 fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
-    let sizes_differ = !rules.ignore_size && src.size != dst.size;
+    let sizes_differ = !rules.ignore_size && src.size_differs(dst);
     let Some(window) = rules.window else {
         return if sizes_differ { Verdict::Differ(Reason::Size) } else { Verdict::Same(Reason::Size) };
     };
@@ -303,7 +303,7 @@ fn compare_bytes(
     if rules.compare == CompareBy::Never {
         return Verdict::Differ(Reason::Forced);
     }
-    if src.size != dst.size {
+    if src.size_differs(dst) {
         return Verdict::Differ(Reason::Size);
     }
     match rules.compare {
@@ -411,7 +411,7 @@ impl Difference {
             return Difference { what: FileType::of(src), new: true, ..Difference::default() };
         };
         let mtime = times_apart(src, dst, rules);
-        let size = src.size != dst.size && !src.is_dir();
+        let size = src.size_differs(dst) && !src.is_dir();
         let differs = Difference { what: FileType::of(src), size, mtime, ..Difference::default() };
         let (Some(a), Some(b)) = (&src.posix, &dst.posix) else { return differs };
         let executable = |mode: u32| mode & 0o111 != 0;

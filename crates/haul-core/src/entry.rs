@@ -137,6 +137,8 @@ pub struct Entry {
     pub kind: Kind,
     /// Size in bytes; 0 for what has none.
     pub size: u64,
+    /// False where nobody knows the size before the bytes come: it is told as 0 and counts for nothing; `stat` finds it out.
+    pub sized: bool,
     /// The modification time that a user sees; `None` when this listing can't know it without asking again.
     pub mtime: Option<Mtime>,
     /// When the store last saw it change, by the store's own clock: an inode's ctime, or a bucket's LastModified.
@@ -159,6 +161,7 @@ impl Entry {
             key,
             kind: Kind::File,
             size,
+            sized: true,
             mtime: None,
             changed: None,
             version: None,
@@ -193,6 +196,11 @@ impl Entry {
     /// True for a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
+    }
+
+    /// True where both sizes are known and differ.
+    pub fn size_differs(&self, other: &Entry) -> bool {
+        self.sized && other.sized && self.size != other.size
     }
 }
 

@@ -2,15 +2,15 @@
 
 use crate::{
     AT_ONCE,
-    facts::{FIELDS, File, ids, time},
-    service::{Root, Service, doubled},
+    facts::{FIELDS, File, pinned, time},
+    service::{Root, Service},
     upload::{allowed, settled},
 };
 use futures::{StreamExt, stream};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
 use haul_oauth::{Refusal, google::Shown as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
+use haul_store::{Answer, CopyBatch, CopyHow, CopyItem, Direction, Stored};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -21,6 +21,20 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<String> {
         service.dirs.forget(key);
     }
     service.made(key).await
+}
+
+/// Empties the trash, whatever is in it; or only tells what is.
+pub async fn empty_trash(service: &Service, dry_run: bool) -> Result<Answer> {
+    const OP: &str = "cleanup";
+    let trashed = service.search("trashed = true").await.map_err(|refused| refused.fault.error(OP))?;
+    let own = trashed.iter().filter(|file| file.explicitly_trashed);
+    let found = own.map(|file| Key::new(service.config.encoding.decode(file.name.as_bytes()))).collect();
+    if !dry_run {
+        let call =
+            service.call("EmptyTrash", Method::DELETE, "/files/trash", &[("driveId", &service.config.team_drive)]);
+        service.api.ask(&call).await.map_err(|refused| refused.fault.error(OP))?;
+    }
+    Ok(Answer::Trash(found))
 }
 
 /// Changes facts of a file.
@@ -36,12 +50,8 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
     let id = if key.is_dir() || key.is_root() {
         service.dir(key).await?
     } else {
-        let mut files = service.files(key).await?;
-        match (files.len(), files.pop()) {
-            (1, Some(file)) => file.id,
-            (0, _) => return Err(Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key)),
-            (count, _) => return Err(doubled(OP, key, count)),
-        }
+        let missing = || Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key);
+        service.at(key).await?.only(OP, key)?.ok_or_else(missing)?.id
     };
     let untellable = || Error::new(ErrorKind::Invalid, OP, "no such time can be kept").with_key(key);
     let facts = json!({ "modifiedTime": time(mtime).ok_or_else(untellable)? });
@@ -69,15 +79,11 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         return delete_dir(service, key).await;
     }
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key);
-    let mut files = match service.files(key).await {
+    let named = match service.at(key).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
         other => other?,
     };
-    let file = match (files.len(), files.pop()) {
-        (1, Some(file)) => file,
-        (0, _) => return Ok(()),
-        (count, _) => return Err(doubled(OP, key, count)),
-    };
+    let Some(file) = named.only(OP, key)? else { return Ok(()) };
     if version.is_some() && version != file.version().as_ref() {
         return Err(changed());
     }
@@ -107,6 +113,7 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
             Error::new(ErrorKind::Unsupported, OP, "this is a Drive's own root: it isn't deleted").with_key(key)
         );
     }
+    service.may_write(OP, key)?;
     // Of a shortcut alone the shortcut goes, and nothing that is behind it.
     if named == id {
         // What Drive doesn't show as files counts too.
@@ -144,16 +151,16 @@ async fn source(service: &Service, root: Option<&Root>, item: &CopyItem) -> Resu
     let missing = || Error::new(ErrorKind::NotFound, OP, "no such file").with_key(&item.from);
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from);
     if let Some(want) = &item.want {
-        let (id, via) = ids(want).ok_or_else(changed)?;
-        let file = match service.by_id(&id).await {
-            Ok(file) => File { via, ..file },
+        let it = pinned(want).ok_or_else(changed)?;
+        let file = match service.by_id(&it.id).await {
+            Ok(file) => it.shown(file),
             Err(refused) if refused.fault.status == 404 => return Err(changed()),
             Err(refused) => return Err(refused.at(OP, &item.from)),
         };
         return if file.trashed || file.version().as_ref() != Some(want) { Err(changed()) } else { Ok(file) };
     }
-    let mut files = if root == Some(&service.root) {
-        service.files(&item.from).await?
+    let named = if root == Some(&service.root) {
+        service.at(&item.from).await?
     } else {
         let elsewhere = || Error::new(ErrorKind::Unsupported, OP, "the source is in no Drive of this account");
         let mut id = service.root_of(root.ok_or_else(elsewhere)?).await?;
@@ -162,13 +169,9 @@ async fn source(service: &Service, root: Option<&Root>, item: &CopyItem) -> Resu
             let above = Key::new(&dir.as_bytes()[..=at]);
             id = service.folder_in(&id, &service.name(&above)?, &item.from).await?.ok_or_else(missing)?.id;
         }
-        service.look(&id, &service.name(&item.from)?, &item.from).await?.files
+        service.look(&id, &service.name(&item.from)?, &item.from).await?
     };
-    match (files.len(), files.pop()) {
-        (1, Some(file)) => Ok(file),
-        (0, _) => Err(missing()),
-        (count, _) => Err(doubled(OP, &item.from, count)),
-    }
+    named.only(OP, &item.from)?.ok_or_else(missing)
 }
 
 async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {
@@ -178,9 +181,22 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
         return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
     }
     let source = source(service, root, item).await?;
-    let (parent, name) = (service.made(&item.to.parent()).await?, service.name(&item.to)?);
+    let (parent, mut name) = (service.made(&item.to.parent()).await?, service.name(&item.to)?);
     let _alone = service.alone(&item.to).await;
     let before = allowed(service, &parent, &name, &item.to, &item.spec.replace).await?;
+    if let Some(format) = source.format {
+        // It stays a document, whose name has no ending.
+        let stem =
+            name.strip_suffix(format.ending).and_then(|name| name.strip_suffix('.')).filter(|stem| !stem.is_empty());
+        let other = || {
+            format!(
+                "a document of Google's that is shown as .{0} stays one: its new name must end in .{0}",
+                format.ending
+            )
+        };
+        let stem = stem.ok_or_else(|| Error::new(ErrorKind::Invalid, OP, other()).with_key(&item.to))?;
+        name = stem.to_owned();
+    }
     if before.as_ref().is_some_and(|before| before.id == source.id) {
         let message = "it would be copied onto itself";
         return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
@@ -206,7 +222,10 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
             other => plain(other).map_err(at(OP, &item.to))?,
         }
     };
-    let stored = settled(&made, source.size(), &source.hashes(), &item.to)?;
+    let stored = match source.is_document() {
+        true => Stored { version: File { format: source.format, ..made }.version(), ..Stored::default() },
+        false => settled(&made, source.size(), &source.hashes(), &item.to)?,
+    };
     // There was a file of this name: for a moment there are two, never none.
     if let Some(before) = before {
         plain(remove(service, before.named()).await).map_err(at(OP, &item.to))?;

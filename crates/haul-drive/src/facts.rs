@@ -1,8 +1,10 @@
 //! What the service tells of a file.
 
+use crate::documents::{Format, by_ending};
 use haul_core::{Algo, Entry, Hashes, Key, Mtime, Version, hash::from_hex};
 use haul_oauth::google::Shown;
 use serde::Deserialize;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// The type of folders.
 pub const FOLDER: &str = "application/vnd.google-apps.folder";
@@ -10,7 +12,7 @@ const SHORTCUT: &str = "application/vnd.google-apps.shortcut";
 const GOOGLES: &str = "application/vnd.google-apps.";
 
 /// What is asked for of each file, so that an answer is small.
-pub const FIELDS: &str = "id,name,mimeType,size,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,trashed,shortcutDetails(targetId,targetMimeType)";
+pub const FIELDS: &str = "id,name,mimeType,size,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
 
 /// A file, folder or shortcut, as the service tells of it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,10 +30,17 @@ pub struct File {
     pub head_revision_id: String,
     pub parents: Vec<String>,
     pub trashed: bool,
+    /// Itself, not with a folder.
+    pub explicitly_trashed: bool,
+    /// Of a document: where Google exports it, by type.
+    pub export_links: BTreeMap<String, String>,
     pub shortcut_details: Option<Shortcut>,
     /// The shortcut that led to it.
     #[serde(skip)]
     pub via: String,
+    /// As what a document is shown.
+    #[serde(skip)]
+    pub format: Option<&'static Format>,
 }
 
 /// What a shortcut leads to.
@@ -67,6 +76,14 @@ impl File {
         if self.via.is_empty() { &self.id } else { &self.via }
     }
 
+    /// The name that it is shown by.
+    pub fn shown_name(&self) -> Cow<'_, str> {
+        match self.format {
+            Some(format) => Cow::Owned(format!("{}.{}", self.name, format.ending)),
+            None => Cow::Borrowed(&self.name),
+        }
+    }
+
     pub fn mtime(&self) -> Option<Mtime> {
         self.modified_time.parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
     }
@@ -81,28 +98,57 @@ impl File {
 
     /// Its id and what pins its content; `None` for what has none.
     pub fn version(&self) -> Option<Version> {
-        let content = if self.head_revision_id.is_empty() { &self.md5_checksum } else { &self.head_revision_id };
+        let content = match self.format {
+            // A document has no revision that one may ask for.
+            Some(format) => format!("{}@{}", format.ending, self.modified_time),
+            None if self.head_revision_id.is_empty() => self.md5_checksum.clone(),
+            None => self.head_revision_id.clone(),
+        };
         let whole = !self.id.is_empty() && !content.is_empty();
         whole.then(|| Version::new(format!("{}\n{content}\n{}", self.id, self.via)))
     }
 
-    /// The entry of a key. `None` for a file without a size or a version.
+    /// The entry of a key. `None` for a file without a size or a version, and for a document that isn't shown.
     pub fn entry(&self, key: Key) -> Option<Entry> {
         if self.is_folder() {
             return Some(Entry { mtime: self.mtime(), ..Entry::dir(key) });
         }
         let version = Some(self.version()?);
+        if self.is_document() {
+            self.format?;
+            return Some(Entry { mtime: self.mtime(), version, sized: false, ..Entry::file(key, 0) });
+        }
         Some(Entry { mtime: self.mtime(), version, hashes: self.hashes(), ..Entry::file(key, self.size()?) })
     }
 }
 
-/// The file's id in a version, and the shortcut's to it.
-pub fn ids(version: &Version) -> Option<(String, String)> {
+/// What a version names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// The file.
+    pub id: String,
+    /// The shortcut to it.
+    pub via: String,
+    /// As what a document is shown.
+    pub format: Option<&'static Format>,
+}
+
+impl Pinned {
+    /// A file as it is shown by this version's name.
+    pub fn shown(&self, file: File) -> File {
+        File { via: self.via.clone(), format: self.format.filter(|_| file.is_document()), ..file }
+    }
+}
+
+/// What a version names; `None` for what is no version of a Drive.
+pub fn pinned(version: &Version) -> Option<Pinned> {
     let text = std::str::from_utf8(&version.0).ok()?;
     let mut lines = text.splitn(3, '\n');
-    let (id, _, via) = (lines.next()?, lines.next()?, lines.next()?);
+    let (id, content, via) = (lines.next()?, lines.next()?, lines.next()?);
+    let format = content.split_once('@').and_then(|(ending, _)| by_ending(ending));
     let is_id = |id: &str| id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-    (!id.is_empty() && is_id(id) && is_id(via)).then(|| (id.to_owned(), via.to_owned()))
+    let (is, id, via) = (!id.is_empty() && is_id(id) && is_id(via), id.to_owned(), via.to_owned());
+    is.then_some(Pinned { id, via, format })
 }
 
 /// A time as the service takes it: to the millisecond.
@@ -126,10 +172,13 @@ mod tests {
     #[test]
     fn a_version_names_the_file() {
         let file = File { id: "1a_-".into(), md5_checksum: "aa".into(), via: "2".into(), ..File::default() };
-        assert_eq!(ids(&file.version().unwrap()), Some(("1a_-".into(), "2".into())));
+        let named = pinned(&file.version().unwrap()).unwrap();
+        assert_eq!((&*named.id, &*named.via, named.format), ("1a_-", "2", None));
+        let shown = File { format: by_ending("pdf"), modified_time: "now".into(), ..file };
+        assert_eq!(pinned(&shown.version().unwrap()).unwrap().format, by_ending("pdf"));
         assert!(File { id: "1".into(), ..File::default() }.version().is_none());
         for bad in ["never was", "a/b\nx\n", "\nx\n"] {
-            assert_eq!(ids(&Version::new(bad)), None, "{bad}");
+            assert_eq!(pinned(&Version::new(bad)), None, "{bad}");
         }
     }
 }

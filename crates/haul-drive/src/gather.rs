@@ -69,7 +69,8 @@ impl Gather {
 
     async fn gathered(self: &Arc<Self>, id: &str) -> Answer {
         // Google says that in shared drives new files may be missing in such answers for an hour.
-        let alone = !self.service.config.team_drive.is_empty() || self.service.config.shared_with_me;
+        let config = &self.service.config;
+        let alone = !config.team_drive.is_empty() || config.shared_with_me || config.starred_only;
         if alone || !self.recursive || id == "root" {
             return Ok(None);
         }
@@ -106,7 +107,7 @@ impl Gather {
             }
             let Some(ids) = self.next() else { return };
             let any: Vec<_> = ids.iter().map(|id| self.service.inside(id)).collect();
-            let found = self.service.search(&format!("trashed = false and ({})", any.join(" or "))).await;
+            let found = self.service.search(&self.service.shown(&any.join(" or "))).await;
             let mut state = self.state();
             match found {
                 Ok(files) => self.deal(&mut state, &ids, files),

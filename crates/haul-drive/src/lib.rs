@@ -5,6 +5,7 @@
 
 mod change;
 mod choose;
+mod documents;
 mod error;
 mod facts;
 mod gather;
@@ -158,9 +159,8 @@ impl Store for Drive {
             match request {
                 Extra::About => read::about(&self.0).await,
                 Extra::User => read::user(&self.0).await,
-                Extra::Cleanup { .. } => {
-                    unsupported("Google removes uploads that were never finished by itself, after a week")
-                }
+                Extra::Cleanup { below, dry_run, .. } if below.is_root() => change::empty_trash(&self.0, dry_run).await,
+                Extra::Cleanup { .. } => unsupported("Google empties a Drive's trash as a whole"),
                 _ => unsupported("Google Drive has no request for this"),
             }
         }

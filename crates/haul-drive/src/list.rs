@@ -1,6 +1,7 @@
 //! Directories, as the driver of listings asks for them.
 
 use crate::{
+    documents::format_of,
     facts::File,
     gather::Gather,
     service::{Service, doubled},
@@ -17,7 +18,7 @@ use std::{
 const AHEAD: usize = 200;
 /// Shortcuts that are followed at once.
 const AT_ONCE: usize = 16;
-/// That documents are left out is said once.
+/// That some documents are left out is said once.
 static DOCUMENTS: Once = Once::new();
 
 /// The directories of one listing.
@@ -59,12 +60,17 @@ impl Folders for Directories {
 
 /// What is in a directory, by keys.
 async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<Found>> {
-    if !service.config.skip_gdocs && files.iter().any(File::is_document) {
+    let config = &service.config;
+    let is_left_out = |file: &File| file.is_document() && format_of(&config.exports, file).is_none();
+    if !config.skip_gdocs && files.iter().any(is_left_out) {
         DOCUMENTS.call_once(|| {
-            tracing::warn!("{}: Google's own documents are left out: they have no bytes to copy", service.locator);
+            tracing::warn!(
+                "{}: some of Google's own documents are left out: Google makes none of export_formats of them",
+                service.locator
+            );
         });
     }
-    let followed: Vec<_> = stream::iter(files.into_iter().filter(|file| !file.is_document()))
+    let followed: Vec<_> = stream::iter(files)
         .map(|file| {
             let service = service.clone();
             async move {
@@ -77,11 +83,14 @@ async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Ve
         .await;
     let mut by_key: BTreeMap<Key, Vec<Result<File>>> = BTreeMap::new();
     for (name, file) in followed {
+        let name = match &file {
+            Ok(Some(file)) => file.shown_name().into_owned(),
+            _ => name,
+        };
         let part = service.config.encoding.decode(name.as_bytes());
         let key = Key::new([dir.as_bytes(), &part].concat());
         match file {
             Ok(None) => {}
-            Ok(Some(file)) if file.is_document() => {}
             Ok(Some(file)) if file.is_folder() => {
                 if !file.via.is_empty() && is_above(service, dir, &file.id) {
                     tracing::warn!("{key}: this shortcut leads to a folder that it is in: left out");

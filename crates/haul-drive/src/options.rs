@@ -1,5 +1,6 @@
 //! The options of a section `type = drive`. Names and meanings are rclone's.
 
+use crate::documents::{Format, formats};
 use haul_core::{
     Error, ErrorKind, Result,
     encoding::Encoding,
@@ -13,6 +14,8 @@ const AUTH_URL: &str = "https://accounts.google.com/o/oauth2/auth";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const ENDPOINT: &str = "https://www.googleapis.com";
 const CHUNK: u64 = 8 << 20;
+/// As rclone has it.
+const EXPORTS: &str = "docx,xlsx,pptx,svg";
 
 /// The log-in of a person.
 pub static PROVIDER: Provider = Provider {
@@ -95,7 +98,17 @@ pub const OPTIONS: &[OptionSpec] = &[
     text("root_folder_id", "Id of the folder that is the root of the remote. Unset: My Drive, or the shared drive."),
     flag("shared_with_me", "The root holds what others have shared with you."),
     OptionSpec { default: "true", ..flag("use_trash", "Deleted files go to the trash instead of being removed.") },
-    flag("skip_gdocs", "Don't mention that Google's own documents are left out."),
+    OptionSpec {
+        default: EXPORTS,
+        ..text(
+            "export_formats",
+            "As what Google's own documents are shown and downloaded: the first of these that Google makes of one. Empty: they are left out.",
+        )
+    },
+    text("import_formats", "Not done: nothing that is uploaded becomes a document of Google's."),
+    flag("skip_gdocs", "Leave Google's own documents out."),
+    flag("starred_only", "The root holds what has a star."),
+    flag("trashed_only", "Only what is in the trash, in the folders that it was in. Nothing can be written."),
     flag("skip_shortcuts", "Leave shortcuts out instead of following them."),
     flag("acknowledge_abuse", "Read files too that Google takes for malware or spam."),
     flag("stop_on_upload_limit", "Stop when Google takes no more uploads today (750 GB a day) instead of trying on."),
@@ -136,7 +149,11 @@ pub struct Config {
     pub resource_key: String,
     pub shared_with_me: bool,
     pub use_trash: bool,
+    /// As what documents are shown; none when they are left out.
+    pub exports: Vec<&'static Format>,
     pub skip_gdocs: bool,
+    pub starred_only: bool,
+    pub trashed_only: bool,
     pub skip_shortcuts: bool,
     pub acknowledge_abuse: bool,
     pub stop_on_upload_limit: bool,
@@ -217,6 +234,14 @@ impl Config {
             None
         };
         let email = identity.as_ref().and_then(|identity| identity.email().map(str::to_owned));
+        if !option("import_formats").is_empty() {
+            let message = "import_formats: haul makes no documents of Google's out of files; leave it out, and files are stored as they are";
+            return Err(Error::new(ErrorKind::Unsupported, "open", message));
+        }
+        let exports = match request.options.get("export_formats") {
+            _ if is("skip_gdocs") => Vec::new(),
+            typed => formats(typed.map_or(EXPORTS, String::as_str))?,
+        };
         let encoding = request.options.get("encoding").map_or("InvalidUtf8", String::as_str);
         Ok(Config {
             endpoint,
@@ -225,7 +250,10 @@ impl Config {
             resource_key: id("resource_key")?,
             shared_with_me: is("shared_with_me"),
             use_trash: option("use_trash") != "false",
+            exports,
             skip_gdocs: is("skip_gdocs"),
+            starred_only: is("starred_only"),
+            trashed_only: is("trashed_only"),
             skip_shortcuts: is("skip_shortcuts"),
             acknowledge_abuse: is("acknowledge_abuse"),
             stop_on_upload_limit: is("stop_on_upload_limit"),

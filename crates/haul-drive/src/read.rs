@@ -1,7 +1,8 @@
 //! Facts and content of single files.
 
 use crate::{
-    facts::{File, ids},
+    documents,
+    facts::{File, Pinned, pinned},
     service::Service,
 };
 use futures::StreamExt;
@@ -36,7 +37,10 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
         let folder = found.ok_or_else(|| Error::new(ErrorKind::NotFound, OP, "no such directory").with_key(key))?;
         return folder.entry(key.clone()).ok_or_else(|| untold(OP, key));
     }
-    let newest = service.files(key).await?.into_iter().next().ok_or_else(|| missing(OP, key))?;
+    let newest = service.at(key).await?.newest().ok_or_else(|| missing(OP, key))?;
+    if newest.is_document() {
+        return Ok(documents::content(service, &newest, key, OP, false).await?.0);
+    }
     newest.entry(key.clone()).ok_or_else(|| untold(OP, key))
 }
 
@@ -50,35 +54,45 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     if key.is_dir() || key.is_root() {
         return Err(missing(OP, key));
     }
-    let known = match want {
-        Some(want) => ids(want),
-        None => None,
-    };
-    let (id, via, want) = match (known, want) {
-        (Some((id, via)), want) => (id, via, want.cloned()),
-        (None, Some(_)) => return Err(changed()),
-        (None, None) => {
-            let newest = service.files(key).await?.into_iter().next().ok_or_else(|| missing(OP, key))?;
+    let (it, want) = match want {
+        Some(want) => (pinned(want).ok_or_else(changed)?, Some(want.clone())),
+        None => {
+            let newest = service.at(key).await?.newest().ok_or_else(|| missing(OP, key))?;
             let version = newest.version().ok_or_else(|| untold(OP, key))?;
-            (newest.id, newest.via, Some(version))
+            (Pinned { id: newest.id, via: newest.via, format: newest.format }, Some(version))
+        }
+    };
+    let now = async || -> Result<File> {
+        match service.by_id(&it.id).await {
+            Ok(file) => Ok(it.shown(file)),
+            Err(refused) if refused.fault.status == 404 => Err(changed()),
+            Err(refused) => Err(refused.at(OP, key)),
         }
     };
     let entry = async || -> Result<Entry> {
-        let file = match service.by_id(&id).await {
-            Ok(file) => File { via: via.clone(), ..file },
-            Err(refused) if refused.fault.status == 404 => return Err(changed()),
-            Err(refused) => return Err(refused.at(OP, key)),
-        };
+        let file = now().await?;
         let entry = file.entry(key.clone()).ok_or_else(|| untold(OP, key))?;
-        if file.trashed || entry.version != want { Err(changed()) } else { Ok(entry) }
+        let is_gone = file.trashed && !service.config.trashed_only;
+        if is_gone || entry.version != want { Err(changed()) } else { Ok(entry) }
     };
     let nothing = || Body::Stream(futures::stream::empty().boxed());
+    if it.format.is_some() {
+        let file = now().await?;
+        if file.trashed && !service.config.trashed_only || file.version() != want {
+            return Err(changed());
+        }
+        let (entry, bytes) = documents::content(service, &file, key, OP, range.is_none()).await?;
+        let end = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        let range = range.map_or(0..bytes.len(), |range| end(range.start)..end(range.end).max(end(range.start)));
+        let piece = bytes.slice(range);
+        return Ok(Read { entry, body: Body::Stream(futures::stream::iter([Ok(piece)]).boxed()) });
+    }
     if range.as_ref().is_some_and(|range| range.start >= range.end) {
         return Ok(Read { entry: entry().await?, body: nothing() });
     }
     let abuse = if service.config.acknowledge_abuse { "true" } else { "" };
     let query = [("alt", "media"), ("acknowledgeAbuse", abuse)];
-    let call = service.call("GetMedia", Method::GET, &format!("/files/{id}"), &query).going(Direction::Down);
+    let call = service.call("GetMedia", Method::GET, &format!("/files/{}", it.id), &query).going(Direction::Down);
     let call = match &range {
         Some(range) => call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1)),
         None => call,

@@ -1,7 +1,8 @@
 //! Where keys are: ids of directories, kept once they are known, and files by name.
 
 use crate::{
-    facts::{FIELDS, File},
+    documents::{Exports, format_of},
+    facts::{FIELDS, FOLDER, File},
     options::Config,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
@@ -83,19 +84,37 @@ pub struct Service {
     /// Whoever makes a directory: two at once would make two of one name.
     pub making: tokio::sync::Mutex<()>,
     ids: tokio::sync::Mutex<Vec<String>>,
+    pub exports: Exports,
     /// Whoever looks whether a name is free and then takes it: two at once would make two files of it. Names share them.
     names: Vec<tokio::sync::Mutex<()>>,
 }
 
-/// What has a name in a folder; neither folders nor Google's documents are files.
+/// What has a name in a folder.
 #[derive(Debug, Default)]
 pub struct Named {
     /// The newest first.
     pub files: Vec<File>,
+    /// Of Google's own, shown as files.
+    pub documents: Vec<File>,
     folders: Vec<File>,
 }
 
 impl Named {
+    /// What can be read by this name: the newest file, else the newest document.
+    pub fn newest(self) -> Option<File> {
+        self.files.into_iter().chain(self.documents).next()
+    }
+
+    /// The only one of this name that isn't a folder, if there is one.
+    ///
+    /// Errors: `Invalid` where there are several.
+    pub fn only(self, op: &'static str, key: &Key) -> Result<Option<File>> {
+        match self.files.len() + self.documents.len() {
+            0 | 1 => Ok(self.newest()),
+            count => Err(doubled(op, key, count)),
+        }
+    }
+
     /// The folder, if there is one.
     ///
     /// Errors: `Invalid` where there are several.
@@ -135,6 +154,7 @@ impl Service {
             dirs: Ids::default(),
             making: tokio::sync::Mutex::default(),
             ids: tokio::sync::Mutex::default(),
+            exports: Exports::default(),
             names: std::iter::repeat_with(tokio::sync::Mutex::default).take(NAMES).collect(),
         }
     }
@@ -206,40 +226,50 @@ impl Service {
 
     /// The condition of being in a folder.
     pub fn inside(&self, id: &str) -> String {
-        match self.config.shared_with_me && self.root.path.is_empty() && id == self.root.start {
-            true => "sharedWithMe = true".into(),
-            false => format!("{} in parents", quoted(id)),
+        let is_root = id == self.root.start && self.root.path.is_empty();
+        match (is_root && self.config.shared_with_me, is_root && self.config.starred_only) {
+            (true, true) => "sharedWithMe = true and starred = true".into(),
+            (true, false) => "sharedWithMe = true".into(),
+            (false, true) => "starred = true".into(),
+            (false, false) => format!("{} in parents", quoted(id)),
+        }
+    }
+
+    /// What of these is shown.
+    pub fn shown(&self, which: &str) -> String {
+        match self.config.trashed_only {
+            true => format!("(mimeType = {} or trashed = true) and ({which})", quoted(FOLDER)),
+            false => format!("trashed = false and ({which})"),
         }
     }
 
     /// What is in a folder.
     pub async fn children(&self, id: &str) -> Refusal<Vec<File>> {
-        self.search(&format!("trashed = false and {}", self.inside(id))).await
+        self.search(&self.shown(&self.inside(id))).await
     }
 
-    /// What is in a folder by exactly this name.
+    /// What is in a folder by this name, but for its case; and documents that may be shown by it.
     async fn named(&self, id: &str, name: &str) -> Refusal<Vec<File>> {
-        let inside = match self.config.shared_with_me && id == self.root.start {
-            true => "sharedWithMe = true".into(),
-            false => self.inside(id),
-        };
-        let mut found = self.search(&format!("trashed = false and {inside} and name = {}", quoted(name))).await?;
-        // Case doesn't count for the service.
-        found.retain(|file| file.name == name);
-        Ok(found)
+        let inside = self.inside(id);
+        let stem = |ending| name.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty());
+        let stems = self.config.exports.iter().filter_map(|format| stem(format.ending));
+        let any: Vec<_> = std::iter::once(name).chain(stems).map(|name| format!("name = {}", quoted(name))).collect();
+        self.search(&self.shown(&format!("{inside} and ({})", any.join(" or ")))).await
     }
 
-    /// What a shortcut leads to; `None` where shortcuts are left out.
+    /// What a shortcut leads to; `None` for shortcuts and documents that are left out.
     pub async fn followed(&self, file: File) -> Refusal<Option<File>> {
-        if !file.is_shortcut() {
-            return Ok(Some(file));
-        }
-        if self.config.skip_shortcuts {
-            return Ok(None);
-        }
-        let target = file.shortcut_details.unwrap_or_default().target_id;
-        let target = self.by_id(&target).await?;
-        Ok(Some(File { via: file.id, name: file.name, ..target }))
+        let mut file = match file.shortcut_details {
+            Some(_) if self.config.skip_shortcuts => return Ok(None),
+            Some(shortcut) => {
+                let target = self.by_id(&shortcut.target_id).await?;
+                File { via: file.id, name: file.name, ..target }
+            }
+            None => file,
+        };
+        file.format = format_of(&self.config.exports, &file);
+        let is_left_out = file.is_document() && file.format.is_none();
+        Ok((!is_left_out).then_some(file))
     }
 
     /// True for the root of a Drive, which is no folder like others.
@@ -262,7 +292,7 @@ impl Service {
 
     /// The real id of where the root's way starts: listings name it so.
     async fn start(&self, root: &Root) -> Result<String> {
-        if root.start != "root" || self.config.shared_with_me {
+        if root.start != "root" || self.config.shared_with_me || self.config.starred_only {
             return Ok(root.start.clone());
         }
         let ask = async || match self.by_id("root").await {
@@ -279,12 +309,17 @@ impl Service {
         let mut named = Named::default();
         for file in self.named(parent, name).await.map_err(|refused| refused.at("find", key))? {
             match self.followed(file).await.map_err(|refused| refused.at("find", key))? {
+                // Case doesn't count for the service.
+                Some(file) if file.shown_name() != name => {}
                 Some(file) if file.is_folder() => named.folders.push(file),
-                Some(file) if !file.is_document() => named.files.push(file),
-                _ => {}
+                Some(file) if file.is_document() => named.documents.push(file),
+                Some(file) => named.files.push(file),
+                None => {}
             }
         }
-        named.files.sort_by(|a, b| b.modified_time.cmp(&a.modified_time));
+        for files in [&mut named.files, &mut named.documents] {
+            files.sort_by(|a, b| b.modified_time.cmp(&a.modified_time));
+        }
         Ok(named)
     }
 
@@ -319,6 +354,7 @@ impl Service {
         if let Some(id) = self.dirs.get(key) {
             return Ok(id);
         }
+        self.may_write("mkdir", key)?;
         let _alone = self.making.lock().await;
         self.walk(key, true).await
     }
@@ -375,7 +411,7 @@ impl Service {
             return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(key));
         }
         let id = self.new_id(key).await?;
-        let question = json!({ "id": id, "name": name, "mimeType": crate::facts::FOLDER, "parents": [parent] });
+        let question = json!({ "id": id, "name": name, "mimeType": FOLDER, "parents": [parent] });
         let call = self.call("CreateFolder", Method::POST, "/files", &[("fields", "id")]).json(&question);
         match self.api.ask(&call).await {
             Ok(_) => Ok(id),
@@ -401,14 +437,25 @@ impl Service {
         ids.pop().ok_or_else(|| Fault::broken("Google gave no ids").at("write", key))
     }
 
-    /// The files of a key's name, newest first; neither folders nor Google's documents are files.
+    /// What has a key's name.
     ///
     /// Errors: `NotFound` when the directory is missing.
-    pub async fn files(&self, key: &Key) -> Result<Vec<File>> {
+    pub async fn at(&self, key: &Key) -> Result<Named> {
         let parent = self.dir(&key.parent()).await.map_err(|error| match error.kind() {
             ErrorKind::NotFound => error.with_key(key),
             _ => error,
         })?;
-        Ok(self.look(&parent, &self.name(key)?, key).await?.files)
+        self.look(&parent, &self.name(key)?, key).await
+    }
+
+    /// Errors: `Unsupported` where only what is in the trash is shown.
+    pub fn may_write(&self, op: &'static str, key: &Key) -> Result<()> {
+        match self.config.trashed_only {
+            true => {
+                let message = "with trashed_only nothing is written: it shows what is in the trash";
+                Err(Error::new(ErrorKind::Unsupported, op, message).with_key(key))
+            }
+            false => Ok(()),
+        }
     }
 }

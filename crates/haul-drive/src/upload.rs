@@ -95,6 +95,10 @@ pub async fn allowed(
     if named.files.len() > 1 {
         return Err(doubled(OP, key, named.files.len()));
     }
+    if !named.documents.is_empty() {
+        let message = "a document of Google's has this name, which no file replaces: rename or remove it";
+        return Err(Error::new(ErrorKind::Exists, OP, message).with_key(key));
+    }
     let there = named.files.pop();
     match (replace, &there) {
         (Replace::Absent, Some(_)) => Err(Error::new(ErrorKind::Exists, OP, "is there already").with_key(key)),
@@ -138,6 +142,7 @@ impl Write {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
         let name = service.name(key)?;
+        service.may_write("write", key)?;
         // Each folder on the way must be possible too.
         for (at, _) in key.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/') {
             service.name(&Key::new(&key.as_bytes()[..=at]))?;

@@ -91,7 +91,8 @@ pub enum Extra {
     User,
     /// A public link to a key that lasts this long (`link`).
     Link(Key, Duration),
-    /// Find uploads that were begun before this long ago and never finished; abort them unless `dry_run` (`cleanup`).
+    /// Find uploads that were begun before this long ago and never finished; abort them unless `dry_run` (`cleanup`). A service that
+    /// does so by itself and has a trash empties that, whatever is in it.
     Cleanup {
         /// Only uploads at least this old.
         older_than: Duration,
@@ -156,6 +157,8 @@ pub enum Answer {
         /// What couldn't be looked through, or removed.
         failed: Vec<Error>,
     },
+    /// What the trash held at its top, which is empty now unless it was only to be found.
+    Trash(Vec<Key>),
     /// The buckets as directories.
     Buckets(Vec<Entry>),
     /// The hashes of the whole content.

@@ -6,7 +6,7 @@ use crate::{
     error::Outcome,
     show::{
         out::{Out, quiet},
-        size_field,
+        size_of,
     },
 };
 use anyhow::Result;
@@ -36,7 +36,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
-        out.line(&format!("{} ", size_field(entry.size, human, 9)), entry.key.stored())?;
+        out.line(&format!("{} ", size_of(&entry, human, 9)), entry.key.stored())?;
     }
     out.flush()?;
     failures.finish()?;

@@ -146,6 +146,7 @@ impl Line<'_> {
         match letter {
             'p' => self.path(item),
             's' if entry.is_dir() => b"-1".to_vec(),
+            's' if !entry.sized => "-1".into(),
             's' => entry.size.to_string().into(),
             't' => self.time(item).into(),
             'h' => item.hash(self.args.hash).unwrap_or_default().into(),

@@ -193,7 +193,8 @@ impl Row<'_> {
         row.insert("Name".into(), text(key::name(entry.key.stored())));
         // What the root or a bucket holds isn't known without a listing.
         let bucket = self.buckets && entry.is_dir() && entry.key.parent().is_root();
-        let size = if bucket || entry.key.is_root() { Value::from(-1) } else { Value::from(entry.size) };
+        let size =
+            if bucket || entry.key.is_root() || !entry.sized { Value::from(-1) } else { Value::from(entry.size) };
         row.insert("Size".into(), size);
         if !self.args.no_mimetype {
             row.insert("MimeType".into(), item.mime().into());

@@ -7,7 +7,7 @@ use crate::{
     show::{
         go_time,
         out::{Out, quiet},
-        size_field, time_of,
+        size_of, time_of,
     },
 };
 use anyhow::Result;
@@ -42,7 +42,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         let time = go_time::format(time_of(&entry, server), go_time::NANOS, &zone);
-        out.line(&format!("{} {time} ", size_field(entry.size, human, 9)), entry.key.stored())?;
+        out.line(&format!("{} {time} ", size_of(&entry, human, 9)), entry.key.stored())?;
     }
     out.flush()?;
     failures.finish()?;

@@ -31,29 +31,43 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 async fn count(args: Args, ctx: &Context) -> Result<Outcome> {
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
-    let (mut files, mut bytes, mut failures) = (0u64, 0u64, Failures::default());
+    let (mut total, mut failures) = (Total::default(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
-        files += 1;
-        bytes = bytes.saturating_add(entry.size);
+        total.files += 1;
+        total.bytes = total.bytes.saturating_add(entry.size);
+        total.sizeless += u64::from(!entry.sized);
     }
     // A total that lacks something is no total: nothing is printed then.
     failures.finish()?;
     let mut out = Out::stdout();
-    out.bytes(if args.json { json(files, bytes) } else { text(files, bytes) }.as_bytes())?;
+    out.bytes(if args.json { json(&total) } else { text(&total) }.as_bytes())?;
     out.flush()?;
     Ok(Outcome::Done)
 }
 
-fn json(files: u64, bytes: u64) -> String {
-    // No store of ours lists files of unknown size.
-    format!("{{\"count\":{files},\"bytes\":{bytes},\"sizeless\":0}}\n")
+#[derive(Default)]
+struct Total {
+    files: u64,
+    bytes: u64,
+    /// Files whose size nobody knows.
+    sizeless: u64,
 }
 
-fn text(files: u64, bytes: u64) -> String {
-    let short = count_text(files);
-    let exact = if short == files.to_string() { String::new() } else { format!(" ({files})") };
-    format!("Total objects: {short}{exact}\nTotal size: {} ({bytes} Byte)\n", size_text(bytes))
+fn json(&Total { files, bytes, sizeless }: &Total) -> String {
+    format!("{{\"count\":{files},\"bytes\":{bytes},\"sizeless\":{sizeless}}}\n")
+}
+
+fn text(&Total { files, bytes, sizeless }: &Total) -> String {
+    let count = |count: u64| match count_text(count) {
+        short if short == count.to_string() => short,
+        short => format!("{short} ({count})"),
+    };
+    let mut text = format!("Total objects: {}\nTotal size: {} ({bytes} Byte)\n", count(files), size_text(bytes));
+    if sizeless > 0 {
+        text += &format!("Total objects with unknown size: {}\n", count(sizeless));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -62,8 +76,11 @@ mod tests {
 
     #[test]
     fn totals_read_as_rclones() {
-        assert_eq!(text(2, 6), "Total objects: 2\nTotal size: 6 B (6 Byte)\n");
-        assert_eq!(text(1234, 1536), "Total objects: 1.234k (1234)\nTotal size: 1.500 KiB (1536 Byte)\n");
-        assert_eq!(json(2, 6), "{\"count\":2,\"bytes\":6,\"sizeless\":0}\n");
+        let total = |files, bytes, sizeless| Total { files, bytes, sizeless };
+        assert_eq!(text(&total(2, 6, 0)), "Total objects: 2\nTotal size: 6 B (6 Byte)\n");
+        assert_eq!(text(&total(1234, 1536, 0)), "Total objects: 1.234k (1234)\nTotal size: 1.500 KiB (1536 Byte)\n");
+        let some = text(&total(3, 6, 1));
+        assert_eq!(some, "Total objects: 3\nTotal size: 6 B (6 Byte)\nTotal objects with unknown size: 1\n");
+        assert_eq!(json(&total(2, 6, 0)), "{\"count\":2,\"bytes\":6,\"sizeless\":0}\n");
     }
 }

@@ -15,6 +15,12 @@ pub fn size_field(bytes: u64, human: bool, width: usize) -> String {
     }
 }
 
+/// The same of an entry: -1 where nobody knows it.
+pub fn size_of(entry: &Entry, human: bool, width: usize) -> String {
+    let width = if human { 9 } else { width };
+    if entry.sized { size_field(entry.size, human, width) } else { format!("{:>width$}", -1) }
+}
+
 /// The time that a listing shows: the stored one, or the store's own clock's when that is all there is or was asked for.
 pub fn time_of(entry: &Entry, server: bool) -> Mtime {
     let time = if server { entry.changed.or(entry.mtime) } else { entry.mtime.or(entry.changed) };

@@ -123,3 +123,54 @@ fn a_large_upload_that_is_killed_goes_on() {
     assert!(sent <= SIZE / 100 * 105, "{sent} bytes sent of {SIZE}");
     lab.haul(&["check", "@large", "g:d"]).ok();
 }
+
+#[test]
+fn documents_come_as_files_of_the_chosen_formats() {
+    const WORD: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
+    let section = format!(
+        "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nscope = drive\n",
+        sim.token(),
+        sim.endpoint()
+    );
+    fs::write(lab.config(), section).expect("written");
+    let folder = sim.add_folder("root", "texts");
+    sim.add_document_of(&folder, "plan", &[(WORD, b"a plan"), ("application/pdf", b"a plan, printed")]);
+    sim.add_document_of(&folder, "long", &[(WORD, &content(8, 11_000_000))]);
+    sim.add_file(&folder, "plain", b"bytes");
+    let endpoint = sim.endpoint();
+    let haul = |args: &[&str]| lab.haul(&[args, &["--drive-endpoint", &endpoint]].concat());
+    // A document's link leads to where rclone finds it, which haul asks for only where it must.
+    if lab.has_rclone() {
+        let hosts = [("www.googleapis.com", sim.address()), ("docs.google.com", sim.address())];
+        if let Some(interceptor) = Interceptor::start(&lab, &hosts) {
+            let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
+            let fixed = ["--http-proxy", &proxy, "--ca-cert", &ca, "--drive-pacer-min-sleep", "1ms", "--retries", "1"];
+            let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
+            rclone(&["copy", "g:texts", "@rclone"]).ok();
+            assert_eq!(fs::read(lab.path("rclone/long.docx")).expect("there"), content(8, 11_000_000));
+            let format = ["lsf", "g:texts", "--format", "pst", "--time-format", "RFC3339"];
+            assert_eq!(rclone(&format).ok().lines(), haul(&format).ok().lines());
+            assert_eq!(rclone(&["size", "g:", "--json"]).ok().out, haul(&["size", "g:", "--json"]).ok().out);
+        }
+    }
+    sim.link_here();
+    assert_eq!(
+        haul(&["ls", "g:"]).ok().lines(),
+        ["        5 texts/plain", "       -1 texts/long.docx", "       -1 texts/plan.docx"]
+    );
+    haul(&["copy", "g:texts", "@down"]).ok();
+    assert_eq!(fs::read(lab.path("down/plan.docx")).expect("there"), b"a plan");
+    assert!(fs::read(lab.path("down/long.docx")).expect("there") == content(8, 11_000_000));
+    let again = haul(&["copy", "-v", "g:texts", "@down"]).ok();
+    assert!(!again.err.contains("Copied"), "nobody edited them: {}", again.err);
+    haul(&["check", "g:texts", "@down"]).ok();
+    haul(&["copyto", "g:texts/plan.pdf", "@plan.pdf", "--drive-export-formats", "pdf"]).ok();
+    assert_eq!(fs::read(lab.path("plan.pdf")).expect("there"), b"a plan, printed");
+    let refused = haul(&["lsf", "g:", "--drive-import-formats", "docx"]);
+    assert!(refused.code != 0 && refused.err.contains("haul makes no documents of Google's"), "{}", refused.err);
+    haul(&["delete", "g:texts"]).ok();
+    let emptied = haul(&["cleanup", "g:", "-v"]).ok();
+    assert!(emptied.err.contains("plan: Removed from the trash"), "{}", emptied.err);
+    assert_eq!(sim.held(), (2, 0));
+}

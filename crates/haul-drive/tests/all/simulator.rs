@@ -2,16 +2,22 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{ErrorKind, Key, Listed};
-use haul_store::{Late, ListRequest, Meters, Net, OpenRequest, Payload, Sent, Store, WriteSpec};
+use haul_core::{Entry, ErrorKind, Key, Listed};
+use haul_store::{
+    Answer, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Payload, Sent, Store,
+    WriteSpec,
+};
 use haul_testkit::{
     conformance::{self, Breaks},
     drivesim::{DriveSim, Fault, ROOT, Settings},
     tree::content,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 const PIECE: usize = 256 << 10;
@@ -137,7 +143,7 @@ async fn what_drive_allows_and_others_do_not() {
     sim.add_shortcut(&folder, "up", &folder);
     sim.add_shortcut(ROOT, "nowhere", "gone");
     let store = open(&sim, "");
-    let wanted = ["d/", "d/f", "nowhere: NotFound", "short", "there/", "there/f", "twice: Invalid", "end"];
+    let wanted = ["d/", "d/f", "doc.docx", "nowhere: NotFound", "short", "there/", "there/f", "twice: Invalid", "end"];
     assert_eq!(listed(&*store).await, wanted);
     assert_eq!(get(&*store, "short").await, b"text");
     // Nothing is deleted or replaced under a name that two have.
@@ -216,4 +222,108 @@ async fn an_upload_goes_on_where_the_service_is() {
     sim.forget_sessions();
     let error = store.resume(&key, &token, sent, spec).await.err().expect("gone");
     assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+async fn entry(store: &dyn Store, name: &str) -> Option<Entry> {
+    let mut listing = store.list(ListRequest::all());
+    while let Some(listed) = listing.next().await {
+        if let Listed::Batch(batch) = listed
+            && let Some(found) = batch.into_iter().find(|entry| entry.key == Key::new(name))
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_are_files_whose_size_is_known_once_they_are_made() {
+    let sim = DriveSim::start(Settings::default());
+    sim.link_here();
+    const PDF: &str = "application/pdf";
+    let doc = sim.add_document_of(ROOT, "plan", &[("text/plain", b"plain"), (PDF, b"printed")]);
+    let exports = [("export_formats", "docx,pdf")];
+    let store = open_with(&sim, "", &exports);
+    let listed = entry(&*store, "plan.pdf").await.expect("shown");
+    assert!(!listed.sized && listed.size == 0 && listed.mtime.is_some());
+    assert_eq!(sim.counts().get("export"), None, "nothing is made to be listed");
+    let key = Key::new("plan.pdf");
+    let known = store.stat(&key).await.expect("there");
+    assert!(known.sized && known.size == 7 && known.version == listed.version);
+    let whole = store.read(&key, listed.version.as_ref(), None).await.expect("read");
+    assert_eq!(whole.entry.size, 7);
+    assert_eq!(conformance::collect(whole).await.expect("bytes"), b"printed");
+    assert_eq!(sim.counts()["export"], 1, "what was made to be measured is what is read");
+    let part = store.read(&key, listed.version.as_ref(), Some(2..5)).await.expect("read");
+    assert_eq!(conformance::collect(part).await.expect("bytes"), b"int");
+    // More than Google exports at once comes by the document's own link.
+    sim.set(|settings| settings.export_limit = 6);
+    sim.edit(&doc, PDF, b"printed anew");
+    let changed = store.read(&key, listed.version.as_ref(), None).await.unwrap_err();
+    assert_eq!(changed.kind(), ErrorKind::Changed);
+    assert_eq!(get(&*store, "plan.pdf").await, b"printed anew");
+    assert_eq!(sim.counts()["exportContent"], 1);
+    // A document stays one, and no file takes its place.
+    assert_eq!(put(&*store, "plan.pdf", b"x").await.unwrap_err().kind(), ErrorKind::Exists);
+    let rename = |to: &str| CopyBatch {
+        from: store.caps().domain.as_ref().expect("a domain").place.clone(),
+        items: vec![CopyItem {
+            from: key.clone(),
+            want: None,
+            size: 0,
+            to: Key::new(to),
+            spec: WriteSpec::default(),
+            how: CopyHow::Rename,
+            log: None,
+        }],
+        progress: None,
+        links: Default::default(),
+    };
+    let refused = store.copy(rename("other.docx")).await.remove(0).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    store.copy(rename("d/other.pdf")).await.remove(0).expect("moved");
+    assert_eq!(get(&*store, "d/other.pdf").await, b"printed anew");
+    assert!(sim.held().1 == 0 && entry(&*store, "plan.pdf").await.is_none());
+    assert!(entry(&*open_with(&sim, "", &[("skip_gdocs", "true")]), "d/other.pdf").await.is_none());
+    store.delete(vec![(Key::new("d/other.pdf"), None)]).await.remove(0).expect("deleted");
+    assert_eq!(sim.held().1, 1, "in the trash");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_a_star_and_what_is_in_the_trash() {
+    let sim = DriveSim::start(Settings::default());
+    let folder = sim.add_folder(ROOT, "d");
+    let (kept, gone) = (sim.add_file(&folder, "kept", b"k"), sim.add_file(&folder, "gone", b"g"));
+    sim.add_file(ROOT, "plain", b"p");
+    sim.star(&kept);
+    sim.star(&folder);
+    sim.trash(&gone);
+    let starred = open_with(&sim, "", &[("starred_only", "true")]);
+    assert_eq!(listed(&*starred).await, ["d/", "d/kept", "kept", "end"]);
+    assert_eq!(get(&*starred, "kept").await, b"k");
+    let trash = open_with(&sim, "", &[("trashed_only", "true")]);
+    assert_eq!(listed(&*trash).await, ["d/", "d/gone", "end"]);
+    assert_eq!(get(&*trash, "d/gone").await, b"g");
+    assert_eq!(put(&*trash, "x", b"x").await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert!(trash.delete(vec![(Key::new("d/"), None)]).await.remove(0).is_err(), "not a folder with what is kept");
+    let store = open(&sim, "");
+    let asked = |dry_run| Extra::Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") };
+    for dry_run in [true, false] {
+        let Answer::Trash(found) = store.extra(asked(dry_run)).await.expect("looked") else { panic!("the trash") };
+        assert_eq!(found, [Key::new("gone")]);
+        assert_eq!(sim.held().1, usize::from(dry_run));
+    }
+    assert_eq!(listed(&*store).await, ["d/", "d/kept", "plain", "end"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_file_costs_one_question_and_one_upload() {
+    let sim = DriveSim::start(Settings::default());
+    let store = open(&sim, "");
+    put(&*store, "d/first", b"1").await.expect("written");
+    sim.reset_counts();
+    for name in ["second", "third"] {
+        put(&*store, &format!("d/{name}"), b"2").await.expect("written");
+    }
+    assert_eq!(sim.counts(), [("list", 2), ("upload.create", 2)].into());
 }

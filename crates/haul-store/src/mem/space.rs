@@ -98,6 +98,7 @@ impl Item {
             hashes: self.hashes.clone(),
             meta: self.meta.clone().filter(|_| with_meta),
             posix: None,
+            sized: true,
         }
     }
 }

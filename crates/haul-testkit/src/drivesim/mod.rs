@@ -13,7 +13,7 @@ mod uploads;
 use crate::serve::Server;
 use auth::Auth;
 use bytes::Bytes;
-use space::{Content, DOCUMENT, File, Space};
+use space::{Content, DOCUMENT, File, Space, WORD};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -49,6 +49,8 @@ pub struct Settings {
     pub uploads_a_day: u64,
     /// Access tokens last so long.
     pub token_lasts: Duration,
+    /// Longer exports come by a document's own link only.
+    pub export_limit: usize,
 }
 
 impl Default for Settings {
@@ -60,6 +62,7 @@ impl Default for Settings {
             incomplete: false,
             uploads_a_day: 750 << 30,
             token_lasts: Duration::from_secs(3600),
+            export_limit: 10_000_000,
         }
     }
 }
@@ -214,7 +217,38 @@ impl DriveSim {
 
     /// Adds a document of Google's; gives its id.
     pub fn add_document(&self, parent: &str, name: &str) -> String {
-        self.add(parent, name, DOCUMENT, |_, _| {})
+        self.add_document_of(parent, name, &[(WORD, b"as Word has it")])
+    }
+
+    /// Adds a document of which Google makes these files, by type; gives its id.
+    pub fn add_document_of(&self, parent: &str, name: &str, exports: &[(&str, &[u8])]) -> String {
+        self.add(parent, name, DOCUMENT, |_, file| {
+            let of = |(mime, bytes): &(&str, &[u8])| ((*mime).to_owned(), Bytes::copy_from_slice(bytes));
+            file.exports = exports.iter().map(of).collect();
+        })
+    }
+
+    /// Somebody edits a document: this is made of it now.
+    pub fn edit(&self, id: &str, mime: &str, bytes: &[u8]) {
+        self.change(id, |file| {
+            file.modified += Duration::from_secs(1);
+            file.exports = vec![(mime.to_owned(), Bytes::copy_from_slice(bytes))];
+        });
+    }
+
+    /// Links to documents lead here, not to Google.
+    pub fn link_here(&self) {
+        lock(&self.state).space.documents_at = self.endpoint();
+    }
+
+    /// Gives a file a star.
+    pub fn star(&self, id: &str) {
+        self.change(id, |file| file.starred = true);
+    }
+
+    /// Puts a file into the trash.
+    pub fn trash(&self, id: &str) {
+        self.change(id, |file| file.trashed = true);
     }
 
     /// Adds a shortcut; gives its id.

@@ -11,6 +11,7 @@ pub enum Query {
     Parent(String),
     SharedWithMe(bool),
     Trashed(bool),
+    Starred(bool),
     Text(Field, String, String),
 }
 
@@ -44,6 +45,7 @@ impl Query {
             Query::Not(query) => !query.holds(space, file),
             Query::Parent(id) => file.parents.iter().any(|parent| parent == space.real(id)),
             Query::SharedWithMe(wanted) => file.shared_with_me == *wanted,
+            Query::Starred(wanted) => file.starred == *wanted,
             Query::Trashed(wanted) => space.is_trashed(file) == *wanted,
             Query::Text(field, how, text) => {
                 let value = match field {
@@ -172,6 +174,7 @@ fn one(rest: &mut &[Token]) -> Result<Query, String> {
         _ => Err(bad()),
     };
     let field = match &**name {
+        "starred" => return Ok(Query::Starred(bool(value)?)),
         "trashed" => return Ok(Query::Trashed(bool(value)?)),
         "sharedWithMe" => return Ok(Query::SharedWithMe(bool(value)?)),
         "name" => Field::Name,

@@ -5,7 +5,7 @@ use super::{
     fields::Fields,
     lock,
     query::Query,
-    space::{Content, FOLDER, File, ROOT, WORD, read_time},
+    space::{Content, DOCUMENT, FOLDER, File, ROOT, WORD, read_time},
     uploads::{self, Goal},
 };
 use crate::serve::Body;
@@ -115,7 +115,10 @@ impl Asked {
             (&Method::POST, Some(""), _) => "create",
             (&Method::GET, Some("generateIds"), _) => "generateIds",
             (&Method::DELETE, Some("trash"), _) => "emptyTrash",
+            (&Method::GET, Some(id), _) if id.ends_with("/export") => "export",
             (&Method::GET, Some(_), _) if self.param("alt") == "media" => "media",
+            (&Method::GET, None, None) if self.path == "/export/link" => "exportLink",
+            (&Method::GET, None, None) if self.path == "/export/content" => "exportContent",
             (&Method::GET, Some(_), _) => "get",
             (&Method::POST, Some(id), _) if id.ends_with("/copy") => "copy",
             (&Method::PATCH, Some(_), _) => "update",
@@ -200,8 +203,8 @@ impl State {
                 Reply::json,
             );
         }
-        // The address of a session is good by itself.
-        if !matches!(kind, "upload.piece" | "upload.state" | "upload.cancel")
+        // The address of a session is good by itself; so is where a link leads.
+        if !matches!(kind, "upload.piece" | "upload.state" | "upload.cancel" | "exportContent")
             && !self.auth.knows(asked.header("authorization"))
         {
             return refuse(401, "authError", "Invalid Credentials");
@@ -217,6 +220,12 @@ impl State {
             "list" => self.list(asked),
             "get" => self.visible(asked, id).map(|file| asked.told(FILE_FIELDS, &self.space.facts(file))),
             "media" => self.media(asked, id),
+            "export" => self.export(asked, id, Some(self.settings.export_limit)),
+            "exportLink" => {
+                let to = format!("/export/content?id={}&mime={}", asked.param("id"), asked.param("mime"));
+                Ok(Reply { headers: vec![("location", to)], ..Reply::empty(302) })
+            }
+            "exportContent" => self.export(asked, asked.param("id"), None),
             "create" => asked.facts().and_then(|facts| self.create(&facts, None)).map(|file| {
                 let facts = self.space.facts(&file);
                 self.space.put(file);
@@ -229,7 +238,8 @@ impl State {
                 Reply::empty(204)
             }),
             "emptyTrash" => {
-                let trashed = self.space.files.values().filter(|file| file.trashed && file.drive.is_none());
+                let drive = Some(asked.param("driveId")).filter(|id| !id.is_empty());
+                let trashed = self.space.files.values().filter(|file| file.trashed && file.drive.as_deref() == drive);
                 for id in trashed.map(|file| file.id.clone()).collect::<Vec<_>>() {
                     self.space.remove(&id);
                 }
@@ -359,6 +369,22 @@ impl State {
         Ok(reply)
     }
 
+    fn export(&self, asked: &Asked, id: &str, limit: Option<usize>) -> Result<Reply, Reply> {
+        let file = self.space.files.get(id).ok_or_else(|| missing(id))?;
+        if !file.is_document() {
+            return Err(refuse(403, "fileNotExportable", "Export only supports Docs Editors files."));
+        }
+        let mime = if limit.is_some() { asked.param("mimeType") } else { asked.param("mime") };
+        let made = file.exports.iter().find(|(known, _)| known == mime);
+        let (mime, bytes) =
+            made.ok_or_else(|| refuse(400, "badRequest", "The requested conversion is not supported."))?;
+        if limit.is_some_and(|limit| bytes.len() > limit) {
+            let message = "This file is too large to be exported.";
+            return Err(refuse(403, "exportSizeLimitExceeded", message));
+        }
+        Ok(Reply { headers: vec![("content-type", mime.clone())], body: bytes.clone(), ..Reply::empty(200) })
+    }
+
     /// A file with these facts; it isn't there yet.
     fn create(&mut self, facts: &Value, mime: Option<&str>) -> Result<File, Reply> {
         let text = |name: &str| facts[name].as_str().map(str::to_owned);
@@ -456,6 +482,7 @@ impl State {
         }
         let mut file = self.create(&facts, Some(&source.mime))?;
         let revision = self.space.count();
+        file.exports = source.exports;
         file.content = source.content.map(|content| Content::new(content.bytes, revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
@@ -539,7 +566,7 @@ impl State {
                         "limit": (15_u64 << 30).to_string(), "usage": used.to_string(), "usageInDrive": used.to_string(),
                         "usageInDriveTrash": "0",
                     },
-                    "exportFormats": { "application/vnd.google-apps.document": [WORD] },
+                    "exportFormats": { DOCUMENT: [WORD, "application/pdf", "text/plain"] },
                     "importFormats": {},
                 });
                 Ok(asked.told("*", &about))

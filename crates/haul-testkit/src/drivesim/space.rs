@@ -47,6 +47,10 @@ pub struct File {
     pub shared_with_me: bool,
     /// Google takes it for harmful.
     pub abusive: bool,
+    /// It has a star.
+    pub starred: bool,
+    /// What Google makes of a document, by type.
+    pub exports: Vec<(String, Bytes)>,
 }
 
 /// A revision's content.
@@ -88,6 +92,8 @@ impl File {
             drive: None,
             shared_with_me: false,
             abusive: false,
+            starred: false,
+            exports: Vec::new(),
         }
     }
 
@@ -108,12 +114,14 @@ pub struct Space {
     /// Ids that were given out and aren't used yet.
     pub given: BTreeSet<String>,
     number: u64,
+    /// Where links to documents lead.
+    pub documents_at: String,
 }
 
 impl Space {
     /// A Drive with an empty root.
     pub fn new() -> Space {
-        let mut space = Space::default();
+        let mut space = Space { documents_at: "https://docs.google.com".into(), ..Space::default() };
         space.put(File::new(ROOT.into(), "My Drive", FOLDER, None));
         space
     }
@@ -189,6 +197,7 @@ impl Space {
             "version": file.version.to_string(),
             "webViewLink": format!("https://drive.google.com/file/d/{}/view", file.id),
             "ownedByMe": !file.shared_with_me,
+            "starred": file.starred,
         });
         if file.parents.is_empty() {
             facts.as_object_mut().map(|facts| facts.remove("parents"));
@@ -204,7 +213,8 @@ impl Space {
         if file.is_document() {
             // They count for the quota; no bytes can be read by it.
             facts["size"] = "1024".into();
-            facts["exportLinks"] = json!({ WORD: format!("https://docs.google.com/export?id={}", file.id) });
+            let link = |mime: &str| format!("{}/export/link?id={}&mime={mime}", self.documents_at, file.id);
+            file.exports.iter().for_each(|(mime, _)| facts["exportLinks"][mime] = link(mime).into());
         }
         if let Some((id, mime)) = &file.target {
             facts["shortcutDetails"] = json!({ "targetId": id, "targetMimeType": mime });

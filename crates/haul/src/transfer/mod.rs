@@ -296,6 +296,10 @@ impl Mover {
     /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
     pub async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
         let mut src = order.src.clone();
+        if !src.sized {
+            // How it goes depends on how long it is.
+            src = self.cx.src.stat(&src.key).await.map_err(|e| e.with_key(&src.key))?;
+        }
         let (mut attempt, mut changed) = (0, 0);
         loop {
             let route = self.route_through_memory(src.size);
