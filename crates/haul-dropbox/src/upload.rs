@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Mtime, Result,
-    hash::{hash_bytes, of_dropbox_blocks},
+    hash::{from_hex, hash_bytes, of_dropbox_blocks, to_hex},
     plan::Replace,
 };
 use haul_net::Fault;
@@ -33,7 +33,8 @@ use tokio::sync::OnceCell;
 pub const BLOCK: u64 = 4 << 20;
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
-/// The receipt of a part that shares blocks with those beside it.
+/// So the receipt begins of a part that shares blocks with those beside it; then come, as JSON, the hashes of runs of blocks of its own
+/// and of theirs that were sent by then, with where they begin.
 const JOINED: &[u8] = b"joined";
 /// Bytes of the hash of a block.
 const DIGEST: usize = 32;
@@ -82,6 +83,32 @@ impl State {
             pieces.push(piece.clone());
         }
         (at == bytes.end).then_some(pieces)
+    }
+
+    /// The block at this offset was sent.
+    fn has(&self, block: u64) -> bool {
+        let before = self.digests.range(..=block).next_back();
+        before.is_some_and(|(offset, digests)| offset + (digests.len() / DIGEST) as u64 * BLOCK > block)
+    }
+
+    /// Runs of blocks among these that weren't sent.
+    fn missing(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for block in (bytes.start..bytes.end).step_by(BLOCK as usize).filter(|block| !self.has(*block)) {
+            match runs.last_mut() {
+                Some(run) if run.end == block => run.end = block + BLOCK,
+                _ => runs.push(block..block + BLOCK),
+            }
+        }
+        runs
+    }
+
+    /// The receipt of a part whose bytes are these.
+    fn receipt(&self, bytes: Range<u64>) -> Vec<u8> {
+        let ends = |(offset, digests): &(&u64, &Vec<u8>)| *offset + (digests.len() / DIGEST) as u64 * BLOCK;
+        let sent = self.digests.range(..bytes.end).filter(|run| ends(run) > bytes.start);
+        let runs: Vec<(u64, String)> = sent.map(|(offset, digests)| (*offset, to_hex(digests))).collect();
+        [JOINED, &serde_json::to_vec(&runs).unwrap_or_default()].concat()
     }
 
     /// What is held, pieces that follow each other together: offset, bytes.
@@ -229,12 +256,13 @@ impl Write {
         // Of other parts, encrypted ones say, whole blocks go at once and the others with what comes beside them.
         let from = offset.next_multiple_of(BLOCK).min(end);
         let to = if ends { from } else { (end / BLOCK * BLOCK).max(from) };
-        if from < to {
-            self.append(from, payload.slice(from - offset..to - offset), false).await?;
+        let missing = self.state().missing(from..to.max(from));
+        for run in missing {
+            self.append(run.start, payload.slice(run.start - offset..run.end - offset), false).await?;
         }
         for bytes in [offset..from, to..end] {
             let piece = payload.slice(bytes.start - offset..bytes.end - offset);
-            if !piece.is_empty() {
+            if !piece.is_empty() && !self.state().has(bytes.start / BLOCK * BLOCK) {
                 // It outlives the memory that it came in.
                 let copied = piece.clone();
                 let copied = disk::run(move || copied.concat()).await.map_err(|e| e.with_key(&self.key))?;
@@ -244,7 +272,8 @@ impl Write {
         for block in BTreeSet::from([offset / BLOCK, end / BLOCK]) {
             self.join(block * BLOCK).await?;
         }
-        Ok(Part { index, size, tag: JOINED.into() })
+        let tag = self.state().receipt(offset..end);
+        Ok(Part { index, size, tag })
     }
 
     /// Sends the block at this offset once all of it is held; the last one ends the session and stays.
@@ -456,6 +485,28 @@ fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<String> {
     Ok(token.session)
 }
 
+/// The blocks that a receipt tells of, by offset, with their hashes; none for a receipt of something else.
+fn blocks_of(sent: &Sent) -> Vec<(u64, Vec<u8>)> {
+    let Sent { part: Part { size, tag, .. }, offset, .. } = sent;
+    let runs: Vec<(u64, Vec<u8>)> = match tag.strip_prefix(JOINED) {
+        Some(json) => {
+            let runs: Vec<(u64, String)> = serde_json::from_slice(json).unwrap_or_default();
+            runs.into_iter().filter_map(|(offset, digests)| Some((offset, from_hex(&digests)?))).collect()
+        }
+        None if size.is_multiple_of(BLOCK) && tag.len() as u64 == size / BLOCK * DIGEST as u64 => {
+            vec![(*offset, tag.clone())]
+        }
+        None => Vec::new(),
+    };
+    let whole =
+        |(offset, digests): &(u64, Vec<u8>)| offset.is_multiple_of(BLOCK) && digests.len().is_multiple_of(DIGEST);
+    let each = |(offset, digests): (u64, Vec<u8>)| {
+        let each = digests.chunks(DIGEST).zip(0..).map(|(digest, n)| (offset + n * BLOCK, digest.to_vec()));
+        each.collect::<Vec<_>>()
+    };
+    runs.into_iter().filter(whole).flat_map(each).collect()
+}
+
 /// See [`haul_store::Store::resume`]. The service doesn't tell what a session has: what was sent is proved by the hash of the whole, once
 /// it is committed.
 pub async fn resume(
@@ -468,11 +519,6 @@ pub async fn resume(
     let session = read_token(service, key, token)?;
     let write = Write::begin(service.clone(), key, spec)?;
     let gone = || Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key);
-    if sent.iter().any(|sent| sent.part.tag == JOINED) {
-        // Nobody knows which of the blocks that parts share were sent.
-        end(service, &session).await.map_err(|refused| refused.at("resume", key))?;
-        return Err(gone());
-    }
     match touch(service, &session, false).await {
         Err(refused) if is_gone(&refused) => return Err(gone()),
         // It is there, and knows better than to take nothing.
@@ -480,16 +526,19 @@ pub async fn resume(
         Err(refused) => return Err(refused.at("resume", key)),
         Ok(()) => {}
     }
-    let is_whole = |sent: &Sent| {
-        let size = sent.part.size;
-        size > 0
-            && sent.offset.is_multiple_of(BLOCK)
-            && size.is_multiple_of(BLOCK)
-            && sent.part.tag.len() as u64 == size / BLOCK * DIGEST as u64
+    let parts = {
+        let mut state = write.state();
+        for (block, digest) in sent.iter().flat_map(blocks_of) {
+            state.digests.insert(block, digest);
+        }
+        // A part is there when all blocks are that it has bytes of.
+        let is_there = |sent: &Sent| {
+            let end = sent.offset.saturating_add(sent.part.size);
+            let mut blocks = (sent.offset / BLOCK * BLOCK..end).step_by(BLOCK as usize);
+            sent.part.size > 0 && blocks.all(|block| state.has(block))
+        };
+        sent.into_iter().filter(is_there).map(|sent| sent.part).collect()
     };
-    let sent: Vec<Sent> = sent.into_iter().filter(is_whole).collect();
-    write.state().digests = sent.iter().map(|sent| (sent.offset, sent.part.tag.clone())).collect();
-    let parts = sent.into_iter().map(|sent| sent.part).collect();
     write.begun.store(true, Relaxed);
     // The cell is new.
     let _ = write.session.set(session);

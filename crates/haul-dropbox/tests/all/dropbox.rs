@@ -281,10 +281,43 @@ async fn parts_that_share_blocks_are_put_together() {
         if name == "c" {
             assert_eq!(service.sent() - before, cuts[6], "nothing is sent twice");
         }
-        // What shares blocks can't be gone on with.
+        // It has ended.
         let again = sent.iter().map(|part| Sent { part: part.clone(), offset: cuts[part.index as usize], crc64: 0 });
         let spec = WriteSpec { size, ..Default::default() };
         let gone = store.resume(&Key::new(name), &token, again.collect(), spec).await.err().expect("given up");
         assert_eq!(gone.kind(), ErrorKind::NotFound);
     }
+}
+
+/// The same after a kill: what was sent of such parts isn't sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_share_blocks_are_gone_on_with() {
+    const MIB: u64 = 1 << 20;
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    let cuts = [0, 5 * MIB + 7, 6 * MIB, 6 * MIB + 1, 13 * MIB + 1, 14 * MIB, 15 * MIB - 3];
+    let bytes = content(6, cuts[6]);
+    let (key, spec) = (Key::new("a"), WriteSpec { size: Some(cuts[6]), ..Default::default() });
+    let part = |n: usize| {
+        (n as u64, cuts[n], Payload::from(Bytes::copy_from_slice(&bytes[cuts[n] as usize..cuts[n + 1] as usize])))
+    };
+    let upload = store.write(&key, spec.clone()).await.expect("begun");
+    let token = upload.token().await.expect("a session").expect("a token");
+    let mut sent = Vec::new();
+    for n in [4, 0, 1, 2, 3] {
+        let (index, offset, payload) = part(n);
+        sent.push(Sent { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
+    }
+    drop(upload);
+    let (upload, mut there) = store.resume(&key, &token, sent, spec).await.expect("there");
+    there.sort_by_key(|part| part.index);
+    // The block at 12 MiB, of which the last three have bytes, was never whole.
+    assert_eq!(there.iter().map(|part| part.index).collect::<Vec<_>>(), [0, 1, 2]);
+    for n in [5, 3, 4] {
+        let (index, offset, payload) = part(n);
+        there.push(upload.part(index, offset, payload).await.expect("sent"));
+    }
+    upload.publish(there, Late::default()).await.expect("published");
+    assert!(service.all()["/box/a"].as_deref() == Some(&bytes[..]));
+    assert_eq!(service.sent(), cuts[6], "nothing is sent twice");
 }
