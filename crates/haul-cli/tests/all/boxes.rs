@@ -104,7 +104,7 @@ fn a_killed_upload_goes_on_where_its_session_is() {
     let settings = Settings { part: 1 << 20, latency: Duration::from_millis(10), ..Settings::default() };
     let (sim, lab) = start(settings);
     write(&lab.path("src/big"), &noise(1, SIZE as usize), TIME);
-    let flags = ["copy", "@src", "b:x", "--multi-thread-streams", "4"];
+    let flags = ["copy", "@src", "b:x"];
     let (mut sent, mut sessions) = (0, 0);
     for goal in [SIZE / 4, SIZE / 2] {
         let mut child = lab.start(&flags);

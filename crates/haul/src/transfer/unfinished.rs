@@ -21,6 +21,8 @@ pub struct Target {
     pub upload: Box<dyn Upload>,
     /// Bytes of a chunk.
     pub block: u64,
+    /// The store says how long they are: large ones can't be made smaller.
+    pub dictated: bool,
     /// Chunks that are proved to be there already, by index.
     pub known: BTreeMap<u64, Sent>,
     /// Where it is noted, if it is.
@@ -70,8 +72,8 @@ impl Mover {
         spec.resumable = noted.is_some();
         let upload = self.cx.dst.write(&order.to, spec).await?;
         let told = if parts { upload.part_size().await } else { Ok(None) };
-        let block = match told {
-            Ok(told) => told.unwrap_or(block),
+        let (block, dictated) = match told {
+            Ok(told) => (told.unwrap_or(block), told.is_some()),
             Err(error) => return Err(abort(upload, error).await),
         };
         let track = match noted {
@@ -96,7 +98,7 @@ impl Mover {
             }
             None => None,
         };
-        Ok(Target { upload, block, known: BTreeMap::new(), track })
+        Ok(Target { upload, block, dictated, known: BTreeMap::new(), track })
     }
 
     /// The MD5 of a file on a disk, for a store that keeps it: with an upload in parts it must be known before the first.
@@ -166,7 +168,8 @@ impl Mover {
                     sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
                 tracing::debug!(key = %opened.to, chunks = known.len(), "resuming a partly sent file");
                 let track = Some(Track { journal: journal.clone(), write });
-                Ok(Some(Target { upload, block: opened.part_size, known, track }))
+                let dictated = upload.part_size().await?.is_some();
+                Ok(Some(Target { upload, block: opened.part_size, dictated, known, track }))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 journal.closed(write);

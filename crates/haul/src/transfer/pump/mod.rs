@@ -45,6 +45,11 @@ const AT_RISK: u64 = 8;
 /// … and this many bytes in any case, 16 parts, so that a smaller file isn't slowed down for it.
 const RISKED: u64 = 128 << 20;
 
+/// Where a store says how long parts are (8 MiB, or 64), one part in so many of the file, which three kills then cost 5 % of, …
+const DICTATED: u64 = 64;
+/// … and so many parts in any case.
+const FEW: u64 = 4;
+
 /// Chunks of a file that goes straight to a disk are noted one by one, and may be this small, in bytes …
 const NOTED: u64 = 1 << 20;
 /// … as long as there are not more than so many of them.
@@ -189,7 +194,11 @@ fn at_once(mover: &Mover, target: &Target, size: u64) -> usize {
     if target.track.is_none() || pinned {
         return usize::MAX;
     }
-    usize::try_from(at_risk(size) / target.block).unwrap_or(usize::MAX).max(1)
+    let most = match target.dictated {
+        true => (size / DICTATED / target.block).max(FEW),
+        false => at_risk(size) / target.block,
+    };
+    usize::try_from(most).unwrap_or(usize::MAX).max(1)
 }
 
 /// Bytes of a file of `size` bytes that may be under way at once in parts that are noted.
