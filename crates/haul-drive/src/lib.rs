@@ -19,8 +19,8 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec, tree,
+    Answer, Caps, Changed, CopyBatch, Direction, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed,
+    Sent, Store, StoreKind, Stored, Upload, WriteSpec, tree,
 };
 use options::Config;
 use service::{Root, Service};
@@ -33,6 +33,8 @@ pub const KIND: StoreKind = StoreKind { name: "drive", description: "Google Driv
 
 /// Requests that suit it to begin with.
 const CONCURRENCY: usize = 8;
+/// Files that are created at once to begin with: Google takes two or three a second, and counts what it refuses.
+const CREATIONS: usize = 4;
 /// Keys of one batch that are asked about or deleted at once; the lane bounds them in the end.
 const AT_ONCE: usize = 32;
 
@@ -43,6 +45,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let name = format!("drive:{host}:{}", config.who);
     let judge = if config.stop_on_upload_limit { error::judge_stop } else { error::judge };
     let api = Arc::new(Api::open(&request, &host, &name, Some(config.tokens(&request)?), judge)?);
+    for direction in [Direction::Up, Direction::Copy] {
+        api.lanes.begin_with(direction, CREATIONS);
+    }
     let hashes = vec![Algo::Md5, Algo::Sha1, Algo::Sha256];
     let caps = Caps {
         mtime: Some(Duration::from_millis(1)),

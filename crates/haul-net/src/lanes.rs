@@ -153,6 +153,17 @@ impl Lanes {
         }
     }
 
+    /// Begins a lane of which nothing was asked yet with so many requests at once, where a service is known to take few. Nothing changes
+    /// where the user said how many.
+    pub fn begin_with(&self, direction: Direction, start: usize) {
+        let lane = self.lane(direction);
+        let mut controller = lane.controller();
+        if lane.requests() == 0 && !controller.is_pinned() {
+            let max = if direction == Direction::Meta { MAX_META } else { MAX_DATA };
+            *controller = Controller::new(Settings { pinned: None, start, max });
+        }
+    }
+
     /// Leave to ask for bytes before there is a place for them. `None` where the user said how many requests or connections there
     /// are: each is then for bytes that go on.
     pub fn ahead(&self) -> Option<Ahead> {
@@ -360,6 +371,20 @@ mod tests {
         assert!(ahead.len() == MAX_AHEAD && lanes.ahead().is_none());
         drop(ahead);
         assert!(lanes.ahead().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_lane_begins_with_few_where_few_are_taken() {
+        let lanes = Lanes::new("here", Pinned::default());
+        lanes.begin_with(Direction::Up, 4);
+        assert_eq!((lanes.lane(Direction::Up).limit(), lanes.lane(Direction::Down).limit()), (4, START));
+        // What was found out counts, and so does what the user says.
+        lanes.lane(Direction::Down).enter().await.end(Outcome::Done);
+        lanes.begin_with(Direction::Down, 4);
+        assert_eq!(lanes.lane(Direction::Down).limit(), START);
+        let pinned = pinned(16);
+        pinned.begin_with(Direction::Up, 4);
+        assert_eq!(pinned.lane(Direction::Up).limit(), 16);
     }
 
     #[tokio::test]

@@ -108,6 +108,25 @@ fn a_rate_limit_is_used_to_nine_tenths_with_one_request_in_fifty_throttled() {
 }
 
 #[test]
+fn where_few_a_second_are_taken_a_small_start_floods_nobody() {
+    for (latency, burst) in [(0.1, 5.0), (0.5, 5.0), (1.29, 5.0), (0.5, 10.0), (0.5, 20.0)] {
+        let store = Store { latency, sigma: 0.1, refusal: latency, bucket: Some((3.0, burst)), ..Store::default() };
+        for start in [2, 4, 8, 32] {
+            for seed in SEEDS {
+                let mut caller = Caller::new(Settings { start, ..found() }, kilobyte, seed);
+                caller.todo = 400;
+                let mut world = World::new(store.clone(), vec![caller], seed);
+                world.run(300.0);
+                let log = &world.callers[0].log;
+                let (first, _) = log.throttled(0.0, 10.0);
+                let (throttled, all) = log.throttled(0.0, 300.0);
+                println!("{latency} {burst} {start} {seed}: {first} then {throttled} of {all} in {:.1} s", log.end());
+            }
+        }
+    }
+}
+
+#[test]
 fn a_knee_is_found_and_held() {
     for (name, sizes, part_of_best) in
         [("1 MB", megabyte as Sizes, 0.92), ("8 MiB", part, 0.95), ("16 MiB", long_part, 0.92), ("mixed", mixed, 0.85)]
