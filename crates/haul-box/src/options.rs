@@ -6,7 +6,7 @@ use haul_core::{
     encoding::Encoding,
     units::{Size, parse_size},
 };
-use haul_oauth::{App, Login, Provider, ServiceAccount, Tokens, text_of};
+use haul_oauth::{App, Login, Provider, Revoke, ServiceAccount, Tokens, text_of};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use serde::Deserialize;
 use serde_json::json;
@@ -31,6 +31,7 @@ pub static PROVIDER: Provider = Provider {
     device_url: "",
     pkce: false,
     rotates: true,
+    revoke: Revoke::FormOfClient("https://api.box.com/oauth2/revoke"),
     further: None,
     own_id: "at app.box.com/developers/console",
 };
@@ -52,6 +53,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     haul_oauth::OPTIONS[2],
     haul_oauth::OPTIONS[3],
     haul_oauth::OPTIONS[4],
+    haul_oauth::OPTIONS[5],
     OptionSpec { name: "root_folder_id", help: "Id of the folder that is the root.", default: "0", ..BASE },
     OptionSpec {
         name: "box_config_file",
@@ -73,6 +75,11 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: "user",
         advanced: false,
         examples: &[("user", "A user"), ("enterprise", "A service account")],
+        ..BASE
+    },
+    OptionSpec {
+        name: "box_subject_id",
+        help: "With client_credentials: the id of the enterprise whose service account it is, or of the user for whom the application acts (box_sub_type).",
         ..BASE
     },
     OptionSpec {
@@ -224,22 +231,53 @@ impl Config {
         if !given.is_empty() {
             return Ok(Arc::new(ServiceAccount::given(&given).at(PROVIDER.title)));
         }
+        if of(request, "client_credentials") == "true" {
+            return by_client(request);
+        }
         let (path, text) = (of(request, "box_config_file"), of(request, "config_credentials"));
         let text = match (text.is_empty(), path.is_empty()) {
             (false, _) => text,
             (true, false) => text_of(&path, "the application's file")?,
             (true, true) => return Ok(Login::open(&PROVIDER, request)?),
         };
-        let kind = match &*of(request, "box_sub_type") {
-            "" => "user".to_owned(),
-            kind if kind == "user" || kind == "enterprise" => kind.to_owned(),
-            typed => return Err(invalid(format!("box_sub_type = {typed:?}: use user or enterprise"))),
-        };
-        let token_url = Some(of(request, "token_url")).filter(|url| !url.is_empty()).unwrap_or(TOKEN_URL.to_owned());
+        let (kind, token_url) = (subject(request, "user")?, token_url(request));
         // All stores of one application have one token.
         let name = format!("box application\n{kind}\n{token_url}\n{text}");
         Ok(request.shared.get(&name, || ServiceAccount::of_app(app(&text, &kind, token_url)?))?)
     }
+}
+
+/// For whom an application acts.
+fn subject(request: &OpenRequest, default: &str) -> Result<String> {
+    match &*of(request, "box_sub_type") {
+        "" => Ok(default.to_owned()),
+        kind if kind == "user" || kind == "enterprise" => Ok(kind.to_owned()),
+        typed => Err(invalid(format!("box_sub_type = {typed:?}: use user or enterprise"))),
+    }
+}
+
+fn token_url(request: &OpenRequest) -> String {
+    Some(of(request, "token_url")).filter(|url| !url.is_empty()).unwrap_or(TOKEN_URL.to_owned())
+}
+
+/// An application by its id and secret alone, for a service account or a user.
+fn by_client(request: &OpenRequest) -> Result<Arc<dyn Tokens>> {
+    let [id, secret, subject_id] = ["client_id", "client_secret", "box_subject_id"].map(|name| of(request, name));
+    for (name, value) in [("client_id", &id), ("client_secret", &secret), ("box_subject_id", &subject_id)] {
+        if value.is_empty() {
+            return Err(invalid(format!("client_credentials: {name} must be set, too")));
+        }
+    }
+    let (kind, token_url) = (subject(request, "enterprise")?, token_url(request));
+    let form = vec![
+        ("grant_type", "client_credentials".to_owned()),
+        ("client_id", id),
+        ("client_secret", secret),
+        ("box_subject_type", kind),
+        ("box_subject_id", subject_id),
+    ];
+    let name = format!("box client\n{token_url}\n{form:?}");
+    Ok(request.shared.get(&name, || Ok(ServiceAccount::of_client(PROVIDER.title, token_url, form)))?)
 }
 
 fn app(text: &str, kind: &str, token_url: String) -> Result<App> {

@@ -6,7 +6,7 @@ use haul_core::{
     encoding::Encoding,
     units::{Size, parse_size},
 };
-use haul_oauth::{Addresses, Login, Provider, ServiceAccount, Tokens, google};
+use haul_oauth::{Addresses, Login, Provider, Revoke, ServiceAccount, Tokens, google};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,13 +31,14 @@ pub static PROVIDER: Provider = Provider {
     device_url: "",
     pkce: true,
     rotates: false,
+    revoke: Revoke::Form(google::REVOKE),
     further: Some(crate::choose::FURTHER),
     own_id: "at console.cloud.google.com, as a desktop application, with the Google Drive API enabled",
 };
 
 fn addresses(options: &BTreeMap<String, String>) -> Addresses {
     let scope = scopes(options.get("scope").map_or("", |scope| scope));
-    Addresses { auth_url: AUTH_URL.to_owned(), token_url: TOKEN_URL.to_owned(), scope }
+    Addresses { auth_url: AUTH_URL.to_owned(), token_url: TOKEN_URL.to_owned(), device_url: String::new(), scope }
 }
 
 /// What is asked for, with spaces between.

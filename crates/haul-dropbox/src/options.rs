@@ -6,7 +6,7 @@ use haul_core::{
     encoding::Encoding,
     units::{Size, parse_size},
 };
-use haul_oauth::Provider;
+use haul_oauth::{Provider, Revoke};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 
 /// The log-in of a person.
@@ -29,6 +29,7 @@ pub static PROVIDER: Provider = Provider {
     device_url: "",
     pkce: true,
     rotates: false,
+    revoke: Revoke::Bearer("https://api.dropboxapi.com/2/auth/token/revoke"),
     further: None,
     own_id: "at www.dropbox.com/developers/apps",
 };

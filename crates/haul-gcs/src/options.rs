@@ -4,7 +4,7 @@ use haul_core::{
     Error, ErrorKind, Result,
     units::{Size, parse_size},
 };
-use haul_oauth::{Login, Provider, ServiceAccount, Tokens, google};
+use haul_oauth::{Login, Provider, Revoke, ServiceAccount, Tokens, google};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub static PROVIDER: Provider = Provider {
     device_url: "",
     pkce: true,
     rotates: false,
+    revoke: Revoke::Form(google::REVOKE),
     further: None,
     own_id: "at console.cloud.google.com, as a desktop application",
 };

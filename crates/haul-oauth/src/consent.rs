@@ -55,14 +55,14 @@ impl Consent {
     ///
     /// Errors: no random numbers are to be had.
     pub fn new(provider: &'static Provider, options: &BTreeMap<String, String>) -> Result<Consent> {
-        let Addresses { auth_url, token_url, scope } = provider.addresses(options);
+        let Addresses { auth_url, token_url, device_url, scope } = provider.addresses(options);
         let option = |name: &str| options.get(name).map(|value| value.trim().to_owned()).unwrap_or_default();
         let own = |name: &str, otherwise: String| Some(option(name)).filter(|url| !url.is_empty()).unwrap_or(otherwise);
         Ok(Consent {
             provider,
             auth_url: own("auth_url", auth_url),
             token_url: own("token_url", token_url),
-            device_url: own("device_url", provider.device_url.to_owned()),
+            device_url: own("device_url", device_url),
             client_id: option("client_id"),
             client_secret: option("client_secret"),
             scope,
@@ -124,6 +124,11 @@ impl Consent {
     /// The token of the application itself.
     pub async fn own(&self, http: &Http<Pieces>) -> Tried<Token> {
         self.ask(http, vec![("grant_type", "client_credentials"), ("scope", &self.scope)]).await
+    }
+
+    /// The next token, for the one that renews it.
+    pub async fn renewed(&self, http: &Http<Pieces>, refresh_token: &str) -> Tried<Token> {
+        self.ask(http, vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)]).await
     }
 
     async fn ask(&self, http: &Http<Pieces>, mut form: Vec<(&str, &str)>) -> Tried<Token> {

@@ -166,6 +166,9 @@ pub async fn open_session(api: &Api, call: &Call) -> Refusal<String> {
     url.ok_or_else(|| Fault::broken("the service gave no address for the upload").into())
 }
 
+/// Where Google takes tokens that are to be good no more.
+pub const REVOKE: &str = "https://oauth2.googleapis.com/revoke";
+
 /// True for an address at `endpoint`: one that was read from a file must lead to the service itself.
 pub fn is_at(url: &str, endpoint: &str) -> bool {
     url.strip_prefix(endpoint).is_some_and(|rest| rest.starts_with('/'))

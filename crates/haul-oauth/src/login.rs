@@ -204,6 +204,19 @@ pub(crate) async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> T
     answer(http, request, url).await
 }
 
+/// What a service says to whoever posts nothing to an address, with this token.
+///
+/// Errors: a refusal's message is the service's own word.
+pub(crate) async fn post_as(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(url)
+        .header(header::AUTHORIZATION, token)
+        .header(header::CONTENT_LENGTH, 0)
+        .body(Pieces::new(Payload::default()));
+    answer(http, request, url).await
+}
+
 async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url: &str) -> Tried<Bytes> {
     let bad = |_| Fault::new(ErrorKind::Invalid, Retry::Never, format!("{url:?} is no address"));
     let reply = http.send(request.map_err(bad)?).await?;
@@ -217,6 +230,8 @@ async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url
     // As RFC 6749, section 5.2, has it; and as services have it for other requests.
     let (word, why) = match &said["error"] {
         Value::String(word) => (Some(&**word), &said["error_description"]),
+        // As Dropbox has it.
+        _ if said["error_summary"].is_string() => (said["error_summary"].as_str(), &Value::Null),
         error => (error["code"].as_str().or(error["status"].as_str()), &error["message"]),
     };
     let why = why.as_str().and_then(|why| why.lines().next()).filter(|line| !line.is_empty());

@@ -1,6 +1,6 @@
 //! What is known of a service's log-in, as data.
 
-use crate::setup::Further;
+use crate::{Revoke, setup::Further};
 use haul_store::{OptionKind, OptionSpec};
 use std::collections::BTreeMap;
 
@@ -25,12 +25,15 @@ pub struct Provider {
     pub redirect: &'static str,
     /// The service shows a code to copy to whoever names no place to be sent to: no other machine with haul or rclone is needed.
     pub shows_code: bool,
-    /// Where a code to type in elsewhere is asked for (RFC 8628), unless `device_url` says it; empty for services without.
+    /// Where a code to type in elsewhere is asked for (RFC 8628), unless `device_url` says it or the options of a remote change it; empty for
+    /// services without.
     pub device_url: &'static str,
     /// It proves that who asks for a token is who asked for the code (RFC 7636).
     pub pkce: bool,
     /// Each refresh token is good once.
     pub rotates: bool,
+    /// How a log-in is ended.
+    pub revoke: Revoke,
     /// What is asked once somebody is logged in.
     pub further: Option<Further>,
     /// In one line, where people make a client id of their own.
@@ -47,6 +50,8 @@ pub struct Addresses {
     pub auth_url: String,
     /// Where tokens come from.
     pub token_url: String,
+    /// Where codes to type in elsewhere come from; empty for services without.
+    pub device_url: String,
     /// What is asked for, with spaces between.
     pub scope: String,
 }
@@ -59,6 +64,7 @@ impl Provider {
             None => Addresses {
                 auth_url: self.auth_url.to_owned(),
                 token_url: self.token_url.to_owned(),
+                device_url: self.device_url.to_owned(),
                 scope: self.scopes.join(" "),
             },
         }

@@ -51,6 +51,8 @@ pub struct App {
 enum Identity {
     /// An application, and its key.
     App(Box<App>, RsaKeyPair),
+    /// An application by its id and secret: what it says of itself.
+    Client(Vec<(&'static str, String)>),
     /// A service account.
     Key { email: String, key_id: String, key: RsaKeyPair, subject: Option<String> },
     /// Whom somebody logged in with Google's own tools.
@@ -193,6 +195,12 @@ impl ServiceAccount {
         }
     }
 
+    /// An application that asks for a token by this form (RFC 6749, section 4.4).
+    pub fn of_client(service: &'static str, token_url: String, form: Vec<(&'static str, String)>) -> ServiceAccount {
+        let (identity, scope, token) = (Identity::Client(form), String::new(), Mutex::default());
+        ServiceAccount { service, identity, token_url, scope, token }
+    }
+
     /// Whoever has this token, while it lasts.
     pub fn given(access_token: &str) -> ServiceAccount {
         let token = Token {
@@ -232,6 +240,13 @@ impl ServiceAccount {
                     ("client_secret", &*app.client_secret),
                 ];
                 (post(http, &self.token_url, &form).await, "check the application's file, and this machine's clock")
+            }
+            Identity::Client(form) => {
+                let form: Vec<_> = form.iter().map(|(name, value)| (*name, &**value)).collect();
+                (
+                    post(http, &self.token_url, &form).await,
+                    "check the application's id and secret, and for whom it acts",
+                )
             }
             Identity::Key { email, key_id, key, subject } => {
                 let assertion = self.assertion(email, key_id, key, subject.as_deref())?;

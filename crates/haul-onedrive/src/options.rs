@@ -5,7 +5,7 @@ use haul_core::{
     encoding::Encoding,
     units::{Size, parse_size},
 };
-use haul_oauth::{Addresses, Provider};
+use haul_oauth::{Addresses, Provider, Revoke};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use std::collections::BTreeMap;
 
@@ -30,6 +30,7 @@ pub const PROVIDER: Provider = Provider {
     device_url: "https://login.microsoftonline.com/common/oauth2/v2.0/devicecode",
     pkce: false,
     rotates: true,
+    revoke: Revoke::Nowhere,
     further: Some(crate::choose::FURTHER),
     own_id: "https://entra.microsoft.com, App registrations",
 };
@@ -160,7 +161,7 @@ fn adapt(options: &BTreeMap<String, String>) -> Addresses {
     if of(options, "client_credentials") == "true" {
         scope = format!("{graph}/.default");
     }
-    Addresses { auth_url: address("authorize"), token_url: address("token"), scope }
+    Addresses { auth_url: address("authorize"), token_url: address("token"), device_url: address("devicecode"), scope }
 }
 
 /// What a section says.
@@ -289,9 +290,11 @@ mod tests {
     fn addresses_of_clouds_and_tenants() {
         let of = |pairs: &[(&str, &str)]| adapt(&pairs.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect());
         assert_eq!(of(&[]).token_url, PROVIDER.token_url);
-        assert_eq!(of(&[]).scope, SCOPES);
+        assert_eq!((&*of(&[]).scope, &*of(&[]).device_url), (SCOPES, PROVIDER.device_url));
         let us = of(&[("region", "us"), ("tenant", "t"), ("client_credentials", "true")]);
         assert_eq!(us.token_url, "https://login.microsoftonline.us/t/oauth2/v2.0/token");
+        // A tenant that has applications of its own alone gives no codes at common.
+        assert_eq!(us.device_url, "https://login.microsoftonline.us/t/oauth2/v2.0/devicecode");
         assert_eq!(us.scope, "https://graph.microsoft.us/.default");
         assert!(!of(&[("disable_site_permission", "true")]).scope.contains("Sites"));
     }

@@ -487,6 +487,17 @@ async fn an_application_signs_anew() {
     let access = token.split('"').find(|word| word.starts_with("access-")).expect("one");
     assert_eq!(all(&*open(&sim, "", &[("token", ""), ("access_token", access)]), "f").await, b"text");
     sim.expire();
+    // An application without a key, for the enterprise.
+    let client = [("token", ""), ("client_credentials", "true"), ("client_id", "app"), ("client_secret", "secret")];
+    let missing = try_open(&sim, "", &client).expect_err("refused");
+    assert_eq!(missing.message(), "client_credentials: box_subject_id must be set, too");
+    let before = sim.renewals();
+    let by_client = open(&sim, "", &[&client[..], &[("box_subject_id", "4711")]].concat());
+    assert_eq!(all(&*by_client, "f").await, b"text");
+    assert_eq!(sim.renewals() - before, 1);
+    sim.expire();
+    assert_eq!(all(&*by_client, "f").await, b"text");
+    sim.expire();
     let error = open(&sim, "", &[("token", ""), ("access_token", access)]).stat(&Key::new("f")).await;
     assert_eq!(error.expect_err("expired").message(), "Box gave no token: the access_token has expired or isn't good");
 }

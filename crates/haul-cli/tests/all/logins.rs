@@ -44,6 +44,13 @@ fn service() -> Server {
         }
         let form = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
         let form = String::from_utf8_lossy(&form).into_owned();
+        if path == "/revoke" {
+            return match &*field(&form, "token") {
+                "r1" => answer(StatusCode::OK, "{}".into()),
+                "gone" => answer(StatusCode::BAD_REQUEST, "{\"error\":\"invalid_token\"}".into()),
+                _ => answer(StatusCode::FORBIDDEN, "{\"error\":\"access_denied\"}".into()),
+            };
+        }
         let (code, verifier) = (field(&form, "code"), field(&form, "code_verifier"));
         let proved = match code.strip_prefix("yes ") {
             Some("") => verifier.is_empty(),
@@ -157,8 +164,20 @@ fn a_browser_of_this_machine_logs_in() {
     assert!(browse("http://127.0.0.1:53682/auth?state=other").contains("403"));
     browse(&link);
     assert!(child.wait().expect("ended").success());
-    lab.haul(&["config", "disconnect", "g:"]).ok();
-    assert!(!written(&lab).contains("token = {"));
+    let at = server.endpoint();
+    let config = fs::read_to_string(lab.config()).expect("config");
+    let with =
+        |text: &str| fs::write(lab.config(), format!("{config}revoke_url = {at}/revoke\n").replace("\"r1\"", text));
+    with("\"other\"").expect("written");
+    let ran = lab.haul(&["config", "disconnect", "g:"]);
+    let said = "g: Google didn't end the access (access_denied), so nothing was changed. To forget the token here alone: haul config unset g token";
+    assert!(ran.code != 0 && ran.err.contains(said) && written(&lab).contains("token = {"), "{}", ran.err);
+    for token in ["\"gone\"", "\"r1\""] {
+        with(token).expect("written");
+        let said = lab.haul(&["config", "disconnect", "g:"]).ok().out;
+        assert_eq!(said, "Google has ended the access, and the token is forgotten here.\n");
+        assert!(!written(&lab).contains("token = {"));
+    }
     let ran = lab.haul(&["config", "disconnect", "g:"]);
     assert!(ran.code != 0 && ran.err.contains("nobody is logged in"), "{}", ran.err);
 }

@@ -1,7 +1,7 @@
 use futures::{FutureExt, future::BoxFuture, future::join_all};
 use haul_core::{Error, ErrorKind, Result};
 use haul_net::{Fault, Http, Net};
-use haul_oauth::{Api, Call, Login, Provider, Refused, Token, Tokens as _};
+use haul_oauth::{Api, Call, Login, Provider, Refused, Revoke, Token, Tokens as _};
 use haul_store::{Locked, OpenRequest, Section, body::Pieces};
 use haul_testkit::serve::{Body, Server, answer};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -25,6 +25,7 @@ pub static PROVIDER: Provider = Provider {
     device_url: "",
     pkce: false,
     rotates: true,
+    revoke: Revoke::Nowhere,
     further: None,
     own_id: "at box.com",
 };

@@ -80,7 +80,14 @@ impl Auth {
         let refreshes = match field("grant_type") {
             "refresh_token" if field("refresh_token") == format!("refresh-{}", self.number) => true,
             "urn:ietf:params:oauth:grant-type:jwt-bearer" if self.is_signed(field("assertion")) => false,
-            "refresh_token" | "urn:ietf:params:oauth:grant-type:jwt-bearer" => return Err("invalid_grant"),
+            "client_credentials"
+                if (field("box_subject_type"), field("box_subject_id")) == ("enterprise", ENTERPRISE) =>
+            {
+                false
+            }
+            "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:jwt-bearer" => {
+                return Err("invalid_grant");
+            }
             _ => return Err("unsupported_grant_type"),
         };
         self.number += 1;

@@ -311,18 +311,28 @@ pub async fn userinfo(args: UserArgs, context: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Forgets the token.
-pub fn disconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
+/// Ends the access at the service, where that can be asked for, and forgets the token.
+pub async fn disconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
     let mut config = context.session.load_config()?;
     let name = known(&config, args.name.trim_end_matches(':'))?.to_owned();
     let provider = provider(&config.get(&name, "type").unwrap_or_default())?;
-    let (was, _) = config.change(&name, |ini| anyhow::Ok(ini.remove(&name, "token")))?;
-    if !was {
+    let options = options_of(&config, &name);
+    if options.get("token").is_none_or(String::is_empty) {
         bail!("{name}: nobody is logged in");
     }
-    print::line(&format!(
-        "The token is forgotten here. To end the access itself, remove the application in the settings of your account at {}.",
-        provider.title
-    ))?;
+    let title = provider.title;
+    let ended = haul_oauth::revoke(provider, &options, &client(context)?).await.map_err(|error| {
+        anyhow!(
+            "{name}: {title} didn't end the access ({}), so nothing was changed. To forget the token here alone: haul config unset {name} token",
+            error.message()
+        )
+    })?;
+    config.change(&name, |ini| anyhow::Ok(ini.remove(&name, "token")))?;
+    print::line(&match ended {
+        true => format!("{title} has ended the access, and the token is forgotten here."),
+        false => format!(
+            "The token is forgotten here. To end the access itself, remove the application in the settings of your account at {title}."
+        ),
+    })?;
     Ok(Outcome::Done)
 }

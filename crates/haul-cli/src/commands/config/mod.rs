@@ -80,7 +80,7 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         Some(Sub::Update(args)) => edit::update(args, context).await?,
         Some(Sub::Reconnect(args)) => return login::reconnect(args, context).await,
         Some(Sub::Userinfo(args)) => return login::userinfo(args, context).await,
-        Some(Sub::Disconnect(args)) => return login::disconnect(args, context),
+        Some(Sub::Disconnect(args)) => return login::disconnect(args, context).await,
         Some(Sub::Unset(args)) => edit::unset(args, context)?,
         Some(Sub::Password(args)) => edit::password(args, context).await?,
         Some(Sub::Delete(args)) => edit::delete(args, context)?,
