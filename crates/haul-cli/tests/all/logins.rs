@@ -165,9 +165,9 @@ fn a_browser_of_this_machine_logs_in() {
     browse(&link);
     assert!(child.wait().expect("ended").success());
     let at = server.endpoint();
-    let config = fs::read_to_string(lab.config()).expect("config");
-    let with =
-        |text: &str| fs::write(lab.config(), format!("{config}revoke_url = {at}/revoke\n").replace("\"r1\"", text));
+    let path = lab.haul(&["config", "file"]).ok().out.lines().last().expect("a path").to_owned();
+    let config = fs::read_to_string(&path).expect("config");
+    let with = |token: &str| fs::write(&path, format!("{config}revoke_url = {at}/revoke\n").replace("\"r1\"", token));
     with("\"other\"").expect("written");
     let ran = lab.haul(&["config", "disconnect", "g:"]);
     let said = "g: Google didn't end the access (access_denied), so nothing was changed. To forget the token here alone: haul config unset g token";
