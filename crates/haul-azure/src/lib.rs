@@ -64,6 +64,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             multiple: 1,
             equal: false,
             waits: false,
+            sized: false,
             single: config.chunk_size,
             single_copy: u64::MAX,
         }),

@@ -56,6 +56,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             multiple: 1,
             equal: false,
             waits: true,
+            sized: true,
             single: config.upload_cutoff,
             single_copy: u64::MAX,
         }),

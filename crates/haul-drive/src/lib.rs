@@ -71,6 +71,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             multiple: google::GRANULE,
             equal: false,
             waits: true,
+            sized: false,
             single: config.upload_cutoff,
             single_copy: u64::MAX,
         }),

@@ -61,6 +61,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             multiple: upload::BLOCK,
             equal: false,
             waits: false,
+            sized: false,
             single: part,
             single_copy: u64::MAX,
         }),

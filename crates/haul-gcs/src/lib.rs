@@ -60,6 +60,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             multiple: google::GRANULE,
             equal: false,
             waits: true,
+            sized: false,
             single: config.chunk_size,
             single_copy: u64::MAX,
         }),

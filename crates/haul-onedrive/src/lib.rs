@@ -67,6 +67,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             multiple: options::GRANULE,
             equal: false,
             waits: true,
+            sized: true,
             single: config.single,
             single_copy: u64::MAX,
         }),

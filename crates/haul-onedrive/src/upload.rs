@@ -205,7 +205,7 @@ impl Write {
             let others: u64 = held.iter().filter(|(other, _)| **other != index).map(|(_, payload)| payload.len()).sum();
             if others + size > WAITS.max(self.service.config.single) {
                 let why =
-                    "OneDrive must be told the size of a file first: what comes from a pipe can have 64 MiB at most";
+                    "OneDrive must be told the size of a file first: one whose size may differ can have 64 MiB at most";
                 return Err(self.error(ErrorKind::Unsupported, why));
             }
             held.insert(index, payload);

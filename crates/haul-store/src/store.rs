@@ -276,6 +276,8 @@ pub struct PartLimits {
     pub equal: bool,
     /// A part may wait until all before it are handed over too: nobody may wait for its answer before that.
     pub waits: bool,
+    /// The size of a file must be known before its first part goes.
+    pub sized: bool,
     /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
     pub single: u64,
     /// A file up to this size is copied inside the store by one request, a larger one in parts, in bytes.
@@ -293,6 +295,7 @@ impl PartLimits {
         multiple: 1,
         equal: false,
         waits: false,
+        sized: false,
         single: 64 << 20,
         single_copy: u64::MAX,
     };
@@ -307,6 +310,7 @@ impl PartLimits {
         multiple: 1,
         equal: false,
         waits: false,
+        sized: false,
         single: 0,
         single_copy: u64::MAX,
     };

@@ -84,6 +84,7 @@ impl Chunks {
             multiple: 1,
             equal: false,
             waits: false,
+            sized: false,
             single: self.size,
             single_copy: u64::MAX,
         }

@@ -7,8 +7,8 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use haul_core::{Entry, Error, ErrorKind, Hasher, Hashes, Key, Result, hash};
-use haul_store::{Body, Buffers, Direction, Late, Part, PartLimits, Payload, Store, Stored, Upload, WriteSpec};
-use std::{ops::Range, sync::Arc};
+use haul_store::{Body, Buffers, Direction, Late, Part, PartLimits, Payload, Store, Stored, Upload, WriteSpec, disk};
+use std::{ops::Range, os::unix::fs::FileExt as _, sync::Arc};
 
 /// Bytes read from a file at a time.
 const BLOCK: u64 = 1 << 20;
@@ -78,9 +78,13 @@ const DOUBLE: u64 = 1000;
 pub async fn write(
     store: &Arc<dyn Store>,
     key: &Key,
-    spec: WriteSpec,
-    stream: BoxStream<'static, Result<Bytes>>,
+    mut spec: WriteSpec,
+    mut stream: BoxStream<'static, Result<Bytes>>,
 ) -> Result<Stored> {
+    if spec.size.is_none() && store.caps().parts.is_some_and(|limits| limits.sized) {
+        let (size, whole) = measured(stream).await?;
+        (spec.size, stream) = (Some(size), whole);
+    }
     let upload = store.write(key, spec).await?;
     let parts = match send(store, &*upload, stream).await {
         Ok(parts) => parts,
@@ -90,6 +94,41 @@ pub async fn write(
         Ok(stored) => Ok(stored),
         Err(failed) => Err(transfer::abort(failed.upload, failed.error).await),
     }
+}
+
+/// All that a stream brings, and how much that is: in memory while it is little, then in a temporary file that has no name.
+///
+/// Errors: the stream's, and those of the file.
+async fn measured(mut stream: BoxStream<'static, Result<Bytes>>) -> Result<(u64, BoxStream<'static, Result<Bytes>>)> {
+    let (mut pieces, mut size) = (Vec::new(), 0);
+    while let Some(piece) = stream.next().await {
+        let piece = piece?;
+        size += piece.len() as u64;
+        pieces.push(piece);
+        if size > HELD {
+            return spooled(pieces, stream).await;
+        }
+    }
+    Ok((size, futures::stream::iter(pieces.into_iter().map(Ok)).boxed()))
+}
+
+async fn spooled(
+    begin: Vec<Bytes>,
+    rest: BoxStream<'static, Result<Bytes>>,
+) -> Result<(u64, BoxStream<'static, Result<Bytes>>)> {
+    let failed = |error| Error::from_io("write a temporary file", error);
+    tracing::info!("the store must be told the size first: what comes is kept in a temporary file until its end");
+    let file = Arc::new(disk::run(move || tempfile::tempfile().map_err(failed)).await?);
+    let (mut all, mut size) = (futures::stream::iter(begin.into_iter().map(Ok)).chain(rest), 0);
+    while let Some(piece) = all.next().await {
+        let (piece, file, at) = (piece?, file.clone(), size);
+        size += piece.len() as u64;
+        disk::run(move || file.write_all_at(&piece, at).map_err(failed)).await?;
+    }
+    let buffers = Buffers::default();
+    let blocks = futures::stream::iter((0..size).step_by(BLOCK as usize))
+        .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(size), buffers.clone()));
+    Ok((size, blocks.boxed()))
 }
 
 async fn send(
@@ -187,6 +226,19 @@ mod tests {
         assert_eq!(read(right).await, bytes);
         let wrong = "k: read: what was read does not have the md5 that the source says it has";
         assert_eq!(read(Hashes::default().with(haul_core::Algo::Md5, [0; 16])).await, [bytes[0], bytes[1], wrong]);
+    }
+
+    #[tokio::test]
+    async fn what_must_be_measured_comes_back_whole() {
+        for count in [0, 3, 70] {
+            let piece = |n: usize| Bytes::from(vec![n as u8; (1 << 20) + n]);
+            let stream = futures::stream::iter((0..count).map(move |n| Ok(piece(n)))).boxed();
+            let (size, whole) = measured(stream).await.unwrap();
+            let back: Vec<u8> = whole.map(|piece| piece.unwrap()).collect::<Vec<_>>().await.concat();
+            assert!(back == (0..count).map(piece).collect::<Vec<_>>().concat() && back.len() as u64 == size);
+        }
+        let broken = || Err(Error::new(ErrorKind::Io, "read", "broke off"));
+        assert!(measured(futures::stream::iter([Ok(Bytes::from("a")), broken()]).boxed()).await.is_err());
     }
 
     #[test]

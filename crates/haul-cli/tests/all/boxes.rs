@@ -81,6 +81,12 @@ fn copied_compared_synced_and_moved() {
     assert!(lab.haul(&["about", "b:"]).ok().out.contains("931.323 GiB"));
     lab.haul_reading(&["rcat", "b:piped"], b"from a pipe").ok();
     assert_eq!(lab.haul(&["cat", "b:piped"]).ok().out, "from a pipe");
+    sim.counts();
+    let long = noise(9, 70 * MIB);
+    lab.haul_reading(&["rcat", "b:long"], &long).ok();
+    assert_eq!((sim.counts()["UploadPart"], sim.shown()["long"].versions), (9, 1));
+    write(&lab.path("long"), &long, TIME);
+    lab.haul(&["check", "@long", "b:"]).ok();
 }
 
 #[test]

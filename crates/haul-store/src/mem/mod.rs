@@ -105,6 +105,7 @@ impl MemStore {
                 multiple: 1,
                 equal: false,
                 waits: false,
+                sized: false,
                 single: 8 << 20,
                 single_copy: u64::MAX,
             }),

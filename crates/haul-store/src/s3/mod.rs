@@ -141,6 +141,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
             multiple: 1,
             equal: config.provider.equal_parts,
             waits: false,
+            sized: false,
             single: config.upload_cutoff,
             single_copy: config.copy_cutoff,
         }),
