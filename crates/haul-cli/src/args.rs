@@ -37,7 +37,7 @@ struct Flag {
 }
 
 /// What to type for commands of other programs that haul doesn't have.
-const OTHER_NAMES: [(&str, &str); 14] = [
+const OTHER_NAMES: [(&str, &str); 13] = [
     ("cp", "use copy, or copyto to give a file a new name"),
     ("mv", "use move, or moveto to give a file a new name"),
     ("rm", "use deletefile for one file, delete for the files in a path, purge for a whole directory"),
@@ -47,7 +47,6 @@ const OTHER_NAMES: [(&str, &str); 14] = [
     ("serve", RCLONE),
     ("bisync", RCLONE),
     ("dedupe", RCLONE),
-    ("copyurl", "use copyto with the store http: haul copyto \":http,url='https://host/dir/':file\" DEST:PATH"),
     ("settier", RCLONE),
     ("backend", RCLONE),
     ("rc", RCLONE),
@@ -487,11 +486,6 @@ mod tests {
             ("obscure -z", "unknown flag -z (see haul help flags)"),
             ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
             ("mount x y", "unknown command \"mount\" (haul doesn't have it; rclone does, with the same remotes)"),
-            (
-                "copyurl https://a/b c",
-                "unknown command \"copyurl\" (use copyto with the store http: \
-                 haul copyto \":http,url='https://host/dir/':file\" DEST:PATH)",
-            ),
             ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),
             ("config shwo", "unknown command \"shwo\" of haul config (did you mean show?)"),
             ("obscure x --transfers", "--transfers needs a value"),

@@ -69,25 +69,54 @@ impl Timetable {
 /// How often the timetable is looked at: its times are whole minutes.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// The rate that follows a timetable until the run is stopped.
-pub fn follow(table: Timetable, cancel: &Cancel) -> Arc<Rate> {
-    let first = table.now(&Zoned::now());
-    let rate = Arc::new(Rate::new(first.up, first.down));
-    if !table.is_fixed() {
-        tokio::spawn(keep(table, rate.clone(), first, cancel.clone()));
-    }
-    rate
+/// The limits of all together and of each file.
+#[derive(Clone, Debug, Default)]
+pub struct Timetables {
+    /// `--bwlimit`.
+    pub all: Option<Timetable>,
+    /// `--bwlimit-file`.
+    pub each: Option<Timetable>,
 }
 
-async fn keep(table: Timetable, rate: Arc<Rate>, mut last: Limit, cancel: Cancel) {
+impl Timetables {
+    /// The limits that hold now.
+    fn now(&self) -> (Limit, Limit) {
+        let now = Zoned::now();
+        let of = |table: &Option<Timetable>| table.as_ref().map(|table| table.now(&now)).unwrap_or_default();
+        (of(&self.all), of(&self.each))
+    }
+
+    /// The rate that follows them until the run is stopped; `None` where there are none.
+    pub fn follow(self, cancel: &Cancel) -> Option<Arc<Rate>> {
+        let given: Vec<bool> = [&self.all, &self.each].into_iter().flatten().map(Timetable::is_fixed).collect();
+        let (any, fixed) = (!given.is_empty(), given.iter().all(|fixed| *fixed));
+        let rate = Arc::new(Rate::default());
+        let first = self.now();
+        set(&rate, first);
+        if any && !fixed {
+            tokio::spawn(keep(self, rate.clone(), first, cancel.clone()));
+        }
+        any.then_some(rate)
+    }
+}
+
+fn set(rate: &Rate, (all, each): (Limit, Limit)) {
+    rate.set(all.up, all.down);
+    rate.set_each(each.up, each.down);
+}
+
+async fn keep(tables: Timetables, rate: Arc<Rate>, mut last: (Limit, Limit), cancel: Cancel) {
     while !cancel.is_cancelled() {
         tokio::time::sleep(LOOK).await;
-        let limit = table.now(&Zoned::now());
-        if limit != last {
-            tracing::warn!("Bandwidth limit is now {limit}");
-            rate.set(limit.up, limit.down);
-            last = limit;
+        let limits = tables.now();
+        if limits.0 != last.0 {
+            tracing::warn!("Bandwidth limit is now {}", limits.0);
         }
+        if limits.1 != last.1 {
+            tracing::warn!("Bandwidth limit of each file is now {}", limits.1);
+        }
+        set(&rate, limits);
+        last = limits;
     }
 }
 

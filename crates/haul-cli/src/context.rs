@@ -1,7 +1,7 @@
 //! What every command is given: flags, display, and the session that opens what is typed.
 
 use crate::{
-    bwlimit,
+    bwlimit::Timetables,
     environment::environment,
     error::{Outcome, code},
     flags::{self, Flags},
@@ -54,7 +54,7 @@ impl Context {
     /// The surroundings that the flags ask for. Reads no file: a copy between local disks needs no configuration.
     pub fn new(flags: Flags, stores: StoreFlags, line: Vec<OsString>, screen: Arc<Screen>) -> Result<Context> {
         let cancel = Cancel::default();
-        let settings = Settings { layers: layers(&flags, &cancel), ..settings(&flags, stores) };
+        let settings = Settings { layers: layers(&flags, &cancel), ..settings(&flags, stores)? };
         let meters = settings.meters.clone();
         let progress = Progress::start(&flags, screen.clone(), meters.clone(), settings.net.roads.clone());
         let (session, hashes, resumes) = (Session::new(settings), Arc::default(), false);
@@ -62,11 +62,11 @@ impl Context {
     }
 
     /// The surroundings of another command line, to open what it opens; display, counters and limits stay these.
-    pub fn beside(&self, flags: Flags, stores: StoreFlags, line: Vec<OsString>) -> Context {
-        let session = self.session.beside(settings(&flags, stores));
+    pub fn beside(&self, flags: Flags, stores: StoreFlags, line: Vec<OsString>) -> Result<Context> {
+        let session = self.session.beside(settings(&flags, stores)?);
         let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
         let (screen, hashes, resumes) = (self.screen.clone(), self.hashes.clone(), false);
-        Context { flags, session, meters, cancel, progress, screen, line, resumes, hashes }
+        Ok(Context { flags, session, meters, cancel, progress, screen, line, resumes, hashes })
     }
 
     /// The folder for journals; `None` when there is none to keep them in.
@@ -178,9 +178,9 @@ impl Context {
 }
 
 /// What a command line says of remotes and the network.
-fn settings(flags: &Flags, stores: StoreFlags) -> Settings {
+fn settings(flags: &Flags, stores: StoreFlags) -> Result<Settings> {
     let environment = environment();
-    Settings {
+    Ok(Settings {
         places: paths::places(flags.config.config.as_ref(), &environment),
         password: Password {
             command: flags.config.password_command.clone(),
@@ -189,9 +189,9 @@ fn settings(flags: &Flags, stores: StoreFlags) -> Settings {
         },
         environment,
         flags: stores,
-        net: flags::net(flags),
+        net: flags::net(flags)?,
         ..Settings::default()
-    }
+    })
 }
 
 /// Retries, bandwidth and the end of the run, as the flags say.
@@ -203,7 +203,8 @@ fn layers(flags: &Flags, cancel: &Cancel) -> LayerSettings {
             Box::pin(async move { cancel.cancelled().await })
         })
     };
-    let rate = flags.network.bwlimit.clone().map(|table| bwlimit::follow(table, cancel));
+    let tables = Timetables { all: flags.network.bwlimit.clone(), each: flags.network.bwlimit_file.clone() };
+    let rate = tables.follow(cancel);
     let mut layers = LayerSettings { rate, stop: Some(stop), ..LayerSettings::default() };
     if let Some(tries) = flags.pace.low_level_retries {
         (layers.tries, layers.tries_unanswered) = (tries, tries);

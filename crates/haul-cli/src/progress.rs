@@ -2,12 +2,17 @@
 //! summary at the end. Fed by the engine from any thread; a thread of its own draws.
 
 use crate::{
-    flags::{Flags, log::StatsUnit, values::duration},
+    flags::{
+        Flags,
+        log::{LogLevel, StatsUnit},
+        values::duration,
+    },
+    show::go_time,
     summary::{self, Counts, Moving},
 };
 use haul::Report;
 use haul_core::{
-    ErrorKind, Key,
+    ErrorKind, Key, Mtime,
     attributes::Differs,
     compare::Reason,
     event::{Event, Sink, StepId},
@@ -17,12 +22,14 @@ use haul_core::{
 };
 use haul_store::{Meters, Roads};
 use haul_terminal::Screen;
+use jiff::Zoned;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+use tracing::Level;
 
 /// Time between two drawings: at most ten a second.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -31,8 +38,11 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// rclone's `--stats` where the user gives none.
 const USUAL_INTERVAL: Duration = Duration::from_secs(60);
 
+/// What `--stats-one-line-date` begins with, as in rclone.
+const DATE: &str = "2006/01/02 15:04:05 - ";
+
 /// What is shown, and when.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Look {
     /// `-P` was given.
     progress: bool,
@@ -40,9 +50,11 @@ struct Look {
     live: bool,
     /// Time between statistics where nothing is drawn; `None` for never.
     interval: Option<Duration>,
-    /// Statistics go out at this level.
-    notice: bool,
+    /// Statistics go out at this level; `None` is INFO, or NOTICE if there was an error.
+    level: Option<Level>,
     one_line: bool,
+    /// What the one line begins with, as a layout of Go's.
+    date: Option<String>,
     /// `--stats` was given, or something else that asks for a summary.
     summary: bool,
     /// Longest name in the display; 0 for any.
@@ -89,17 +101,16 @@ impl Progress {
             Some(_) => duration(log.stats).filter(|d| !d.is_zero()),
             None => Some(USUAL_INTERVAL),
         };
+        let asked = log.stats.is_some() || flags.config.dry_run;
+        let one_line = log.stats_one_line || log.stats_one_line_date || log.stats_one_line_date_format.is_some();
         let look = Look {
             progress: log.progress,
             live: log.progress && screen.is_live(),
             interval,
-            notice: log.stats.is_some() || flags.config.dry_run,
-            one_line: log.stats_one_line,
-            summary: log.progress
-                || log.verbose > 0
-                || log.stats.is_some()
-                || log.stats_one_line
-                || flags.config.dry_run,
+            level: log.stats_log_level.map(LogLevel::level).or(asked.then_some(Level::WARN)),
+            one_line,
+            date: log.stats_one_line_date_format.clone().or(log.stats_one_line_date.then(|| DATE.into())),
+            summary: log.progress || log.verbose > 0 || log.stats_log_level.is_some() || one_line || asked,
             names: log.stats_file_name_length,
         };
         let state = State {
@@ -156,11 +167,25 @@ impl Progress {
 
     /// Statistics where they belong: with `-P` on standard output, else in the log, which has them as an object too if it is JSON.
     fn say(&self, text: &str, stats: &serde_json::Value, amiss: bool) {
-        match (self.look.progress, self.look.notice || amiss) {
-            (true, _) => self.screen.print(text),
-            (false, true) => tracing::warn!(%stats, "{}", block(text, self.look.one_line)),
-            (false, false) => tracing::info!(%stats, "{}", block(text, self.look.one_line)),
+        let text = self.dated(text);
+        if self.look.progress {
+            return self.screen.print(&text);
         }
+        let text = block(&text, self.look.one_line);
+        match self.look.level.unwrap_or(if amiss { Level::WARN } else { Level::INFO }) {
+            Level::ERROR => tracing::error!(%stats, "{text}"),
+            Level::WARN => tracing::warn!(%stats, "{text}"),
+            Level::INFO => tracing::info!(%stats, "{text}"),
+            _ => tracing::debug!(%stats, "{text}"),
+        }
+    }
+
+    /// One line of statistics with date and time in front, where they are wanted.
+    fn dated(&self, text: &str) -> String {
+        let Some(layout) = &self.look.date else { return text.to_owned() };
+        let now = Zoned::now();
+        let time = Mtime(now.timestamp().as_nanosecond());
+        format!("{}{text}", go_time::format(time, layout, now.time_zone()))
     }
 
     fn draw_on(&self) {
@@ -186,7 +211,11 @@ impl Progress {
                 let moving = state.moving_now();
                 drop(state);
                 let (one_line, names) = (self.look.one_line, self.look.names);
-                self.screen.draw(summary::live(&counts, elapsed, &moving, one_line, names, self.screen.size()));
+                let mut lines = summary::live(&counts, elapsed, &moving, one_line, names, self.screen.size());
+                if let Some(first) = lines.first_mut() {
+                    *first = self.dated(first);
+                }
+                self.screen.draw(lines);
             } else if self.look.interval.is_some_and(|i| told.elapsed() >= i) {
                 let moving = state.moving_now();
                 drop(state);

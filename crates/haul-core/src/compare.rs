@@ -108,6 +108,8 @@ pub struct Rules {
     pub append: bool,
     /// Times of symlinks don't count.
     pub omit_link_times: bool,
+    /// Files of one size that share no hash count as the same bytes.
+    pub refresh_times: bool,
 }
 
 impl Rules {
@@ -132,6 +134,7 @@ impl Rules {
             times: job.compare.times,
             append: job.existing.append.is_some(),
             omit_link_times: job.attributes.omit_link_times.is_some(),
+            refresh_times: job.compare.refresh_times,
         }
     }
 
@@ -216,7 +219,11 @@ fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswe
 }
 
 fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
-    match by_hash(hash, Verdict::Differ(Reason::Mtime)) {
+    let unknown = match rules.refresh_times {
+        true => Verdict::Same(Reason::Size),
+        false => Verdict::Differ(Reason::Mtime),
+    };
+    match by_hash(hash, unknown) {
         Verdict::Same(_) if !rules.no_touch => Verdict::Touch,
         other => other,
     }

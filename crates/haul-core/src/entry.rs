@@ -128,6 +128,13 @@ pub struct Posix {
     pub atime: Mtime,
 }
 
+impl Posix {
+    /// True for a symlink.
+    pub fn is_symlink(&self) -> bool {
+        self.mode & 0o170_000 == 0o120_000
+    }
+}
+
 /// One listed thing. Facts only: no error, no decision, no handle to its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

@@ -1,7 +1,7 @@
 //! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and the
 //! limits to stop at. Grouped by the question that each part answers; a front end fills it in, the engine acts on it.
 
-use crate::{Mtime, keep::Keep, links::SourceLinks};
+use crate::{Entry, Mtime, keep::Keep, links::SourceLinks};
 use std::time::Duration;
 
 /// One job: what is to be done, whatever the two sides are.
@@ -82,6 +82,8 @@ pub struct Compare {
     pub server_mtime: bool,
     /// What a modification time is.
     pub times: Times,
+    /// Where no hash tells, equal sizes do: only the time is set (`--refresh-times`).
+    pub refresh_times: bool,
 }
 
 /// By which facts two files are told apart.
@@ -515,8 +517,29 @@ pub struct OrderBy {
 /// What the sink hears besides what is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tell {
+    /// Nothing of symlinks that are neither followed nor kept (`--skip-links`).
+    pub no_links: bool,
+    /// Nothing of devices, FIFOs and sockets that aren't kept (`--skip-specials`).
+    pub no_specials: bool,
     /// Files that only the destination has where they aren't deleted, as far as it is listed.
     pub extra: bool,
     /// Directories, what of the source is left out and why, and in which of a file system's facts the two sides differ.
     pub details: bool,
+}
+
+impl Tell {
+    /// True when facts of inodes must be listed to know what to tell.
+    pub fn needs_posix(&self) -> bool {
+        self.details || self.no_links != self.no_specials
+    }
+
+    /// Is it told that this is left out for what it is?
+    pub fn of_left_out(&self, entry: &Entry) -> bool {
+        match entry.posix.as_deref().map(|posix| posix.is_symlink()) {
+            Some(true) => !self.no_links,
+            Some(false) => !self.no_specials,
+            // Only asked for where it makes a difference.
+            None => !(self.no_links && self.no_specials),
+        }
+    }
 }

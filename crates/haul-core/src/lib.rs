@@ -21,6 +21,7 @@ pub mod key;
 pub mod links;
 pub mod listing;
 mod md5;
+pub mod names;
 pub mod plan;
 pub mod presence;
 pub mod quickxor;

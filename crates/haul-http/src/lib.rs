@@ -4,6 +4,7 @@
 //! A page proves what a directory holds only if it is one of these: what else a server may send for a directory, a form to log in or
 //! a home page, is an error and never an empty directory.
 
+pub mod address;
 mod index;
 mod list;
 mod read;
@@ -15,6 +16,7 @@ use haul_store::{
     StoreKind, Stored, Upload, WriteSpec, tree, web,
 };
 use std::{ops::Range, sync::Arc};
+use url::Url;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind {
@@ -71,7 +73,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let caps = web::caps(web.lanes.clone());
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let (no_slash, no_head) = (set("no_slash"), set("no_head"));
-    Ok(Arc::new(HttpStore { site: Arc::new(Site { web, no_slash, no_head }), caps, locator }))
+    Ok(Arc::new(HttpStore { site: Arc::new(Site { web, no_slash, no_head, only: None }), caps, locator }))
 }
 
 /// What requests need.
@@ -82,6 +84,17 @@ struct Site {
     no_slash: bool,
     /// Files aren't asked about one by one.
     no_head: bool,
+    /// It is no folder: this is all there is.
+    only: Option<Url>,
+}
+
+impl Site {
+    /// Where `key` is.
+    ///
+    /// Errors: `Invalid` for a name that such a server can't have.
+    fn url(&self, key: &Key) -> Result<Url> {
+        self.only.clone().map_or_else(|| self.web.url(key), Ok)
+    }
 }
 
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub async fn stat(site: &Site, key: &Key) -> Result<Entry> {
 
 /// What is at `key`, a file or a directory: a server that points from `d` to `d/` tells that it is one.
 pub async fn ask(site: &Site, key: &Key) -> Result<Entry> {
-    let call = Call::new("HeadFile", Direction::Meta, Method::HEAD, site.web.url(key)?);
+    let call = Call::new("HeadFile", Direction::Meta, Method::HEAD, site.url(key)?);
     let answer = site.web.follow(call).await.map_err(at("stat", key))?;
     if key.is_root() || key.is_dir() {
         return Ok(Entry::dir(key.clone()));
@@ -40,7 +40,7 @@ pub async fn ask(site: &Site, key: &Key) -> Result<Entry> {
     let mut size = length(&answer.reply);
     if size.is_none() {
         // Apache doesn't say so of an empty file, until it is asked for the file itself.
-        let call = Call::new("GetFile", Direction::Down, Method::GET, site.web.url(key)?);
+        let call = Call::new("GetFile", Direction::Down, Method::GET, site.url(key)?);
         size = length(&site.web.follow(call).await.map_err(at("stat", key))?.reply);
     }
     let size = size.ok_or_else(|| {
@@ -57,12 +57,12 @@ pub async fn read(site: &Site, key: &Key, want: Option<&Version>, range: Option<
         same(want, &entry, key)?;
         return Ok(Read { entry, body: Body::Stream(futures::stream::empty().boxed()) });
     }
-    let mut call = Call::new("GetFile", Direction::Down, Method::GET, site.web.url(key)?);
+    let mut call = Call::new("GetFile", Direction::Down, Method::GET, site.url(key)?);
     if let Some(range) = &range {
         call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1));
     }
     let answer = site.web.follow(call).await.map_err(at("read", key))?;
-    if answer.url.path().ends_with('/') {
+    if answer.url.path().ends_with('/') && site.only.is_none() {
         return Err(Error::new(ErrorKind::NotFound, "read", "no such file").with_key(key));
     }
     let carried = web::carried(&answer.reply, range.as_ref());

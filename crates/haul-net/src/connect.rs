@@ -16,6 +16,7 @@ use hyper_util::{
     },
     rt::TokioIo,
 };
+use rustix::net::sockopt;
 use rustls::ClientConfig;
 use std::{
     fmt, io,
@@ -132,13 +133,14 @@ fn is_self(host: &str) -> bool {
 pub struct Settings {
     timeout: Duration,
     bind: Option<IpAddr>,
+    class: Option<u8>,
     proxies: Proxies,
 }
 
 impl Settings {
     /// As the user says.
     pub fn of(net: &Net) -> Settings {
-        Settings { timeout: net.connect_timeout, bind: net.bind, proxies: net.proxies.clone() }
+        Settings { timeout: net.connect_timeout, bind: net.bind, class: net.class, proxies: net.proxies.clone() }
     }
 
     /// The same, given up sooner.
@@ -155,7 +157,7 @@ impl Settings {
         tcp.set_connect_timeout(Some(self.timeout));
         tcp.set_local_address(self.bind);
         let to_proxy = https(tls.clone(), tcp.clone());
-        https(tls, Road { tcp, to_proxy, proxies: self.proxies.clone(), timeout: self.timeout })
+        https(tls, Road { tcp, to_proxy, class: self.class, proxies: self.proxies.clone(), timeout: self.timeout })
     }
 
     /// Tells the proxy who asks, where it reads the request itself: a tunnel was told as it was dug.
@@ -179,6 +181,7 @@ fn https<C>(tls: ClientConfig, connector: C) -> HttpsConnector<C> {
 pub struct Road {
     tcp: HttpConnector,
     to_proxy: HttpsConnector<HttpConnector>,
+    class: Option<u8>,
     proxies: Proxies,
     timeout: Duration,
 }
@@ -195,9 +198,11 @@ impl Service<Uri> for Road {
 
     fn call(&mut self, dst: Uri) -> Self::Future {
         let Some(proxy) = self.proxies.before(&dst) else {
-            let straight = self.tcp.call(dst);
-            return Box::pin(async {
-                Ok(Stream { io: MaybeHttpsStream::Http(straight.await?), reads_requests: false })
+            let (straight, class) = (self.tcp.call(dst), self.class);
+            return Box::pin(async move {
+                let tcp = straight.await?;
+                mark(tcp.inner(), class);
+                Ok(Stream { io: MaybeHttpsStream::Http(tcp), reads_requests: false })
             });
         };
         let (road, patience) = (self.clone(), self.timeout);
@@ -220,6 +225,17 @@ impl Service<Uri> for Road {
             }
         })
     }
+}
+
+/// Marks a connection's packets for routers on the way. One that can't be marked is as good as others.
+fn mark(tcp: &TcpStream, class: Option<u8>) {
+    let Some(class) = class else { return };
+    // The upper six bits; the lower two are the network's own.
+    let byte = class << 2;
+    let _ = match tcp.peer_addr().is_ok_and(|peer| peer.is_ipv6()) {
+        true => sockopt::set_ipv6_tclass(tcp, byte.into()),
+        false => sockopt::set_ip_tos(tcp, byte),
+    };
 }
 
 impl Road {

@@ -1,7 +1,7 @@
 //! The HTTP client: HTTP/1.1 only, a capped pool, TLS by rustls, and a bound on every wait.
 
 use crate::{
-    Buffers, Net, Roads,
+    Buffers, Cookies, Net, Roads,
     connect::{self, Road},
     fault::{Fault, Tried},
     lanes::Pass,
@@ -11,7 +11,8 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{ErrorKind, Result, Retry, concurrency::Outcome};
 use http::{
-    HeaderMap, Request, StatusCode,
+    HeaderMap, HeaderValue, Request, StatusCode,
+    header::CONNECTION,
     uri::{Authority, Scheme},
 };
 use http_body_util::BodyExt;
@@ -40,6 +41,8 @@ pub struct Http<B> {
     connections: connect::Settings,
     permits: Arc<Semaphore>,
     idle: Duration,
+    keep_alive: bool,
+    cookies: Option<Arc<Cookies>>,
     buffers: Buffers,
     /// Knows which hosts have answered in this run.
     roads: Arc<Roads>,
@@ -52,6 +55,8 @@ impl<B> Clone for Http<B> {
             connections: self.connections.clone(),
             permits: self.permits.clone(),
             idle: self.idle,
+            keep_alive: self.keep_alive,
+            cookies: self.cookies.clone(),
             buffers: self.buffers.clone(),
             roads: self.roads.clone(),
         }
@@ -85,6 +90,12 @@ pub struct Reply {
     body: Frames,
 }
 
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
 /// The frames of an answer; holds the connection's permit until dropped, and its place in a lane until the end.
 struct Frames {
     incoming: Incoming,
@@ -106,12 +117,13 @@ impl<B: Watched> Http<B> {
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(net.connections.max(1))
+            .pool_max_idle_per_host(if net.keep_alive { net.connections.max(1) } else { 0 })
             .http1_read_buf_exact_size(BUFFER)
             .build(connector);
         let permits = Arc::new(Semaphore::new(net.connections.max(1)));
         let (buffers, roads) = (net.buffers.clone(), net.roads.clone());
-        Ok(Http { client, connections, permits, idle: net.idle_timeout, buffers, roads })
+        let (idle, keep_alive, cookies) = (net.idle_timeout, net.keep_alive, net.cookies.clone());
+        Ok(Http { client, connections, permits, idle, keep_alive, cookies, buffers, roads })
     }
 
     /// Sends a request and waits for the answer's head, as long as bytes keep moving.
@@ -120,6 +132,12 @@ impl<B: Watched> Http<B> {
         let taken = request.body().watch();
         let uri = request.uri().clone();
         self.connections.introduce(&mut request);
+        if !self.keep_alive {
+            request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(cookies) = &self.cookies {
+            cookies.tell(&uri, request.headers_mut());
+        }
         let host = uri.authority().map_or("", Authority::as_str);
         let answered = self.roads.has_answered(host);
         let mut answer = std::pin::pin!(self.client.request(request));
@@ -144,6 +162,9 @@ impl<B: Watched> Http<B> {
         };
         self.roads.answered(host);
         let (head, incoming) = response.into_parts();
+        if let Some(cookies) = &self.cookies {
+            cookies.learn(&uri, &head.headers);
+        }
         let body = Frames { incoming, idle: self.idle, pass: None, buffers: self.buffers.clone(), _permit: permit };
         Ok(Reply { status: head.status, headers: head.headers, body })
     }
@@ -173,6 +194,20 @@ impl Reply {
             all.extend_from_slice(&frame);
         }
         Ok(all.freeze())
+    }
+
+    /// The body as it comes, whose length isn't known: good only where its end is told (chunks), as one that just stops can't be
+    /// told from one that ended.
+    pub fn to_end(self) -> BoxStream<'static, Result<Bytes>> {
+        let frames = futures::stream::unfold(Some(self.body), |body| async move {
+            let mut body = body?;
+            match body.next().await {
+                Ok(Some(piece)) => Some((Ok(piece), Some(body))),
+                Ok(None) => None,
+                Err(fault) => Some((Err(fault.error("read")), None)),
+            }
+        });
+        frames.boxed()
     }
 
     /// The body as it comes, in pieces of 256 KiB at most; ends with an error unless it is `length` bytes long.

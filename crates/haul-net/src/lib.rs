@@ -3,6 +3,7 @@
 
 mod buffers;
 pub mod connect;
+mod cookies;
 pub mod fault;
 pub mod gate;
 mod http;
@@ -15,6 +16,7 @@ mod tls;
 
 pub use buffers::Buffers;
 pub use connect::Proxies;
+pub use cookies::Cookies;
 pub use fault::{Fault, Tried, at};
 pub use gate::Gate;
 pub use http::{Http, Reply, Watch, Watched};

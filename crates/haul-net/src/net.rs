@@ -1,9 +1,9 @@
 //! What all network stores are told alike, and share.
 
-use crate::{Buffers, Direction, Gate, Proxies, Roads};
+use crate::{Buffers, Cookies, Direction, Gate, Proxies, Roads};
 use haul_core::{Error, ErrorKind, Result};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 /// Settings that all network stores share.
 #[derive(Clone, Debug)]
@@ -22,6 +22,12 @@ pub struct Net {
     pub ca_certs: Vec<PathBuf>,
     /// A certificate of our own with its key, PEM files, for servers that ask for one (`--client-cert`, `--client-key`).
     pub client_cert: Option<ClientCert>,
+    /// Cookies that servers set in this run (`--use-cookies`); `None` where none are kept.
+    pub cookies: Option<Arc<Cookies>>,
+    /// Connections are used again (`--disable-http-keep-alives` says no).
+    pub keep_alive: bool,
+    /// The class of service that packets are marked with (`--dscp`), of 6 bits.
+    pub class: Option<u8>,
     /// Connections are made from this address of this machine (`--bind`).
     pub bind: Option<IpAddr>,
     /// Which proxy stands before which host.
@@ -48,6 +54,9 @@ impl Default for Net {
             insecure_tls: false,
             ca_certs: Vec::new(),
             client_cert: None,
+            cookies: None,
+            keep_alive: true,
+            class: None,
             bind: None,
             proxies: Proxies::default(),
             headers: Headers::default(),
@@ -60,12 +69,20 @@ impl Default for Net {
 }
 
 /// A certificate of our own.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientCert {
     /// The certificate, with those between it and its authority.
     pub cert: PathBuf,
     /// Its key, which may be in the same file.
     pub key: PathBuf,
+    /// The key's password, where it is encrypted (`--client-pass`).
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for ClientCert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCert").field("cert", &self.cert).field("key", &self.key).finish_non_exhaustive()
+    }
 }
 
 /// One header.

@@ -1,6 +1,7 @@
 //! TLS: whom to trust (`--ca-cert`, `--no-check-certificate`), and what to do about a certificate that is refused.
 
 use crate::{ClientCert, Net};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use haul_core::{Error, ErrorKind, Result};
 use rustls::{
     CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -87,8 +88,33 @@ fn client_cert(own: &ClientCert) -> Result<OwnCert> {
     if certs.is_empty() {
         return Err(bad("client certificate", &own.cert, &"it holds no certificate in PEM form"));
     }
-    let key = PrivateKeyDer::from_pem_file(&own.key).map_err(|e| bad("client key", &own.key, &e))?;
+    let key = match &own.password {
+        Some(password) => {
+            let pem = read(&own.key).map_err(|e| bad("client key", &own.key, &e))?;
+            decrypted(&pem, password).map_err(|why| bad("client key", &own.key, &why))?
+        }
+        None => PrivateKeyDer::from_pem_file(&own.key).map_err(|e| bad("client key", &own.key, &e))?,
+    };
     Ok((certs, key))
+}
+
+/// A file that the user names.
+#[allow(clippy::disallowed_methods)]
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// A key under a password, in PKCS #8, as openssl writes it; one that isn't encrypted needs none.
+fn decrypted(pem: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, String> {
+    let text = String::from_utf8_lossy(pem);
+    let (begin, end) = ("-----BEGIN ENCRYPTED PRIVATE KEY-----", "-----END ENCRYPTED PRIVATE KEY-----");
+    let Some(inner) = text.split(begin).nth(1).and_then(|rest| rest.split(end).next()) else {
+        return PrivateKeyDer::from_pem_slice(pem).map_err(|e| e.to_string());
+    };
+    let der = STANDARD.decode(inner.split_whitespace().collect::<String>()).map_err(|e| e.to_string())?;
+    let info = pkcs8::EncryptedPrivateKeyInfoRef::try_from(&der[..]).map_err(|e| e.to_string())?;
+    let key = info.decrypt(password).map_err(|_| "--client-pass isn't its password")?;
+    Ok(PrivateKeyDer::Pkcs8(key.as_bytes().to_vec().into()))
 }
 
 fn unusable(error: &dyn std::fmt::Display) -> Error {
@@ -249,6 +275,23 @@ impl ServerCertVerifier for AnyCertificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Made by `openssl pkcs8 -topk8 -v2 aes-256-cbc` with the password `potato`.
+    const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n\
+        MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAj1WivunODInAICCAAw\n\
+        DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEF7vYBxYVtyfdzCUqdwjIVQEgZAJ\n\
+        IxgoIWQjrxzBbIRw9cR2mVBHogTTV1BrM2IA2t30DpEdyaHr0gxnf1Z72sgLkS2T\n\
+        YK4IqezQytU/beNv5o6HzM+2+oGY8MKfKPp6hkx2UifA8asy7uvYIGk/36x0BEP5\n\
+        kghm7Jg2B1yoMHit4H6dOdAb4z8Gv2mZXscUu4L4WZGV1BLAhzZ/9jPQEfBelvg=\n\
+        -----END ENCRYPTED PRIVATE KEY-----\n";
+
+    #[test]
+    fn a_key_is_decrypted_by_its_password() {
+        let key = decrypted(ENCRYPTED.as_bytes(), "potato").unwrap();
+        assert_eq!((key.secret_der().len(), &key.secret_der()[..4]), (138, &b"\x30\x81\x87\x02"[..]));
+        assert_eq!(decrypted(ENCRYPTED.as_bytes(), "tomato").unwrap_err(), "--client-pass isn't its password");
+        assert!(decrypted(b"no key", "potato").is_err());
+    }
 
     #[test]
     fn what_to_do_about_a_certificate() {

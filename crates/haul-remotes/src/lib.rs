@@ -15,6 +15,8 @@ mod spec;
 
 pub use environment::Environment;
 pub use error::{Error, Result};
+#[cfg(feature = "http")]
+pub use haul_http::address;
 pub use options::StoreFlags;
 pub use session::{OpenOptions, Session, Settings};
 pub use spec::{Place, Spec, is_name};

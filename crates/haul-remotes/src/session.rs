@@ -181,6 +181,32 @@ impl Session {
         Ok(if file.is_some() { (parent, file) } else { (store, None) })
     }
 
+    /// Asks for what is at an address of the web. What comes of it isn't behind this session's layers: see [`Session::layered`].
+    ///
+    /// Errors: it is no address; the server's.
+    #[cfg(feature = "http")]
+    pub async fn find(&self, url: &str) -> haul_core::Result<haul_http::address::Found> {
+        let request = OpenRequest {
+            remote: haul_http::KIND.name.into(),
+            path: Vec::new(),
+            options: BTreeMap::new(),
+            net: self.net(),
+            meters: self.settings.meters.clone(),
+            links: Links::default(),
+            own_links: false,
+            wrapped: BTreeMap::new(),
+            section: None,
+            shared: self.shared.clone(),
+        };
+        haul_http::address::find(request, url).await
+    }
+
+    /// A store that a caller made, with retries and limits of bandwidth as all of this session.
+    pub fn layered(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        let layers = LayerSettings { rate: self.rate.get().cloned(), ..self.settings.layers.clone() };
+        stack(store, &layers, &self.settings.meters)
+    }
+
     /// Opens the folder of what a user typed as one file's destination; the key is the file's.
     ///
     /// Errors: as [`Session::open`]; it can only be a folder.
@@ -258,7 +284,7 @@ impl Session {
         wrapped: BTreeMap<String, Arc<dyn Store>>,
         options: &OpenOptions,
     ) -> Result<Arc<dyn Store>> {
-        let Settings { layers, meters, .. } = &self.settings;
+        let meters = &self.settings.meters;
         let net = self.net();
         let wraps = resolved.kind.wraps();
         let section = self.section(&resolved)?;
@@ -278,8 +304,7 @@ impl Session {
             section,
             shared: self.shared.clone(),
         })?;
-        let layers = LayerSettings { rate: self.rate.get().cloned(), ..layers.clone() };
         // The layers are around what it is made on.
-        Ok(if wraps { store } else { stack(store, &layers, meters) })
+        Ok(if wraps { store } else { self.layered(store) })
     }
 }

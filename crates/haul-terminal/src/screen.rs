@@ -3,8 +3,7 @@
 use crate::colour::{RED, paint};
 use haul_core::text::{columns, cut};
 use std::{
-    fs::File,
-    io::{Write as _, stderr, stdout},
+    io::{Write, stderr, stdout},
     sync::{Mutex, MutexGuard},
 };
 
@@ -30,8 +29,9 @@ struct State {
     /// Lines of the display as drawn, so that they can be drawn over.
     drawn: Vec<String>,
     /// Where the log goes instead of standard error.
-    log: Option<File>,
-    json: bool,
+    log: Option<Box<dyn Write + Send>>,
+    /// Programs read the log, not people.
+    for_programs: bool,
     /// Log lines that wait while a command has the terminal to itself.
     held: Option<Vec<String>>,
 }
@@ -48,7 +48,7 @@ impl Screen {
     /// True where the log has colours: on a terminal, not in a file.
     pub fn colours_log(&self) -> bool {
         let state = self.lock();
-        state.log.is_none() && !state.json && self.shows.log_colours
+        state.log.is_none() && !state.for_programs && self.shows.log_colours
     }
 
     /// Can a live display be drawn?
@@ -61,18 +61,19 @@ impl Screen {
         self.shows.output_colours
     }
 
-    /// Sends the log to a file, as text or JSON.
-    pub fn log_to(&self, file: Option<File>, json: bool) {
+    /// Sends the log's lines to `log`, each by one write with its line break, instead of standard error. `for_programs`: they have
+    /// a form that programs read.
+    pub fn log_to(&self, log: Option<Box<dyn Write + Send>>, for_programs: bool) {
         let mut state = self.lock();
-        state.log = file;
-        state.json = json;
+        state.log = log;
+        state.for_programs = for_programs;
     }
 
     /// A log line, without its line break.
     pub fn log(&self, line: &str) {
         let mut state = self.lock();
-        if let Some(file) = &mut state.log {
-            let _ = writeln!(file, "{line}");
+        if let Some(log) = &mut state.log {
+            let _ = log.write_all(format!("{line}\n").as_bytes());
             return;
         }
         if let Some(held) = &mut state.held {
@@ -100,11 +101,11 @@ impl Screen {
 
     /// An error that ends the program, as a line for a person; in the log's form where a program reads it.
     pub fn tell(&self, line: &str) {
-        let (to_file, json) = {
+        let logged = {
             let state = self.lock();
-            (state.log.is_some(), state.json)
+            state.log.is_some() || state.for_programs
         };
-        if to_file || json {
+        if logged {
             tracing::error!("{line}");
         } else {
             self.log(&format!("{} {line}", paint("haul:", RED, self.colours_log())));
@@ -143,8 +144,8 @@ impl Screen {
     pub fn finish(&self) {
         let mut state = self.lock();
         self.erase(&std::mem::take(&mut state.drawn));
-        if let Some(file) = &mut state.log {
-            let _ = file.flush();
+        if let Some(log) = &mut state.log {
+            let _ = log.flush();
         }
     }
 

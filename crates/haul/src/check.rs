@@ -16,7 +16,7 @@ use haul_core::{
     Algo, Entry, Error, Key, Result,
     compare::{HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::Event,
-    job::{CompareBy, Job},
+    job::{CompareBy, Job, Mounts},
     join::Pair,
     plan::{self, Action, Step},
 };
@@ -164,7 +164,9 @@ fn uses_of_index(job: &Job, cx: &Cx, options: CheckOptions) -> Uses {
 /// How both sides are walked: files only, within the filter's limits on either side.
 fn sides<'a>(job: &'a Job, cx: &'a Cx, index: &'a Index, rules: Rules, checkers: usize, one_way: bool) -> Sides<'a> {
     let pages = job.pace.checkers.unwrap_or(0);
-    let how = ListOptions { max_depth: job.listing.max_depth, checkers, pages, ..ListOptions::default() };
+    let (max_depth, mounts) = (job.listing.max_depth, job.listing.mounts);
+    let (one_device, omit_mounts) = (mounts != Mounts::Cross, mounts == Mounts::Omit);
+    let how = ListOptions { max_depth, checkers, pages, one_device, omit_mounts, ..ListOptions::default() };
     let (from, filter, listed) = (cx.src.clone(), cx.filter.clone(), how.clone());
     let src: ListSrc = Arc::new(move || list(&from, &filter, listed.clone()));
     // Of equal sizes, the index has the hashes that are compared.

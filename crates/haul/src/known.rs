@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 /// of it, or only what its source has.
 pub(crate) fn uses(job: &Job, filter: &Filter, all: bool) -> Uses {
     // Of these the index can't tell what they leave out of the destination.
-    let unclear = job.listing.max_depth.is_some() || !filter.markers().is_empty() || filter.needs_mtime();
+    let facts = filter.needs_mtime() || filter.needs_meta();
+    let unclear = job.listing.max_depth.is_some() || !filter.markers().is_empty() || facts;
     match all {
         _ if job.listing.lookup != Lookup::Cheapest || job.listing.no_traverse => Uses::Nothing,
         false => Uses::Wanted,

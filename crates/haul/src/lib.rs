@@ -16,6 +16,7 @@ pub mod journal;
 mod known;
 mod ledger;
 pub mod list;
+pub mod names;
 pub mod overlap;
 mod pairs;
 pub mod pipe;

@@ -1,7 +1,7 @@
 //! `check`: compares two sides and says of each file where it stands; changes nothing.
 
 use super::{
-    job::{Ends, cx},
+    job::{Ends, cx, rename},
     lists::{Lists, Writers},
 };
 use crate::{
@@ -49,6 +49,8 @@ pub async fn compare(ends: &Ends, lists: &Lists, options: CheckOptions, ctx: &Co
         (src, dst) = (cx.src.clone(), cx.dst.clone());
         let spec = FilterSpec { files_from: Some(vec![key.stored().to_vec()]), ..FilterSpec::default() };
         cx.filter = Arc::new(Filter::new(spec).map_err(crate::error::usage)?);
+    } else {
+        rename(ctx, &job, &mut cx).await?;
     }
     let mut out = Writers::open(lists)?;
     let names = (src.locator().to_owned(), dst.locator().to_owned());

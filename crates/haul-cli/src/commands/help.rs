@@ -20,7 +20,20 @@ use std::collections::BTreeMap;
 pub const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Copy and compare",
-        &["copy", "sync", "move", "copyto", "moveto", "check", "checksum", "cryptcheck", "status", "rsync", "dcp"],
+        &[
+            "copy",
+            "sync",
+            "move",
+            "copyto",
+            "moveto",
+            "copyurl",
+            "check",
+            "checksum",
+            "cryptcheck",
+            "status",
+            "rsync",
+            "dcp",
+        ],
     ),
     (
         "List and read",

@@ -6,11 +6,13 @@ use anyhow::{Result, anyhow};
 use haul::{
     Confirm, Cx,
     journal::{JobId, JobInfo, Journal, mode_name},
+    names::{Naming, by_folded_names},
 };
 use haul_core::{
     ErrorKind, Key, Mtime,
     filter::Filter,
     job::{Job, Lookup, Verb},
+    names::NewNames,
 };
 use haul_remotes::OpenOptions;
 use haul_store::Store;
@@ -100,13 +102,14 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     let report = match file {
         None => {
             see_destination(&mut job)?;
+            rename(ctx, &job, &mut cx).await?;
             cx.journal = journal(ctx, verb, &cx, None, false)?;
             haul::run(job, cx).await
         }
         // One file has nothing to be deleted for.
         Some(key) => {
             job.verb = if verb == Verb::Move { Verb::Move } else { Verb::Copy };
-            let to = key.leaf();
+            let to = renamed(ctx, key.leaf())?;
             cx.journal = journal(ctx, job.verb, &cx, Some((&key, &to)), false)?;
             haul::run_one(job, cx, &key, &to).await
         }
@@ -127,6 +130,7 @@ pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     }
     let (dst, to) = ctx.open_parent(&ends.dest)?;
     let to = if from.is_symlink() { Key::of_stored(to.as_bytes()) } else { to };
+    let to = renamed(ctx, to)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, verb, &cx, Some((&from, &to)), true)?;
     let lists = lists(&args, &mut cx)?;
@@ -156,6 +160,34 @@ fn given(ctx: &Context, verb: Verb, args: &MoveArgs) -> Result<Job> {
         (job.listing.lookup, job.tell.extra) = (Lookup::ListAll, true);
     }
     Ok(job)
+}
+
+/// What `--name-transform` does to names.
+fn new_names(ctx: &Context) -> Result<Option<NewNames>> {
+    let typed = &ctx.flags.copy.name_transform;
+    let wrong = |why| crate::error::usage(format!("--name-transform {why}"));
+    let spelt: Vec<String> = typed.iter().map(|text| flags::with_date(text)).collect();
+    (!typed.is_empty()).then(|| NewNames::parse(&spelt).map_err(wrong)).transpose()
+}
+
+/// The name that one file gets.
+pub fn renamed(ctx: &Context, name: Key) -> Result<Key> {
+    Ok(Naming { new: new_names(ctx)?, ..Naming::default() }.of(&name)?)
+}
+
+/// Gives the files of a job other names at the destination, where flags say so.
+///
+/// Errors: flags that can't be read; the destination can't be listed.
+pub async fn rename(ctx: &Context, job: &Job, cx: &mut Cx) -> Result<()> {
+    let at_destination = match ctx.flags.copy.ignore_case_sync {
+        true => Some(by_folded_names(&cx.dst, &cx.filter, job.listing.max_depth).await?),
+        false => None,
+    };
+    let naming = Naming { new: new_names(ctx)?, at_destination };
+    if naming.new.is_some() || naming.at_destination.is_some() {
+        haul::names::rename(cx, naming);
+    }
+    Ok(())
 }
 
 /// A job that deletes must list the destination: only so does it see what is to be deleted.

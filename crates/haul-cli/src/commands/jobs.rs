@@ -152,7 +152,7 @@ async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) 
 fn destination(id: &JobId, job: &JobInfo, ctx: &Context) -> Result<Arc<dyn Store>> {
     let given = resume::again(id, job, Vec::new())?;
     let typed = given.cli.command.destination().unwrap_or_default().to_os_string();
-    let there = ctx.beside(given.cli.flags, given.backends, given.line);
+    let there = ctx.beside(given.cli.flags, given.backends, given.line)?;
     if job.names_file { Ok(there.open_parent(&typed)?.0) } else { there.open(&typed) }
 }
 

@@ -8,7 +8,7 @@ use crate::{
 use anyhow::Result;
 use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter, job::Tell};
 use haul_remotes::Spec;
 use haul_store::{ListRequest, Store};
 use std::{
@@ -35,6 +35,10 @@ pub struct Source {
     pages: usize,
     /// One file was named.
     pub file: Option<Key>,
+    /// File systems are listed for themselves, without what is mounted in them.
+    one_device: bool,
+    /// What is told of what can't be copied.
+    tell: Tell,
 }
 
 impl Source {
@@ -56,15 +60,15 @@ impl Source {
         let suits = haul::questions(store.caps());
         let checkers = ctx.flags.pace.checkers.unwrap_or(suits.max(CHECKERS));
         let pages = ctx.flags.pace.checkers.unwrap_or(0);
-        Ok(Source { store, filter: Arc::new(filter), checkers, pages, file })
+        let (one_device, tell) = (ctx.flags.filter.one_file_system, flags::tell(&ctx.flags));
+        Ok(Source { store, filter: Arc::new(filter), checkers, pages, file, one_device, tell })
     }
 
     /// Entries in key order, one error for each part that can't be read. Files that can't be copied (devices, links that
     /// aren't followed) are left out.
     pub fn entries(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
         let ask_each = self.file.is_some();
-        let options = ListOptions { checkers: self.checkers, pages: self.pages, ask_each, ..options };
-        one_by_one(haul::list(&self.store, &self.filter, options))
+        self.list(&self.filter, ListOptions { ask_each, ..options })
     }
 
     /// Are the directories at the top buckets? So it is where a store without directories is listed from its root.
@@ -74,8 +78,19 @@ impl Source {
 
     /// As [`Source::entries`], whatever the filter says.
     pub fn all(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
-        let options = ListOptions { checkers: self.checkers, pages: self.pages, ..options };
-        one_by_one(haul::list(&self.store, &Arc::new(Filter::default()), options))
+        self.list(&Arc::new(Filter::default()), options)
+    }
+
+    fn list(&self, filter: &Arc<Filter>, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
+        let options = ListOptions {
+            checkers: self.checkers,
+            pages: self.pages,
+            one_device: self.one_device,
+            omit_mounts: self.one_device,
+            posix: options.posix || self.tell.needs_posix(),
+            ..options
+        };
+        one_by_one(haul::list(&self.store, filter, options), self.tell)
     }
 }
 
@@ -115,18 +130,20 @@ pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
 }
 
 /// A listing as single entries. If it breaks off before its end without an error, its last item says so.
-pub fn one_by_one(steps: BoxStream<'static, Listed>) -> BoxStream<'static, Result<Entry, Error>> {
+fn one_by_one(steps: BoxStream<'static, Listed>, tell: Tell) -> BoxStream<'static, Result<Entry, Error>> {
     let told = Arc::new(AtomicBool::new(false));
-    let tell = told.clone();
+    let end = told.clone();
     let entries = steps.flat_map(move |step| {
         let items: Vec<Result<Entry, Error>> = match step {
-            Listed::Batch(entries) => entries.into_iter().filter(copiable).map(Ok).collect(),
+            Listed::Batch(entries) => entries.into_iter().filter(|e| copiable(e, &tell)).map(Ok).collect(),
+            // A mount point that is left out is no error.
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => Vec::new(),
             Listed::Failed { error, .. } => {
-                tell.store(true, Relaxed);
+                end.store(true, Relaxed);
                 vec![Err(error)]
             }
             Listed::End => {
-                tell.store(true, Relaxed);
+                end.store(true, Relaxed);
                 Vec::new()
             }
         };
@@ -139,8 +156,8 @@ pub fn one_by_one(steps: BoxStream<'static, Listed>) -> BoxStream<'static, Resul
     entries.chain(last.filter_map(|e| async move { e })).boxed()
 }
 
-fn copiable(entry: &Entry) -> bool {
-    if entry.kind == Kind::Special {
+fn copiable(entry: &Entry, tell: &Tell) -> bool {
+    if entry.kind == Kind::Special && tell.of_left_out(entry) {
         tracing::warn!("{}: left out: a device, a pipe, or a link (see --copy-links and --links)", entry.key);
     }
     entry.kind != Kind::Special
@@ -193,7 +210,7 @@ mod tests {
     use haul_core::{Key, Lost};
 
     async fn run(steps: Vec<Listed>) -> Vec<String> {
-        let entries = one_by_one(futures::stream::iter(steps).boxed());
+        let entries = one_by_one(futures::stream::iter(steps).boxed(), Tell::default());
         entries.map(|e| e.map_or_else(|e| format!("error: {e}"), |e| e.key.to_string())).collect().await
     }
 

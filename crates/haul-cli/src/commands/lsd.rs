@@ -37,7 +37,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let max_depth = if args.recursive { None } else { depth(&ctx.flags, false) };
     let mut entries = source.entries(ListOptions { max_depth, dirs: true, ..Default::default() });
     let (human, zone) = (ctx.flags.config.human_readable, TimeZone::system());
-    let buckets = source.lists_buckets();
+    let (buckets, none) = (source.lists_buckets(), ctx.flags.config.default_time());
     // How many files a directory holds isn't known without opening it.
     let items = if human { format!("{:>8}", -1) } else { format!("{:>9}", -1) };
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
@@ -46,7 +46,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
         // How much a bucket holds isn't known without listing it.
         let bucket = buckets && entry.key.parent().is_root();
         let size = if bucket { minus_one(human) } else { size_field(entry.size, human, 12) };
-        let time = go_time::format(time_of(&entry, false), go_time::SECONDS, &zone);
+        let time = go_time::format(time_of(&entry, false, none), go_time::SECONDS, &zone);
         out.line(&format!("{size} {time:>13} {items} "), bare(entry.key.as_bytes()))?;
     }
     out.flush()?;

@@ -16,7 +16,7 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::Algo;
+use haul_core::{Algo, Mtime};
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
 
@@ -87,7 +87,8 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let shown = source.entries(options);
     let shown = shown.filter(move |e| std::future::ready(!only_dirs || e.as_ref().map_or(true, |e| e.is_dir())));
     let mut items = facts.of(&source, shown.boxed());
-    let line = Line { args: &args, layout, zone: TimeZone::system(), server: ctx.flags.meta.use_server_modtime };
+    let (server, none) = (ctx.flags.meta.use_server_modtime, ctx.flags.config.default_time());
+    let line = Line { args: &args, layout, zone: TimeZone::system(), server, none };
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
     while let Some(item) = items.next().await {
         let Some(mut item) = failures.keep(item) else { continue };
@@ -123,6 +124,8 @@ struct Line<'a> {
     layout: String,
     zone: TimeZone,
     server: bool,
+    /// The time of what has none.
+    none: Mtime,
 }
 
 impl Line<'_> {
@@ -166,7 +169,7 @@ impl Line<'_> {
     }
 
     fn time(&self, item: &Item) -> String {
-        let time = time_of(&item.entry, self.server);
+        let time = time_of(&item.entry, self.server, self.none);
         match self.args.time_format.as_str() {
             "unix" => time.secs().to_string(),
             "unixnano" => time.0.to_string(),

@@ -16,7 +16,7 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Algo, Entry, Key, key};
+use haul_core::{Algo, Entry, Key, Mtime, key};
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -83,6 +83,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
         layout: go_time::rfc3339(precision),
         zone: TimeZone::system(),
         server,
+        none: ctx.flags.config.default_time(),
         metadata,
         hashes: facts.hashes.clone(),
         buckets: source.lists_buckets(),
@@ -175,6 +176,8 @@ struct Row<'a> {
     layout: String,
     zone: TimeZone,
     server: bool,
+    /// The time of what has none.
+    none: Mtime,
     metadata: bool,
     hashes: Vec<Algo>,
     buckets: bool,
@@ -219,7 +222,7 @@ impl Row<'_> {
     fn time(&self, entry: &Entry) -> String {
         match self.args.no_modtime {
             true => String::new(),
-            false => go_time::format(time_of(entry, self.server), &self.layout, &self.zone),
+            false => go_time::format(time_of(entry, self.server, self.none), &self.layout, &self.zone),
         }
     }
 }

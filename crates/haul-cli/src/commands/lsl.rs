@@ -38,10 +38,11 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let options = ListOptions { max_depth: depth(&ctx.flags, true), mtimes: !server, ..Default::default() };
     let mut entries = source.entries(options);
     let (human, zone) = (ctx.flags.config.human_readable, TimeZone::system());
+    let none = ctx.flags.config.default_time();
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
-        let time = go_time::format(time_of(&entry, server), go_time::NANOS, &zone);
+        let time = go_time::format(time_of(&entry, server, none), go_time::NANOS, &zone);
         out.line(&format!("{} {time} ", size_of(&entry, human, 9)), entry.key.stored())?;
     }
     out.flush()?;

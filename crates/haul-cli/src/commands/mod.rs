@@ -11,6 +11,8 @@ pub mod completion;
 pub mod config;
 pub mod copy;
 pub mod copyto;
+#[cfg(feature = "http")]
+pub mod copyurl;
 pub mod cryptcheck;
 pub mod cryptdecode;
 pub mod dcp;
@@ -128,6 +130,16 @@ pub enum Command {
     ///
     /// Example: haul copyto report.pdf minio:docs/2026/final.pdf
     Copyto(copyto::Args),
+    /// Copy the file at an address of the web
+    ///
+    /// Takes any address, with its query. A large file comes in parts, several at once, where the server can send parts. What the
+    /// destination has under the name is replaced, unless --no-clobber says otherwise.
+    ///
+    /// Example: haul copyurl -P https://example.com/data/set.tar minio:data/set.tar
+    ///
+    /// Example: haul copyurl -a https://example.com/data/set.tar minio:data
+    #[cfg(feature = "http")]
+    Copyurl(copyurl::Args),
     /// Copy as dcp of mpiFileUtils does, on this node
     ///
     /// Takes dcp's own options, and cp's rule: into DEST where that is a directory, else as DEST.
@@ -291,6 +303,10 @@ impl Command {
         if let Command::Ncdu(_) = self {
             return true;
         }
+        #[cfg(feature = "http")]
+        if let Command::Copyurl(_) = self {
+            return true;
+        }
         matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
     }
 
@@ -331,6 +347,8 @@ impl Command {
             Command::Config(args) => config::run(args, context).await,
             Command::Copy(args) => copy::run(args, context).await,
             Command::Copyto(args) => copyto::run(args, context).await,
+            #[cfg(feature = "http")]
+            Command::Copyurl(args) => copyurl::run(args, context).await,
             Command::Dcp(args) => dcp::run(args, context).await,
             Command::Delete(args) => delete::run(args, context).await,
             Command::Deletefile(args) => deletefile::run(args, context).await,

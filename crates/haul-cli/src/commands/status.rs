@@ -63,9 +63,10 @@ async fn look(args: Args, ctx: &Context) -> Result<Outcome> {
         None => {
             job.verb = if args.sync { Verb::Sync } else { Verb::Copy };
             job::see_destination(&mut job)?;
+            job::rename(ctx, &job, &mut cx).await?;
             haul::run(job, cx).await
         }
-        Some(key) => haul::run_one(job, cx, &key, &key.leaf()).await,
+        Some(key) => haul::run_one(job, cx, &key, &job::renamed(ctx, key.leaf())?).await,
     };
     let mut state = tally.state();
     state.finish(&report, args.json)?;

@@ -95,11 +95,12 @@ async fn show(args: Args, ctx: &Context) -> Result<Outcome> {
         ..Default::default()
     };
     let (mut tree, mut failures) = (Tree::new(), Failures::default());
+    let none = ctx.flags.config.default_time();
     let mut entries = source.entries(options);
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         if args.all || !hidden(entry.key.as_bytes()) {
-            tree.add(&entry);
+            tree.add(&entry, none);
         }
     }
     if tree.nodes.len() == 1 {
@@ -183,7 +184,7 @@ impl Tree {
         Tree { nodes: vec![root], dirs: HashMap::from([(Box::default(), 0)]) }
     }
 
-    fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &Entry, none: Mtime) {
         let key = entry.key.stored();
         // Its directory was listed before it; a file without one stands at the top.
         let parent = self.dirs.get(key::parent(key)).copied().unwrap_or(0);
@@ -195,8 +196,8 @@ impl Tree {
             name: key::name(key).into(),
             dir: entry.is_dir(),
             size: entry.size,
-            mtime: time_of(entry, false),
-            changed: time_of(entry, true),
+            mtime: time_of(entry, false, none),
+            changed: time_of(entry, true, none),
             below: Vec::new(),
         });
         self.nodes[parent].below.push(at);

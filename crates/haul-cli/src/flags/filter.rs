@@ -5,11 +5,15 @@ use crate::error::usage;
 use anyhow::{Context as _, Result};
 use haul_core::{
     Mtime,
-    filter::{FilterSpec, Limits},
+    filter::{FilterSpec, Limits, Partition},
     units::{Size, parse_age},
 };
 use jiff::{Timestamp, tz::TimeZone};
-use std::{fs::File, io::Read as _};
+use std::{
+    fs::File,
+    hash::{BuildHasher as _, RandomState},
+    io::Read as _,
+};
 
 /// Which files.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -42,6 +46,9 @@ pub struct FilterFlags {
     /// Read rules from this file; - is standard input (may repeat)
     #[arg(long, value_name = "FILE")]
     pub filter_from: Vec<String>,
+    /// Only part K of N parts of all files, chosen by a hash of their names: 1/4; @/N is one by chance
+    #[arg(long, value_name = "K/N", value_parser = part)]
+    pub hash_filter: Option<Partition>,
     /// Match patterns case-insensitively
     #[arg(long)]
     pub ignore_case: bool,
@@ -60,12 +67,48 @@ pub struct FilterFlags {
     /// Only files of at most this size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<Size>,
+    /// Exclude files with metadata matching this pattern of key=value (may repeat)
+    #[arg(long, value_name = "PATTERN")]
+    pub metadata_exclude: Vec<String>,
+    /// Read metadata exclude patterns from this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub metadata_exclude_from: Vec<String>,
+    /// Add a rule on metadata: + pattern, - pattern, or ! to clear (may repeat)
+    #[arg(long, value_name = "RULE")]
+    pub metadata_filter: Vec<String>,
+    /// Read rules on metadata from this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub metadata_filter_from: Vec<String>,
+    /// Only include files with metadata matching this pattern of key=value (may repeat)
+    #[arg(long, value_name = "PATTERN")]
+    pub metadata_include: Vec<String>,
+    /// Read metadata include patterns from this file; - is standard input (may repeat)
+    #[arg(long, value_name = "FILE")]
+    pub metadata_include_from: Vec<String>,
     /// Only files not modified within this time: 2d, or before a date
     #[arg(long, value_name = "AGE")]
     pub min_age: Option<String>,
     /// Only files of at least this size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub min_size: Option<Size>,
+    /// Leave out what is mounted below the source or the destination on disk
+    #[arg(long, short = 'x')]
+    pub one_file_system: bool,
+}
+
+/// `--hash-filter`; the part by chance is the same for the whole run.
+fn part(text: &str) -> Result<Partition, String> {
+    Partition::parse(text, || RandomState::new().hash_one(text))
+}
+
+/// Rules as a set of flags gives them, on names or on metadata.
+struct Given<'a> {
+    include: &'a [String],
+    include_from: &'a [String],
+    exclude: &'a [String],
+    exclude_from: &'a [String],
+    filter: &'a [String],
+    filter_from: &'a [String],
 }
 
 /// What the flags say, in the order in which it counts: include, include-from, exclude, exclude-from, filter,
@@ -75,7 +118,9 @@ pub fn filter(flags: &super::Flags) -> Result<FilterSpec> {
     let now = Timestamp::now();
     let spec = FilterSpec {
         limits: Limits::Exclude,
-        rules: rules(flags)?,
+        rules: rules(&on_names(flags))?,
+        meta_rules: rules(&on_metadata(flags))?,
+        partition: flags.hash_filter,
         files_from: files_from(flags)?,
         min_size: super::values::bytes(flags.min_size),
         max_size: super::values::bytes(flags.max_size),
@@ -102,6 +147,8 @@ fn check(spec: &FilterSpec) -> Result<()> {
         || spec.max_size.is_some()
         || spec.newer_than.is_some()
         || spec.older_than.is_some()
+        || spec.partition.is_some()
+        || !spec.meta_rules.is_empty()
         || !spec.exclude_if_present.is_empty();
     if spec.files_from.is_some() && others {
         return Err(usage("--files-from lists the exact files: it can't be combined with other filters"));
@@ -109,7 +156,29 @@ fn check(spec: &FilterSpec) -> Result<()> {
     Ok(())
 }
 
-fn rules(flags: &FilterFlags) -> Result<Vec<String>> {
+fn on_names(flags: &FilterFlags) -> Given<'_> {
+    Given {
+        include: &flags.include,
+        include_from: &flags.include_from,
+        exclude: &flags.exclude,
+        exclude_from: &flags.exclude_from,
+        filter: &flags.filter,
+        filter_from: &flags.filter_from,
+    }
+}
+
+fn on_metadata(flags: &FilterFlags) -> Given<'_> {
+    Given {
+        include: &flags.metadata_include,
+        include_from: &flags.metadata_include_from,
+        exclude: &flags.metadata_exclude,
+        exclude_from: &flags.metadata_exclude_from,
+        filter: &flags.metadata_filter,
+        filter_from: &flags.metadata_filter_from,
+    }
+}
+
+fn rules(flags: &Given<'_>) -> Result<Vec<String>> {
     let mut rules = Vec::new();
     let from = |rules: &mut Vec<String>, sign: &str, patterns: &[String], files: &[String]| -> Result<()> {
         rules.extend(patterns.iter().map(|p| format!("{sign}{p}")));
@@ -118,9 +187,9 @@ fn rules(flags: &FilterFlags) -> Result<Vec<String>> {
         }
         Ok(())
     };
-    from(&mut rules, "+ ", &flags.include, &flags.include_from)?;
-    from(&mut rules, "- ", &flags.exclude, &flags.exclude_from)?;
-    from(&mut rules, "", &flags.filter, &flags.filter_from)?;
+    from(&mut rules, "+ ", flags.include, flags.include_from)?;
+    from(&mut rules, "- ", flags.exclude, flags.exclude_from)?;
+    from(&mut rules, "", flags.filter, flags.filter_from)?;
     if !flags.include.is_empty() || !flags.include_from.is_empty() {
         if !flags.exclude.is_empty() || !flags.exclude_from.is_empty() {
             tracing::warn!(
@@ -206,7 +275,7 @@ mod tests {
             include_from: vec![include_from],
             ..Default::default()
         };
-        assert_eq!(rules(&flags).unwrap(), ["+ i1", "+ i2", "- e1", "- e2", "- f1", "+ f2", "!", "- /**"]);
+        assert_eq!(rules(&on_names(&flags)).unwrap(), ["+ i1", "+ i2", "- e1", "- e2", "- f1", "+ f2", "!", "- /**"]);
     }
 
     #[test]
@@ -229,7 +298,7 @@ mod tests {
     fn a_missing_list_is_named() {
         let flags = FilterFlags { exclude_from: vec!["/nosuch/rules".into()], ..Default::default() };
         assert_eq!(
-            format!("{:#}", rules(&flags).unwrap_err()),
+            format!("{:#}", rules(&on_names(&flags)).unwrap_err()),
             "can't read /nosuch/rules: No such file or directory (os error 2)"
         );
     }

@@ -1,5 +1,9 @@
 //! Flags about the configuration and the run as a whole.
 
+use crate::show::go_time::NO_TIME;
+use haul_core::{Mtime, units::parse_age};
+use jiff::{Timestamp, tz::TimeZone};
+
 /// Configuration and the run as a whole.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "General")]
@@ -14,6 +18,9 @@ pub struct GeneralFlags {
     /// Use this config file only
     #[arg(long, value_name = "FILE")]
     pub config: Option<std::ffi::OsString>,
+    /// Time to show for what has none: a date, or how long ago [default: 2000-01-01T00:00:00Z]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub default_time: Option<Mtime>,
     /// Change nothing; show what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,
@@ -44,4 +51,16 @@ pub struct GeneralFlags {
     /// List the whole destination, report where its index is wrong, and rebuild the index
     #[arg(long)]
     pub verify_index: bool,
+}
+
+impl GeneralFlags {
+    /// What is shown for what has no time.
+    pub fn default_time(&self) -> Mtime {
+        self.default_time.unwrap_or(NO_TIME)
+    }
+}
+
+fn time(text: &str) -> Result<Mtime, String> {
+    let now = Mtime(Timestamp::now().as_nanosecond());
+    parse_age(text, now, &TimeZone::system())?.ok_or_else(|| "a time can't be off".into())
 }

@@ -1,9 +1,18 @@
 //! Flags about logs, progress and statistics.
 
-use super::values::{Span, path, span};
-use crate::{error::usage, log::Settings};
+use super::values::{Span, duration, path, size, span};
+use crate::{
+    error::usage,
+    log::{
+        Settings, Target,
+        format::Format,
+        rotate::Limits,
+        system::{Facility, Journal},
+    },
+};
 use anyhow::Result;
 use clap::ValueEnum;
+use haul_core::units::Size;
 use std::path::PathBuf;
 use tracing::Level;
 
@@ -17,9 +26,27 @@ pub struct LogFlags {
     /// Append the log to this file instead of standard error
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub log_file: Option<PathBuf>,
+    /// Compress old log files with gzip
+    #[arg(long)]
+    pub log_file_compress: bool,
+    /// Remove old log files after this time, in whole days: 7d
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub log_file_max_age: Option<Span>,
+    /// Keep at most this many old log files; 0 keeps all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub log_file_max_backups: usize,
+    /// Begin the log file anew at this size, in whole MiB, and keep the old one under its time
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub log_file_max_size: Option<Size>,
+    /// Parts of a line, of date, time, microseconds, UTC, shortfile, longfile, pid, nolevel, json [default: date,time]
+    #[arg(long, value_name = "PARTS", value_parser = Format::parse)]
+    pub log_format: Option<Format>,
     /// Lowest level to log [default: NOTICE]
     #[arg(long, value_name = "LEVEL", ignore_case = true)]
     pub log_level: Option<LogLevel>,
+    /// Log to the journal of systemd; by itself where standard error leads there
+    #[arg(long)]
+    pub log_systemd: bool,
     /// Show progress while transferring
     #[arg(long, short = 'P')]
     pub progress: bool,
@@ -32,12 +59,27 @@ pub struct LogFlags {
     /// Longest name in the live display; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 45)]
     pub stats_file_name_length: usize,
+    /// Level of the statistics in the log [default: INFO; with --stats or --dry-run NOTICE]
+    #[arg(long, value_name = "LEVEL", ignore_case = true)]
+    pub stats_log_level: Option<LogLevel>,
     /// Statistics on one line
     #[arg(long)]
     pub stats_one_line: bool,
+    /// Statistics on one line that begins with date and time
+    #[arg(long)]
+    pub stats_one_line_date: bool,
+    /// The same, in this layout of date and time, written as Go does: "2006-01-02 15:04:05 "
+    #[arg(long, value_name = "LAYOUT")]
+    pub stats_one_line_date_format: Option<String>,
     /// Unit of speeds
     #[arg(long, value_name = "UNIT", ignore_case = true, default_value = "bytes")]
     pub stats_unit: StatsUnit,
+    /// Log to syslog
+    #[arg(long)]
+    pub syslog: bool,
+    /// What --syslog says that messages are about
+    #[arg(long, value_name = "FACILITY", ignore_case = true, default_value = "DAEMON")]
+    pub syslog_facility: Facility,
     /// The log as lines of JSON
     #[arg(long)]
     pub use_json_log: bool,
@@ -70,6 +112,45 @@ pub enum LogLevel {
     Error,
 }
 
+impl LogLevel {
+    /// As events have it.
+    pub fn level(self) -> Level {
+        match self {
+            LogLevel::Debug => Level::DEBUG,
+            LogLevel::Info => Level::INFO,
+            LogLevel::Notice => Level::WARN,
+            LogLevel::Error => Level::ERROR,
+        }
+    }
+}
+
+/// Where the log goes.
+fn target(flags: &LogFlags) -> Result<Target> {
+    Ok(match &flags.log_file {
+        Some(_) if flags.syslog => return Err(usage("--syslog and --log-file can't be used together: choose one")),
+        Some(file) => Target::File(file.clone(), limits(flags)),
+        None if flags.syslog => Target::Syslog(flags.syslog_facility),
+        None if flags.log_systemd || Journal::has_stderr() => Target::Journal,
+        None => Target::Terminal,
+    })
+}
+
+/// rclone's: where a file may have no size at all.
+const USUAL_SIZE: u64 = 100 << 20;
+
+/// When the log file begins anew, in whole MiB and days as in rclone; `None` for never.
+fn limits(flags: &LogFlags) -> Option<Limits> {
+    let rounded = |n: u64, unit: u64| if n == 0 { 0 } else { ((n + unit / 2) / unit).max(1) };
+    let size = rounded(flags.log_file_max_size.and_then(Size::bytes)?, 1 << 20) << 20;
+    let days = duration(flags.log_file_max_age).map_or(0, |age| rounded(age.as_secs(), 24 * 3600));
+    Some(Limits {
+        size: if size == 0 { USUAL_SIZE } else { size },
+        backups: Some(flags.log_file_max_backups).filter(|most| *most > 0),
+        days: u32::try_from(days).ok().filter(|days| *days > 0),
+        compress: flags.log_file_compress,
+    })
+}
+
 /// What the log shows and where it goes.
 pub fn settings(flags: &super::Flags) -> Result<Settings> {
     let dump = flags.network.dump.is_some();
@@ -81,10 +162,7 @@ pub fn settings(flags: &super::Flags) -> Result<Settings> {
         return Err(usage("--log-level can't be used with -v or -q: choose one"));
     }
     let level = match (flags.log_level, flags.verbose) {
-        (Some(LogLevel::Debug), _) => Level::DEBUG,
-        (Some(LogLevel::Info), _) => Level::INFO,
-        (Some(LogLevel::Notice), _) => Level::WARN,
-        (Some(LogLevel::Error), _) => Level::ERROR,
+        (Some(level), _) => level.level(),
         _ if flags.quiet => Level::ERROR,
         (None, 0) => Level::WARN,
         (None, 1) => Level::INFO,
@@ -92,5 +170,7 @@ pub fn settings(flags: &super::Flags) -> Result<Settings> {
     };
     // What is dumped goes into the log as INFO, and whoever asks for it wants to see it.
     let level = if dump { level.max(Level::INFO) } else { level };
-    Ok(Settings { level, file: flags.log_file.clone(), json: flags.use_json_log })
+    let format = flags.log_format.unwrap_or_default();
+    let format = Format { json: format.json || flags.use_json_log, ..format };
+    Ok(Settings { level, target: target(flags)?, format })
 }

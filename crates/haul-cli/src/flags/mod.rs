@@ -18,7 +18,10 @@ pub use keep::keep;
 pub use network::net;
 pub use transfer::job;
 
+use crate::show::go_time;
+use haul_core::{Mtime, job::Tell};
 use haul_store::Links;
+use jiff::{Timestamp, tz::TimeZone};
 
 /// All of them.
 #[derive(clap::Args, Clone, Debug)]
@@ -50,6 +53,29 @@ pub struct Flags {
     /// Those of rclone without effect here.
     #[command(flatten)]
     pub ignored: ignored::IgnoredFlags,
+}
+
+/// A transformation of names as it is read: `date=X` is a suffix, whose `{LAYOUT}` is today's date in it.
+pub fn with_date(text: &str) -> String {
+    let (of, change) = match text.split_once(',') {
+        Some((of @ ("file" | "dir" | "all"), change)) => (format!("{of},"), change),
+        _ => (String::new(), text),
+    };
+    let Some(value) = change.strip_prefix("date=") else { return text.to_owned() };
+    let (Some(open), Some(close)) = (value.find('{'), value.rfind('}')) else { return format!("{of}suffix={value}") };
+    let layout = match value[open..close.max(open)].trim_matches(['{', '}']) {
+        "YYYYMMDD" => "20060102",
+        "MacFriendlyTime" | "macfriendlytime" | "mac" => "2006-01-02 0304PM",
+        name => go_time::layout(name),
+    };
+    let (now, zone) = (Mtime(Timestamp::now().as_nanosecond()), TimeZone::system());
+    let date = go_time::format(now, layout, &zone);
+    format!("{of}suffix={}{date}{}", &value[..open], &value[(close + 1).max(open)..])
+}
+
+/// What is told of what can't be copied.
+pub fn tell(flags: &Flags) -> Tell {
+    Tell { no_links: flags.meta.skip_links, no_specials: flags.meta.skip_specials, ..Tell::default() }
 }
 
 /// How symlinks are treated.

@@ -1,7 +1,9 @@
 //! Flags about connections and bandwidth.
 
 use super::values::{Span, path, span};
-use crate::bwlimit::Timetable;
+use crate::{bwlimit::Timetable, error::usage};
+use anyhow::Result;
+use haul_remotes::config::obscure::reveal;
 use haul_store::{
     Buffers, ClientCert, Gate, Header, Headers, Net, Proxies,
     lanes::{Pinned, Roads},
@@ -16,6 +18,9 @@ pub struct NetworkFlags {
     /// Limit the bandwidth in KiB/s or with a suffix: 10M, 10M:1M (up:down), or a timetable: "08:00,512k 19:00,off"
     #[arg(long, value_name = "LIMIT", value_parser = Timetable::parse)]
     pub bwlimit: Option<Timetable>,
+    /// Limit the bandwidth of each single file, as --bwlimit does for all together
+    #[arg(long, value_name = "LIMIT", value_parser = Timetable::parse)]
+    pub bwlimit_file: Option<Timetable>,
     /// Connect from this address of this machine
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
@@ -28,9 +33,18 @@ pub struct NetworkFlags {
     /// The key of --client-cert (PEM file); by default in the same file
     #[arg(long, value_name = "FILE", value_parser = path, requires = "client_cert")]
     pub client_key: Option<PathBuf>,
+    /// The obscured password of an encrypted --client-key
+    #[arg(long, value_name = "PASSWORD", requires = "client_cert")]
+    pub client_pass: Option<String>,
     /// Give up connecting after this long
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "1m")]
     pub contimeout: Span,
+    /// Make a new connection for each request
+    #[arg(long)]
+    pub disable_http_keep_alives: bool,
+    /// Mark packets for routers that give priorities: LE, CS0 to CS7, AF11 to AF43, EF, BE, or a number up to 63
+    #[arg(long, value_name = "CLASS", value_parser = dscp)]
+    pub dscp: Option<u8>,
     /// Log requests and answers, without secrets; as -v, it shows transfers too
     #[arg(long, value_name = "WHAT")]
     pub dump: Option<Dump>,
@@ -61,12 +75,34 @@ pub struct NetworkFlags {
     /// Maximum burst of requests under --tpslimit
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub tpslimit_burst: u32,
+    /// Keep cookies that servers set, for this run
+    #[arg(long)]
+    pub use_cookies: bool,
     /// The User-Agent header
     #[arg(long, value_name = "TEXT")]
     pub user_agent: Option<String>,
     /// Maximum connections to one host; 0 leaves it to haul
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_connections: usize,
+}
+
+/// A class of service: its name, or its number.
+fn dscp(text: &str) -> Result<u8, String> {
+    let name = text.to_ascii_uppercase();
+    let digits = |rest: &str| rest.chars().map(|c| c.to_digit(10)).collect::<Option<Vec<u32>>>();
+    let class = match name.as_str() {
+        "BE" | "DF" => Some(0),
+        "LE" => Some(1),
+        "EF" => Some(46),
+        _ => match (name.get(..2), name.get(2..).and_then(digits).as_deref()) {
+            (Some("CS"), Some([class @ 0..=7])) => Some(class * 8),
+            (Some("AF"), Some([class @ 1..=4, drop @ 1..=3])) => Some(class * 8 + drop * 2),
+            _ => name.parse().ok().filter(|class| *class < 64),
+        },
+    };
+    class
+        .and_then(|class| u8::try_from(class).ok())
+        .ok_or_else(|| format!("{text:?} is no class: write LE, CS0 to CS7, AF11 to AF43, EF, BE or a number up to 63"))
 }
 
 fn header(text: &str) -> Result<Header, String> {
@@ -85,11 +121,17 @@ pub enum Dump {
 }
 
 /// What all network stores share, as the flags say.
-pub fn net(flags: &super::Flags) -> Net {
+///
+/// Errors: a password that isn't obscured.
+pub fn net(flags: &super::Flags) -> Result<Net> {
     let (pace, copy) = (&flags.pace, &flags.copy);
     let flags = &flags.network;
     let default = Net::default();
-    Net {
+    let client_pass = flags.client_pass.as_deref().map(|pass| {
+        reveal(pass).map_err(|_| usage("--client-pass isn't an obscured password: type haul obscure PASSWORD"))
+    });
+    let client_pass = client_pass.transpose()?;
+    Ok(Net {
         connect_timeout: patience(flags.contimeout.0),
         idle_timeout: patience(flags.timeout.0),
         connections: if flags.max_connections > 0 { flags.max_connections } else { default.connections },
@@ -98,8 +140,11 @@ pub fn net(flags: &super::Flags) -> Net {
         ca_certs: flags.ca_cert.clone(),
         client_cert: flags.client_cert.clone().map(|cert| {
             let key = flags.client_key.clone().unwrap_or_else(|| cert.clone());
-            ClientCert { cert, key }
+            ClientCert { cert, key, password: client_pass.clone() }
         }),
+        cookies: flags.use_cookies.then(Arc::default),
+        keep_alive: !flags.disable_http_keep_alives,
+        class: flags.dscp,
         bind: flags.bind,
         // Those of the environment count where none is typed: the session reads them.
         proxies: flags.http_proxy.clone().unwrap_or_default(),
@@ -113,5 +158,22 @@ pub fn net(flags: &super::Flags) -> Net {
         })),
         buffers: Buffers::keeping(usize::try_from(super::transfer::max_memory(copy) / 4).unwrap_or(usize::MAX)),
         dump_headers: flags.dump == Some(Dump::Headers),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_names_or_numbers() {
+        for (text, class) in
+            [("BE", 0), ("le", 1), ("CS1", 8), ("cs7", 56), ("AF11", 10), ("AF43", 38), ("EF", 46), ("63", 63)]
+        {
+            assert_eq!(dscp(text), Ok(class), "{text}");
+        }
+        for bad in ["CS8", "AF14", "AF5", "64", "-1", "", "\u{e4}\u{f6}"] {
+            assert!(dscp(bad).unwrap_err().contains("is no class"), "{bad}");
+        }
     }
 }

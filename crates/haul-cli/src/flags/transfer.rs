@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use haul_core::{
     job::{
         Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Listing,
-        Lookup, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
+        Lookup, Mounts, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
     },
     units::Size,
 };
@@ -43,6 +43,9 @@ pub struct CopyFlags {
     /// Don't compare checksums after a transfer
     #[arg(long)]
     pub ignore_checksum: bool,
+    /// Take files whose names differ only by case for one; holds all names in memory
+    #[arg(long)]
+    pub ignore_case_sync: bool,
     /// Skip all files that exist at the destination
     #[arg(long)]
     pub ignore_existing: bool,
@@ -79,6 +82,9 @@ pub struct CopyFlags {
     /// Concurrent parts of one file [default: found automatically]
     #[arg(long, value_name = "N")]
     pub multi_thread_streams: Option<usize>,
+    /// Change names on the way: prefix=X, suffix=X, regex=PATTERN/NEW, lowercase, all,nfc … (may repeat; see the manual)
+    #[arg(long, value_name = "HOW")]
+    pub name_transform: Vec<String>,
     /// Don't check the destination: copy everything
     #[arg(long)]
     pub no_check_dest: bool,
@@ -97,6 +103,9 @@ pub struct CopyFlags {
     /// Suffix of the hidden name that a file has during its transfer
     #[arg(long, value_name = "SUFFIX", default_value = ".partial")]
     pub partial_suffix: String,
+    /// Where sizes are equal and no hash can be compared, set the time instead of copying again
+    #[arg(long)]
+    pub refresh_times: bool,
     /// Compare sizes only
     #[arg(long)]
     pub size_only: bool,
@@ -175,6 +184,12 @@ pub struct MetaFlags {
     /// Follow symlinks and copy their targets
     #[arg(long, short = 'L', conflicts_with = "links")]
     pub copy_links: bool,
+    /// Don't mention symlinks that are skipped
+    #[arg(long)]
+    pub skip_links: bool,
+    /// Don't mention devices, pipes and sockets that are skipped
+    #[arg(long)]
+    pub skip_specials: bool,
     /// Use the server's upload time as modification time, which saves requests
     #[arg(long)]
     pub use_server_modtime: bool,
@@ -244,6 +259,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             window: duration(copy.modify_window),
             server_mtime: meta.use_server_modtime,
             times: Times::Evidence,
+            refresh_times: copy.refresh_times,
         },
         existing: Existing {
             ignore: copy.ignore_existing,
@@ -275,7 +291,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             },
             no_traverse: copy.no_traverse,
             max_depth: super::filter::max_depth(&flags.filter)?,
-            ..Listing::default()
+            mounts: if flags.filter.one_file_system { Mounts::Omit } else { Mounts::Cross },
         },
         attributes: Attributes {
             metadata: meta.metadata,
@@ -321,6 +337,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             file_retries: pace.retries.max(1) - 1,
             retries_sleep: pace.retries_sleep.0.unwrap_or_default(),
         },
+        tell: super::tell(flags),
         ..Job::default()
     })
 }

@@ -21,10 +21,10 @@ pub fn size_of(entry: &Entry, human: bool, width: usize) -> String {
     if entry.sized { size_field(entry.size, human, width) } else { format!("{:>width$}", -1) }
 }
 
-/// The time that a listing shows: the stored one, or the store's own clock's when that is all there is or was asked for.
-pub fn time_of(entry: &Entry, server: bool) -> Mtime {
+/// The time that a listing shows: the stored one, or the store's own clock's when that is all there is or was asked for; else `none`.
+pub fn time_of(entry: &Entry, server: bool, none: Mtime) -> Mtime {
     let time = if server { entry.changed.or(entry.mtime) } else { entry.mtime.or(entry.changed) };
-    time.unwrap_or(go_time::NO_TIME)
+    time.unwrap_or(none)
 }
 
 /// A key without a directory's `/`.

@@ -52,6 +52,7 @@ fn build(root: &Path) {
     write(&root.join("ref/new.txt"), b"new", BASE);
     write(&root.join("ref/edited.txt"), b"edit 2", BASE + DAY);
     write(&root.join("list.txt"), b"same.txt\nnew.txt\ndir/sub/new.txt\n# a comment\nnot there.txt\n", BASE);
+    write(&root.join("meta.txt"), b"# of 2001\n+ mtime=2001*\n- *\n", BASE);
     write(&root.join("rules.txt"), b"- *.bin\n+ /dir/**\n- *.txt\n", BASE);
 }
 
@@ -127,10 +128,77 @@ fn comparing() {
 }
 
 #[test]
+fn new_names() {
+    all_the_same(&[
+        "copy @@src @@dst --name-transform=prefix=x_",
+        "sync @@src @@dst --name-transform=suffix_keep_extension=-1",
+        "move @@src @@dst --name-transform=all,uppercase --exclude=/empty/**",
+        "sync @@src @@dst --name-transform=dir,prefix=d- --create-empty-src-dirs",
+        "copy @@src @@dst --name-transform=regex=([a-z]+)/<$1> --name-transform=all,replace=\u{a0}:_",
+        "copy @@src @@dst --name-transform=truncate_keep_extension=9 --exclude=/dir/sub/",
+        "copy @@src @@dst --name-transform=all,base64encode --exclude=/empty/**",
+        "copy @@src @@dst --name-transform=all,encoder=Ctl,LtGt --include=*.txt",
+        "copy @@src @@dst --name-transform=trimsuffix=.txt --max-depth=2",
+        "copy @@src @@dst --name-transform=date=-{2006} --exclude=*.bin",
+        "copy @@src/new.txt @@dst --name-transform=prefix=x_",
+        "copyto @@src/new.txt @@dst/other --name-transform=uppercase",
+        "sync @@src @@dst --name-transform=lowercase --backup-dir=@@old",
+        "sync @@src @@dst --name-transform=prefix=x_ --dry-run",
+        "copy @@src @@dst --refresh-times",
+    ]);
+}
+
+#[test]
+fn names_that_differ_by_case() {
+    let lab = Lab::new(HAUL);
+    if !lab.has_rclone() {
+        return;
+    }
+    for line in [
+        "copy SRC DST --ignore-case-sync",
+        "sync SRC DST --ignore-case-sync",
+        "move SRC DST --ignore-case-sync",
+        "sync SRC DST --ignore-case-sync --checksum --include=*.txt",
+        "sync SRC DST --ignore-case-sync --dry-run",
+        "check SRC DST --ignore-case-sync",
+    ] {
+        let run = |side: &str, program: fn(&Lab, &[&str]) -> Ran| {
+            let root = lab.path(side);
+            let _ = fs::remove_dir_all(&root);
+            let pairs = [
+                ("Same.TXT", "same.txt", true),
+                ("d/\u{c9}.txt", "D/e\u{301}.txt", true),
+                ("Other.txt", "oTHER.txt", false),
+            ];
+            for (src, dst, same) in pairs {
+                write(&root.join("src").join(src), b"text", BASE);
+                write(&root.join("dst").join(dst), if same { b"text" } else { b"another" }, BASE);
+            }
+            write(&root.join("src/new.txt"), b"new", BASE);
+            write(&root.join("dst/extra.txt"), b"extra", BASE);
+            let line = line.replace("SRC", &format!("@{side}/src")).replace("DST", &format!("@{side}/dst"));
+            let ran = program(&lab, &line.split(' ').collect::<Vec<_>>());
+            (folder::files(&folder::read(&root)), ran)
+        };
+        let ((ours, ran), (theirs, rclone)) = (run("haul", Lab::haul), run("rclone", Lab::rclone));
+        assert_eq!(ran.code, rclone.code, "{line}\n{}\n{}", ran.err, rclone.err);
+        assert_same(&ours, &theirs, line);
+    }
+}
+
+#[test]
 fn filters() {
     all_the_same(&[
         "copy @@src @@dst --include=*.txt",
         "copy @@src @@dst --exclude=*.txt",
+        "copy @@src @@dst --hash-filter=1/3",
+        "sync @@src @@dst --hash-filter=5/3",
+        "move @@src @@dst --hash-filter=0/2 --include=*.txt",
+        "copy @@src @@dst --metadata-exclude=mtime=2020-01-01*",
+        "copy @@src @@dst --metadata-include=mtime=2020-01-0[23]*",
+        "copy @@src @@dst --metadata-include=mode=*644 --metadata-exclude=nothing=*",
+        "copy @@src @@dst --metadata-filter=-\u{a0}mtime=2020-01-02* --metadata-filter=+\u{a0}mode=*",
+        "copy @@src @@dst --metadata-filter-from=@@meta.txt",
         "sync @@src @@dst --exclude=*.txt",
         "sync @@src @@dst --exclude=*.txt --delete-excluded",
         "sync @@src @@dst --include=/dir/**",

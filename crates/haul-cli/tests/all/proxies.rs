@@ -34,7 +34,8 @@ fn proxy() -> (String, Arc<Mutex<Vec<String>>>) {
                 }
                 _ => {
                     let body = if method == "HEAD" { "" } else { "hello" };
-                    format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n{body}")
+                    let cookie = "set-cookie: session=abc; path=/";
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n{cookie}\r\nconnection: close\r\n\r\n{body}")
                 }
             };
             seen.lock().unwrap().push(head.join("\n").to_lowercase());
@@ -116,4 +117,61 @@ fn headers_go_with_the_requests_that_they_are_for() {
         String::from_utf8_lossy(&wrong.stderr).contains("\"none\" isn't a header: write it as \"Name: value\""),
         "{wrong:?}"
     );
+}
+
+#[test]
+fn connections_are_used_again_unless_the_user_says_no() {
+    for (flags, closes) in [(&[][..], false), (&["--disable-http-keep-alives"], true)] {
+        let (address, heads) = proxy();
+        let listed = haul(&[], &[&["lsf", &format!(":http,url='http://{address}/':")], flags].concat());
+        assert_eq!(String::from_utf8_lossy(&listed.stdout), "f\n", "{listed:?}");
+        let heads = heads.lock().unwrap();
+        assert!(heads.iter().all(|head| head.contains("connection: close") == closes), "{heads:?}");
+    }
+}
+
+#[test]
+fn a_server_hears_its_cookie_again_if_the_user_says_so() {
+    for (flags, told) in [(&[][..], false), (&["--use-cookies"], true)] {
+        let (address, heads) = proxy();
+        let read = haul(&[], &[&["cat", &format!(":http,url='http://{address}/':f")], flags].concat());
+        assert_eq!(String::from_utf8_lossy(&read.stdout), "hello", "{read:?}");
+        let heads = heads.lock().unwrap();
+        assert!(heads.len() > 1 && !heads[0].contains("session=abc"), "{heads:?}");
+        assert!(heads[1..].iter().all(|head| head.contains("cookie: session=abc") == told), "{heads:?}");
+    }
+}
+
+#[test]
+fn packets_are_marked_as_rclone_marks_them() {
+    let Some(strace) = haul_testkit::peers::need("strace") else { return };
+    let programs = [Some(env!("CARGO_BIN_EXE_haul").into()), haul_testkit::peers::find("rclone")];
+    for program in programs.into_iter().flatten() {
+        for (class, mark) in
+            [("CS1", "IP_TOS, [32]"), ("af43", "IP_TOS, [152]"), ("LE", "IP_TOS, [4]"), ("60", "IP_TOS, [240]")]
+        {
+            let (address, _) = proxy();
+            let home = tempfile::tempdir().unwrap();
+            let out = home.path().join("strace");
+            let mut command = Command::new(&strace);
+            command.args(["-f", "-e", "trace=setsockopt", "-o"]).arg(&out).arg(&program).env_clear();
+            command.env("HOME", home.path()).args(["--dscp", class, "lsf", &format!(":http,url='http://{address}/':")]);
+            let ran = command.output().unwrap();
+            if !out.exists() {
+                return haul_testkit::peers::skip("strace can't trace here");
+            }
+            assert!(ran.status.success(), "{ran:?}");
+            let calls = std::fs::read_to_string(&out).unwrap();
+            assert!(calls.contains(mark), "{program:?} {class}: {calls}");
+        }
+    }
+    let ran = haul(&[], &["ls", ".", "--dscp", "AF9"]);
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("\"AF9\" is no class"), "{ran:?}");
+}
+
+#[test]
+fn a_password_that_is_not_obscured_is_told() {
+    let ran = haul(&[], &["ls", ".", "--client-cert", "x.pem", "--client-pass", "plain"]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.contains("--client-pass isn't an obscured password: type haul obscure PASSWORD"), "{said}");
 }

@@ -6,11 +6,13 @@
 
 pub mod first_match;
 mod glob;
+mod partition;
 mod rules;
 
 pub use glob::Pattern;
+pub use partition::Partition;
 
-use crate::{Entry, Key, Kind};
+use crate::{Entry, Key, Kind, Meta};
 use first_match::{Selection, Wrong};
 use rules::Rules;
 use std::sync::{Arc, Mutex};
@@ -37,6 +39,10 @@ pub struct FilterSpec {
     pub ignore_case: bool,
     /// A directory that holds a file of one of these names is left out (`--exclude-if-present`).
     pub exclude_if_present: Vec<String>,
+    /// Only this part of all files (`--hash-filter`).
+    pub partition: Option<Partition>,
+    /// Rules on a file's metadata, in the form of `rules`; each pattern is one of `key=value` (`--metadata-filter`).
+    pub meta_rules: Vec<String>,
 }
 
 /// What becomes of a file that is beyond a limit of size or age.
@@ -54,12 +60,15 @@ pub enum Limits {
 pub struct Filter {
     spec: FilterSpec,
     rules: Rules,
+    meta: Rules,
     files: Option<Vec<Key>>,
     prefix: Vec<u8>,
     /// Rules of the other kind, where they count instead.
     selection: Option<Arc<Selection>>,
     /// It is the destination that is looked at: what it may lose must be seen.
     destination: bool,
+    /// The source shows what of it is wanted, under other names: only the destination's names are filtered.
+    renamed: bool,
     /// The directory last asked about and its answer: listings come in order, so nearly all questions repeat.
     last_dir: Mutex<Option<(Vec<u8>, bool)>>,
 }
@@ -69,10 +78,12 @@ impl Clone for Filter {
         Filter {
             spec: self.spec.clone(),
             rules: self.rules.clone(),
+            meta: self.meta.clone(),
             files: self.files.clone(),
             prefix: self.prefix.clone(),
             selection: self.selection.clone(),
             destination: self.destination,
+            renamed: self.renamed,
             last_dir: Mutex::default(),
         }
     }
@@ -82,6 +93,7 @@ impl Filter {
     /// Compiles what the user gave. The error names the rule and what is wrong with it.
     pub fn new(spec: FilterSpec) -> Result<Filter, String> {
         let rules = Rules::new(&spec.rules, spec.ignore_case)?;
+        let meta = Rules::new(&spec.meta_rules, false)?;
         if let (Some(newer), Some(older)) = (spec.newer_than, spec.older_than)
             && older < newer
         {
@@ -93,7 +105,7 @@ impl Filter {
             None if spec.ignore_case => Vec::new(),
             None => rules_prefix(&spec.rules),
         };
-        Ok(Filter { spec, rules, files, prefix, ..Filter::default() })
+        Ok(Filter { spec, rules, meta, files, prefix, ..Filter::default() })
     }
 
     /// A filter by rules of which the first match counts. Files outside the limits of size (in bytes) are seen but not
@@ -108,6 +120,16 @@ impl Filter {
     /// The same filter for looking at a destination.
     pub fn for_destination(&self) -> Filter {
         Filter { destination: true, ..self.clone() }
+    }
+
+    /// The same filter for a source that was filtered already, and whose files have other names now.
+    pub fn for_renamed(&self) -> Filter {
+        Filter { renamed: true, ..self.clone() }
+    }
+
+    /// Names say nothing.
+    fn takes_all_names(&self) -> bool {
+        self.renamed && !self.destination
     }
 
     /// Is the root itself wanted? Only rules of which the first match counts can leave it out: by the name that it has in its own folder.
@@ -164,19 +186,24 @@ impl Filter {
             && spec.min_size.is_none()
             && spec.max_size.is_none()
             && !self.needs_mtime()
+            && !self.needs_meta()
+            && spec.partition.is_none()
             && spec.exclude_if_present.is_empty()
     }
 
-    /// Is this file within the limits of size and age? Says nothing of its name.
+    /// Is this file within the limits of size and age, and do rules on metadata let it through? Says nothing of its name.
     pub fn within_limits(&self, entry: &Entry) -> bool {
         if self.spec.limits == Limits::HoldBack && entry.kind != Kind::File {
             return true;
         }
-        self.files.is_some() || (self.size_limit(entry).is_none() && self.age_limit(entry).is_none())
+        self.files.is_some() || self.limit(entry).is_none()
     }
 
     /// Is this file wanted, as far as its name tells? False is final.
     pub fn wants_name(&self, entry: &Entry) -> bool {
+        if self.takes_all_names() {
+            return true;
+        }
         if let Some(selection) = &self.selection {
             let at = entry.key.as_bytes();
             return self.opened(crate::key::parent(at)) && selection.shows(at, self.destination);
@@ -188,9 +215,25 @@ impl Filter {
     }
 
     /// Is this file wanted? Looks at the key, the size and, where an age was given, the mtime (or, where that isn't known,
-    /// when the store last saw it change; a file of which neither is known is not refused for its age).
+    /// when the store last saw it change; a file of which neither is known is not refused for its age). With rules on metadata,
+    /// a file of which none is known has none.
     pub fn wants(&self, entry: &Entry) -> bool {
-        self.wants_but_for_age(entry) && (self.files.is_some() || self.age_limit(entry).is_none())
+        self.wants_but_for_facts(entry)
+            && (self.files.is_some() || (self.age_limit(entry).is_none() && self.meta_limit(entry).is_none()))
+    }
+
+    /// The first limit that the file breaks, as its flag or rule is called.
+    fn limit(&self, entry: &Entry) -> Option<&str> {
+        self.size_limit(entry).or_else(|| self.age_limit(entry)).or_else(|| self.meta_limit(entry))
+    }
+
+    /// The rule on metadata that refuses the file.
+    fn meta_limit(&self, entry: &Entry) -> Option<&str> {
+        if self.meta.is_empty() {
+            return None;
+        }
+        let (include, text) = self.meta.of_many(&pairs(entry.meta.as_deref()))?;
+        (!include).then_some(text)
     }
 
     /// The first limit of size that the file breaks.
@@ -219,11 +262,13 @@ impl Filter {
     }
 
     fn name(&self, entry: &Entry) -> bool {
-        self.rules.file(entry.key.stored()).is_none_or(|(include, _)| include)
+        let key = entry.key.stored();
+        self.spec.partition.is_none_or(|part| part.holds(key))
+            && self.rules.file(key).is_none_or(|(include, _)| include)
     }
 
-    /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age.
-    pub fn wants_but_for_age(&self, entry: &Entry) -> bool {
+    /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age or metadata.
+    pub fn wants_but_for_facts(&self, entry: &Entry) -> bool {
         (self.files.is_some() || self.size_limit(entry).is_none()) && self.wants_name(entry)
     }
 
@@ -232,9 +277,17 @@ impl Filter {
         self.files.is_none() && (self.spec.newer_than.is_some() || self.spec.older_than.is_some())
     }
 
+    /// True when `wants` needs the metadata of entries.
+    pub fn needs_meta(&self) -> bool {
+        self.files.is_none() && !self.meta.is_empty()
+    }
+
     /// Can anything below the directory `dir` (its key, ending in `/`) be wanted? False means that it need not be
     /// opened; the directory itself is then excluded too.
     pub fn descend(&self, dir: &[u8]) -> bool {
+        if self.takes_all_names() {
+            return true;
+        }
         let Some(files) = &self.files else { return self.opened(dir) };
         let at = files.partition_point(|key| key.as_bytes() < dir);
         dir.is_empty() || files.get(at).is_some_and(|key| key.as_bytes().starts_with(dir))
@@ -284,8 +337,9 @@ impl Filter {
         if entry.is_dir() {
             return self.shut_by(key).or_else(|| self.rules.dir(key).map(|(_, text)| text));
         }
-        self.size_limit(entry)
-            .or_else(|| self.age_limit(entry))
+        let partition = self.spec.partition.is_some_and(|part| !part.holds(key)).then_some("--hash-filter");
+        self.limit(entry)
+            .or(partition)
             .or_else(|| self.shut_by(crate::key::parent(key)))
             .or_else(|| self.rules.file(key).map(|(_, text)| text))
     }
@@ -293,12 +347,12 @@ impl Filter {
     /// Bytes with which every included key starts, up to and with a `/`: a listing may begin there. Empty when there is
     /// no such directory or it isn't known.
     pub fn common_prefix(&self) -> &[u8] {
-        &self.prefix
+        if self.takes_all_names() { b"" } else { &self.prefix }
     }
 
     /// Names whose presence excludes the directory that holds them.
     pub fn markers(&self) -> &[String] {
-        &self.spec.exclude_if_present
+        if self.takes_all_names() { &[] } else { &self.spec.exclude_if_present }
     }
 
     /// What the user gave.
@@ -308,8 +362,14 @@ impl Filter {
 
     /// The keys of `--files-from`, sorted, without repeats.
     pub fn files_from(&self) -> Option<&[Key]> {
-        self.files.as_deref()
+        self.files.as_deref().filter(|_| !self.takes_all_names())
     }
+}
+
+/// Metadata as the texts that rules look at. What has none has one that only a rule for everything matches, as in rclone.
+fn pairs(meta: Option<&Meta>) -> Vec<Vec<u8>> {
+    let pairs: Vec<Vec<u8>> = meta.into_iter().flatten().map(|(k, v)| format!("{k}={v}").into_bytes()).collect();
+    if pairs.is_empty() { vec![b"\0=\0".to_vec()] } else { pairs }
 }
 
 /// The rules or paths in a file given to a `-from` flag: lines without white space around them, without blank lines and

@@ -72,6 +72,12 @@ impl Rules {
         first(&self.files, key)
     }
 
+    /// The first rule that matches any of these texts.
+    pub fn of_many(&self, texts: &[Vec<u8>]) -> Verdict<'_> {
+        let rule = self.files.iter().find(|rule| texts.iter().any(|text| rule.pattern.matches(text)))?;
+        Some((rule.include, rule.text.as_str()))
+    }
+
     /// The first rule that matches a directory's key.
     pub fn dir(&self, key: &[u8]) -> Verdict<'_> {
         first(&self.dirs, key)

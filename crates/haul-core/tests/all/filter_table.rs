@@ -370,7 +370,7 @@ fn ages_and_what_is_known_of_them() {
         (None, None, true),
     ] {
         assert_eq!(filter.wants(&at(mtime, changed)), wanted, "{mtime:?} {changed:?}");
-        assert!(filter.wants_but_for_age(&at(mtime, changed)));
+        assert!(filter.wants_but_for_facts(&at(mtime, changed)));
     }
     let crossed = FilterSpec { newer_than: Some(Mtime(21)), ..spec };
     assert_eq!(

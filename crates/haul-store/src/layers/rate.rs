@@ -73,9 +73,15 @@ impl Rate {
         self.down.set(down.filter(|limit| *limit > 0));
     }
 
+    /// Sets other limits for each single file (`--bwlimit-file`).
+    pub fn set_each(&self, up: Option<u64>, down: Option<u64>) {
+        self.up.each.lock().limit = up.filter(|limit| *limit > 0);
+        self.down.each.lock().limit = down.filter(|limit| *limit > 0);
+    }
+
     /// True when there is a limit in either direction now.
     pub fn is_set(&self) -> bool {
-        self.up.limit().is_some() || self.down.limit().is_some()
+        [&self.up, &self.down].iter().any(|lane| lane.limit().is_some() || lane.each.lock().limit.is_some())
     }
 }
 
@@ -84,6 +90,8 @@ impl Rate {
 struct Lane {
     bytes: Line,
     requests: Line,
+    /// Each file by itself.
+    each: Each,
 }
 
 impl Lane {
@@ -98,7 +106,8 @@ impl Lane {
 
     /// Bytes that pass at once: few milliseconds' worth, so that files take turns often.
     fn piece(&self) -> usize {
-        self.limit().map_or(LARGE, |limit| (limit / 64).clamp(4 << 10, LARGE)) as usize
+        let limits = [self.limit(), self.each.lock().limit];
+        limits.into_iter().flatten().min().map_or(LARGE, |limit| (limit / 64).clamp(4 << 10, LARGE)) as usize
     }
 
     /// Waits until a request for so many bytes of a file may begin.
@@ -110,10 +119,46 @@ impl Lane {
 
     /// Waits until so many bytes of a file may have passed.
     async fn pass(&self, file: u64, bytes: u64, clock: &dyn Clock) {
+        let own = self.each.lock().wait(file, bytes, clock.now());
+        if !own.is_zero() {
+            clock.sleep(own).await;
+        }
         let wait = self.bytes.turn(file, bytes, Duration::ZERO, clock).await;
         if !wait.is_zero() {
             clock.sleep(wait).await;
         }
+    }
+}
+
+/// Limits of single files, which don't wait for each other.
+#[derive(Debug, Default)]
+struct Each(Mutex<Paid>);
+
+#[derive(Debug, Default)]
+struct Paid {
+    limit: Option<u64>,
+    /// When the last byte of each file that was let through is paid for.
+    files: HashMap<u64, Instant>,
+}
+
+impl Each {
+    fn lock(&self) -> MutexGuard<'_, Paid> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Paid {
+    /// How long it takes until so many bytes of a file are paid for.
+    fn wait(&mut self, file: u64, bytes: u64, now: Instant) -> Duration {
+        let Some(limit) = self.limit else { return Duration::ZERO };
+        if self.files.len() >= REMEMBERED {
+            self.files.retain(|_, paid| *paid > now);
+        }
+        let earliest = now.checked_sub(SLACK).unwrap_or(now);
+        let from = self.files.get(&file).map_or(now, |paid| (*paid).max(earliest));
+        let paid = from + Duration::from_secs_f64(bytes as f64 / (limit as f64 * SHARE));
+        self.files.insert(file, paid);
+        paid.saturating_duration_since(now)
     }
 }
 
@@ -647,5 +692,19 @@ mod tests {
         rate.set(None, Some(0));
         assert_eq!(passes(&rate.down, 1 << 40), 2.0);
         assert!(!rate.is_set());
+    }
+
+    #[test]
+    fn each_file_is_paid_for_by_itself() {
+        let now = Instant::now();
+        let mut paid = Paid { limit: Some(1000), ..Paid::default() };
+        let seconds = |wait: Duration| (wait.as_secs_f64() * 10.0).round() / 10.0;
+        assert_eq!(seconds(paid.wait(1, 1000, now)), 1.0);
+        assert_eq!(seconds(paid.wait(1, 1000, now)), 2.0);
+        assert_eq!(seconds(paid.wait(2, 500, now)), 0.5);
+        // What went by unused is made up for by little.
+        assert_eq!(seconds(paid.wait(1, 1000, now + Duration::from_secs(60))), 1.0);
+        paid.limit = None;
+        assert_eq!(paid.wait(1, 1000, now), Duration::ZERO);
     }
 }

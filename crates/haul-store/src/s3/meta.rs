@@ -45,6 +45,9 @@ pub fn to_headers(config: &Config, key: &[u8], kept: &Kept<'_>) -> Result<Header
             put(name, value)?;
         }
     }
+    for (name, value) in config.lock.iter().filter(|(_, value)| !value.is_empty()) {
+        put(name, value)?;
+    }
     for (name, value) in kept.meta.into_iter().flatten() {
         match SYSTEM.iter().find(|(ours, _)| ours == name) {
             Some((_, header)) => put(header, value)?,

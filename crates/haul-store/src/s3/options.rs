@@ -2,7 +2,8 @@
 
 use super::provider::{Provider, provider};
 use crate::{OpenRequest, OptionKind, OptionSpec};
-use haul_core::{Error, ErrorKind, Result};
+use haul_core::{Error, ErrorKind, Result, units::parse_duration};
+use jiff::{SignedDuration, Timestamp};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -92,6 +93,24 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     basic("sse_kms_key_id", "Id or ARN of the KMS key for server_side_encryption = aws:kms."),
     basic("storage_class", "Storage class of what is written, such as STANDARD_IA. Empty means the bucket's default."),
+    OptionSpec {
+        examples: &[
+            ("GOVERNANCE", "Accounts with a permission of their own may remove the lock"),
+            ("COMPLIANCE", "Nobody may, before its time is over"),
+        ],
+        ..text("object_lock_mode", "Lock what is written in this mode, until object_lock_retain_until_date.")
+    },
+    text("object_lock_retain_until_date", "Until when locks hold: 2027-01-31T00:00:00Z, or how long from now: 365d."),
+    OptionSpec {
+        examples: &[("ON", "Locked until somebody takes the hold away"), ("OFF", "Not held")],
+        ..text("object_lock_legal_hold_status", "Put a legal hold on what is written.")
+    },
+    flag(
+        "bypass_governance_retention",
+        "false",
+        "Delete in spite of locks in the mode GOVERNANCE, where the account may.",
+    ),
+    flag("bucket_object_lock_enabled", "false", "Buckets that are created can lock what is in them."),
     text("bucket_acl", "Canned ACL of buckets that are created. Empty means that of `acl`."),
     secret("session_token", "Session token of temporary credentials."),
     text("profile", "Profile in the AWS files that env_auth reads. Empty means AWS_PROFILE or `default`."),
@@ -145,6 +164,10 @@ pub struct Config {
     pub server_side_encryption: String,
     pub sse_kms_key_id: String,
     pub storage_class: String,
+    /// How what is written is locked, as headers; those that aren't set are empty.
+    pub lock: [(&'static str, String); 3],
+    pub bypass_governance: bool,
+    pub locking_buckets: bool,
     pub profile: String,
     pub shared_credentials_file: String,
     pub role_arn: String,
@@ -200,6 +223,9 @@ impl Config {
             server_side_encryption: options.text("server_side_encryption"),
             sse_kms_key_id: options.text("sse_kms_key_id"),
             storage_class: options.text("storage_class"),
+            lock: options.lock()?,
+            bypass_governance: options.flag("bypass_governance_retention")?.unwrap_or(false),
+            locking_buckets: options.flag("bucket_object_lock_enabled")?.unwrap_or(false),
             profile: options.text("profile"),
             shared_credentials_file: options.text("shared_credentials_file"),
             role_arn: options.text("role_arn"),
@@ -248,9 +274,44 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, "open", message)
 }
 
+/// A time, or how long from now, as a time.
+fn moment(text: &str) -> Result<String> {
+    let time = match text.parse::<Timestamp>() {
+        Ok(time) => Some(time),
+        Err(_) => {
+            let span = parse_duration(text).ok().flatten();
+            span.and_then(|span| Timestamp::now().checked_add(SignedDuration::try_from(span).ok()?).ok())
+        }
+    };
+    let wrong =
+        || invalid(format!("object_lock_retain_until_date {text:?} is no time such as 2027-01-31T00:00:00Z or 365d"));
+    time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).ok_or_else(wrong)
+}
+
 struct Values<'a>(&'a OpenRequest);
 
 impl Values<'_> {
+    /// How what is written is locked.
+    fn lock(&self) -> Result<[(&'static str, String); 3]> {
+        let one_of = |name: &str, known: [&str; 2]| {
+            let value = self.text(name).to_ascii_uppercase();
+            let wrong = || invalid(format!("{name} {value:?} is neither {} nor {}", known[0], known[1]));
+            if value.is_empty() || known.contains(&value.as_str()) { Ok(value) } else { Err(wrong()) }
+        };
+        let mode = one_of("object_lock_mode", ["GOVERNANCE", "COMPLIANCE"])?;
+        let until = self.text("object_lock_retain_until_date");
+        if mode.is_empty() != until.is_empty() {
+            return Err(invalid("set both object_lock_mode and object_lock_retain_until_date, or neither"));
+        }
+        let until = if until.is_empty() { until } else { moment(&until)? };
+        let hold = one_of("object_lock_legal_hold_status", ["ON", "OFF"])?;
+        Ok([
+            ("x-amz-object-lock-mode", mode),
+            ("x-amz-object-lock-retain-until-date", until),
+            ("x-amz-object-lock-legal-hold", hold),
+        ])
+    }
+
     fn only_known(&self) -> Result<()> {
         match self.0.options.keys().find(|k| *k != "type" && OPTIONS.iter().all(|o| o.name != *k)) {
             Some(name) => tracing::debug!(option = %name, "s3 has no such option; ignored"),

@@ -45,10 +45,11 @@ impl Token {
 /// storage class, encryption, and whether its parts come with checksums. An upload that was begun with something else is not the one that is wanted.
 pub fn begun_with(service: &Service, place: &Place, kept: &meta::Kept<'_>, checksums: bool) -> Result<String> {
     let headers = meta::to_headers(&service.config, &place.object, kept)?;
-    // Of an encryption key its MD5, in a header of its own, is enough.
+    // Of an encryption key its MD5, in a header of its own, is enough. A lock's time may be told as one from now on: it is
+    // another in each run.
     let mut lines: Vec<Vec<u8>> = headers
         .iter()
-        .filter(|(name, _)| !name.as_str().ends_with("-customer-key"))
+        .filter(|(name, _)| !name.as_str().ends_with("-customer-key") && !name.as_str().ends_with("-retain-until-date"))
         .map(|(name, value)| [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat())
         .collect();
     lines.sort();

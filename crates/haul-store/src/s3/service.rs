@@ -423,6 +423,9 @@ impl Service {
         if !acl.is_empty() {
             call = call.header("x-amz-acl", acl);
         }
+        if self.config.locking_buckets {
+            call = call.header("x-amz-bucket-object-lock-enabled", "true");
+        }
         if let Some(place) = self.constraint() {
             let place = super::xml::escape(&place);
             call = call.document(format!(

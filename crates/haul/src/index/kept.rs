@@ -58,7 +58,9 @@ pub struct Snapshot {
 pub fn scope(filter: &Filter) -> u64 {
     let spec = filter.spec();
     let sizes = spec.min_size.is_some() || spec.max_size.is_some();
-    let more = spec.files_from.is_some() || sizes || filter.needs_mtime() || !spec.exclude_if_present.is_empty();
+    let facts = filter.needs_mtime() || filter.needs_meta();
+    let part = spec.partition.is_some() || !spec.exclude_if_present.is_empty();
+    let more = spec.files_from.is_some() || sizes || facts || part;
     match filter.is_all() {
         true => ALL,
         false if more || spec.rules.is_empty() => PART,

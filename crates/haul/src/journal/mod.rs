@@ -49,6 +49,8 @@ impl JobId {
         one.iter().for_each(|(from, to)| [from, to].iter().for_each(|key| field(key.as_bytes())));
         filter.rules.iter().for_each(|rule| field(rule.as_bytes()));
         field(format!("{:?}", (filter.min_size, filter.max_size, filter.ignore_case)).as_bytes());
+        filter.partition.iter().for_each(|part| field(part.to_string().as_bytes()));
+        filter.meta_rules.iter().for_each(|rule| field(rule.as_bytes()));
         filter.exclude_if_present.iter().for_each(|name| field(name.as_bytes()));
         filter.files_from.iter().flatten().for_each(|name| field(name));
         let hash = hasher.finish();

@@ -62,7 +62,8 @@ fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions)
 
 fn one_dir(dir: &[u8], options: &ListOptions) -> ListRequest {
     let (meta, posix, gone, sweep) = (options.meta, options.posix, options.gone.clone(), options.sweep);
-    ListRequest { meta, posix, gone, sweep, ..ListRequest::dir(dir) }
+    let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
+    ListRequest { meta, posix, gone, sweep, one_device, omit_mounts, ..ListRequest::dir(dir) }
 }
 
 impl Walk {

@@ -55,6 +55,7 @@ pub struct ListOptions {
 /// [`ListOptions::dirs`].
 pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
     let caps = store.caps();
+    let options = ListOptions { meta: options.meta || filter.needs_meta(), ..options };
     let raw = if options.ask_each {
         let keys = filter.files_from().unwrap_or_default();
         let keys = &known_as(keys, caps.symlinks)[..];
@@ -67,8 +68,9 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
         flat(store, filter, &options)
     };
     let raw = if options.dirs && !caps.dirs { implied::with_implied_dirs(raw) } else { raw };
-    let raw = if (options.mtimes || filter.needs_mtime()) && !caps.mtime_listed {
-        with_mtimes(raw, store.clone(), filter.clone(), options.checkers)
+    let times = (options.mtimes || filter.needs_mtime()) && !caps.mtime_listed;
+    let raw = if times || filter.needs_meta() {
+        with_facts(raw, store.clone(), filter.clone(), (times, options.checkers))
     } else {
         raw
     };
@@ -161,29 +163,35 @@ fn keep_wanted(
     .boxed()
 }
 
-/// Fills in mtimes by asking for each file, several at once, keeping the order. Files that the filter refuses
-/// whatever their time aren't asked for.
-fn with_mtimes(
+/// Fills in mtimes (if `times`) and metadata that the filter needs by asking for each file, several at once, keeping the order.
+/// Files that the filter refuses whatever these are aren't asked for.
+fn with_facts(
     raw: BoxStream<'static, Listed>,
     store: Arc<dyn Store>,
     filter: Arc<Filter>,
-    checkers: usize,
+    (times, checkers): (bool, usize),
 ) -> BoxStream<'static, Listed> {
     raw.then(move |step| {
         let (store, filter) = (store.clone(), filter.clone());
         async move {
             let Listed::Batch(entries) = step else { return vec![step] };
-            ask_mtimes(&store, &filter, entries, checkers).await
+            ask_facts(&store, &filter, entries, (times, checkers)).await
         }
     })
     .flat_map(futures::stream::iter)
     .boxed()
 }
 
-/// The entries with their times; before them those whose time could not be found out though the filter must know it.
-async fn ask_mtimes(store: &Arc<dyn Store>, filter: &Filter, entries: Vec<Entry>, checkers: usize) -> Vec<Listed> {
+/// The entries with these facts; before them those of which they could not be found out though the filter must know them.
+async fn ask_facts(
+    store: &Arc<dyn Store>,
+    filter: &Filter,
+    entries: Vec<Entry>,
+    (times, checkers): (bool, usize),
+) -> Vec<Listed> {
     let asked = entries.into_iter().map(|entry| {
-        let known = !entry.has_bytes() || entry.mtime.is_some() || !filter.wants_but_for_age(&entry);
+        let lacks = (times && entry.mtime.is_none()) || (filter.needs_meta() && entry.meta.is_none());
+        let known = !entry.has_bytes() || !lacks || !filter.wants_but_for_facts(&entry);
         let asking = (!known).then(|| {
             let (store, key) = (store.clone(), entry.key.clone());
             Task::spawn(async move { store.stat(&key).await })
@@ -192,7 +200,7 @@ async fn ask_mtimes(store: &Arc<dyn Store>, filter: &Filter, entries: Vec<Entry>
             match OptionFuture::from(asking).await {
                 None => Ok(entry),
                 Some(Ok(fresh)) => Ok(fresh),
-                Some(Err(error)) if filter.needs_mtime() => Err(lost_key(entry.key, error)),
+                Some(Err(error)) if filter.needs_mtime() || filter.needs_meta() => Err(lost_key(entry.key, error)),
                 Some(Err(error)) => {
                     // Gone or forbidden since it was listed: the time of storing is the best that is known.
                     tracing::debug!("{}: {error}", entry.key);
@@ -238,7 +246,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemStore::new());
         let spec = FilterSpec { older_than: Some(Mtime(1)), ..FilterSpec::default() };
         let asked = [Entry::file(Key::new("a"), 1), Entry { mtime: Some(Mtime(0)), ..Entry::file(Key::new("b"), 1) }];
-        let steps = ask_mtimes(&store, &Filter::new(spec).unwrap(), asked.into(), 1).await;
+        let steps = ask_facts(&store, &Filter::new(spec).unwrap(), asked.into(), (true, 1)).await;
         assert!(matches!(&steps[0], Listed::Failed { lost, .. } if lost.holds(&Key::new("a"))));
         assert!(matches!(&steps[1], Listed::Batch(known) if known.len() == 1));
     }

@@ -526,7 +526,7 @@ impl Planner {
             let mut unkept = Unkept::default();
             unkept.add(what, Why::Denied);
             self.ledger.count_unkept(unkept);
-        } else if !self.job.tell.details {
+        } else if !self.job.tell.details && self.job.tell.of_left_out(src) {
             self.ledger.notice(Some(&src.key), "not copied: a symlink or special file (see --links and --copy-links)");
         }
         if self.job.tell.details {

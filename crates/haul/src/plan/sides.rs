@@ -27,7 +27,7 @@ impl Planner {
             max_depth: self.job.listing.max_depth,
             dirs: true,
             meta: self.job.attributes.metadata,
-            posix: self.attributes.keep.is_some() || self.job.tell.details,
+            posix: self.attributes.keep.is_some() || self.job.tell.needs_posix(),
             for_join: !self.job.deletes.excluded,
             checkers: self.checkers,
             pages: self.job.pace.checkers.unwrap_or(0),

@@ -1,0 +1,378 @@
+//! A job whose files have other names at the destination (`--name-transform`, `--ignore-case-sync`): the source is shown under the
+//! new names, and what the destination copies by itself it asks for by the old ones. The engine knows the new names only.
+//!
+//! New names have another order, so all entries of the source are held in memory.
+
+use crate::{Cx, ListOptions, list};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Version,
+    filter::Filter,
+    names::{NewNames, folded},
+};
+use haul_store::{Answer, Caps, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::OnceCell;
+
+/// Where the new names come from.
+#[derive(Debug, Default)]
+pub struct Naming {
+    /// Transformations of the old ones.
+    pub new: Option<NewNames>,
+    /// What the destination has, by its name as it is folded: a file whose name differs only by case is the same.
+    pub at_destination: Option<BTreeMap<String, Key>>,
+}
+
+/// Changes what a job sees of its two sides, so that it gives files new names.
+pub fn rename(cx: &mut Cx, naming: Naming) {
+    let names = Arc::new(Names { naming, old: Mutex::default() });
+    let place = cx.src.caps().domain.as_ref().map(|domain| domain.place.clone());
+    let renamed = Arc::new(cx.filter.for_renamed());
+    let filter = std::mem::replace(&mut cx.filter, renamed);
+    cx.src = Arc::new(Source { inner: cx.src.clone(), names: names.clone(), filter, gathered: Arc::default() });
+    if let Some(place) = place {
+        cx.dst = Arc::new(Destination { inner: cx.dst.clone(), names, place });
+    }
+}
+
+/// What a destination has, by folded names.
+///
+/// Errors: it can't be listed whole: a file may then be there under another name.
+pub async fn by_folded_names(
+    dst: &Arc<dyn Store>,
+    filter: &Arc<Filter>,
+    max_depth: Option<usize>,
+) -> Result<BTreeMap<String, Key>> {
+    let options = ListOptions { max_depth, dirs: true, ..ListOptions::default() };
+    let mut listing = list(dst, filter, options);
+    let mut names: BTreeMap<String, Key> = BTreeMap::new();
+    while let Some(step) = listing.next().await {
+        match step {
+            Listed::Batch(entries) => {
+                for entry in entries {
+                    names.entry(folded(entry.key.as_bytes())).or_insert(entry.key);
+                }
+            }
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(names),
+            // Nothing is asked about a mount point that is left out.
+            Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
+            Listed::Failed { error, .. } => return Err(error),
+            Listed::End => return Ok(names),
+        }
+    }
+    Err(Error::new(ErrorKind::Io, "list", "the listing broke off"))
+}
+
+impl Naming {
+    /// The new name of one file.
+    ///
+    /// Errors: it can have none.
+    pub fn of(&self, key: &Key) -> Result<Key> {
+        let key = match &self.new {
+            Some(names) => changed(names, key)?,
+            None => key.clone(),
+        };
+        let there = self.at_destination.as_ref().and_then(|there| there.get(&folded(key.as_bytes())));
+        Ok(there.cloned().unwrap_or(key))
+    }
+}
+
+fn changed(names: &NewNames, key: &Key) -> Result<Key> {
+    let bad = |why: String| Error::new(ErrorKind::Invalid, "rename", why).with_key(key);
+    let path = std::str::from_utf8(key.path()).map_err(|_| bad("its name isn't UTF-8".into()))?;
+    let new = names.of(path, key.is_dir()).map_err(bad)?;
+    Ok(match (key.is_dir(), key.is_symlink()) {
+        (true, _) => Key::new(format!("{new}/")),
+        (_, true) => Key::symlink(new),
+        _ => Key::new(new),
+    })
+}
+
+/// New names, and the old ones of those that were listed.
+struct Names {
+    naming: Naming,
+    old: Mutex<BTreeMap<Key, Key>>,
+}
+
+impl Names {
+    fn old(&self, new: &Key) -> Option<Key> {
+        if new.is_root() {
+            return Some(new.clone());
+        }
+        self.old.lock().unwrap_or_else(|e| e.into_inner()).get(new).cloned()
+    }
+
+    /// The old name of what must have been listed.
+    fn found(&self, op: &'static str, new: &Key) -> Result<Key> {
+        self.old(new).ok_or_else(|| Error::new(ErrorKind::NotFound, op, "the source has no such file").with_key(new))
+    }
+}
+
+/// All that the source lists, under the new names, in order; and what of it is not known, and why.
+#[derive(Default)]
+struct Gathered {
+    entries: Vec<Entry>,
+    failed: Vec<(Lost, ErrorKind, String, Option<Key>)>,
+    ended: bool,
+}
+
+impl Gathered {
+    /// What is behind a directory that is left out by what is in it, or by what it is, is known to be there.
+    fn failed(&mut self, names: &Names, error: &Error) {
+        let hidden = error.key().filter(|dir| error.kind() == ErrorKind::Hidden && dir.is_dir());
+        match hidden.map(|dir| names.naming.of(dir)) {
+            Some(Ok(dir)) => {
+                self.failed.push((Lost::below(&dir), error.kind(), error.message().to_owned(), Some(dir)));
+            }
+            _ => self.lost(error),
+        }
+    }
+
+    /// Nothing is known any more of what isn't listed: under which name it would be can't be said.
+    fn lost(&mut self, error: &Error) {
+        let all = Lost { from: Key::new(""), to: None };
+        self.failed.push((all, error.kind(), error.message().to_owned(), error.key().cloned()));
+    }
+}
+
+/// The source.
+struct Source {
+    inner: Arc<dyn Store>,
+    names: Arc<Names>,
+    /// On the old names.
+    filter: Arc<Filter>,
+    gathered: Arc<OnceCell<Gathered>>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Renamed({:?})", self.inner)
+    }
+}
+
+async fn gather(inner: &Arc<dyn Store>, filter: &Arc<Filter>, names: &Names, request: &ListRequest) -> Gathered {
+    let options = ListOptions {
+        dirs: true,
+        meta: request.meta,
+        posix: request.posix,
+        for_join: true,
+        one_device: request.one_device,
+        omit_mounts: request.omit_mounts,
+        ..ListOptions::default()
+    };
+    let mut all = Gathered::default();
+    let mut listing = list(inner, filter, options);
+    while let Some(step) = listing.next().await {
+        match step {
+            Listed::Batch(entries) => entries.into_iter().for_each(|entry| add(&mut all, names, entry)),
+            Listed::Failed { error, .. } => all.failed(names, &error),
+            Listed::End => all.ended = true,
+        }
+    }
+    all.entries.sort_by(|a, b| a.key.cmp(&b.key));
+    all
+}
+
+/// Takes an entry in under its new name, unless it can have none, or another has it.
+fn add(all: &mut Gathered, names: &Names, entry: Entry) {
+    let key = match names.naming.of(&entry.key) {
+        Ok(key) => key,
+        Err(error) => return all.lost(&error),
+    };
+    let mut old = names.old.lock().unwrap_or_else(|e| e.into_inner());
+    match old.get(&key).filter(|there| **there != entry.key) {
+        // Two directories become one.
+        Some(_) if entry.is_dir() => {}
+        Some(there) => {
+            let message = format!("would have the name {key}, as {there} has: it is left out");
+            all.lost(&Error::new(ErrorKind::Exists, "rename", message).with_key(&entry.key));
+        }
+        None => {
+            old.insert(key.clone(), entry.key.clone());
+            all.entries.push(Entry { key, ..entry });
+        }
+    }
+}
+
+/// What a request asks for of all that was gathered.
+fn answer(all: &Gathered, request: &ListRequest) -> Vec<Listed> {
+    let wanted = |entry: &&Entry| {
+        let Some(rest) = entry.key.as_bytes().strip_prefix(&request.prefix[..]) else { return false };
+        let inner = rest.strip_suffix(b"/").unwrap_or(rest);
+        let shown = request.recursive || !inner.contains(&b'/');
+        !rest.is_empty() && shown && request.after.as_ref().is_none_or(|after| entry.key > *after)
+    };
+    let failed = all.failed.iter().map(|(lost, kind, message, key)| {
+        let error = Error::new(*kind, "list", message.clone());
+        let error = key.iter().fold(error, |error, key| error.with_key(key));
+        Listed::Failed { lost: lost.clone(), error }
+    });
+    let entries = all.entries.iter().filter(wanted).cloned().collect();
+    let end = all.ended.then_some(Listed::End);
+    failed.chain([Listed::Batch(entries)]).chain(end).collect()
+}
+
+impl Store for Source {
+    fn locator(&self) -> &str {
+        self.inner.locator()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        let (inner, filter, names) = (self.inner.clone(), self.filter.clone(), self.names.clone());
+        let gathered = self.gathered.clone();
+        let steps = async move {
+            let all = gathered.get_or_init(|| gather(&inner, &filter, &names, &request)).await;
+            stream::iter(answer(all, &request))
+        };
+        steps.into_stream().flatten().boxed()
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let (key, old) = (key.clone(), self.names.found("stat", key));
+        async move { self.inner.stat(&old?).await.map(|entry| Entry { key, ..entry }) }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, old, want) = (key.clone(), self.names.found("read", key), want.cloned());
+        async move {
+            let read = self.inner.read(&old?, want.as_ref(), range).await?;
+            Ok(Read { entry: Entry { key, ..read.entry }, body: read.body })
+        }
+        .boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        self.inner.write(key, spec)
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        self.inner.resume(key, token, sent, spec)
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        self.inner.discard(key, token)
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        self.inner.make_dir(key, spec)
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.inner.copy(batch)
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (old, meta) = (self.names.found("set_meta", key), meta.cloned());
+        async move { self.inner.set_meta(&old?, mtime, meta.as_ref()).await }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // What was never listed isn't deleted.
+        let old: Vec<_> = keys.iter().map(|(key, _)| self.names.found("delete", key)).collect();
+        let known = old.iter().flatten().cloned().zip(keys.into_iter().zip(&old).filter(|(_, old)| old.is_ok()));
+        let request = known.map(|(old, ((_, version), _))| (old, version)).collect();
+        async move {
+            let mut answers = self.inner.delete(request).await.into_iter();
+            let missing = || Err(Error::new(ErrorKind::Io, "delete", "the store gave no answer"));
+            old.into_iter().map(|old| old.and_then(|_| answers.next().unwrap_or_else(missing))).collect()
+        }
+        .boxed()
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        let found = |key: &Key| self.names.found("read", key);
+        let request = match request {
+            Extra::Hash { key, version, algos } => found(&key).map(|key| Extra::Hash { key, version, algos }),
+            Extra::Sealed { key, version } => found(&key).map(|key| Extra::Sealed { key, version }),
+            Extra::Link(key, span) => found(&key).map(|key| Extra::Link(key, span)),
+            other => Ok(other),
+        };
+        async move { self.inner.extra(request?).await }.boxed()
+    }
+}
+
+/// The destination, which may copy from the source by itself.
+struct Destination {
+    inner: Arc<dyn Store>,
+    names: Arc<Names>,
+    /// Where the source is.
+    place: Arc<[u8]>,
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Store for Destination {
+    fn locator(&self) -> &str {
+        self.inner.locator()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        self.inner.list(request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        self.inner.stat(key)
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        self.inner.read(key, want, range)
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        self.inner.write(key, spec)
+    }
+
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        self.inner.resume(key, token, sent, spec)
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        self.inner.discard(key, token)
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        self.inner.make_dir(key, spec)
+    }
+
+    fn copy(&self, mut batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        if batch.from == self.place {
+            for item in &mut batch.items {
+                item.from = self.names.old(&item.from).unwrap_or_else(|| item.from.clone());
+            }
+        }
+        self.inner.copy(batch)
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        self.inner.set_meta(key, mtime, meta)
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        self.inner.delete(keys)
+    }
+
+    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
+        self.inner.extra(request)
+    }
+}
