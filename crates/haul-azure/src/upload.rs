@@ -353,7 +353,7 @@ fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<[u8; CHANCE]> {
         .ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
 }
 
-/// See [`haul_store::Store::resume`]. Blocks are known by their names, which nobody else has; the server has checked each.
+/// See [`haul_store::Resumable::resume`]. Blocks are known by their names, which nobody else has; the server has checked each.
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -382,7 +382,7 @@ pub async fn resume(
     Ok((Box::new(Blocks::with(service.clone(), key, spec, id, true)?), parts))
 }
 
-/// See [`haul_store::Store::discard`]: the service has no request that removes blocks. It does so by itself, a week after the last.
+/// See [`haul_store::Resumable::discard`]: the service has no request that removes blocks. It does so by itself, a week after the last.
 ///
 /// Errors: `Invalid` when the token is not one of this key.
 pub fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {

@@ -3,7 +3,7 @@
 use crate::Bench;
 use futures::StreamExt;
 use haul_core::{Error, ErrorKind, Key, Listed, Result};
-use haul_store::{Answer, Extra, ListRequest, Store};
+use haul_store::{Cleanup, ListRequest, Store, Unfinished};
 use std::{sync::Arc, time::Duration};
 
 /// Refuses a folder that holds anything: a bench touches only what it made.
@@ -60,14 +60,14 @@ pub async fn clear(bench: &Bench, written: Vec<Key>) -> Result<()> {
         delete(store, vec![Key::new("")], &mut keep).await;
     }
     // A transfer that was stopped may have left an upload that it began.
-    match store.extra(Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") }).await {
-        Err(error) if error.kind() != ErrorKind::Unsupported && error.kind() != ErrorKind::DirNotFound => {
-            tracing::debug!("unfinished uploads could not be looked for: {error}");
+    if let Some(admin) = store.admin() {
+        match admin.cleanup(Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") }).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::DirNotFound) => {}
+            Err(error) => tracing::debug!("unfinished uploads could not be looked for: {error}"),
+            Ok(Unfinished { failed, .. }) => {
+                failed.iter().for_each(|error| tracing::debug!("unfinished uploads could not be looked for: {error}"));
+            }
         }
-        Ok(Answer::Unfinished { failed, .. }) => {
-            failed.iter().for_each(|error| tracing::debug!("unfinished uploads could not be looked for: {error}"));
-        }
-        _ => {}
     }
     first.map_or(Ok(()), Err)
 }

@@ -9,8 +9,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Answer, Body, Caps, Changed, CopyBatch, Extra, Late, ListRequest, Part, PartLimits, Payload, Read, Resumed, Sent,
-    Store, Stored, Unpublished, Upload, WriteSpec,
+    Body, Caps, Changed, CopyBatch, Late, ListRequest, Part, PartLimits, Payload, Read, Store, Stored, Unpublished,
+    Upload, WriteSpec,
 };
 use std::{
     fmt,
@@ -217,14 +217,6 @@ impl Store for MadeStore {
         Box::pin(ready(Ok(upload)))
     }
 
-    fn resume(&self, _: &Key, _: &[u8], _: Vec<Sent>, _: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        Box::pin(ready(unsupported("resume")))
-    }
-
-    fn discard(&self, _: &Key, _: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(ready(unsupported("discard")))
-    }
-
     fn make_dir(&self, _: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         Box::pin(ready(Ok(())))
     }
@@ -239,10 +231,6 @@ impl Store for MadeStore {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         Box::pin(ready(keys.iter().map(|_| unsupported("delete")).collect()))
-    }
-
-    fn extra(&self, _: Extra) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(ready(unsupported("extra")))
     }
 }
 

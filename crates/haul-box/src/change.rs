@@ -9,7 +9,7 @@ use crate::{
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
 use haul_oauth::{Call, Refusal, Refused};
-use haul_store::{Answer, CopyHow, CopyItem, Direction, Stored};
+use haul_store::{CopyHow, CopyItem, Direction, Stored};
 use http::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -248,8 +248,8 @@ struct Link {
     url: String,
 }
 
-/// See [`haul_store::Extra::Link`].
-pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<Answer> {
+/// See [`haul_store::Admin::link`].
+pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<String> {
     const OP: &str = "link";
     let path = match key.is_dir() || key.is_root() {
         true => format!("/folders/{}", service.dir(key, OP).await?),
@@ -262,5 +262,5 @@ pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<Answe
     }
     let call = service.call("Link", Method::PUT, &format!("{path}?fields=shared_link")).json(&question);
     let shared: Shared = service.api.json(&call).await.map_err(|refused| refused.at(OP, key))?;
-    Ok(Answer::Link(shared.shared_link.url))
+    Ok(shared.shared_link.url)
 }

@@ -18,12 +18,12 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::Api;
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec, tree, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
+    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree, web,
 };
 use options::Config;
 use service::{Root, Service};
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 pub use options::PROVIDER;
 
@@ -102,16 +102,6 @@ impl Store for Cloud {
         async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::discard(&self.0, &key, &token).await }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let key = if key.is_root() { key.clone() } else { Entry::dir(key.clone()).key };
         async move { change::make_dir(&self.0, &key).await }.boxed()
@@ -149,21 +139,43 @@ impl Store for Cloud {
         stream::iter(deletes).buffered(at_once).collect().boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move {
-            let unsupported =
-                |op: &'static str, message: &str| Err(Error::new(ErrorKind::Unsupported, op, message.to_owned()));
-            match request {
-                Extra::About => list::about(&self.0).await,
-                Extra::User => list::user(&self.0).await,
-                Extra::Link(key, lasts) => change::link(&self.0, &key, lasts).await,
-                Extra::Cleanup { .. } => {
-                    unsupported("cleanup", "Box doesn't tell what was begun, and removes it by itself after a week")
-                }
-                Extra::Sync => unsupported("sync", "what Box has answered it has"),
-                _ => unsupported("extra", "Box has no request for this"),
-            }
-        }
-        .boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for Cloud {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for Cloud {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { list::about(&self.0).await }.boxed()
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        async move { list::user(&self.0).await }.boxed()
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        let key = key.clone();
+        async move { change::link(&self.0, &key, lasts).await }.boxed()
+    }
+
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        let message = "Box doesn't tell what was begun, and removes it by itself after a week";
+        async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }
 }

@@ -9,7 +9,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_net::Fault;
 use haul_oauth::{Call, Refusal};
 use haul_store::{
-    Answer,
+    Space,
     tree::{Folders, Found, Wanted, is_odd},
     web,
 };
@@ -127,19 +127,19 @@ struct User {
     name: Option<String>,
 }
 
-/// See [`haul_store::Extra::User`].
-pub async fn user(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::user`].
+pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
     let call = service.call("Me", Method::GET, "/users/me?fields=login,name");
     let user: User = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
     let facts = [("email", user.login), ("name", user.name)];
-    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect()))
+    Ok(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect())
 }
 
-/// See [`haul_store::Extra::About`].
-pub async fn about(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::about`].
+pub async fn about(service: &Service) -> Result<Space> {
     let call = service.call("Me", Method::GET, "/users/me?fields=space_amount,space_used");
     let user: User = service.api.json(&call).await.map_err(|refused| refused.fault.error("about"))?;
     let number = |number: Option<serde_json::Number>| number.as_ref().and_then(whole);
     let (total, used) = (number(user.space_amount), number(user.space_used));
-    Ok(Answer::About { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
+    Ok(Space { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
 }

@@ -669,7 +669,7 @@ fn named(service: &Service, key: &Key, token: &[u8]) -> Result<Session> {
     }
 }
 
-/// See [`haul_store::Store::resume`]. A part is there when all of the session's parts are that it went in, with the hashes that they
+/// See [`haul_store::Resumable::resume`]. A part is there when all of the session's parts are that it went in, with the hashes that they
 /// had; the commit proves the whole.
 pub async fn resume(
     service: &Arc<Service>,
@@ -738,7 +738,7 @@ async fn end(service: &Service, session: &str) -> Refusal<bool> {
     }
 }
 
-/// See [`haul_store::Store::discard`].
+/// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     let session = named(service, key, token)?;
     end(service, &session.id).await.map_err(|refused| refused.at("discard", key))

@@ -8,7 +8,9 @@ use futures::{
     stream::{self, BoxStream},
 };
 use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
-use haul_store::{Answer, Caps, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec};
+use haul_store::{
+    Admin, Caps, CopyBatch, Encrypted, Inodes, ListRequest, Read, Resumable, Store, Stored, Upload, WriteSpec,
+};
 use std::{ops::Range, sync::Arc};
 
 /// The entries to move, of a store whose names are hashes.
@@ -62,14 +64,6 @@ impl Store for Named {
         self.inner.write(key, spec)
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        self.inner.resume(key, token, sent, spec)
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        self.inner.discard(key, token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.inner.make_dir(key, spec)
     }
@@ -86,7 +80,19 @@ impl Store for Named {
         self.inner.delete(keys)
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        self.inner.extra(request)
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable()
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes()
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin()
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted()
     }
 }

@@ -25,8 +25,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Answer, Caps, CopyBatch, CopyItem, Domain, Extra, ListRequest, OpenRequest, Progress, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec, tree,
+    Admin, Caps, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, ListRequest, OpenRequest, Progress, Read, Resumable,
+    Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, offered, tree,
 };
 use names::{Mode, Names};
 use std::{
@@ -36,6 +36,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// The kind.
@@ -188,32 +189,11 @@ impl Service {
             .collect()
     }
 
-    async fn extra(&self, request: Extra) -> Result<Answer> {
-        match request {
-            Extra::About | Extra::User | Extra::Sync => self.inner.extra(request).await,
-            Extra::Cleanup { older_than, dry_run, below } => {
-                let below = self.hidden(&below)?;
-                match self.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await? {
-                    Answer::Unfinished { found, failed } => {
-                        let found = found.into_iter().map(|(key, time)| (self.shown_key(key), time)).collect();
-                        Ok(Answer::Unfinished { found, failed })
-                    }
-                    other => Ok(other),
-                }
-            }
-            Extra::Link(key, _) => {
-                let message = "a link would lead to the encrypted file, which nobody else can read";
-                Err(Error::new(ErrorKind::Unsupported, "link", message).with_key(&key))
-            }
-            Extra::Hash { key, .. } => {
-                let message = "hashes of encrypted files are made by reading them";
-                Err(Error::new(ErrorKind::Unsupported, "hash", message).with_key(&key))
-            }
-            Extra::Sealed { key, version } => seal::like(self, &key, version.as_ref()).await,
-            Extra::Name { key, back: false } => Ok(Answer::Name(self.names.hidden(&key)?)),
-            Extra::Name { key, back: true } => self.plain_key(&key).map(Answer::Name),
-            Extra::Buckets => Err(Error::new(ErrorKind::Unsupported, "list", "an encrypted remote has no buckets")),
-        }
+    async fn cleanup(&self, what: Cleanup) -> Result<Unfinished> {
+        let what = Cleanup { below: self.hidden(&what.below)?, ..what };
+        let Unfinished { found, failed } = offered(self.inner.admin(), "clean up")?.cleanup(what).await?;
+        let found = found.into_iter().map(|(key, time)| (self.shown_key(key), time)).collect();
+        Ok(Unfinished { found, failed })
     }
 
     /// The plain key behind one of the other store, from its root on.
@@ -298,20 +278,6 @@ impl Store for Crypt {
         async move { upload::begin(self.0.clone(), &key, spec).await }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(self.0.clone(), &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let invalid = || Error::new(ErrorKind::Invalid, "discard", "the token is none of an encrypted write");
-        let Some(token) = upload::inner_token(&self.0, token).map(<[u8]>::to_vec) else {
-            return ready(Err(invalid().with_key(key))).boxed();
-        };
-        let key = key.clone();
-        async move { self.0.inner.discard(&self.0.hidden(&key)?, &token).await.map_err(|e| e.with_key(&key)) }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let (dir, spec) = (Entry::dir(key.clone()).key, spec.clone());
         async move {
@@ -339,7 +305,81 @@ impl Store for Crypt {
         async move { self.0.delete(keys).await }.boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move { self.0.extra(request).await }.boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.0.inner.resumable().map(|_| self as &dyn Resumable)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.0.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        Some(self)
+    }
+}
+
+impl Resumable for Crypt {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(self.0.clone(), &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let invalid = || Error::new(ErrorKind::Invalid, "discard", "the token is none of an encrypted write");
+        let Some(token) = upload::inner_token(&self.0, token).map(<[u8]>::to_vec) else {
+            return ready(Err(invalid().with_key(key))).boxed();
+        };
+        let key = key.clone();
+        async move {
+            let inner = offered(self.0.inner.resumable(), "discard")?;
+            inner.discard(&self.0.hidden(&key)?, &token).await.map_err(|e| e.with_key(&key))
+        }
+        .boxed()
+    }
+}
+
+impl Admin for Crypt {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { offered(self.0.inner.admin(), "about")?.about().await }.boxed()
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        async move { offered(self.0.inner.admin(), "userinfo")?.user().await }.boxed()
+    }
+
+    fn link(&self, key: &Key, _: Duration) -> BoxFuture<'_, Result<String>> {
+        let message = "a link would lead to the encrypted file, which nobody else can read";
+        ready(Err(Error::new(ErrorKind::Unsupported, "link", message).with_key(key))).boxed()
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { self.0.cleanup(what).await }.boxed()
+    }
+
+    fn empty_trash(&self, dry_run: bool) -> BoxFuture<'_, Result<Vec<Key>>> {
+        async move {
+            let found = offered(self.0.inner.admin(), "empty the trash")?.empty_trash(dry_run).await?;
+            Ok(found.into_iter().map(|key| self.0.shown_key(key)).collect())
+        }
+        .boxed()
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        async move { offered(self.0.inner.admin(), "sync")?.sync().await }.boxed()
+    }
+}
+
+impl Encrypted for Crypt {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+        let (key, version) = (key.clone(), version.cloned());
+        async move { seal::like(&self.0, &key, version.as_ref()).await }.boxed()
+    }
+
+    fn hidden(&self, key: &Key) -> Result<Key> {
+        self.0.names.hidden(key)
+    }
+
+    fn plain(&self, hidden: &Key) -> Result<Key> {
+        self.0.plain_key(hidden)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
 use haul_core::{Error, ErrorKind, Key, Result, Version};
-use haul_store::{Answer, Seal};
+use haul_store::{Seal, Sealed};
 use std::fmt;
 
 /// Plain bytes that are encrypted at once.
@@ -60,10 +60,10 @@ impl Seal for Like {
     }
 }
 
-/// See [`haul_store::Extra::Sealed`].
+/// See [`haul_store::Encrypted::sealed`].
 ///
 /// Errors: `Unsupported` where content isn't encrypted; those of reading.
-pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Result<Answer> {
+pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Result<Sealed> {
     let told = |error: Error| error.with_key(key);
     let Some(sealer) = service.content else {
         let message = "its content isn't encrypted: use haul check";
@@ -79,12 +79,10 @@ pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Re
     let nonce = Nonce::of_header(&header.concat()).map_err(told)?;
     let like = Like { sealer, nonce, offset: 0, held: BytesMut::new() };
     let mut hashes = stored.hashes;
-    if hashes.is_empty() && service.inner.caps().cheap_reads {
-        let algos = vec![haul_core::Algo::Blake3];
-        let asked = haul_store::Extra::Hash { key: hidden, version: stored.version, algos };
-        if let Answer::Hashes(computed) = service.inner.extra(asked).await.map_err(told)? {
-            hashes = computed;
-        }
+    if hashes.is_empty()
+        && let Some(inodes) = service.inner.inodes()
+    {
+        hashes = inodes.hash(&hidden, stored.version.as_ref(), &[haul_core::Algo::Blake3]).await.map_err(told)?;
     }
-    Ok(Answer::Sealed { hashes, like: Box::new(like) })
+    Ok(Sealed { hashes, like: Box::new(like) })
 }

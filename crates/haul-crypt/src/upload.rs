@@ -9,7 +9,9 @@ use crate::{
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{Body, Late, Part, PartLimits, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk};
+use haul_store::{
+    Body, Late, Part, PartLimits, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk, offered,
+};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -68,7 +70,7 @@ fn encrypted(spec: WriteSpec) -> WriteSpec {
     WriteSpec { size: spec.size.map(content::sealed_size), hashes: Default::default(), ..spec }
 }
 
-/// See [`haul_store::Store::resume`].
+/// See [`haul_store::Resumable::resume`].
 pub async fn resume(
     service: Arc<Service>,
     key: &Key,
@@ -78,8 +80,9 @@ pub async fn resume(
 ) -> Result<Resumed> {
     let told = |e: Error| e.with_key(key);
     let hidden = service.hidden(key)?;
+    let below = offered(service.inner.resumable(), "resume").map_err(told)?;
     let Some(sealer) = service.content else {
-        return service.inner.resume(&hidden, token, sent, spec).await.map_err(told);
+        return below.resume(&hidden, token, sent, spec).await.map_err(told);
     };
     let invalid = || Error::new(ErrorKind::Invalid, "resume", "the token is none of an encrypted write").with_key(key);
     let (nonce, token) = token.split_first_chunk::<NONCE>().ok_or_else(invalid)?;
@@ -104,7 +107,7 @@ pub async fn resume(
         mine.insert(one.part.index, one.part);
     }
     let plain_size = spec.size.filter(|_| !spec.size_may_differ);
-    let (upload, there) = service.inner.resume(&hidden, token, inner, encrypted(spec)).await.map_err(told)?;
+    let (upload, there) = below.resume(&hidden, token, inner, encrypted(spec)).await.map_err(told)?;
     let parts = there.into_iter().filter_map(|part| mine.remove(&part.index)).collect();
     Ok((Box::new(Sealed::new(upload, &service, sealer, nonce, key, plain_size, tails)), parts))
 }

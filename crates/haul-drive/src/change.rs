@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
 use haul_oauth::{Refusal, google::Shown as _, plain};
-use haul_store::{Answer, CopyBatch, CopyHow, CopyItem, Direction, Stored};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<String> {
     service.made(key).await
 }
 
-/// Empties the trash, whatever is in it; or only tells what is.
-pub async fn empty_trash(service: &Service, dry_run: bool) -> Result<Answer> {
+/// See [`haul_store::Admin::empty_trash`].
+pub async fn empty_trash(service: &Service, dry_run: bool) -> Result<Vec<Key>> {
     const OP: &str = "cleanup";
     let trashed = service.search("trashed = true").await.map_err(|refused| refused.fault.error(OP))?;
     let own = trashed.iter().filter(|file| file.explicitly_trashed);
@@ -34,7 +34,7 @@ pub async fn empty_trash(service: &Service, dry_run: bool) -> Result<Answer> {
             service.call("EmptyTrash", Method::DELETE, "/files/trash", &[("driveId", &service.config.team_drive)]);
         service.api.ask(&call).await.map_err(|refused| refused.fault.error(OP))?;
     }
-    Ok(Answer::Trash(found))
+    Ok(found)
 }
 
 /// Changes facts of a file.

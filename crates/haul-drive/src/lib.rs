@@ -16,11 +16,11 @@ mod service;
 mod upload;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Direction, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed,
-    Sent, Store, StoreKind, Stored, Upload, WriteSpec, tree,
+    Admin, Caps, Changed, CopyBatch, Direction, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
+    Sent, Space, Store, StoreKind, Stored, Upload, WriteSpec, tree,
 };
 use options::Config;
 use service::{Root, Service};
@@ -124,16 +124,6 @@ impl Store for Drive {
         async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::discard(&self.0, &key, &token).await }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let key = if key.is_root() { key.clone() } else { Entry::dir(key.clone()).key };
         async move { change::make_dir(&self.0, &key).await.map(|_| ()) }.boxed()
@@ -159,17 +149,37 @@ impl Store for Drive {
         stream::iter(deletes).buffered(at_once).collect().boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move {
-            let unsupported = |message: &str| Err(Error::new(ErrorKind::Unsupported, "extra", message));
-            match request {
-                Extra::About => read::about(&self.0).await,
-                Extra::User => read::user(&self.0).await,
-                Extra::Cleanup { below, dry_run, .. } if below.is_root() => change::empty_trash(&self.0, dry_run).await,
-                Extra::Cleanup { .. } => unsupported("Google empties a Drive's trash as a whole"),
-                _ => unsupported("Google Drive has no request for this"),
-            }
-        }
-        .boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for Drive {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for Drive {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { read::about(&self.0).await }.boxed()
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        async move { read::user(&self.0).await }.boxed()
+    }
+
+    fn empty_trash(&self, dry_run: bool) -> BoxFuture<'_, Result<Vec<Key>>> {
+        async move { change::empty_trash(&self.0, dry_run).await }.boxed()
     }
 }

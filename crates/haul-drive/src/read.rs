@@ -8,7 +8,7 @@ use crate::{
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use haul_net::{Fault, at};
-use haul_store::{Answer, Body, Direction, Read, web};
+use haul_store::{Body, Direction, Read, Space, web};
 use http::{Method, header};
 use serde::Deserialize;
 use std::ops::Range;
@@ -130,12 +130,12 @@ struct User {
     display_name: Option<String>,
 }
 
-/// See [`haul_store::Extra::User`].
-pub async fn user(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::user`].
+pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
     let call = service.call("About", Method::GET, "/about", &[("fields", "user(emailAddress,displayName)")]);
     let told = service.api.json::<Account>(&call).await.map_err(|refused| refused.fault.error("userinfo"))?.user;
     let facts = [("email", told.email_address), ("name", told.display_name)];
-    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect()))
+    Ok(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect())
 }
 
 /// Numbers, as text.
@@ -145,8 +145,8 @@ struct Quota {
     usage: Option<String>,
 }
 
-/// See [`haul_store::Extra::About`].
-pub async fn about(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::about`].
+pub async fn about(service: &Service) -> Result<Space> {
     if !service.config.team_drive.is_empty() {
         let message = "Google doesn't tell how much space a shared drive has";
         return Err(Error::new(ErrorKind::Unsupported, "about", message));
@@ -156,5 +156,5 @@ pub async fn about(service: &Service) -> Result<Answer> {
         service.api.json::<About>(&call).await.map_err(|refused| refused.fault.error("about"))?.storage_quota;
     let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
     let (total, used) = (number(limit), number(usage));
-    Ok(Answer::About { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
+    Ok(Space { total, used, free: total.zip(used).map(|(total, used)| total.saturating_sub(used)) })
 }

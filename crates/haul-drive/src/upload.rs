@@ -374,7 +374,7 @@ fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
     Ok(token)
 }
 
-/// See [`haul_store::Store::resume`].
+/// See [`haul_store::Resumable::resume`].
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -410,7 +410,7 @@ pub async fn resume(
     Ok((Box::new(write), parts))
 }
 
-/// See [`haul_store::Store::discard`].
+/// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     let url = read_token(service, key, token)?.session;
     forget(&service.api, key, &url).await

@@ -16,8 +16,8 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, Login};
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
+    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
 };
 use options::Config;
 use service::Service;
@@ -115,16 +115,6 @@ impl Store for Dropbox {
         async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::discard(&self.0, &key, &token).await }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let key = Entry::dir(key.clone()).key;
         async move { change::make_dir(&self.0, &key).await }.boxed()
@@ -144,19 +134,38 @@ impl Store for Dropbox {
         async move { change::delete(&self.0, keys).await }.boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move {
-            let unsupported = |message: &str| Err(Error::new(ErrorKind::Unsupported, "extra", message));
-            match request {
-                Extra::About => read::about(&self.0).await,
-                Extra::User => read::user(&self.0).await,
-                Extra::Cleanup { .. } => {
-                    unsupported("Dropbox removes uploads that were never finished by itself, after a week")
-                }
-                Extra::Sync => unsupported("what Dropbox has answered it has"),
-                _ => unsupported("Dropbox has no request for this"),
-            }
-        }
-        .boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for Dropbox {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for Dropbox {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { read::about(&self.0).await }.boxed()
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        async move { read::user(&self.0).await }.boxed()
+    }
+
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        let message = "Dropbox removes uploads that were never finished by itself, after a week";
+        async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }
 }

@@ -4,7 +4,7 @@ use crate::service::{Facts, Service};
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use haul_net::{Fault, Reply, at};
-use haul_store::{Answer, Body, Read, web};
+use haul_store::{Body, Read, Space, web};
 use http::header;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -81,7 +81,7 @@ fn result(reply: &Reply) -> haul_net::Tried<Facts> {
 }
 
 /// Whose account it is.
-pub async fn user(service: &Service) -> Result<Answer> {
+pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
     let call = service.ask_plainly("users/get_current_account");
     let told: Value = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
     let facts = [
@@ -90,11 +90,11 @@ pub async fn user(service: &Service) -> Result<Answer> {
         ("team", &told["team"]["name"]),
         ("account", &told["account_type"][".tag"]),
     ];
-    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact.as_str()?.to_owned()))).collect()))
+    Ok(facts.into_iter().filter_map(|(word, fact)| Some((word, fact.as_str()?.to_owned()))).collect())
 }
 
 /// How much space there is.
-pub async fn about(service: &Service) -> Result<Answer> {
+pub async fn about(service: &Service) -> Result<Space> {
     let usage: Value = service
         .api
         .json(&service.ask_plainly("users/get_space_usage"))
@@ -104,5 +104,5 @@ pub async fn about(service: &Service) -> Result<Answer> {
     // A team's is shared: what others have used counts.
     let taken = usage["allocation"]["used"].as_u64().or(used);
     let free = total.zip(taken).map(|(total, taken)| total.saturating_sub(taken));
-    Ok(Answer::About { total, used, free })
+    Ok(Space { total, used, free })
 }

@@ -507,7 +507,7 @@ fn blocks_of(sent: &Sent) -> Vec<(u64, Vec<u8>)> {
     runs.into_iter().filter(whole).flat_map(each).collect()
 }
 
-/// See [`haul_store::Store::resume`]. The service doesn't tell what a session has: what was sent is proved by the hash of the whole, once
+/// See [`haul_store::Resumable::resume`]. The service doesn't tell what a session has: what was sent is proved by the hash of the whole, once
 /// it is committed.
 pub async fn resume(
     service: &Arc<Service>,
@@ -545,7 +545,7 @@ pub async fn resume(
     Ok((Box::new(write), parts))
 }
 
-/// See [`haul_store::Store::discard`].
+/// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     let session = read_token(service, key, token)?;
     end(service, &session).await.map_err(|refused| refused.at("discard", key))

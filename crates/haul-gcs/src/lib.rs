@@ -16,8 +16,8 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
+    Sent, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
 };
 use options::Config;
 use service::{Root, Service};
@@ -113,16 +113,6 @@ impl Store for Gcs {
         async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::discard(&self.0, &key, &token).await }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let key = key.clone();
         async move { change::make_dir(&self.0, &key).await }.boxed()
@@ -141,17 +131,30 @@ impl Store for Gcs {
         change::delete(&self.0, keys).boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move {
-            let unsupported = |message: &str| Err(Error::new(ErrorKind::Unsupported, "extra", message));
-            match request {
-                Extra::Buckets => list::buckets(&self.0).await.map(Answer::Buckets),
-                Extra::Cleanup { .. } => {
-                    unsupported("Google removes uploads that were never finished by itself, after a week")
-                }
-                _ => unsupported("Google Cloud Storage has no request for this"),
-            }
-        }
-        .boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for Gcs {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for Gcs {
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        let message = "Google removes uploads that were never finished by itself, after a week";
+        async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }
 }

@@ -6,8 +6,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_net::{Reply, at};
 use haul_store::{
-    Answer, Body, Caps, CopyBatch, Direction, Extra, ListRequest, OpenRequest, Read, Resumed, Sent, Store, Stored,
-    Upload, WriteSpec,
+    Body, Caps, CopyBatch, Direction, ListRequest, OpenRequest, Read, Store, Stored, Upload, WriteSpec,
     web::{self, Call, Facts, Web},
 };
 use http::{HeaderMap, Method};
@@ -208,14 +207,6 @@ impl Store for Addresses {
         async { read_only("write") }.boxed()
     }
 
-    fn resume(&self, _: &Key, _: &[u8], _: Vec<Sent>, _: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        async { read_only("resume") }.boxed()
-    }
-
-    fn discard(&self, _: &Key, _: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        async { read_only("discard") }.boxed()
-    }
-
     fn make_dir(&self, _: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         async { read_only("mkdir") }.boxed()
     }
@@ -230,10 +221,6 @@ impl Store for Addresses {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         async move { keys.iter().map(|_| read_only("delete")).collect() }.boxed()
-    }
-
-    fn extra(&self, _: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async { Err(Error::new(ErrorKind::Unsupported, "extra", "a web server doesn't tell this")) }.boxed()
     }
 }
 

@@ -12,8 +12,8 @@ mod read;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Answer, Caps, CopyBatch, Extra, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec, tree, web,
+    Caps, CopyBatch, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Store, StoreKind, Stored, Upload,
+    WriteSpec, tree, web,
 };
 use std::{ops::Range, sync::Arc};
 use url::Url;
@@ -140,14 +140,6 @@ impl Store for HttpStore {
         async { refused }.boxed()
     }
 
-    fn resume(&self, _: &Key, _: &[u8], _: Vec<Sent>, _: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        async { read_only("resume") }.boxed()
-    }
-
-    fn discard(&self, _: &Key, _: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        async { read_only("discard") }.boxed()
-    }
-
     fn make_dir(&self, _: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         async { read_only("mkdir") }.boxed()
     }
@@ -162,9 +154,5 @@ impl Store for HttpStore {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         async move { keys.iter().map(|(key, _)| read_only("delete").map_err(|e| e.with_key(key))).collect() }.boxed()
-    }
-
-    fn extra(&self, _: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async { Err(Error::new(ErrorKind::Unsupported, "extra", "a web server doesn't tell this")) }.boxed()
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Call;
-use haul_store::{Answer, CopyHow, CopyItem, Direction, Stored};
+use haul_store::{CopyHow, CopyItem, Direction, Stored};
 use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
@@ -323,8 +323,8 @@ struct Link {
     web_url: String,
 }
 
-/// See [`haul_store::Extra::Link`].
-pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<Answer> {
+/// See [`haul_store::Admin::link`].
+pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<String> {
     let [kind, scope, password] = &service.config.link;
     let mut question = json!({"type": kind, "scope": scope});
     if !password.is_empty() {
@@ -336,5 +336,5 @@ pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<Answe
     }
     let call = Call::new("createLink", Method::POST, service.address(key, "/createLink")?).json(&question);
     let linked: Linked = service.api.json(&call).await.map_err(|refused| refused.at("link", key))?;
-    Ok(Answer::Link(linked.link.web_url))
+    Ok(linked.link.web_url)
 }

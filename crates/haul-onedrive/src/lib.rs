@@ -19,11 +19,11 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, Login};
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec, tree, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
+    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree, web,
 };
 use service::{Root, Service};
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind {
@@ -84,10 +84,6 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
 #[derive(Debug)]
 struct OneDrive(Arc<Service>);
 
-fn unsupported<T>(op: &'static str, message: &str) -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, op, message))
-}
-
 impl Store for OneDrive {
     fn locator(&self) -> &str {
         &self.0.locator
@@ -119,16 +115,6 @@ impl Store for OneDrive {
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
         let upload = upload::Write::begin(self.0.clone(), key, spec);
         async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
-    }
-
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::discard(&self.0, &key, &token).await }.boxed()
     }
 
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
@@ -168,19 +154,43 @@ impl Store for OneDrive {
         stream::iter(deletes).buffered(at_once).collect().boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move {
-            match request {
-                Extra::About => list::about(&self.0).await,
-                Extra::User => list::user(&self.0).await,
-                Extra::Link(key, lasts) => change::link(&self.0, &key, lasts).await,
-                Extra::Cleanup { .. } => {
-                    unsupported("cleanup", "the service doesn't tell what was begun, and removes it after some days")
-                }
-                Extra::Sync => unsupported("sync", "the service's answer is all that it says"),
-                _ => unsupported("extra", "the service has no request for this"),
-            }
-        }
-        .boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for OneDrive {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for OneDrive {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { list::about(&self.0).await }.boxed()
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        async move { list::user(&self.0).await }.boxed()
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        let key = key.clone();
+        async move { change::link(&self.0, &key, lasts).await }.boxed()
+    }
+
+    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        let message = "the service doesn't tell what was begun, and removes it after some days";
+        async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
     }
 }

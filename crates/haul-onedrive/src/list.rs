@@ -6,7 +6,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
 use haul_net::Fault;
 use haul_oauth::{Call, Refusal};
 use haul_store::{
-    Answer,
+    Space,
     tree::{Folders, Found, Wanted, is_odd},
 };
 use http::Method;
@@ -160,14 +160,14 @@ struct Identity {
     display_name: Option<String>,
 }
 
-/// See [`haul_store::Extra::User`]. Of the drive's owner: no further permission is needed for it.
-pub async fn user(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::user`]. Of the drive's owner: no further permission is needed for it.
+pub async fn user(service: &Service) -> Result<Vec<(&'static str, String)>> {
     let call = Call::new("drive", Method::GET, service.of_drive());
     let drive: Drive = service.api.json(&call).await.map_err(|refused| refused.fault.error("userinfo"))?;
     let who = drive.owner.and_then(|owner| owner.user.or(owner.group));
     let (email, name) = who.map_or((None, None), |who| (who.email, who.display_name));
     let facts = [("email", email), ("name", name), ("drive", drive.drive_type)];
-    Ok(Answer::User(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect()))
+    Ok(facts.into_iter().filter_map(|(word, fact)| Some((word, fact?))).collect())
 }
 
 #[derive(Deserialize)]
@@ -177,8 +177,8 @@ struct Quota {
     remaining: Option<u64>,
 }
 
-/// See [`haul_store::Extra::About`].
-pub async fn about(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::about`].
+pub async fn about(service: &Service) -> Result<Space> {
     let call = Call::new("drive", Method::GET, service.of_drive());
     let drive: Drive = service.api.json(&call).await.map_err(|refused| refused.fault.error("about"))?;
     let unknown = || {
@@ -190,5 +190,5 @@ pub async fn about(service: &Service) -> Result<Answer> {
     if total.is_none() && quota.used.is_none_or(|used| used == 0) {
         return Err(unknown());
     }
-    Ok(Answer::About { total, used: quota.used, free: quota.remaining.filter(|_| total.is_some()) })
+    Ok(Space { total, used: quota.used, free: quota.remaining.filter(|_| total.is_some()) })
 }

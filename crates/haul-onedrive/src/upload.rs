@@ -523,7 +523,7 @@ fn named(service: &Arc<Service>, key: &Key, bytes: &[u8]) -> Result<(Open, Strin
     Ok((Open { service: service.clone(), key: key.clone(), url, total, whole: Mutex::default() }, time))
 }
 
-/// See [`haul_store::Store::resume`].
+/// See [`haul_store::Resumable::resume`].
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -549,7 +549,7 @@ pub async fn resume(
     Ok((Box::new(write), parts))
 }
 
-/// See [`haul_store::Store::discard`].
+/// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Arc<Service>, key: &Key, bytes: &[u8]) -> Result<bool> {
     named(service, key, bytes)?.0.remove().await
 }

@@ -10,9 +10,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
-use haul_store::{
-    Answer, Body, Caps, Changed, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec,
-};
+use haul_store::{Body, Caps, Changed, CopyBatch, ListRequest, Read, Store, Stored, Upload, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
 /// Entries that a listing gives together.
@@ -269,14 +267,6 @@ impl Store for View {
         ready(only_read("write")).boxed()
     }
 
-    fn resume(&self, _key: &Key, _token: &[u8], _sent: Vec<Sent>, _spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        ready(only_read("resume")).boxed()
-    }
-
-    fn discard(&self, _key: &Key, _token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        ready(only_read("discard")).boxed()
-    }
-
     fn make_dir(&self, _key: &Key, _spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         ready(only_read("mkdir")).boxed()
     }
@@ -291,10 +281,6 @@ impl Store for View {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         ready(keys.iter().map(|_| only_read("delete")).collect()).boxed()
-    }
-
-    fn extra(&self, _request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        ready(only_read("extra")).boxed()
     }
 }
 

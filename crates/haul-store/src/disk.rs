@@ -2,7 +2,7 @@
 //! so that a few huge copies never hold up a listing. Shared by the whole process. No job ever waits for another one.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use haul_core::{Error, ErrorKind, Result};
+use haul_core::{Error, ErrorKind, Key, Result};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -256,6 +256,14 @@ impl Abandoned {
     /// True once nobody waits.
     pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Errors: `Cancelled` once nobody waits.
+    pub(crate) fn check(&self, op: &'static str, key: &Key) -> Result<()> {
+        match self.get() {
+            true => Err(Error::new(ErrorKind::Cancelled, op, "stopped").with_key(key)),
+            false => Ok(()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod blocks;
 pub mod body;
 pub mod disk;
+mod facets;
 pub mod fs;
 pub mod hashing;
 pub mod ids;
@@ -27,6 +28,7 @@ pub mod tree;
 pub mod web;
 pub mod xml;
 
+pub use facets::*;
 pub use haul_net::{
     Ahead, Buffers, ClientCert, Direction, Gate, Header, Headers, Lanes, Meters, Net, Proxies, Roads, gate, lanes,
     meters, patience,

@@ -1,12 +1,12 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::{Lanes, Payload};
+use crate::{Admin, Encrypted, Inodes, Lanes, Payload, Resumable};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
-    attributes::{Differs, Rights, Unkept},
+    attributes::{Rights, Unkept},
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -15,6 +15,11 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
 /// request is bounded in time; dropping a future or stream gives up the request.
+///
+/// The verbs are what every store has, so none has a default. The last four methods give its *facets*: what some stores
+/// can do besides (`facets.rs`). Those default to `None`, so that a newcomer's store has only the ones that it can do. A layer
+/// or any other store around another hands on each facet, with what it does itself around it: one that is forgotten is an
+/// ability lost without a word. `haul-testkit`'s `conformance::same_facets` holds that.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Where this points, as a user would type it, free of secrets: `/data/in`, `r2:bucket/dir`.
     fn locator(&self) -> &str;
@@ -43,23 +48,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// stores that have them.
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>>;
 
-    /// Finds a write that was begun earlier, perhaps by another process, and neither published nor aborted; gives it
-    /// back with those of the parts `sent` that are proved to be there still: their receipts are good for
-    /// [`Upload::publish`], all others must be sent again. A store that can read what was sent compares it with
-    /// [`Sent::crc64`]; one that can't compares what it says of the parts.
-    ///
-    /// Errors: `NotFound` when it is gone; `Changed` when it was begun for something else than `spec` (other metadata,
-    /// say): discard it; `Corrupt` when the store answers and can't tell what it has of it: begin anew, and discard it if
-    /// that can be done; `Invalid` when the token is not one of this key; `Unsupported` where a write can't be found
-    /// again.
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>>;
-
-    /// Removes what is left of a write that [`Upload::token`] names, begun earlier, perhaps by another process. That
-    /// it is gone already is success: false where the store tells it.
-    ///
-    /// Errors: `Invalid` and `Unsupported` as [`Store::resume`].
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>>;
-
     /// Creates the directory `key` and those above it; already being there is success. The empty key creates the
     /// root: the folder, or the bucket. Stores without directories write a marker if they are set to, else do nothing.
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>>;
@@ -78,111 +66,25 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// where the store can tell at no cost ([`Caps::deletes_version`]; S3 can't).
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>>;
 
-    /// What no other verb covers; `Unsupported` where the store can't.
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>>;
-}
+    /// Finds writes again that were left half done; `None` where what is begun must be begun anew.
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        None
+    }
 
-/// Questions that few stores can answer.
-#[derive(Clone, Debug)]
-pub enum Extra {
-    /// How much space there is (`about`).
-    About,
-    /// Whose account it is (`config userinfo`).
-    User,
-    /// A public link to a key that lasts this long (`link`).
-    Link(Key, Duration),
-    /// Find uploads that were begun before this long ago and never finished; abort them unless `dry_run` (`cleanup`). A service that
-    /// does so by itself and has a trash empties that, whatever is in it.
-    Cleanup {
-        /// Only uploads at least this old.
-        older_than: Duration,
-        /// Only find them.
-        dry_run: bool,
-        /// Only below this directory; the empty key is the whole. `Unsupported` by stores that can only look at the whole.
-        below: Key,
-    },
-    /// Force everything that was written so far to the device (`--fsync end`). `Unsupported` where a publish is durable by
-    /// itself.
-    Sync,
-    /// Hashes of a file's content where reading it costs no request ([`Caps::cheap_reads`]): for small files, at the cost of one
-    /// call. `Unsupported` where [`Store::read`] has to be asked.
-    Hash {
-        /// The file.
-        key: Key,
-        /// It must still be this version, else `Changed`.
-        version: Option<Version>,
-        /// By which algorithms.
-        algos: Vec<Algo>,
-    },
-    /// Of a store that encrypts: hashes of a file as the store below has it, and what encrypts other content as that file was encrypted.
-    Sealed {
-        /// The file.
-        key: Key,
-        /// It must still be this version, else `Changed`.
-        version: Option<Version>,
-    },
-    /// Of a store that hides names: the one that the store below has for a key, or (`back`) the key behind such a name. `Invalid` for a
-    /// name that hides none.
-    Name {
-        /// The key, or the name.
-        key: Key,
-        /// From the name to the key.
-        back: bool,
-    },
-    /// The store as a whole: names of buckets or top folders with their times (`lsd remote:`), for a store opened
-    /// without a bucket.
-    Buckets,
-}
+    /// What only file systems of this machine can do; `None` where files have no inodes.
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        None
+    }
 
-/// Answers to [`Extra`].
-#[derive(Debug)]
-pub enum Answer {
-    /// Bytes in total, used and free; `None` where unknown.
-    About {
-        /// Size of the whole.
-        total: Option<u64>,
-        /// In use.
-        used: Option<u64>,
-        /// Available to this user.
-        free: Option<u64>,
-    },
-    /// What the service tells of the account: words (`email`) and what they are, the most telling first.
-    User(Vec<(&'static str, String)>),
-    /// The link.
-    Link(String),
-    /// The unfinished uploads.
-    Unfinished {
-        /// Key, when begun.
-        found: Vec<(Key, Option<Mtime>)>,
-        /// What couldn't be looked through, or removed.
-        failed: Vec<Error>,
-    },
-    /// What the trash held at its top, which is empty now unless it was only to be found.
-    Trash(Vec<Key>),
-    /// The buckets as directories.
-    Buckets(Vec<Entry>),
-    /// The hashes of the whole content.
-    Hashes(Hashes),
-    /// To [`Extra::Sealed`].
-    Sealed {
-        /// Those that the store below has.
-        hashes: Hashes,
-        /// Encrypts alike.
-        like: Box<dyn Seal>,
-    },
-    /// To [`Extra::Name`].
-    Name(Key),
-    /// It is done.
-    Done,
-}
+    /// Questions about the whole and chores; `None` where there is nothing to ask or to do.
+    fn admin(&self) -> Option<&dyn Admin> {
+        None
+    }
 
-/// Encrypts content as it comes. Takes time: not for threads that mustn't wait.
-pub trait Seal: fmt::Debug + Send {
-    /// Takes further bytes; gives encrypted ones that are ready.
-    fn take(&mut self, plain: &[u8]) -> Bytes;
-
-    /// The rest, when all bytes came.
-    fn end(&mut self) -> Bytes;
+    /// What a store tells that encrypts; `None` of all others.
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        None
+    }
 }
 
 /// What a store can do and within which limits. Data, so that tests and the planner can read it.
@@ -235,7 +137,7 @@ pub struct Caps {
     /// Metadata can be read and written.
     pub meta: bool,
     /// Files have inodes, with owners, permission bits and more, and this is what we may do to them; `None` where they
-    /// haven't.
+    /// haven't. Only of stores with [`Inodes`].
     pub attributes: Option<Rights>,
     /// How many requests at once suit it to begin with, when the user doesn't say.
     pub concurrency: usize,
@@ -374,7 +276,7 @@ pub struct ListRequest {
 }
 
 impl CopyHow {
-    /// True for those that only stores with inodes know.
+    /// True for those that only stores with [`Inodes`] know; others answer `Unsupported`.
     pub fn needs_inodes(self) -> bool {
         !matches!(self, CopyHow::Copy | CopyHow::Rename)
     }
@@ -512,8 +414,6 @@ pub struct Stored {
     /// What of [`WriteSpec::keep`] could not be kept. Of a device or FIFO that could not be made this is the answer, and
     /// nothing was changed.
     pub unkept: Unkept,
-    /// What [`CopyHow::Attributes`] found to differ.
-    pub differs: Differs,
 }
 
 /// One part that the store has.
@@ -527,31 +427,17 @@ pub struct Part {
     pub tag: Vec<u8>,
 }
 
-/// A part that was sent by an earlier run, as a journal remembers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// What the store answered.
-    pub part: Part,
-    /// Its first byte's place in the whole.
-    pub offset: u64,
-    /// CRC-64/NVME of its bytes.
-    pub crc64: u64,
-}
-
-/// A write that was found again, and the parts that it has.
-pub type Resumed = (Box<dyn Upload>, Vec<Part>);
-
 /// A write in progress. `publish` and `abort` take it by value, so neither can happen twice; dropping it without
 /// either leaves hidden remains (a partial file, an unfinished upload), never a visible half.
 pub trait Upload: Send + Sync {
-    /// Enough to find this write again after a crash ([`Store::resume`]), also before its first part; `None` where the
+    /// Enough to find this write again after a crash ([`Resumable::resume`]), also before its first part; `None` where the
     /// store can't find one again. A store that would wait to see whether one request is enough begins a write in parts
     /// when it is asked: ask only for what will have parts.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>>;
 
     /// Bytes of each part but the last, where the service says it of this write: it takes the place of what was chosen within
     /// [`PartLimits`]. `None` where it doesn't. Ask for it as for [`Upload::token`]. Parts of other sizes arrive too, but each may
-    /// wait for the one before it, and need not be proved by [`Store::resume`].
+    /// wait for the one before it, and need not be proved by [`Resumable::resume`].
     fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -658,19 +544,8 @@ pub enum CopyHow {
         /// Compare what is there first.
         verify: bool,
     },
-    /// A file of this store that the same job wrote under another name gets its own by a rename. As after any write, it has
-    /// the permissions of a file that it replaces, unless the spec's attributes say otherwise.
-    Settle,
     /// A device, FIFO or socket is made anew.
     Special,
-    /// No bytes: the attributes of what is there (a directory too, also the root), and its mtime where the spec gives
-    /// one, become those of the source, as far as they differ; [`Stored::differs`] tells. Without `set`, it only tells.
-    Attributes {
-        /// Change what differs.
-        set: bool,
-        /// It was made for this by the same job: it has no permissions of its own that a user may have set.
-        new: bool,
-    },
 }
 
 /// Remembers a large copy while it is on its way.
@@ -688,7 +563,7 @@ pub trait LogCopy: Send + Sync {
     /// What an earlier run or try began and left; the same until [`LogCopy::ended`].
     fn left(&self) -> Option<LeftCopy>;
 
-    /// A copy begins, found again by `token` ([`Store::discard`] takes it too). Resolves when that is durable, or can't be.
+    /// A copy begins, found again by `token` ([`Resumable::discard`] takes it too). Resolves when that is durable, or can't be.
     fn begun(&self, token: Vec<u8>, part_size: u64) -> BoxFuture<'_, ()>;
 
     /// A part is at the destination.

@@ -6,10 +6,11 @@ use futures::{
     stream,
     stream::BoxStream,
 };
-use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
 use haul_store::{
-    Answer, Body, Caps, CopyBatch, Extra, Late, ListRequest, Part, Payload, Progress, Read, Resumed, Sent, Store,
-    Stored, Unpublished, Upload, WriteSpec, layers::clock::Clock,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Encrypted, Inodes, Late, ListRequest, Part,
+    Payload, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
+    Unpublished, Upload, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,7 @@ use std::{
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the store's own verbs")]
+#[allow(missing_docs, reason = "the store's own verbs, and its facets'")]
 pub enum Op {
     List,
     Stat,
@@ -34,7 +35,9 @@ pub enum Op {
     Copy,
     SetMeta,
     Delete,
-    Extra,
+    Attributes,
+    Settle,
+    Admin,
 }
 
 /// What goes wrong.
@@ -275,19 +278,6 @@ impl Store for Faulty {
         })
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let resume = with(self.state.call(Op::Resume), self.inner.resume(key, token, sent, spec));
-        Box::pin(async move {
-            let (inner, parts) = resume.await?;
-            let upload = FaultyUpload { write: Write::Open(inner), state: self.state.clone() };
-            Ok((Box::new(upload) as Box<dyn Upload>, parts))
-        })
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(with(self.state.call(Op::Discard), self.inner.discard(key, token)))
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         Box::pin(with(self.state.call(Op::MakeDir), self.inner.make_dir(key, spec)))
     }
@@ -317,9 +307,110 @@ impl Store for Faulty {
         })
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        let op = if matches!(request, Extra::Hash { .. }) { Op::Read } else { Op::Extra };
-        Box::pin(with(self.state.call(op), self.inner.extra(request)))
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable().map(|_| self as &dyn Resumable)
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes().map(|_| self as &dyn Inodes)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted().map(|_| self as &dyn Encrypted)
+    }
+}
+
+impl Faulty {
+    /// A facet of the store, of which `Store` said that it is there.
+    fn below<'a, T: ?Sized>(&'a self, facet: fn(&'a dyn Store) -> Option<&'a T>) -> &'a T {
+        facet(&*self.inner).expect("the store has the facet")
+    }
+}
+
+impl Resumable for Faulty {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let below = self.below(Store::resumable).resume(key, token, sent, spec);
+        let resume = with(self.state.call(Op::Resume), below);
+        Box::pin(async move {
+            let (inner, parts) = resume.await?;
+            let upload = FaultyUpload { write: Write::Open(inner), state: self.state.clone() };
+            Ok((Box::new(upload) as Box<dyn Upload>, parts))
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(with(self.state.call(Op::Discard), self.below(Store::resumable).discard(key, token)))
+    }
+}
+
+impl Inodes for Faulty {
+    fn attributes(&self, request: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        let fault = self.state.call(Op::Attributes);
+        Box::pin(async move {
+            let call = |numbers: Vec<usize>| {
+                let items = numbers.into_iter().map(|n| request.items[n].clone()).collect();
+                self.below(Store::inodes).attributes(AttributesBatch { from: request.from.clone(), items, ..request })
+            };
+            batch(fault, request.items.len(), call).await
+        })
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let fault = self.state.call(Op::Settle);
+        Box::pin(async move {
+            let call = |numbers: Vec<usize>| {
+                self.below(Store::inodes).settle(numbers.into_iter().map(|n| items[n].clone()).collect())
+            };
+            batch(fault, items.len(), call).await
+        })
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        Box::pin(with(self.state.call(Op::Read), self.below(Store::inodes).hash(key, version, algos)))
+    }
+}
+
+impl Admin for Faulty {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).about()))
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).user()))
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).link(key, lasts)))
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).cleanup(what)))
+    }
+
+    fn empty_trash(&self, dry_run: bool) -> BoxFuture<'_, Result<Vec<Key>>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).empty_trash(dry_run)))
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).sync()))
+    }
+}
+
+impl Encrypted for Faulty {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+        Box::pin(with(self.state.call(Op::Read), self.below(Store::encrypted).sealed(key, version)))
+    }
+
+    fn hidden(&self, key: &Key) -> Result<Key> {
+        self.below(Store::encrypted).hidden(key)
+    }
+
+    fn plain(&self, hidden: &Key) -> Result<Key> {
+        self.below(Store::encrypted).plain(hidden)
     }
 }
 

@@ -10,12 +10,11 @@ use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::{Fault, Tried, at};
 use haul_store::{
-    Answer, CopyHow, CopyItem, Direction, Payload, Stored,
+    Cleanup, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished,
     tree::Found,
     web::{self, Call},
 };
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
-use std::time::Duration;
 use url::Url;
 
 impl Service {
@@ -326,8 +325,9 @@ async fn absent(service: &Service, key: &Key) -> Result<()> {
     }
 }
 
-/// See [`haul_store::Extra::Cleanup`].
-pub async fn cleanup(service: &Service, older_than: Duration, dry_run: bool, below: &Key) -> Result<Answer> {
+/// See [`haul_store::Admin::cleanup`].
+pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
+    let Cleanup { older_than, dry_run, below } = what;
     let now = jiff::Timestamp::now().as_second();
     let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
     let (mut dirs, mut left, mut failed) = (vec![below.clone()], Vec::new(), Vec::new());
@@ -361,5 +361,5 @@ pub async fn cleanup(service: &Service, older_than: Duration, dry_run: bool, bel
         left.extend(more);
         failed.extend(errors);
     }
-    Ok(Answer::Unfinished { found: left, failed })
+    Ok(Unfinished { found: left, failed })
 }

@@ -347,7 +347,7 @@ fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<String> {
     ours.ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
 }
 
-/// See [`haul_store::Store::resume`]. What a chunk holds can't be asked for; its receipt was given once all of it had arrived.
+/// See [`haul_store::Resumable::resume`]. What a chunk holds can't be asked for; its receipt was given once all of it had arrived.
 pub async fn resume(
     service: &Arc<Service>,
     chunks_of: &Chunks,
@@ -364,7 +364,7 @@ pub async fn resume(
     Ok((Box::new(upload), parts))
 }
 
-/// See [`haul_store::Store::discard`].
+/// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Service, chunks: &Chunks, key: &Key, token: &[u8]) -> Result<bool> {
     let id = named(service, key, token)?;
     let had_chunks = remove(service, chunks.dir(&id)).await.map_err(at("discard", key))?;

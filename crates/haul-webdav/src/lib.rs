@@ -16,8 +16,8 @@ use chunks::Chunks;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent, Store,
-    StoreKind, Stored, Upload, WriteSpec, tree, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
+    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -148,18 +148,6 @@ impl Store for WebDav {
         async move { upload }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let Some(chunks) = &self.0.chunks else { return async { unsupported("resume", ONE) }.boxed() };
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { chunks::resume(&self.0, chunks, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let Some(chunks) = &self.0.chunks else { return async { unsupported("discard", ONE) }.boxed() };
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { chunks::discard(&self.0, chunks, &key, &token).await }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let key = Entry::dir(key.clone()).key;
         async move { change::make_dir(&self.0, &key).await }.boxed()
@@ -197,18 +185,35 @@ impl Store for WebDav {
         stream::iter(deletes).buffered(at_once).collect().boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move {
-            match request {
-                Extra::About => list::about(&self.0).await,
-                Extra::Cleanup { older_than, dry_run, below } => {
-                    change::cleanup(&self.0, older_than, dry_run, &below).await
-                }
-                // What a server answered it has.
-                Extra::Sync => unsupported("sync", "a server's answer is all that it says"),
-                _ => unsupported("extra", "WebDAV has no request for this"),
-            }
-        }
-        .boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.0.chunks.is_some().then_some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for WebDav {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let Some(chunks) = &self.0.chunks else { return async { unsupported("resume", ONE) }.boxed() };
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { chunks::resume(&self.0, chunks, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let Some(chunks) = &self.0.chunks else { return async { unsupported("discard", ONE) }.boxed() };
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { chunks::discard(&self.0, chunks, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for WebDav {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { list::about(&self.0).await }.boxed()
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { change::cleanup(&self.0, what).await }.boxed()
     }
 }

@@ -10,7 +10,7 @@ use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Tried, at};
 use haul_store::{
-    Answer, Direction, Payload,
+    Direction, Payload, Space,
     tree::{Folders, Found, Wanted, is_odd},
     web::{self, Call, Facts},
 };
@@ -217,13 +217,13 @@ pub async fn at_url(service: &Service, url: &Url, key: &Key) -> Result<Entry> {
     entry(service, &plain, response)
 }
 
-/// See [`haul_store::Extra::About`].
-pub async fn about(service: &Service) -> Result<Answer> {
+/// See [`haul_store::Admin::about`].
+pub async fn about(service: &Service) -> Result<Space> {
     let responses = find(service, &service.web.root, QUOTA, "0").await.map_err(|fault| fault.error("about"))?;
     let props = responses.into_iter().next().map(|response| response.props).unwrap_or_default();
     let (used, free) = (props.used, props.free);
     if used.is_none() && free.is_none() {
         return Err(Error::new(ErrorKind::Unsupported, "about", "the server doesn't tell how much space there is"));
     }
-    Ok(Answer::About { total: used.zip(free).map(|(used, free)| used + free), used, free })
+    Ok(Space { total: used.zip(free).map(|(used, free)| used + free), used, free })
 }

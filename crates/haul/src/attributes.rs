@@ -10,7 +10,7 @@ use haul_core::{
     job::Job,
     keep::{IdMap, Keep},
 };
-use haul_store::{CopyHow, CopyItem, WriteSpec};
+use haul_store::AttributesItem;
 use std::sync::Arc;
 
 /// What a job keeps.
@@ -77,16 +77,10 @@ impl Attributes {
         !differs.any() && unkept.is_empty()
     }
 
-    /// An item that sets attributes; without `mtime` the time stays.
-    pub fn item(&self, src: &Entry, to: &Key, mtime: Option<Mtime>, set: bool) -> CopyItem {
-        let spec = WriteSpec {
-            mtime,
-            meta: self.given.clone().filter(|_| !src.is_dir()),
-            keep: self.keep.clone(),
-            ..WriteSpec::default()
-        };
-        let how = CopyHow::Attributes { set, new: false };
-        CopyItem { from: src.key.clone(), want: None, size: src.size, to: to.clone(), spec, how, log: None }
+    /// What is to have the attributes of `src`; without `mtime` the time stays.
+    pub fn item(&self, src: &Entry, to: &Key, mtime: Option<Mtime>) -> AttributesItem {
+        let meta = self.given.clone().filter(|_| !src.is_dir());
+        AttributesItem { from: src.key.clone(), to: to.clone(), mtime, meta, keep: self.keep.clone(), new: false }
     }
 
     /// What differs between a source and what a destination has of its name: of attributes, what would be set.

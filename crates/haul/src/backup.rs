@@ -8,7 +8,7 @@ use haul_core::{
     key::name,
     links::SourceLinks,
 };
-use haul_store::{CopyBatch, CopyHow, CopyItem, Store, WriteSpec};
+use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, WriteSpec, offered};
 use std::{collections::HashSet, sync::Arc};
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
@@ -143,10 +143,12 @@ impl Backup {
                 continue;
             }
             to.make_dir(&dir, &WriteSpec::default()).await?;
-            let spec = WriteSpec { keep: Some(keep.clone()), ..WriteSpec::default() };
-            let how = CopyHow::Attributes { set: true, new: true };
-            let item = CopyItem { from: dir.clone(), want: None, size: 0, to: dir, spec, how, log: None };
-            put_one(to, &from.place, item).await?;
+            let inodes = offered(to.inodes(), "back up")?;
+            let keep = Some(keep.clone());
+            let item = AttributesItem { from: dir.clone(), to: dir, mtime: None, meta: None, keep, new: true };
+            let (from, links) = (from.place.clone(), SourceLinks::default());
+            let answers = inodes.attributes(AttributesBatch { from, items: vec![item], links, set: true }).await;
+            answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use haul_core::{
     join::Pair,
     plan::{self, Action, Step},
 };
-use haul_store::{Answer, Extra};
+use haul_store::{Sealed, offered};
 use std::sync::Arc;
 
 /// What `check` found of one key.
@@ -314,8 +314,8 @@ impl Comparison<'_> {
 }
 
 async fn by_sealing(cx: &Cx, src: &Entry, dst: &Entry) -> Result<HashAnswer> {
-    let asked = Extra::Sealed { key: dst.key.clone(), version: dst.version.clone() };
-    let Answer::Sealed { hashes, like } = cx.dst.extra(asked).await? else { return Ok(HashAnswer::NoneInCommon) };
+    let encrypted = offered(cx.dst.encrypted(), "check")?;
+    let Sealed { hashes, like } = encrypted.sealed(&dst.key, dst.version.as_ref()).await?;
     let Some((algo, _)) = hashes.iter().next() else { return Ok(HashAnswer::NoneInCommon) };
     let computed = hash::read_and_hash_sealed(&cx.src, src, like, &[algo]).await?;
     Ok(computed.agree(&hashes).map_or(HashAnswer::NoneInCommon, |(algo, same)| HashAnswer::Known(algo, same)))

@@ -7,7 +7,7 @@ use haul_core::{
     compare::HashAnswer,
     hash::{self, PIECE, PieceHasher},
 };
-use haul_store::{Answer, Body, Buffers, Changed, Extra, Payload, Seal, Store, blocks, disk, hashing};
+use haul_store::{Body, Buffers, Changed, Payload, Seal, Store, blocks, disk, hashing};
 use std::{
     fs::File,
     ops::Range,
@@ -23,12 +23,13 @@ const SPLIT_FROM: u64 = 4 * PIECE;
 /// Errors: those of the read; `Changed` when it isn't the listed version any more; `Io` when it ends early.
 pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]) -> Result<Hashes> {
     let beside = Hasher::new(algos).gains_side_by_side() && entry.size > hashing::INLINE;
-    if store.caps().cheap_reads && entry.size < SPLIT_FROM && !beside {
-        let asked = Extra::Hash { key: entry.key.clone(), version: entry.version.clone(), algos: algos.to_vec() };
-        match store.extra(asked).await {
-            Ok(Answer::Hashes(hashes)) => return Ok(hashes),
-            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error.with_key(&entry.key)),
-            _ => {}
+    if let Some(inodes) = store.inodes()
+        && entry.size < SPLIT_FROM
+        && !beside
+    {
+        match inodes.hash(&entry.key, entry.version.as_ref(), algos).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            hashes => return hashes.map_err(|error| error.with_key(&entry.key)),
         }
     }
     // Closed never.

@@ -6,15 +6,18 @@
 use crate::{Cx, ListOptions, list};
 use futures::{
     FutureExt as _, StreamExt as _,
-    future::BoxFuture,
+    future::{BoxFuture, ready},
     stream::{self, BoxStream},
 };
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Version,
     filter::Filter,
     names::{NewNames, folded},
 };
-use haul_store::{Answer, Caps, CopyBatch, Extra, ListRequest, Read, Resumed, Sent, Store, Stored, Upload, WriteSpec};
+use haul_store::{
+    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Encrypted, Inodes, ListRequest, Read, Resumable, Sealed,
+    SettleItem, Store, Stored, Upload, WriteSpec, none_offered, offered,
+};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -258,14 +261,6 @@ impl Store for Source {
         self.inner.write(key, spec)
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        self.inner.resume(key, token, sent, spec)
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        self.inner.discard(key, token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.inner.make_dir(key, spec)
     }
@@ -292,15 +287,78 @@ impl Store for Source {
         .boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        let found = |key: &Key| self.names.found("read", key);
-        let request = match request {
-            Extra::Hash { key, version, algos } => found(&key).map(|key| Extra::Hash { key, version, algos }),
-            Extra::Sealed { key, version } => found(&key).map(|key| Extra::Sealed { key, version }),
-            Extra::Link(key, span) => found(&key).map(|key| Extra::Link(key, span)),
-            other => Ok(other),
-        };
-        async move { self.inner.extra(request?).await }.boxed()
+    // Nothing is written to a source, and what is asked of it as a whole has no names.
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable()
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes().map(|_| self as &dyn Inodes)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin()
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted().map(|_| self as &dyn Encrypted)
+    }
+}
+
+impl Inodes for Source {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        attributes(&*self.inner, batch)
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        settle(&*self.inner, items)
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        hash(&*self.inner, self.names.found("hash", key), version, algos)
+    }
+}
+
+impl Encrypted for Source {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+        match self.names.found("check", key).and_then(|key| Ok((key, offered(self.inner.encrypted(), "check")?))) {
+            Ok((key, inner)) => inner.sealed(&key, version),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
+
+    fn hidden(&self, key: &Key) -> Result<Key> {
+        offered(self.inner.encrypted(), "encrypt")?.hidden(&self.names.found("encrypt", key)?)
+    }
+
+    fn plain(&self, hidden: &Key) -> Result<Key> {
+        offered(self.inner.encrypted(), "decrypt")?.plain(hidden)
+    }
+}
+
+fn attributes(inner: &dyn Store, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+    match inner.inodes() {
+        Some(inner) => inner.attributes(batch),
+        None => ready(none_offered(batch.items.len(), "set attributes")).boxed(),
+    }
+}
+
+fn settle(inner: &dyn Store, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+    match inner.inodes() {
+        Some(inner) => inner.settle(items),
+        None => ready(none_offered(items.len(), "rename")).boxed(),
+    }
+}
+
+fn hash<'a>(
+    inner: &'a dyn Store,
+    key: Result<Key>,
+    version: Option<&Version>,
+    algos: &[Algo],
+) -> BoxFuture<'a, Result<Hashes>> {
+    match key.and_then(|key| Ok((key, offered(inner.inodes(), "hash")?))) {
+        Ok((key, inner)) => inner.hash(&key, version, algos),
+        Err(error) => ready(Err(error)).boxed(),
     }
 }
 
@@ -343,23 +401,13 @@ impl Store for Destination {
         self.inner.write(key, spec)
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        self.inner.resume(key, token, sent, spec)
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        self.inner.discard(key, token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.inner.make_dir(key, spec)
     }
 
     fn copy(&self, mut batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         if batch.from == self.place {
-            for item in &mut batch.items {
-                item.from = self.names.old(&item.from).unwrap_or_else(|| item.from.clone());
-            }
+            batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
         }
         self.inner.copy(batch)
     }
@@ -372,7 +420,43 @@ impl Store for Destination {
         self.inner.delete(keys)
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        self.inner.extra(request)
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable()
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes().map(|_| self as &dyn Inodes)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin()
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted()
+    }
+}
+
+impl Destination {
+    /// The source's own name of a key.
+    fn old(&self, key: &Key) -> Key {
+        self.names.old(key).unwrap_or_else(|| key.clone())
+    }
+}
+
+impl Inodes for Destination {
+    fn attributes(&self, mut batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        if batch.from == self.place {
+            batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
+        }
+        attributes(&*self.inner, batch)
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        settle(&*self.inner, items)
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        hash(&*self.inner, Ok(key.clone()), version, algos)
     }
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    Answer, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent,
-    Store, Stored, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Space, Store,
+    Stored, Upload, WriteSpec,
 };
 use haul_testkit::{
     boxsim::{BoxSim, Fault, Settings},
@@ -225,7 +225,8 @@ async fn parts_of_other_sizes_are_cut_anew() {
         drop(upload);
         let before = sim.sent();
         let told = sent.iter().map(|part| Sent { part: part.clone(), offset: part.index * own, crc64: 0 });
-        let (upload, mut parts) = store.resume(&key, &token, told.collect(), sized(&bytes)).await.expect("there");
+        let (upload, mut parts) =
+            store.resumable().unwrap().resume(&key, &token, told.collect(), sized(&bytes)).await.expect("there");
         for index in (0..count).filter(|index| parts.iter().all(|part| part.index != *index)).collect::<Vec<_>>() {
             parts.push(send(&*upload, index).await);
         }
@@ -263,13 +264,20 @@ async fn an_upload_goes_on_without_the_bytes_that_are_there() {
     let told = sent.iter().filter(|part| part.index != without);
     let told: Vec<_> = told.map(|p| Sent { part: p.clone(), offset: p.index * part, crc64: 0 }).collect();
     let other = open(&sim, "r", &[("upload_cutoff", "20M")]);
-    let wrong = other.resume(&Key::new("g"), &token, Vec::new(), sized(&bytes)).await.err().map(|e| e.kind());
+    let wrong = other
+        .resumable()
+        .unwrap()
+        .resume(&Key::new("g"), &token, Vec::new(), sized(&bytes))
+        .await
+        .err()
+        .map(|e| e.kind());
     assert_eq!(wrong, Some(ErrorKind::Invalid));
     let later = WriteSpec { size: Some(7), ..dated() };
-    let wrong = other.resume(&key, &token, Vec::new(), later).await.err().map(|e| e.kind());
+    let wrong = other.resumable().unwrap().resume(&key, &token, Vec::new(), later).await.err().map(|e| e.kind());
     assert_eq!(wrong, Some(ErrorKind::Changed));
     sim.sent();
-    let (upload, mut parts) = other.resume(&key, &token, told, sized(&bytes)).await.expect("there");
+    let (upload, mut parts) =
+        other.resumable().unwrap().resume(&key, &token, told, sized(&bytes)).await.expect("there");
     assert_eq!(parts.iter().map(|part| part.index).collect::<Vec<_>>(), [0, 2, 3, 4]);
     for index in [1, 5, 6] {
         parts.push(upload.part(index, index * part, payload(&bytes, part, index)).await.expect("sent"));
@@ -277,7 +285,7 @@ async fn an_upload_goes_on_without_the_bytes_that_are_there() {
     upload.publish(parts, Late::default()).await.expect("published");
     assert_eq!(sim.sent(), 6 * MIB, "the service had the one that the journal didn't know");
     assert!(all(&*other, "f").await == bytes);
-    assert!(!other.discard(&key, &token).await.expect("gone"));
+    assert!(!other.resumable().unwrap().discard(&key, &token).await.expect("gone"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -294,7 +302,7 @@ async fn a_receipt_that_is_not_true_is_noticed_at_the_commit() {
     let told = vec![Sent { part: sent, offset: 0, crc64: 0 }];
     let hashes = haul_core::hash::hash_bytes(&[Algo::Sha1], &bytes);
     let spec = WriteSpec { hashes, ..sized(&bytes) };
-    let (upload, mut parts) = store.resume(&key, &token, told, spec).await.expect("there");
+    let (upload, mut parts) = store.resumable().unwrap().resume(&key, &token, told, spec).await.expect("there");
     for index in [1, 2] {
         parts.push(upload.part(index, index * part, payload(&bytes, part, index)).await.expect("sent"));
     }
@@ -430,10 +438,11 @@ async fn what_the_service_says_is_heeded() {
     let wrong = WriteSpec { hashes: Hashes::default().with(Algo::Sha1, [1; 20]), ..dated() };
     assert_eq!(put(&*store, "z", b"text", wrong).await.expect_err("other").kind(), ErrorKind::Corrupt);
     assert!(!sim.shown().contains_key("z"));
-    let Answer::About { total, used, free } = store.extra(Extra::About).await.expect("told") else { panic!() };
+    let admin = store.admin().expect("it tells");
+    let Space { total, used, free } = admin.about().await.expect("told");
     assert_eq!((total, used, free), (Some(1_000_000_000_000), Some(5), Some(999_999_999_995)));
-    let link = store.extra(Extra::Link(Key::new("f"), Duration::from_secs(60))).await.expect("made");
-    assert!(matches!(link, Answer::Link(link) if link.starts_with("https://app.box.com/s/")));
+    let link = admin.link(&Key::new("f"), Duration::from_secs(60)).await.expect("made");
+    assert!(link.starts_with("https://app.box.com/s/"), "{link}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -561,7 +570,13 @@ async fn an_upload_for_a_new_file_does_not_replace_one_that_came_between() {
     put(&*store, "f", b"between", dated()).await.expect("put");
     let failed = upload.publish(parts, Late::default()).await.expect_err("taken");
     assert_eq!((failed.error.kind(), failed.error.retry()), (ErrorKind::NotFound, Retry::Never));
-    let wrong = store.resume(&key, &token, Vec::new(), sized(&bytes)).await.err().map(|error| error.kind());
+    let wrong = store
+        .resumable()
+        .unwrap()
+        .resume(&key, &token, Vec::new(), sized(&bytes))
+        .await
+        .err()
+        .map(|error| error.kind());
     assert_eq!(wrong, Some(ErrorKind::Changed), "it is begun anew");
     failed.upload.abort().await.expect("aborted");
     assert_eq!((all(&*store, "f").await, sim.sessions()), (b"between".to_vec(), 0));

@@ -5,9 +5,9 @@ use crate::{
     error::Outcome,
     show::out::{Out, quiet},
 };
-use anyhow::{Result, bail};
+use anyhow::Result;
 use haul_core::units::size_text;
-use haul_store::{Answer, Extra};
+use haul_store::{Space, offered};
 use std::ffi::OsString;
 
 /// Show total, used and free space
@@ -31,9 +31,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 
 async fn about(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.path)?;
-    let Answer::About { total, used, free } = store.extra(Extra::About).await? else {
-        bail!("{}: the store answered something else than how much space it has", store.locator());
-    };
+    let Space { total, used, free } = offered(store.admin(), "about")?.about().await?;
     let fields = [("Total", total), ("Used", used), ("Free", free)];
     let mut out = Out::stdout();
     out.bytes(if args.json { json(&fields) } else { text(&fields, args.full) }.as_bytes())?;

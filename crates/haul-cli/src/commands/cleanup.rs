@@ -4,8 +4,9 @@ use crate::{
     context::Context,
     error::{Outcome, verdict},
 };
-use anyhow::{Result, bail};
-use haul_store::{Answer, Extra};
+use anyhow::Result;
+use haul_core::{ErrorKind, Key};
+use haul_store::{Cleanup, Unfinished, offered};
 use std::{ffi::OsString, time::Duration};
 
 /// Uploads younger than this may still be going on.
@@ -23,19 +24,15 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.path)?;
     let dry_run = ctx.flags.config.dry_run;
-    let asked = Extra::Cleanup { older_than: AGE, dry_run, below: haul_core::Key::new("") };
-    let (found, mut failed) = match store.extra(asked).await? {
-        Answer::Unfinished { found, failed } => (found, failed),
-        Answer::Trash(found) => {
-            for key in &found {
-                match dry_run {
-                    true => tracing::warn!("{key}: Skipped removing it from the trash as --dry-run is set"),
-                    false => tracing::info!("{key}: Removed from the trash"),
-                }
-            }
-            return Ok(Outcome::Done);
-        }
-        _ => bail!("{}: the store answered something else than its unfinished uploads", store.locator()),
+    let what = Cleanup { older_than: AGE, dry_run, below: Key::new("") };
+    let admin = offered(store.admin(), "clean up")?;
+    let Unfinished { found, mut failed } = match admin.cleanup(what).await {
+        // A service that removes them by itself has its trash to be emptied, if any.
+        Err(error) if error.kind() == ErrorKind::Unsupported => match admin.empty_trash(dry_run).await {
+            Err(none) if none.kind() == ErrorKind::Unsupported => return Err(error.into()),
+            emptied => return tell_emptied(&emptied?, dry_run),
+        },
+        unfinished => unfinished?,
     };
     for (key, _) in &found {
         match dry_run {
@@ -47,4 +44,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let last = failed.pop();
     failed.into_iter().for_each(|error| tracing::error!("{}", verdict(&error.into()).line));
     last.map_or(Ok(Outcome::Done), |error| Err(error.into()))
+}
+
+fn tell_emptied(found: &[Key], dry_run: bool) -> Result<Outcome> {
+    for key in found {
+        match dry_run {
+            true => tracing::warn!("{key}: Skipped removing it from the trash as --dry-run is set"),
+            false => tracing::info!("{key}: Removed from the trash"),
+        }
+    }
+    Ok(Outcome::Done)
 }

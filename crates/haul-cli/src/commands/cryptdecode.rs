@@ -7,7 +7,6 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use haul_core::{ErrorKind, Key};
-use haul_store::{Answer, Extra};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
 /// Arguments of `cryptdecode`.
@@ -31,12 +30,12 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 
 async fn names(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.remote)?;
+    let Some(encrypted) = store.encrypted() else { bail!("{} has no encrypted names", store.locator()) };
     let (mut out, mut outcome) = (Out::stdout(), Outcome::Done);
     for name in &args.names {
-        let asked = Extra::Name { key: Key::new(name.as_bytes()), back: !args.reverse };
-        let answer = match store.extra(asked).await {
-            Ok(Answer::Name(key)) => key.as_bytes().to_vec(),
-            Ok(_) => bail!("{} has no encrypted names", store.locator()),
+        let key = Key::new(name.as_bytes());
+        let answer = match if args.reverse { encrypted.hidden(&key) } else { encrypted.plain(&key) } {
+            Ok(key) => key.as_bytes().to_vec(),
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 outcome = Outcome::Exit(code::OTHER);
                 b"Failed to decrypt".to_vec()

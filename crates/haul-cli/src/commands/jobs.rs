@@ -13,7 +13,7 @@ use crate::{
 use anyhow::{Context as _, Result};
 use haul::journal::{Half, JobId, JobInfo, Journal, Unfinished, unfinished};
 use haul_core::{Error, ErrorKind, Key, Retry, units::size_text};
-use haul_store::Store;
+use haul_store::{Store, offered};
 use jiff::tz::TimeZone;
 use std::{path::PathBuf, sync::Arc};
 
@@ -165,7 +165,8 @@ async fn remove(
 ) -> haul_core::Result<()> {
     let key = &half.opened.to;
     if allowed(ctx, "removing what was sent", key, Some(half.bytes())) {
-        if !store.discard(key, &half.opened.token).await? && store.caps().files && !is_named {
+        let gone = offered(store.resumable(), "discard")?.discard(key, &half.opened.token).await?;
+        if !gone && store.caps().files && !is_named {
             let message = "its partial file is missing: mount its disk, or name the job";
             return Err(Error::new(ErrorKind::NotFound, "discard", message).with_key(key).with_retry(Retry::Backoff));
         }

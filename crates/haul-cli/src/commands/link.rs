@@ -7,9 +7,9 @@ use crate::{
     flags::values::{Span, span},
     show::out::{Out, quiet},
 };
-use anyhow::{Result, bail};
+use anyhow::Result;
 use haul_core::Key;
-use haul_store::{Answer, Extra};
+use haul_store::offered;
 use std::{ffi::OsString, time::Duration};
 
 /// How long a link lasts by default: the longest that signed S3 links may.
@@ -40,9 +40,7 @@ async fn link(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let (store, key) = open_file(ctx, &args.path).await?;
     let expire = args.expire.and_then(|s| s.0).unwrap_or(WEEK);
-    let Answer::Link(link) = store.extra(Extra::Link(key.unwrap_or_else(|| Key::new("")), expire)).await? else {
-        bail!("{}: the store answered something else than a link", store.locator());
-    };
+    let link = offered(store.admin(), "link")?.link(&key.unwrap_or_else(|| Key::new("")), expire).await?;
     let mut out = Out::stdout();
     out.line(&link, b"")?;
     out.flush()?;

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, ErrorKind, Key, Listed};
 use haul_store::{
-    Answer, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Payload, Sent, Store,
-    WriteSpec,
+    Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Payload, Sent, Store, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks},
@@ -206,7 +205,8 @@ async fn an_upload_goes_on_where_the_service_is() {
         sent.push(Sent { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
     }
     drop(upload);
-    let (upload, parts) = store.resume(&key, &token, sent.clone(), spec.clone()).await.expect("found");
+    let (upload, parts) =
+        store.resumable().unwrap().resume(&key, &token, sent.clone(), spec.clone()).await.expect("found");
     assert_eq!(parts.len(), 2);
     let (index, offset, payload) = part(2);
     // Its answer is lost: it isn't sent again.
@@ -220,7 +220,7 @@ async fn an_upload_goes_on_where_the_service_is() {
     assert!(get(&*store, "f").await == bytes);
     assert_eq!(sim.uploaded(), bytes.len() as u64, "nothing was sent twice");
     sim.forget_sessions();
-    let error = store.resume(&key, &token, sent, spec).await.err().expect("gone");
+    let error = store.resumable().unwrap().resume(&key, &token, sent, spec).await.err().expect("gone");
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
@@ -307,9 +307,12 @@ async fn what_has_a_star_and_what_is_in_the_trash() {
     assert_eq!(put(&*trash, "x", b"x").await.unwrap_err().kind(), ErrorKind::Unsupported);
     assert!(trash.delete(vec![(Key::new("d/"), None)]).await.remove(0).is_err(), "not a folder with what is kept");
     let store = open(&sim, "");
-    let asked = |dry_run| Extra::Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") };
+    let admin = store.admin().expect("it has a trash");
+    // Who looks for unfinished uploads empties no trash.
+    let what = Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") };
+    assert_eq!(admin.cleanup(what).await.unwrap_err().kind(), ErrorKind::Unsupported);
     for dry_run in [true, false] {
-        let Answer::Trash(found) = store.extra(asked(dry_run)).await.expect("looked") else { panic!("the trash") };
+        let found = admin.empty_trash(dry_run).await.expect("looked");
         assert_eq!(found, [Key::new("gone")]);
         assert_eq!(sim.held().1, usize::from(dry_run));
     }

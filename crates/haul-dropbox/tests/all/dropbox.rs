@@ -219,7 +219,8 @@ async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
     // A receipt that somebody made up: as many bytes, never sent.
     let mut all = vec![sent(&parts[0]), sent(&parts[0]), sent(&parts[1])];
     (all[1].part.index, all[1].offset) = (1, 4 << 20);
-    let (upload, mut believed) = store.resume(&Key::new("large"), &token, all, nine_spec()).await.expect("there");
+    let (upload, mut believed) =
+        store.resumable().unwrap().resume(&Key::new("large"), &token, all, nine_spec()).await.expect("there");
     assert_eq!(believed.len(), 2, "the end is sent anew");
     let end = Payload::from(Bytes::copy_from_slice(&bytes[8 << 20..]));
     believed.push(upload.part(2, 8 << 20, end).await.expect("kept"));
@@ -227,7 +228,13 @@ async fn a_part_that_the_service_has_not_is_noticed_at_the_commit() {
     assert_eq!(failed.error.kind(), ErrorKind::Corrupt);
     assert!(!service.all().contains_key("/box/large"));
     // It is closed now: nobody goes on with it.
-    let gone = store.resume(&Key::new("large"), &token, Vec::new(), nine_spec()).await.err().expect("ended");
+    let gone = store
+        .resumable()
+        .unwrap()
+        .resume(&Key::new("large"), &token, Vec::new(), nine_spec())
+        .await
+        .err()
+        .expect("ended");
     assert_eq!(gone.kind(), ErrorKind::NotFound);
     let (bytes, upload, parts) = nine(&*store, None).await;
     upload.publish(parts, Late::default()).await.expect("whole");
@@ -284,7 +291,13 @@ async fn parts_that_share_blocks_are_put_together() {
         // It has ended.
         let again = sent.iter().map(|part| Sent { part: part.clone(), offset: cuts[part.index as usize], crc64: 0 });
         let spec = WriteSpec { size, ..Default::default() };
-        let gone = store.resume(&Key::new(name), &token, again.collect(), spec).await.err().expect("given up");
+        let gone = store
+            .resumable()
+            .unwrap()
+            .resume(&Key::new(name), &token, again.collect(), spec)
+            .await
+            .err()
+            .expect("given up");
         assert_eq!(gone.kind(), ErrorKind::NotFound);
     }
 }
@@ -309,7 +322,8 @@ async fn parts_that_share_blocks_are_gone_on_with() {
         sent.push(Sent { part: upload.part(index, offset, payload).await.expect("sent"), offset, crc64: 0 });
     }
     drop(upload);
-    let (upload, mut there) = store.resume(&key, &token, sent, spec).await.expect("there");
+    let (upload, mut there) =
+        store.resumable().expect("it resumes").resume(&key, &token, sent, spec).await.expect("there");
     there.sort_by_key(|part| part.index);
     // The block at 12 MiB, of which the last three have bytes, was never whole.
     assert_eq!(there.iter().map(|part| part.index).collect::<Vec<_>>(), [0, 1, 2]);

@@ -192,7 +192,7 @@ async fn an_upload_goes_on_where_the_service_is() {
         sent.push(Sent { part, offset, crc64: 0 });
     }
     drop(upload);
-    let (upload, parts) = store.resume(&Key::new("f"), &token, sent, spec).await.expect("found");
+    let (upload, parts) = store.resumable().unwrap().resume(&Key::new("f"), &token, sent, spec).await.expect("found");
     assert_eq!(parts.len(), 2);
     let (index, offset, payload) = part(2);
     // Its answer is lost: it isn't sent again.
@@ -209,6 +209,6 @@ async fn an_upload_goes_on_where_the_service_is() {
     assert_eq!(store.stat(&Key::new("f")).await.expect("there").size, bytes.len() as u64);
     let another = store.write(&Key::new("g"), WriteSpec::default()).await.expect("begun");
     let token = another.token().await.expect("a session").expect("a token");
-    let error = store.discard(&Key::new("f"), &token).await.expect_err("another's");
+    let error = store.resumable().unwrap().discard(&Key::new("f"), &token).await.expect_err("another's");
     assert_eq!(error.kind(), haul_core::ErrorKind::Invalid);
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    Answer, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent,
-    Store, Stored, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Space, Store,
+    Stored, Upload, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks::Always},
@@ -238,13 +238,17 @@ async fn an_upload_goes_on_where_the_session_is() {
     assert!(!drive.shown().contains_key("r/f"));
     let other = open(&drive, "r");
     assert_eq!(
-        other.resume(&Key::new("g"), &token, vec![], spec()).await.err().map(|e| e.kind()),
+        other.resumable().unwrap().resume(&Key::new("g"), &token, vec![], spec()).await.err().map(|e| e.kind()),
         Some(ErrorKind::Invalid)
     );
     let later = WriteSpec { mtime: Some(Mtime::new(1, 0)), ..spec() };
-    assert_eq!(other.resume(&key, &token, vec![], later).await.err().map(|e| e.kind()), Some(ErrorKind::Changed));
+    assert_eq!(
+        other.resumable().unwrap().resume(&key, &token, vec![], later).await.err().map(|e| e.kind()),
+        Some(ErrorKind::Changed)
+    );
     drive.received();
-    let (upload, mut parts) = other.resume(&key, &token, sent.clone(), spec()).await.expect("found");
+    let (upload, mut parts) =
+        other.resumable().unwrap().resume(&key, &token, sent.clone(), spec()).await.expect("found");
     assert_eq!(parts.len(), 3);
     for n in 3..6 {
         let payload = Payload::from(Bytes::copy_from_slice(&bytes[n * CHUNK..(n + 1) * CHUNK]));
@@ -253,15 +257,15 @@ async fn an_upload_goes_on_where_the_session_is() {
     }
     upload.publish(parts, Late::default()).await.expect("published");
     assert_eq!(drive.received(), 3 * CHUNK as u64);
-    let gone = other.resume(&key, &token, sent, spec()).await.err().map(|e| e.kind());
+    let gone = other.resumable().unwrap().resume(&key, &token, sent, spec()).await.err().map(|e| e.kind());
     assert_eq!(gone, Some(ErrorKind::NotFound));
-    assert!(!other.discard(&key, &token).await.expect("gone"));
+    assert!(!other.resumable().unwrap().discard(&key, &token).await.expect("gone"));
     let read = other.read(&key, None, None).await.expect("there");
     assert_eq!(conformance::collect(read).await.expect("bytes"), bytes);
     let given_up = store.write(&key, spec()).await.expect("begun");
     let token = given_up.token().await.expect("asked").expect("one");
     assert_eq!(drive.sessions(), 1);
-    assert!(store.discard(&key, &token).await.expect("removed"));
+    assert!(store.resumable().unwrap().discard(&key, &token).await.expect("removed"));
     assert_eq!(drive.sessions(), 0);
 }
 
@@ -293,10 +297,11 @@ async fn what_the_service_says_is_heeded() {
     let (upload, parts) = send(&*store, "z", b"text", wrong).await;
     assert_eq!(upload.publish(parts, Late::default()).await.expect_err("other").error.kind(), ErrorKind::Corrupt);
     assert!(!drive.shown().contains_key("z"));
-    let Answer::About { total, used, free } = store.extra(Extra::About).await.expect("told") else { panic!() };
+    let admin = store.admin().expect("it tells");
+    let Space { total, used, free } = admin.about().await.expect("told");
     assert_eq!((total, used.zip(free).map(|(used, free)| used + free)), (Some(1 << 40), Some(1 << 40)));
-    let link = store.extra(Extra::Link(Key::new("f"), Duration::from_secs(60))).await.expect("made");
-    assert!(matches!(link, Answer::Link(link) if link.starts_with("http://127.0.0.1")));
+    let link = admin.link(&Key::new("f"), Duration::from_secs(60)).await.expect("made");
+    assert!(link.starts_with("http://127.0.0.1"), "{link}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

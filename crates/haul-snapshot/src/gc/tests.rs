@@ -15,7 +15,7 @@ use haul_core::{
     job::Job,
 };
 use haul_store::{
-    Answer, Caps, CopyBatch, Extra, Links, Read, Resumed, Sent, Stored, Upload, WriteSpec, mem::MemStore,
+    Admin, Caps, CopyBatch, Encrypted, Inodes, Links, Read, Resumable, Stored, Upload, WriteSpec, mem::MemStore,
 };
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{ops::Range, path::Path};
@@ -310,14 +310,6 @@ impl Store for Sleepy {
         })
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        self.0.resume(key, token, sent, spec)
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        self.0.discard(key, token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.0.make_dir(key, spec)
     }
@@ -334,8 +326,20 @@ impl Store for Sleepy {
         self.0.delete(keys)
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        self.0.extra(request)
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.0.resumable()
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.0.inodes()
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.0.admin()
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.0.encrypted()
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     meta,
     read::open_file,
 };
-use crate::{CopyItem, Stored, statx::Statx};
+use crate::{AttributesItem, CopyItem, Stored, statx::Statx};
 use haul_core::{Error, ErrorKind, Result, key::parent};
 use rustix::fs::{FileType, Mode, OFlags, StatxFlags};
 use std::os::fd::OwnedFd;
@@ -57,9 +57,15 @@ pub(super) fn append(
         }
         added => added?,
     }
-    let mtime = item.spec.mtime.unwrap_or(meta::mtime(&before));
-    let timed = CopyItem { spec: crate::WriteSpec { mtime: Some(mtime), ..item.spec.clone() }, ..item.clone() };
-    let set = attributes::existing(local, from.root, &timed, true, false)?;
+    let timed = AttributesItem {
+        from: item.from.clone(),
+        to: item.to.clone(),
+        mtime: item.spec.mtime.or(Some(meta::mtime(&before))),
+        meta: item.spec.meta.clone(),
+        keep: item.spec.keep.clone(),
+        new: false,
+    };
+    let set = attributes::existing(local, from.root, &timed, true)?;
     if item.spec.fsync {
         rustix::fs::fsync(&target).map_err(target_error(item))?;
     }

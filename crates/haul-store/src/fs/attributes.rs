@@ -13,7 +13,8 @@ use super::{
     xattrs::{At, Attrs, Goes},
 };
 use crate::{
-    CopyItem, Stored, WriteSpec,
+    Attributed, AttributesItem, CopyItem, Stored, WriteSpec,
+    disk::Abandoned,
     statx::{Statx, Time},
 };
 use haul_core::{
@@ -76,6 +77,27 @@ pub(super) fn keeper<'a>(local: &'a Local, spec: &'a WriteSpec) -> Option<Keeper
     spec.keep.as_deref().map(|keep| Keeper { keep, rights: &local.rights })
 }
 
+/// What is to have the attributes of what; and what the user gives besides.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    from: &'a Key,
+    to: &'a Key,
+    mtime: Option<Mtime>,
+    meta: Option<&'a Meta>,
+}
+
+impl<'a> From<&'a CopyItem> for Subject<'a> {
+    fn from(item: &'a CopyItem) -> Self {
+        Subject { from: &item.from, to: &item.to, mtime: item.spec.mtime, meta: item.spec.meta.as_deref() }
+    }
+}
+
+impl<'a> From<&'a AttributesItem> for Subject<'a> {
+    fn from(item: &'a AttributesItem) -> Self {
+        Subject { from: &item.from, to: &item.to, mtime: item.mtime, meta: item.meta.as_deref() }
+    }
+}
+
 /// Times to be set; `None` leaves what is there.
 pub(super) struct Times {
     pub mtime: Option<Mtime>,
@@ -112,7 +134,7 @@ impl Keeper<'_> {
     /// read. `replaced`: the facts of what it will replace, where its own permissions stay.
     pub(super) fn new_file(
         &self,
-        item: &CopyItem,
+        item: Subject<'_>,
         (source, before): (&OwnedFd, &Statx),
         (dir, target): (&Dir, &OwnedFd),
         replaced: Option<&Statx>,
@@ -136,8 +158,8 @@ impl Keeper<'_> {
     }
 
     /// The times of a new file: what metadata says goes before the source's.
-    pub(super) fn times(&self, item: &CopyItem, st: &Statx, mtime: Option<Mtime>) -> Times {
-        let given = meta::meta_time(item.spec.meta.as_deref(), "atime");
+    pub(super) fn times(&self, item: Subject<'_>, st: &Statx, mtime: Option<Mtime>) -> Times {
+        let given = meta::meta_time(item.meta, "atime");
         Times { mtime, atime: given.or(self.keep.atime.then(|| meta::atime(st))) }
     }
 
@@ -154,7 +176,7 @@ impl Keeper<'_> {
     #[allow(clippy::too_many_arguments)] // each is another fact; a struct of them would be made once and taken apart once
     fn dress_new(
         &self,
-        item: &CopyItem,
+        item: Subject<'_>,
         target_dir: &Dir,
         source: &At<'_>,
         st: &Statx,
@@ -163,7 +185,7 @@ impl Keeper<'_> {
         new: bool,
         times: Times,
     ) -> Result<Unkept> {
-        let error = |errno| fail_write(OP, &item.to, errno);
+        let error = |errno| fail_write(OP, item.to, errno);
         let mut there = there;
         if u32::from(st.stx_mode) & SET_GROUP_ID != 0 && !self.keep.group {
             // Which group the copy got tells whether the bit may stay.
@@ -226,13 +248,12 @@ impl Keeper<'_> {
     }
 
     /// What the copy is to have: the source's, and what the user gives to everything.
-    fn attrs(&self, item: &CopyItem, source: &At<'_>, unkept: &mut Unkept) -> Result<Attrs> {
+    fn attrs(&self, item: Subject<'_>, source: &At<'_>, unkept: &mut Unkept) -> Result<Attrs> {
         let mut attrs = match self.keep.looks_inside() {
-            true => self.read(source, unkept).map_err(|errno| fail("read attributes", &item.from, errno))?,
+            true => self.read(source, unkept).map_err(|errno| fail("read attributes", item.from, errno))?,
             false => Attrs::default(),
         };
-        let given: Option<&Meta> = item.spec.meta.as_deref();
-        attrs.extend(given.into_iter().flatten().filter_map(|(name, value)| meta::user_attr(name, value)));
+        attrs.extend(item.meta.into_iter().flatten().filter_map(|(name, value)| meta::user_attr(name, value)));
         Ok(attrs)
     }
 
@@ -250,7 +271,7 @@ impl Keeper<'_> {
     /// Makes the extended attributes and ACLs `have` become `want`; `mode` is what the file has now.
     fn put(
         &self,
-        item: &CopyItem,
+        item: Subject<'_>,
         target: &At<'_>,
         want: &Attrs,
         have: &Attrs,
@@ -266,7 +287,7 @@ impl Keeper<'_> {
             {
                 let mut set = target.set(name, value);
                 if set == Err(Errno::ACCESS) && mode & 0o200 == 0 {
-                    target.chmod(Mode::from_raw_mode((mode & 0o7777) | 0o200)).map_err(|e| fail(OP, &item.to, e))?;
+                    target.chmod(Mode::from_raw_mode((mode & 0o7777) | 0o200)).map_err(|e| fail(OP, item.to, e))?;
                     set = target.set(name, value);
                 }
                 match set {
@@ -288,7 +309,7 @@ impl Keeper<'_> {
     }
 
     /// Sets an NFSv4 ACL once more after the permission bits, which are made from it and change it when they are set.
-    fn put_nfs4(&self, item: &CopyItem, target: &At<'_>, want: &Attrs, unkept: &mut Unkept) -> Result<()> {
+    fn put_nfs4(&self, item: Subject<'_>, target: &At<'_>, want: &Attrs, unkept: &mut Unkept) -> Result<()> {
         for (name, value) in want.iter().filter(|(name, _)| Attrs::is_nfs4_acl(name)) {
             if let Err(errno) = target.set(name, value) {
                 unkept.add(What::Acls, self.why_not(item, target, errno)?);
@@ -298,14 +319,14 @@ impl Keeper<'_> {
     }
 
     /// Why an attribute can't be set; an error where it could be but something failed.
-    fn why_not(&self, item: &CopyItem, target: &At<'_>, errno: Errno) -> Result<Why> {
+    fn why_not(&self, item: Subject<'_>, target: &At<'_>, errno: Errno) -> Result<Why> {
         match errno {
             Errno::PERM | Errno::ACCESS if !self.rights.any_owner => Ok(Why::Denied),
             Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS => Ok(Why::Lacking),
             Errno::TOOBIG | Errno::RANGE | Errno::INVAL => Ok(Why::Lacking),
             // Some file systems have one block for a file's attributes and say this when it is full, disk full or not.
             Errno::NOSPC if target.has_space() => Ok(Why::Lacking),
-            errno => Err(fail_write(OP, &item.to, errno)),
+            errno => Err(fail_write(OP, item.to, errno)),
         }
     }
 }
@@ -326,9 +347,9 @@ pub(super) fn link(
     })?;
     let temp = made.map_err(|errno| fail_link("copy", key, errno))?;
     let there = Owned { mode: 0o120_777, ..fresh(0, keeper.rights) };
-    let times = keeper.times(item, st, Some(mtime));
+    let times = keeper.times(item.into(), st, Some(mtime));
     let (source, target) = (At::name(from, name), At::name(&dir, &temp));
-    let dressed = keeper.dress_new(item, &dir, &source, st, &target, there, true, times);
+    let dressed = keeper.dress_new(item.into(), &dir, &source, st, &target, there, true, times);
     let unkept = settle(item, key, (&dir, &temp), dressed)?;
     Ok((dir, unkept))
 }
@@ -378,8 +399,8 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let mtime = item.spec.mtime.unwrap_or(meta::mtime(&st));
     let dressed = At::reached(&dir, &temp).map_err(error).and_then(|target| {
         let there = fresh(0o666, keeper.rights);
-        let times = keeper.times(item, &st, Some(mtime));
-        keeper.dress_new(item, &dir, &source, &st, &target, there, true, times)
+        let times = keeper.times(item.into(), &st, Some(mtime));
+        keeper.dress_new(item.into(), &dir, &source, &st, &target, there, true, times)
     });
     let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
     Ok((dir, Stored { unkept, ..Stored::default() }))
@@ -395,11 +416,29 @@ fn found(root: &Root, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8
     Ok((dir, key.name().to_vec()))
 }
 
-/// Compares the attributes of two things that are there, and sets what differs; see [`crate::CopyHow::Attributes`].
-pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, new: bool) -> Result<Stored> {
+/// Compares the attributes of two things that are there, and sets what differs; see [`crate::Inodes::attributes`]. Runs on the
+/// pool.
+pub(super) fn of_item(
+    local: &Local,
+    from: &Root,
+    item: &AttributesItem,
+    set: bool,
+    abandoned: &Abandoned,
+) -> Result<Attributed> {
+    abandoned.check(OP, &item.to)?;
+    match existing(local, from, item, set) {
+        Err(error) if denied(&error, item.keep.as_deref()) && open_up(&local.root, &item.to) => {
+            existing(local, from, item, set)
+        }
+        answer => answer,
+    }
+}
+
+/// The same, once.
+pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: bool) -> Result<Attributed> {
     check_key(OP, &item.from)?;
     check_key(OP, &item.to)?;
-    meta::check_time(OP, &item.to, item.spec.mtime)?;
+    meta::check_time(OP, &item.to, item.mtime)?;
     let source_error = |errno| fail(OP, &item.from, errno);
     let target_error = |errno| fail(OP, &item.to, errno);
     let (from_dir, from_name) = found(from, &item.from, false).map_err(source_error)?;
@@ -412,40 +451,39 @@ pub(super) fn existing(local: &Local, from: &Root, item: &CopyItem, set: bool, n
         return Err(changed(OP, &item.to));
     }
     let nothing = Keep::default();
-    let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
+    let keeper = Keeper { keep: item.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
     // A new directory has got the default ACL of the one that it is in.
     let inside = if meta::file_type(&st) == FileType::Directory { &name[..] } else { b"." };
-    let rights = keeper.rights_in((&dir, inside), new);
-    let want = wanted(owned(&st), owned(&there), new, keeper.keep, &rights);
+    let rights = keeper.rights_in((&dir, inside), item.new);
+    let want = wanted(owned(&st), owned(&there), item.new, keeper.keep, &rights);
     let mut unkept = want.unkept;
     let source = match follows {
         true => At::followed(&from_dir, &from_name).map_err(source_error)?,
         false => At::name(&from_dir, &from_name),
     };
-    let attrs = keeper.attrs(item, &source, &mut unkept)?;
+    let attrs = keeper.attrs(item.into(), &source, &mut unkept)?;
     let have = match keeper.keep.looks_inside() || !attrs.is_empty() {
         true => keeper.read(&At::name(&dir, &name), &mut Unkept::default()).map_err(target_error)?,
         false => Attrs::default(),
     };
     let (xattrs, acls) = attrs.differ(&have);
     let differs = Differs {
-        mtime: item.spec.mtime.is_some_and(|mtime| mtime != meta::mtime(&there)),
+        mtime: item.mtime.is_some_and(|mtime| mtime != meta::mtime(&there)),
         xattrs,
         acls,
         ..owned_otherwise(&want, &there)
     };
-    let size = there.stx_size;
     if !set || !differs.any() {
-        return Ok(Stored { size, unkept, differs, ..Stored::default() });
+        return Ok(Attributed { differs, unkept });
     }
     let target = At::to_change(&dir, &name, meta::file_type(&there)).map_err(target_error)?;
     let now = target.facts(FACTS).map_err(target_error)?;
     if (now.stx_ino, meta::file_type(&now)) != (there.stx_ino, meta::file_type(&there)) {
         return Err(changed(OP, &item.to));
     }
-    let job = Change { keeper, item, target: &target, there: &there, want, attrs: &attrs, have };
+    let job = Change { keeper, item: item.into(), target: &target, there: &there, want, attrs: &attrs, have };
     let differs = job.make(differs, &st, &mut unkept)?;
-    Ok(Stored { size, unkept, differs, ..Stored::default() })
+    Ok(Attributed { differs, unkept })
 }
 
 /// What the user gives to everything (`--chmod`, `--chown`, `--metadata-set`), for a file that kept the rest by being
@@ -465,8 +503,16 @@ pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<
     let want = wanted(owned(&there), owned(&there), false, keeper.keep, keeper.rights);
     unkept.merge(want.unkept);
     let differs = owned_otherwise(&want, &there);
-    let attrs = keeper.attrs(item, &target, &mut unkept)?;
-    let job = Change { keeper, item, target: &target, there: &there, want, attrs: &attrs, have: Attrs::default() };
+    let attrs = keeper.attrs(item.into(), &target, &mut unkept)?;
+    let job = Change {
+        keeper,
+        item: item.into(),
+        target: &target,
+        there: &there,
+        want,
+        attrs: &attrs,
+        have: Attrs::default(),
+    };
     job.make(differs, &there, &mut unkept)?;
     Ok(unkept)
 }
@@ -507,7 +553,7 @@ fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
 /// A change of what is there.
 struct Change<'a> {
     keeper: Keeper<'a>,
-    item: &'a CopyItem,
+    item: Subject<'a>,
     target: &'a At<'a>,
     there: &'a Statx,
     want: Wanted,
@@ -518,7 +564,7 @@ struct Change<'a> {
 impl Change<'_> {
     /// Sets what differs; gives what was changed.
     fn make(mut self, differs: Differs, st: &Statx, unkept: &mut Unkept) -> Result<Differs> {
-        let error = |errno| fail(OP, &self.item.to, errno);
+        let error = |errno| fail(OP, self.item.to, errno);
         let (keeper, target, before) = (self.keeper, self.target, owned(self.there));
         let mut done = Differs { mode: differs.mode, mtime: differs.mtime, ..Differs::default() };
         let mut owned_as_wanted = true;
@@ -546,7 +592,7 @@ impl Change<'_> {
             done.mode &= !unkept.holds(What::Mode);
         }
         if differs.mtime {
-            let times = keeper.times(self.item, st, self.item.spec.mtime);
+            let times = keeper.times(self.item, st, self.item.mtime);
             let atime = times.atime.or(Some(meta::atime(self.there)));
             target.set_times(&meta::times(atime, times.mtime)).map_err(error)?;
         }
@@ -575,8 +621,8 @@ pub(super) fn open_up(root: &Root, key: &Key) -> bool {
 }
 
 /// True for an error that may only be due to directories that are closed to us, where they may be opened.
-pub(super) fn denied(error: &Error, spec: &WriteSpec) -> bool {
-    error.kind() == ErrorKind::Denied && spec.is_private()
+pub(super) fn denied(error: &Error, keep: Option<&Keep>) -> bool {
+    error.kind() == ErrorKind::Denied && keep.is_some_and(Keep::private)
 }
 
 /// Permission bits that new files don't get. Read, since asking the kernel for it changes it for a moment.

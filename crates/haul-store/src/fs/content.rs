@@ -42,10 +42,7 @@ impl<'a> Bytes<'a> {
     }
 
     pub(super) fn check_abandoned(&self, key: &Key) -> Result<()> {
-        match self.abandoned.get() {
-            true => Err(Error::new(ErrorKind::Cancelled, OP, "stopped").with_key(key)),
-            false => Ok(()),
-        }
+        self.abandoned.check(OP, key)
     }
 
     /// Reads a small file as a whole before it is asked for its version: if that is the listed one, so is what was read, and
@@ -166,9 +163,7 @@ impl<'a> Bytes<'a> {
                 return Ok(false);
             }
             at += want as u64;
-            if self.abandoned.get() {
-                return Err(Error::new(ErrorKind::Cancelled, OP, "stopped").with_key(&item.to));
-            }
+            self.abandoned.check(OP, &item.to)?;
         }
         Ok(true)
     }

@@ -99,7 +99,10 @@ impl Batch<'_> {
     fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
         self.bytes.check_abandoned(&item.to)?;
         match self.attempt(number, item) {
-            Err(error) if attributes::denied(&error, &item.spec) && attributes::open_up(&self.local.root, &item.to) => {
+            Err(error)
+                if attributes::denied(&error, item.spec.keep.as_deref())
+                    && attributes::open_up(&self.local.root, &item.to) =>
+            {
                 self.attempt(number, item)
             }
             answer => answer,
@@ -107,9 +110,6 @@ impl Batch<'_> {
     }
 
     fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
-        if let CopyHow::Attributes { set, new } = item.how {
-            return attributes::existing(self.local, self.from, item, set, new);
-        }
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
@@ -117,9 +117,6 @@ impl Batch<'_> {
         if item.how == CopyHow::Rename && !self.is_own(item) {
             let message = "what is behind a symbolic link that leads out of the folder isn't moved by renaming it";
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
-        }
-        if item.how == CopyHow::Settle {
-            return self.settle(item, &dir);
         }
         if item.how == CopyHow::Special {
             let (made_in, stored) = attributes::special(self.local, item, (self.from, &dir))?;
@@ -234,7 +231,7 @@ impl Batch<'_> {
             (Some(keeper), _) => {
                 let replaced = keeper.replaced(&hidden.dir, item.to.name());
                 stored.unkept =
-                    keeper.new_file(item, (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
+                    keeper.new_file(item.into(), (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
                 own_mode = keeper.keep.private() || replaced.is_some();
             }
             (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
@@ -356,26 +353,6 @@ impl Batch<'_> {
         Ok(Stored { size, ..Stored::default() })
     }
 
-    /// See [`CopyHow::Settle`].
-    fn settle(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
-        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
-        regular(OP, &item.from, &st)?;
-        meta::check_want(item, &st)?;
-        let keep = item.spec.keep.as_deref();
-        let (dir, settled) = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| {
-            if !item.spec.is_private() {
-                attributes::keep_mode(keep, (from, item.from.name()), (dir, item.to.name()))?;
-            }
-            match item.spec.replace {
-                Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
-                _ => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
-            }
-        })?;
-        settled.map_err(target_error(item))?;
-        self.settled(item, &dir);
-        Ok(Stored { size: st.stx_size, ..Stored::default() })
-    }
-
     /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
     fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
         let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
@@ -458,11 +435,6 @@ fn remove_source(item: &CopyItem, dir: &Dir, name: &[u8], copied: &Statx) -> Res
 
 fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {
     rustix::fs::futimens(file, &meta::times(None, Some(mtime))).map_err(target_error(item))
-}
-
-/// The answer to every item when none could be begun.
-pub(super) fn all_failed(items: &[CopyItem], error: impl Fn() -> Error) -> Vec<Result<Stored>> {
-    items.iter().map(|item| Err(error().with_key(&item.to))).collect()
 }
 
 /// The source's root for a batch: this store's own descriptors when it copies within itself.

@@ -17,6 +17,7 @@ mod place;
 mod precision;
 mod read;
 mod resume;
+mod settle;
 mod sync;
 mod tree;
 mod two_names;
@@ -24,8 +25,10 @@ mod upload;
 mod xattrs;
 
 use crate::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, Links, ListRequest, OpenRequest, PartLimits, Read, Resumed, Sent,
-    Store, StoreKind, Stored, Upload, WriteSpec, disk,
+    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Domain, Inodes, Links, ListRequest,
+    OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored, Unfinished,
+    Upload, WriteSpec,
+    disk::{self, Abandoned},
     late::{self, Tells},
 };
 use dir::Root;
@@ -33,7 +36,7 @@ use futures::{
     future::{BoxFuture, join_all},
     stream::BoxStream,
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, attributes::Rights};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Rights};
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,
@@ -216,6 +219,30 @@ impl LocalStore {
     }
 }
 
+impl LocalStore {
+    /// Runs a batch as one job on the pool, which is told when nobody waits for it any more; one answer for each item, also when
+    /// the job is lost. `to` is the key to tell of an item.
+    fn run_batch<I: Send + Sync + 'static, T: Send + 'static>(
+        &self,
+        op: &'static str,
+        items: Vec<I>,
+        to: fn(&I) -> &Key,
+        job: impl FnOnce(&Arc<Local>, &[I], &Abandoned) -> Vec<Result<T>> + Send + 'static,
+    ) -> BoxFuture<'static, Vec<Result<T>>> {
+        let waiting = disk::Waiting::default();
+        let abandoned = waiting.watch();
+        let local = self.local.clone();
+        let items: Arc<[I]> = items.into();
+        let shared = items.clone();
+        let done = disk::bytes().submit(move || job(&local, &shared, &abandoned));
+        Box::pin(async move {
+            let _waiting = waiting;
+            let lost = |item| Err(disk::lost(op).with_key(to(item)));
+            done.await.unwrap_or_else(|_| items.iter().map(lost).collect())
+        })
+    }
+}
+
 impl Store for LocalStore {
     fn locator(&self) -> &str {
         &self.locator
@@ -244,35 +271,22 @@ impl Store for LocalStore {
         self.run("write", move |local| upload::begin(local, &key, spec))
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        self.run("resume", move |local| resume::resume(local, &key, &token, &sent, spec))
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        self.run("discard", move |local| resume::discard(local, &key, &token))
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let (key, spec) = (key.clone(), spec.clone());
         self.run("mkdir", move |local| tree::make_dir(local, &key, &spec))
     }
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let waiting = disk::Waiting::default();
-        let abandoned = waiting.watch();
-        let local = self.local.clone();
-        let items: Arc<[_]> = batch.items.into();
-        let shared = items.clone();
-        let done = disk::bytes().submit(move || {
-            let from = copy::source_root(&local, &batch.from, batch.links);
-            copy::copy(&local, (&from, batch.links.munge), &shared, batch.progress.as_ref(), &abandoned)
-        });
-        Box::pin(async move {
-            let _waiting = waiting;
-            done.await.unwrap_or_else(|_| copy::all_failed(&items, || disk::lost("copy")))
-        })
+        let CopyBatch { from, items, progress, links } = batch;
+        self.run_batch(
+            "copy",
+            items,
+            |item| &item.to,
+            move |local, items, abandoned| {
+                let from = copy::source_root(local, &from, links);
+                copy::copy(local, (&from, links.munge), items, progress.as_ref(), abandoned)
+            },
+        )
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -296,24 +310,70 @@ impl Store for LocalStore {
         })
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        match request {
-            Extra::About => self.run("about", |local| tree::about(local)),
-            Extra::Cleanup { older_than, dry_run, below } => {
-                self.run("clean up", move |local| tree::cleanup(local, older_than, dry_run, below))
-            }
-            Extra::Sync => self.run("sync", |local| sync::sync(local)),
-            Extra::Hash { key, version, algos } => {
-                self.run_short("read", move |local| read::hash(local, &key, version.as_ref(), &algos))
-            }
-            Extra::Link(..) => refuse("link", "a local disk has no public links"),
-            Extra::Sealed { .. } | Extra::Name { .. } => refuse("check", "a local disk isn't an encrypted remote"),
-            Extra::User => refuse("userinfo", "a local disk is nobody's account"),
-            Extra::Buckets => refuse("list", "a local disk has no buckets"),
-        }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
     }
 }
 
-fn refuse(op: &'static str, why: &str) -> BoxFuture<'static, Result<Answer>> {
-    Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, op, why))))
+impl Resumable for LocalStore {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        self.run("resume", move |local| resume::resume(local, &key, &token, &sent, spec))
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        self.run("discard", move |local| resume::discard(local, &key, &token))
+    }
+}
+
+impl Inodes for LocalStore {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        let AttributesBatch { from, items, links, set } = batch;
+        self.run_batch(
+            "set attributes",
+            items,
+            |item| &item.to,
+            move |local, items, abandoned| {
+                let from = copy::source_root(local, &from, links);
+                items.iter().map(|item| attributes::of_item(local, &from, item, set, abandoned)).collect()
+            },
+        )
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        self.run_batch(
+            "rename",
+            items,
+            |item| &item.to,
+            |local, items, abandoned| settle::settle(local, items, abandoned),
+        )
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        let (key, version, algos) = (key.clone(), version.cloned(), algos.to_vec());
+        self.run_short("read", move |local| read::hash(local, &key, version.as_ref(), &algos))
+    }
+}
+
+impl Admin for LocalStore {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        self.run("about", |local| tree::about(local))
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        self.run("clean up", move |local| tree::cleanup(local, what))
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        self.run("sync", |local| sync::sync(local))
+    }
 }

@@ -6,10 +6,10 @@ use super::{
     error::{changed, check_file, check_key, fail, root_error},
     meta,
 };
-use crate::{Answer, Body, Links, Read, blocks, statx::Statx};
+use crate::{Body, Links, Read, blocks, statx::Statx};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Kind, Posix, Result, Version, key::parent};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Kind, Posix, Result, Version, key::parent};
 use rustix::{
     fs::{FileType, Mode, OFlags},
     io::Errno,
@@ -87,8 +87,8 @@ pub(super) fn read(local: &Local, key: &Key, want: Option<&Version>, range: Opti
     Ok(Read { entry, body })
 }
 
-/// See [`crate::Extra::Hash`]; runs on the pool.
-pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Algo]) -> Result<Answer> {
+/// See [`crate::Inodes::hash`]; runs on the pool.
+pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Algo]) -> Result<Hashes> {
     let (entry, content) = open(local, key, want)?;
     let mut hasher = Hasher::new(algos);
     match content {
@@ -103,7 +103,7 @@ pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Al
             }
         }
     }
-    Ok(Answer::Hashes(hasher.finish()))
+    Ok(hasher.finish())
 }
 
 /// What a key stands for.

@@ -20,7 +20,7 @@ const OP: &str = "resume";
 /// Bytes read at a time.
 const BLOCK: usize = 1 << 20;
 
-/// See [`crate::Store::resume`]; runs on the pool. Every part is read and compared: a file whose data was not yet on the
+/// See [`crate::Resumable::resume`]; runs on the pool. Every part is read and compared: a file whose data was not yet on the
 /// disk when the machine lost power holds zeros where parts were.
 pub(super) fn resume(local: &Arc<Local>, key: &Key, token: &[u8], sent: &[Sent], spec: WriteSpec) -> Result<Resumed> {
     let name = hidden_name(key, token)?;
@@ -50,7 +50,7 @@ pub(super) fn resume(local: &Arc<Local>, key: &Key, token: &[u8], sent: &[Sent],
     Ok((upload, parts))
 }
 
-/// See [`crate::Store::discard`]; runs on the pool.
+/// See [`crate::Resumable::discard`]; runs on the pool.
 pub(super) fn discard(local: &Arc<Local>, key: &Key, token: &[u8]) -> Result<bool> {
     let name = hidden_name(key, token)?;
     match directory(local, key).and_then(|dir| rustix::fs::unlinkat(&dir, name, AtFlags::empty())) {

@@ -5,7 +5,6 @@ use super::{
     error::{fail, root_error},
     mounts::{Mount, mounts},
 };
-use crate::Answer;
 use haul_core::{Key, Result};
 use rustix::{
     fs::{CWD, Mode, OFlags},
@@ -15,9 +14,9 @@ use std::os::fd::OwnedFd;
 
 const OP: &str = "sync";
 
-/// See [`crate::Extra::Sync`]; runs on the pool. What was written before a writeback failed is lost then, so its error is
+/// See [`crate::Admin::sync`]; runs on the pool. What was written before a writeback failed is lost then, so its error is
 /// the job's.
-pub(super) fn sync(local: &Local) -> Result<Answer> {
+pub(super) fn sync(local: &Local) -> Result<()> {
     let root = open(local.root.path()).map_err(|e| root_error(OP, local.root.path(), e))?;
     rustix::fs::syncfs(&root).map_err(|e| root_error(OP, local.root.path(), e))?;
     // Opening an automounter's place would mount something.
@@ -30,7 +29,7 @@ pub(super) fn sync(local: &Local) -> Result<Answer> {
         };
         synced.map_err(|errno| fail(OP, &Key::new(&mount.place), errno))?;
     }
-    Ok(Answer::Done)
+    Ok(())
 }
 
 fn open(path: &[u8]) -> rustix::io::Result<OwnedFd> {

@@ -8,13 +8,13 @@ use super::{
     meta,
     read::{link_name, no_link},
 };
-use crate::{Answer, WriteSpec};
+use crate::{Cleanup, Space, Unfinished, WriteSpec};
 use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir},
     io::Errno,
 };
-use std::{os::fd::OwnedFd, time::Duration};
+use std::os::fd::OwnedFd;
 
 /// See [`crate::Store::make_dir`].
 pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()> {
@@ -180,7 +180,8 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
 /// `dry_run`. Links are not followed.
 ///
 /// Errors: nothing is found as `below` can't be looked through. Of other folders the answer has them.
-pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below: Key) -> Result<Answer> {
+pub(super) fn cleanup(local: &Local, what: Cleanup) -> Result<Unfinished> {
+    let Cleanup { older_than, dry_run, below } = what;
     check_key(CLEANUP, &below)?;
     let root = Root::new(local.root.path().to_vec(), false).by_own_links(local.root.goes_by_own_links());
     let age = i128::try_from(older_than.as_nanos()).unwrap_or(i128::MAX);
@@ -205,7 +206,7 @@ pub(super) fn cleanup(local: &Local, older_than: Duration, dry_run: bool, below:
         }
     }
     found.sort();
-    Ok(Answer::Unfinished { found, failed })
+    Ok(Unfinished { found, failed })
 }
 
 const CLEANUP: &str = "clean up";
@@ -243,11 +244,11 @@ fn cleanup_in(
 }
 
 /// How much space there is.
-pub(super) fn about(local: &Local) -> Result<Answer> {
+pub(super) fn about(local: &Local) -> Result<Space> {
     let dir = local.root.root().map_err(|e| root_error("about", local.root.path(), e))?;
     let st = rustix::fs::fstatvfs(&*dir).map_err(|e| fail("about", &Key::new(""), e))?;
     let bytes = |blocks: u64| Some(blocks.saturating_mul(st.f_frsize));
-    Ok(Answer::About {
+    Ok(Space {
         total: bytes(st.f_blocks),
         used: bytes(st.f_blocks.saturating_sub(st.f_bfree)),
         free: bytes(st.f_bavail),

@@ -8,8 +8,9 @@
 //! writing one is refused.
 
 use crate::{
-    Answer, Caps, CopyBatch, CopyItem, Extra, Gone, ListRequest, Progress, Read, Resumed, Sent, Store, Stored, Upload,
-    WriteSpec,
+    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Gone, Inodes,
+    ListRequest, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
+    Upload, WriteSpec, none_offered, offered,
 };
 use futures::{
     StreamExt,
@@ -18,10 +19,10 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version,
     key::{just_before, stored_symlink},
 };
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 /// The layer.
 pub struct LinkFiles {
@@ -183,18 +184,6 @@ impl Store for LinkFiles {
         }
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        match written(key) {
-            Ok(key) => self.inner.resume(&key, token, sent, spec),
-            Err(error) => Box::pin(ready(Err(error))),
-        }
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        // Also of a file that an earlier run began without this layer.
-        self.inner.discard(&Key::new(key.stored()), token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.inner.make_dir(key, spec)
     }
@@ -243,17 +232,127 @@ impl Store for LinkFiles {
         })
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        let request = match request {
-            Extra::Link(key, lasts) => found("link", &key).map(|key| Extra::Link(key, lasts)),
-            Extra::Hash { key, version, algos } => found("hash", &key).map(|key| Extra::Hash { key, version, algos }),
-            Extra::Sealed { key, version } => found("check", &key).map(|key| Extra::Sealed { key, version }),
-            other => Ok(other),
-        };
-        match request {
-            Ok(request) => self.inner.extra(request),
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable().map(|_| self as &dyn Resumable)
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes().map(|_| self as &dyn Inodes)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted().map(|_| self as &dyn Encrypted)
+    }
+}
+
+impl Resumable for LinkFiles {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        match written(key).and_then(|key| Ok((key, offered(self.inner.resumable(), "resume")?))) {
+            Ok((key, inner)) => inner.resume(&key, token, sent, spec),
             Err(error) => Box::pin(ready(Err(error))),
         }
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        match offered(self.inner.resumable(), "discard") {
+            // Also of a file that an earlier run began without this layer.
+            Ok(inner) => inner.discard(&Key::new(key.stored()), token),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+impl Inodes for LinkFiles {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        let count = batch.items.len();
+        let stored = |key: &Key| Key::new(key.stored());
+        let each = batch.items.into_iter();
+        let items =
+            each.map(|item| AttributesItem { from: stored(&item.from), to: stored(&item.to), ..item }).collect();
+        match self.inner.inodes() {
+            Some(inner) => inner.attributes(AttributesBatch { items, ..batch }),
+            None => Box::pin(ready(none_offered(count, "set attributes"))),
+        }
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // Only of files, whose names are the same below.
+        match self.inner.inodes() {
+            Some(inner) => inner.settle(items),
+            None => Box::pin(ready(none_offered(items.len(), "rename"))),
+        }
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        match found("hash", key).and_then(|key| Ok((key, offered(self.inner.inodes(), "hash")?))) {
+            Ok((key, inner)) => inner.hash(&key, version, algos),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+impl Admin for LinkFiles {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        match offered(self.inner.admin(), "about") {
+            Ok(inner) => inner.about(),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        match offered(self.inner.admin(), "userinfo") {
+            Ok(inner) => inner.user(),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        match found("link", key).and_then(|key| Ok((key, offered(self.inner.admin(), "link")?))) {
+            Ok((key, inner)) => inner.link(&key, lasts),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        match offered(self.inner.admin(), "clean up") {
+            Ok(inner) => inner.cleanup(what),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn empty_trash(&self, dry_run: bool) -> BoxFuture<'_, Result<Vec<Key>>> {
+        match offered(self.inner.admin(), "empty the trash") {
+            Ok(inner) => inner.empty_trash(dry_run),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        match offered(self.inner.admin(), "sync") {
+            Ok(inner) => inner.sync(),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+impl Encrypted for LinkFiles {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+        match found("check", key).and_then(|key| Ok((key, offered(self.inner.encrypted(), "check")?))) {
+            Ok((key, inner)) => inner.sealed(&key, version),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn hidden(&self, key: &Key) -> Result<Key> {
+        offered(self.inner.encrypted(), "encrypt")?.hidden(key)
+    }
+
+    fn plain(&self, hidden: &Key) -> Result<Key> {
+        offered(self.inner.encrypted(), "decrypt")?.plain(hidden)
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::clock::Clock;
 use crate::{
-    Answer, Body, Caps, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Pace, Part, Payload, Read, Resumed,
-    Sent, Store, Stored, Unpublished, Upload, WriteSpec,
+    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Encrypted, Inodes, Late, ListRequest,
+    Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored, Unpublished, Upload, WriteSpec,
+    none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -13,7 +14,7 @@ use futures::{
     stream,
     stream::BoxStream,
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
@@ -422,18 +423,6 @@ impl Store for Limited {
         })
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let resume = self.inner.resume(key, token, sent, spec);
-        Box::pin(async move {
-            let (inner, parts) = resume.await?;
-            Ok((self.upload(inner), parts))
-        })
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        self.inner.discard(key, token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.inner.make_dir(key, spec)
     }
@@ -464,13 +453,65 @@ impl Store for Limited {
         self.inner.delete(keys)
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        if matches!(request, Extra::Hash { .. }) && self.is_limited() {
-            // Read through here its bytes count.
-            let error = Error::new(ErrorKind::Unsupported, "hash", "a bandwidth limit is set");
-            return Box::pin(ready(Err(error)));
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable().map(|_| self as &dyn Resumable)
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes().map(|_| self as &dyn Inodes)
+    }
+
+    // What these move is little.
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin()
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted()
+    }
+}
+
+impl Resumable for Limited {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let resume = offered(self.inner.resumable(), "resume").map(|inner| inner.resume(key, token, sent, spec));
+        Box::pin(async move {
+            let (inner, parts) = resume?.await?;
+            Ok((self.upload(inner), parts))
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        match offered(self.inner.resumable(), "discard") {
+            Ok(inner) => inner.discard(key, token),
+            Err(error) => Box::pin(ready(Err(error))),
         }
-        self.inner.extra(request)
+    }
+}
+
+impl Inodes for Limited {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        match self.inner.inodes() {
+            Some(inner) => inner.attributes(batch),
+            None => Box::pin(ready(none_offered(batch.items.len(), "set attributes"))),
+        }
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        match self.inner.inodes() {
+            Some(inner) => inner.settle(items),
+            None => Box::pin(ready(none_offered(items.len(), "rename"))),
+        }
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        let limited = || Error::new(ErrorKind::Unsupported, "hash", "a bandwidth limit is set");
+        match offered(self.inner.inodes(), "hash") {
+            // Read through here its bytes count.
+            Ok(_) if self.is_limited() => Box::pin(ready(Err(limited()))),
+            Ok(inner) => inner.hash(key, version, algos),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 }
 

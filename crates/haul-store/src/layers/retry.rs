@@ -7,13 +7,15 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Answer, Body, Caps, CopyBatch, CopyItem, Extra, Late, ListRequest, Meters, Part, Payload, Progress, Read, Relay,
-    Resumed, Sent, Store, Stored, Unpublished, Upload, WriteSpec,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Inodes, Late, ListRequest,
+    Meters, Part, Payload, Progress, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
+    Unfinished, Unpublished, Upload, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, key::after_prefix, plan::Replace,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, key::after_prefix,
+    plan::Replace,
 };
 use std::{
     future::Future,
@@ -235,20 +237,6 @@ impl Store for Retrying {
         })
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        Box::pin(async move {
-            let resume = || self.0.inner.resume(&key, &token, sent.clone(), spec.clone());
-            let (inner, parts) = self.0.attempt(resume).await?;
-            Ok((RetryingUpload::around(&self.0, inner, &spec), parts))
-        })
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        Box::pin(async move { self.0.attempt(|| self.0.inner.discard(&key, &token)).await })
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let (key, spec) = (key.clone(), spec.clone());
         Box::pin(async move { self.0.attempt(|| self.0.inner.make_dir(&key, &spec)).await })
@@ -280,8 +268,133 @@ impl Store for Retrying {
         })
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        Box::pin(async move { self.0.attempt(|| self.0.inner.extra(request.clone())).await })
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.0.inner.resumable().map(|_| self as &dyn Resumable)
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.0.inner.inodes().map(|_| self as &dyn Inodes)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.0.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.0.inner.encrypted().map(|_| self as &dyn Encrypted)
+    }
+}
+
+impl Resumable for Retrying {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        Box::pin(async move {
+            let below = offered(self.0.inner.resumable(), "resume")?;
+            let resume = || below.resume(&key, &token, sent.clone(), spec.clone());
+            let (inner, parts) = self.0.attempt(resume).await?;
+            Ok((RetryingUpload::around(&self.0, inner, &spec), parts))
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        Box::pin(async move {
+            let below = offered(self.0.inner.resumable(), "discard")?;
+            self.0.attempt(|| below.discard(&key, &token)).await
+        })
+    }
+}
+
+impl Inodes for Retrying {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        Box::pin(async move {
+            let count = batch.items.len();
+            let Some(below) = self.0.inner.inodes() else { return none_offered(count, "set attributes") };
+            let send = |numbers: &[usize]| {
+                let items = numbers.iter().map(|n| batch.items[*n].clone()).collect();
+                below.attributes(AttributesBatch { from: batch.from.clone(), items, ..batch })
+            };
+            self.0.batch(count, send).await
+        })
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        Box::pin(async move {
+            let Some(below) = self.0.inner.inodes() else { return none_offered(items.len(), "rename") };
+            let send = |numbers: &[usize]| below.settle(numbers.iter().map(|n| items[*n].clone()).collect());
+            self.0.batch(items.len(), send).await
+        })
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        let (key, version, algos) = (key.clone(), version.cloned(), algos.to_vec());
+        Box::pin(async move {
+            let below = offered(self.0.inner.inodes(), "hash")?;
+            self.0.attempt(|| below.hash(&key, version.as_ref(), &algos)).await
+        })
+    }
+}
+
+impl Admin for Retrying {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "about")?;
+            self.0.attempt(|| below.about()).await
+        })
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "userinfo")?;
+            self.0.attempt(|| below.user()).await
+        })
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        let key = key.clone();
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "link")?;
+            self.0.attempt(|| below.link(&key, lasts)).await
+        })
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "clean up")?;
+            self.0.attempt(|| below.cleanup(what.clone())).await
+        })
+    }
+
+    fn empty_trash(&self, dry_run: bool) -> BoxFuture<'_, Result<Vec<Key>>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "empty the trash")?;
+            self.0.attempt(|| below.empty_trash(dry_run)).await
+        })
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "sync")?;
+            self.0.attempt(|| below.sync()).await
+        })
+    }
+}
+
+impl Encrypted for Retrying {
+    fn sealed(&self, key: &Key, version: Option<&Version>) -> BoxFuture<'_, Result<Sealed>> {
+        let (key, version) = (key.clone(), version.cloned());
+        Box::pin(async move {
+            let below = offered(self.0.inner.encrypted(), "check")?;
+            self.0.attempt(|| below.sealed(&key, version.as_ref())).await
+        })
+    }
+
+    fn hidden(&self, key: &Key) -> Result<Key> {
+        offered(self.0.inner.encrypted(), "encrypt")?.hidden(key)
+    }
+
+    fn plain(&self, hidden: &Key) -> Result<Key> {
+        offered(self.0.inner.encrypted(), "decrypt")?.plain(hidden)
     }
 }
 

@@ -7,8 +7,8 @@ mod space;
 mod upload;
 
 use crate::{
-    Answer, Body, Caps, Changed, CopyBatch, CopyHow, CopyItem, Domain, Extra, ListRequest, OpenRequest, PartLimits,
-    Read, Resumed, Sent, Store, StoreKind, Stored, Upload, WriteSpec,
+    Body, Caps, Changed, CopyBatch, CopyHow, CopyItem, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Store, StoreKind, Stored, Upload, WriteSpec,
 };
 use futures::{
     StreamExt,
@@ -380,14 +380,6 @@ impl Store for MemStore {
         Box::pin(ready(begin))
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        Box::pin(ready(upload::resume(self.clone(), key.clone(), token, &sent, spec)))
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(ready(upload::discard(self, key, token)))
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let (key, spec) = (key.clone(), spec.clone());
         Box::pin(async move { self.make_dir_now(&key, &spec) })
@@ -415,8 +407,17 @@ impl Store for MemStore {
         Box::pin(async move { keys.iter().map(|(key, version)| self.delete_one(key, version.as_ref())).collect() })
     }
 
-    fn extra(&self, _request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        let error = Error::new(ErrorKind::Unsupported, "extra", "a store in memory can't do this");
-        Box::pin(ready(Err(error)))
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for MemStore {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        Box::pin(ready(upload::resume(self.clone(), key.clone(), token, &sent, spec)))
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(ready(upload::discard(self, key, token)))
     }
 }

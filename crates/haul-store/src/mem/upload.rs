@@ -24,7 +24,7 @@ pub(super) fn begin(store: MemStore, key: Key, spec: WriteSpec) -> Box<dyn Uploa
     Box::new(MemWrite { store, key, spec, parts: Arc::default(), token: OnceLock::new() })
 }
 
-/// See [`crate::Store::resume`].
+/// See [`crate::Resumable::resume`].
 pub(super) fn resume(store: MemStore, key: Key, token: &[u8], sent: &[Sent], spec: WriteSpec) -> Result<Resumed> {
     check_token(&store, &key, token)?;
     let parts = store.space.lock().writes.get(token).cloned();
@@ -44,7 +44,7 @@ pub(super) fn resume(store: MemStore, key: Key, token: &[u8], sent: &[Sent], spe
     Ok((Box::new(MemWrite { store, key, spec, parts, token }), proved))
 }
 
-/// See [`crate::Store::discard`].
+/// See [`crate::Resumable::discard`].
 pub(super) fn discard(store: &MemStore, key: &Key, token: &[u8]) -> Result<bool> {
     check_token(store, key, token)?;
     Ok(store.space.lock().writes.remove(token).is_some())

@@ -5,8 +5,8 @@
 //! together and writes packs; `upload` is one file's write. Requests are retried by the layers around the wrapped store.
 
 mod ahead;
-mod extra;
 mod gather;
+mod house;
 mod index;
 mod list;
 mod load;
@@ -17,8 +17,8 @@ mod tests;
 mod upload;
 
 use crate::{
-    Answer, Caps, Changed, CopyBatch, Extra, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Resumed, Sent,
-    Store, StoreKind, Stored, Upload, WriteSpec,
+    Admin, Caps, Changed, Cleanup, CopyBatch, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Space, Store,
+    StoreKind, Stored, Unfinished, Upload, WriteSpec, offered,
 };
 use ahead::Ahead;
 use futures::{
@@ -232,10 +232,6 @@ impl Shared {
     }
 }
 
-fn again(op: &'static str, key: &Key) -> Error {
-    Error::new(ErrorKind::Unsupported, op, "a half-written file among packs begins again").with_key(key)
-}
-
 impl Store for PackStore {
     fn locator(&self) -> &str {
         &self.0.locator
@@ -264,14 +260,6 @@ impl Store for PackStore {
         async move { upload::begin(&self.0, key, spec).await }.boxed()
     }
 
-    fn resume(&self, key: &Key, _: &[u8], _: Vec<Sent>, _: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        ready(Err(again("resume", key))).boxed()
-    }
-
-    fn discard(&self, key: &Key, _: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        ready(Err(again("discard", key))).boxed()
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         if key.is_root() { self.0.inner.make_dir(key, spec) } else { ready(Ok(())).boxed() }
     }
@@ -295,10 +283,28 @@ impl Store for PackStore {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        async move { extra::delete(&self.0, keys).await }.boxed()
+        async move { house::delete(&self.0, keys).await }.boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        async move { extra::extra(&self.0, request).await }.boxed()
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Admin for PackStore {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move { offered(self.0.inner.admin(), "about")?.about().await }.boxed()
+    }
+
+    fn user(&self) -> BoxFuture<'_, Result<Vec<(&'static str, String)>>> {
+        async move { offered(self.0.inner.admin(), "userinfo")?.user().await }.boxed()
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { house::cleanup(&self.0, what).await }.boxed()
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        async move { offered(self.0.inner.admin(), "sync")?.sync().await }.boxed()
     }
 }

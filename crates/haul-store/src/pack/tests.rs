@@ -2,12 +2,12 @@
 //! takes.
 
 use super::{
-    PackStore, Settings, extra,
+    PackStore, Settings, house,
     index::{Facts, Head, Place, Record, Said},
     list::Merge,
     load::{PACKS, id_at, index_key, time_of, whole},
 };
-use crate::{Extra, Late, Payload, Store, WriteSpec, mem::MemStore};
+use crate::{Cleanup, Late, Payload, Store, WriteSpec, mem::MemStore};
 use bytes::Bytes;
 use futures::future::join_all;
 use haul_core::{ErrorKind, Hashes, Key, Mtime, Result};
@@ -66,8 +66,8 @@ async fn indexes(inner: &Arc<dyn Store>) -> Vec<String> {
 
 async fn tidy(inner: &Arc<dyn Store>, older_than: u64) {
     let older_than = Duration::from_nanos(older_than);
-    let request = Extra::Cleanup { older_than, dry_run: false, below: Key::new("") };
-    extra::extra(&on(inner).0, request).await.expect("tidied");
+    let what = Cleanup { older_than, dry_run: false, below: Key::new("") };
+    house::cleanup(&on(inner).0, what).await.expect("tidied");
 }
 
 #[tokio::test]

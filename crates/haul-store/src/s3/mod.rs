@@ -4,12 +4,12 @@
 //! first write into a bucket that doesn't exist yet.
 
 mod address;
+mod admin;
 mod body;
 mod copy;
 mod credentials;
 mod delete;
 mod error;
-mod extra;
 mod list;
 mod meta;
 mod options;
@@ -23,12 +23,12 @@ mod upload;
 
 use crate::xml;
 use crate::{
-    Answer, Caps, Changed, CopyBatch, Domain, Extra, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read, Resumed,
-    Sent, Store, StoreKind, Stored, Upload, WriteSpec,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
+    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
 };
 use address::{Endpoint, Root};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use options::Config;
 use provider::Checksum;
 use service::Service;
@@ -190,16 +190,6 @@ impl Store for S3 {
         async move { upload.map(|u| Box::new(u) as Box<dyn Upload>) }.boxed()
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        let (key, token) = (key.clone(), token.to_vec());
-        async move { resume::discard(&self.0, &key, &token).await }.boxed()
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let (key, spec) = (key.clone(), spec.clone());
         async move { make_dir(&self.0, &key, &spec).await }.boxed()
@@ -218,8 +208,40 @@ impl Store for S3 {
         delete::delete(&self.0, keys).boxed()
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        extra::extra(&self.0, request).boxed()
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for S3 {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { resume::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for S3 {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        let message = "S3 has no quota to report: add sizes up with `haul size`";
+        async move { Err(Error::new(ErrorKind::Unsupported, "about", message)) }.boxed()
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        let key = key.clone();
+        async move { admin::link(&self.0, &key, lasts).await }.boxed()
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { admin::cleanup(&self.0, what).await }.boxed()
     }
 }
 

@@ -59,7 +59,7 @@ pub fn begun_with(service: &Service, place: &Place, kept: &meta::Kept<'_>, check
     Ok(hasher.finish().hex(Algo::Xxh128).unwrap_or_default())
 }
 
-/// See [`crate::Store::resume`].
+/// See [`crate::Resumable::resume`].
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -88,7 +88,7 @@ pub fn same(ours: &Part, theirs: &Part) -> bool {
         && ours_tag.zip(theirs_tag).all(|(a, b)| a == b)
 }
 
-/// See [`crate::Store::discard`].
+/// See [`crate::Resumable::discard`].
 pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     let Token { place, id, .. } = of_key(service, key, token)?;
     upload::abort(service, &place, &id).await.map_err(at("discard", key))

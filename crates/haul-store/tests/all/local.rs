@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Gone, Late, Links, ListRequest, Part, Payload, Progress, Sent,
-    Store, WriteSpec,
+    Body, Cleanup, CopyBatch, CopyHow, CopyItem, Gone, Late, Links, ListRequest, Part, Payload, Progress, Sent, Store,
+    Unfinished, WriteSpec,
 };
 use haul_testkit::{disk::open, peers};
 use std::{
@@ -639,13 +639,12 @@ async fn cleanup_removes_what_a_killed_write_left() {
     let upload = store.write(&Key::new("a/y/new"), WriteSpec::default()).await.unwrap();
     drop(upload);
     let cleanup = |secs, dry_run| {
-        let request = Extra::Cleanup { older_than: Duration::from_secs(secs), dry_run, below: Key::new("") };
-        let found = store.extra(request);
+        let what = Cleanup { older_than: Duration::from_secs(secs), dry_run, below: Key::new("") };
+        let found = store.admin().unwrap().cleanup(what);
         async move {
-            match found.await.unwrap() {
-                Answer::Unfinished { found, failed } if failed.is_empty() => found.len(),
-                other => panic!("{other:?}"),
-            }
+            let Unfinished { found, failed } = found.await.unwrap();
+            assert!(failed.is_empty(), "{failed:?}");
+            found.len()
         }
     };
     assert_eq!(cleanup(3600, false).await, 0, "too young");
@@ -688,7 +687,7 @@ fn hello() -> Vec<Sent> {
 
 async fn parts_found(store: &Arc<dyn Store>, token: &[u8]) -> haul_core::Result<usize> {
     let spec = WriteSpec { size: Some(10), ..WriteSpec::default() };
-    Ok(store.resume(&Key::new("f"), token, hello(), spec).await?.1.len())
+    Ok(store.resumable().unwrap().resume(&Key::new("f"), token, hello(), spec).await?.1.len())
 }
 
 #[tokio::test]
@@ -720,9 +719,12 @@ async fn what_took_a_partial_files_place_is_left_alone() {
     fs::remove_file(&path).unwrap();
     fs::hard_link(outside.path().join("secret"), &path).unwrap();
     assert_eq!(gone().await, ErrorKind::NotFound);
-    assert!(store.discard(&Key::new("f"), &token).await.unwrap());
+    assert!(store.resumable().unwrap().discard(&Key::new("f"), &token).await.unwrap());
     assert!(!path.exists());
-    assert!(!store.discard(&Key::new("f"), &token).await.unwrap(), "it is told that nothing was there");
+    assert!(
+        !store.resumable().unwrap().discard(&Key::new("f"), &token).await.unwrap(),
+        "it is told that nothing was there"
+    );
     assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"hello");
 }
 
@@ -735,7 +737,11 @@ async fn a_token_leads_only_to_hidden_files_beside_the_key() {
     let (hidden, _) = left_behind(&temp, &store).await;
     let above = [b"../", &hidden[..]].concat();
     for (key, token) in [("f", &b"precious"[..]), ("d/f", &hidden), ("d/f", &above), ("f", b"d/"), ("..", &hidden)] {
-        assert_eq!(store.discard(&Key::new(key), token).await.unwrap_err().kind(), ErrorKind::Invalid, "{key}");
+        assert_eq!(
+            store.resumable().unwrap().discard(&Key::new(key), token).await.unwrap_err().kind(),
+            ErrorKind::Invalid,
+            "{key}"
+        );
     }
     assert!(temp.path().join("precious").exists());
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Entry, ErrorKind, Key, Listed, Meta, Mtime, Result, Retry};
 use haul_store::{
-    Answer, Extra, Late, Links, ListRequest, Payload, Store, Stored, WriteSpec,
+    Cleanup, Late, Links, ListRequest, Payload, Store, Stored, Unfinished, WriteSpec,
     mem::MemStore,
     pack::{PackStore, Settings},
 };
@@ -282,11 +282,8 @@ async fn a_crash_before_the_index_leaves_what_cleanup_finds() {
     assert_eq!(names(&store).await, ["a", "b"]);
     let day = Duration::from_secs(24 * 3600);
     for dry_run in [true, false] {
-        let Answer::Unfinished { found, .. } =
-            store.extra(Extra::Cleanup { older_than: day, dry_run, below: Key::new("") }).await.expect("done")
-        else {
-            panic!("another answer")
-        };
+        let what = Cleanup { older_than: day, dry_run, below: Key::new("") };
+        let Unfinished { found, .. } = store.admin().unwrap().cleanup(what).await.expect("done");
         assert_eq!(found.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), [orphan]);
     }
     assert!(!names(&inner).await.contains(&orphan.to_string()));
@@ -304,8 +301,8 @@ async fn cleanup_makes_one_index_and_drops_what_is_dead() {
     assert_eq!((ending(&inner, ".tar").await.len(), ending(&inner, ".idx").await.len()), (3, 4));
     let before = on(&inner);
     list(&before).await.expect("listed");
-    let tidy = Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") };
-    on(&inner).extra(tidy.clone()).await.expect("done");
+    let tidy = Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") };
+    on(&inner).admin().unwrap().cleanup(tidy.clone()).await.expect("done");
     assert_eq!((ending(&inner, ".tar").await.len(), ending(&inner, ".idx").await.len()), (2, 1));
     for store in [&on(&inner), &before] {
         assert_eq!(names(store).await, ["a", "b"]);
@@ -315,7 +312,7 @@ async fn cleanup_makes_one_index_and_drops_what_is_dead() {
     put_all(&before, &[("d", b"4")]).await;
     put_all(&store, &[("e", b"5")]).await;
     assert_eq!(names(&on(&inner)).await, ["a", "b", "d", "e"]);
-    on(&inner).extra(tidy).await.expect("done");
+    on(&inner).admin().unwrap().cleanup(tidy).await.expect("done");
     assert_eq!(names(&on(&inner)).await, ["a", "b", "d", "e"]);
     assert_eq!(ending(&inner, ".idx").await.len(), 1);
 }
@@ -377,7 +374,7 @@ async fn who_changes_what_he_knows_hides_nothing_that_arrives_late() {
                 assert_eq!(list(store).await.expect("listed")[0].size, bytes.len() as u64, "{what}");
                 assert_eq!(get(store, "k").await.expect("read"), bytes, "{what}, deletes: {deletes}");
             }
-            on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+            on(&inner).admin().unwrap().cleanup(tidy(Duration::ZERO)).await.expect("tidied");
             assert_eq!(get(&on(&inner), "k").await.expect("read"), bytes, "{what}, deletes: {deletes}, tidied");
         }
     }
@@ -416,7 +413,7 @@ async fn the_loss_of_any_writers_last_index_is_noticed() {
         assert_eq!((error.kind(), error.key().map(Key::to_string)), (ErrorKind::Corrupt, Some(index.clone())));
     }
     // Also of the one that house-keeping made of all.
-    on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+    on(&inner).admin().unwrap().cleanup(tidy(Duration::ZERO)).await.expect("tidied");
     let merged = ending(&inner, ".idx").await.remove(0);
     put_all(&on(&inner), &[("more", b"4")]).await;
     delete(&inner, &merged).await.expect("deleted");
@@ -424,8 +421,8 @@ async fn the_loss_of_any_writers_last_index_is_noticed() {
 }
 
 /// House-keeping of all that is so old.
-fn tidy(older_than: Duration) -> Extra {
-    Extra::Cleanup { older_than, dry_run: false, below: Key::new("") }
+fn tidy(older_than: Duration) -> Cleanup {
+    Cleanup { older_than, dry_run: false, below: Key::new("") }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -434,7 +431,7 @@ async fn what_a_stopped_cleanup_left_does_not_count() {
     put_all(&on(&inner), &[("a", b"1"), ("b", b"2")]).await;
     delete(&on(&inner), "a").await.expect("deleted");
     let before = apart(&inner).await;
-    on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+    on(&inner).admin().unwrap().cleanup(tidy(Duration::ZERO)).await.expect("tidied");
     // As if it had been stopped before it removed the older of the two.
     let first = ending(&before, ".idx").await.remove(0);
     put(&inner, &first, &get(&before, &first).await.expect("read")).await;
@@ -444,7 +441,7 @@ async fn what_a_stopped_cleanup_left_does_not_count() {
     spoil(&inner, &first, 20).await;
     assert_eq!(names(&store).await, ["b"]);
     spoil(&inner, &first, 20).await;
-    on(&inner).extra(tidy(Duration::ZERO)).await.expect("tidied");
+    on(&inner).admin().unwrap().cleanup(tidy(Duration::ZERO)).await.expect("tidied");
     assert_eq!(ending(&inner, ".idx").await.len(), 1);
     assert_eq!(names(&on(&inner)).await, ["b"]);
 }
@@ -525,7 +522,7 @@ async fn what_was_stored_lately_is_kept_whatever_the_writers_clock() {
     put_all(&on(&inner), &[("a", b"1")]).await;
     let key = Key::new("packs/0000000000000001-00000000.tar");
     put_with(&inner, &key, b"under way", WriteSpec::default()).await.expect("stored");
-    on(&inner).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
+    on(&inner).admin().unwrap().cleanup(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
     assert!(names(&inner).await.contains(&key.to_string()));
 }
 
@@ -541,7 +538,7 @@ async fn what_is_under_way_is_kept_whatever_the_clock_of_who_tidies_up() {
         put_with(&inner, &Key::new(key.as_str()), b"under way", WriteSpec::default()).await.expect("stored");
     }
     let there: Arc<dyn Store> = Arc::new(Faulty::new(inner.clone()).behind(three));
-    on(&there).extra(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
+    on(&there).admin().unwrap().cleanup(tidy(Duration::from_secs(24 * 3600))).await.expect("tidied");
     assert_eq!(names(&inner).await, under_way);
 }
 

@@ -5,8 +5,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Version, error::Retry, hash};
 use haul_store::{
-    Answer, Body, CopyBatch, CopyHow, CopyItem, Extra, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload,
-    Store, WriteSpec,
+    Body, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Store, WriteSpec,
     layers::{LayerSettings, stack},
     mem::MemStore,
     s3::S3,
@@ -180,9 +179,7 @@ async fn the_right_region_is_learnt_where_an_answer_has_no_body() {
 
     let script = self::script(question()).await;
     let (store, _) = open(&script, &[]);
-    let Ok(Answer::Link(link)) = store.extra(Extra::Link(Key::new("k"), Duration::from_secs(60))).await else {
-        panic!()
-    };
+    let Ok(link) = store.admin().unwrap().link(&Key::new("k"), Duration::from_secs(60)).await else { panic!() };
     assert_eq!(asked(&script), learnt);
     assert!(link.contains("%2Feu-west-9%2Fs3%2Faws4_request"), "{link}");
 
@@ -209,7 +206,7 @@ async fn wrong_keys_are_named_where_the_region_is_wrong_too() {
 async fn a_link_to_nothing_is_refused() {
     let script = script(vec![answer("404 Not Found", &[], "")]).await;
     let (store, _) = open(&script, &[]);
-    let error = store.extra(Extra::Link(Key::new("k"), Duration::from_secs(60))).await.unwrap_err();
+    let error = store.admin().unwrap().link(&Key::new("k"), Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 

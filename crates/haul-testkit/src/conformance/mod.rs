@@ -2,10 +2,13 @@
 //! layer. Cases are chosen by what the store says it can; one that doesn't apply is reported as skipped, with why.
 
 mod change;
+mod facets;
 mod list;
 mod read;
 mod resume;
 mod write;
+
+pub use facets::same_facets;
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
@@ -58,6 +61,7 @@ const CASES: &[Case] = cases! {
     change: set_meta_changes_only_that, deletes_answer_for_each, a_full_folder_is_not_deleted, folders_are_made_once,
         copies_stay_inside, copies_answer_for_each, a_rename_leaves_nothing_behind;
     read: it_hashes_what_it_holds;
+    facets: layers_keep_its_facets;
 };
 
 /// Tries every case, each on a fresh empty root that `make` gives (which exists, or is made by `make_dir("")`).
@@ -111,6 +115,7 @@ pub async fn run_except<F: Future<Output = Arc<dyn Store>>>(make: impl Fn() -> F
 
 async fn attempt(case: &Case, store: Arc<dyn Store>) -> Outcome {
     store.make_dir(&Key::new(""), &WriteSpec::default()).await.expect("the root can be made");
+    assert_eq!(store.caps().attributes.is_some(), store.inodes().is_some(), "attributes are of stores with inodes");
     (case.run)(store).await
 }
 

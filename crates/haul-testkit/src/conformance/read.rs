@@ -2,8 +2,8 @@
 
 use super::{Outcome, collect, get, key, put, skip_unless};
 use crate::tree::content;
-use haul_core::{Algo, ErrorKind, Key, Kind, hash::hash_bytes};
-use haul_store::{Answer, Extra, Store};
+use haul_core::{Algo, ErrorKind, Key, Kind, Version, hash::hash_bytes};
+use haul_store::Store;
 use std::sync::Arc;
 
 pub(super) async fn ranges_are_exact(store: Arc<dyn Store>) -> Outcome {
@@ -35,21 +35,21 @@ pub(super) async fn a_stale_version_is_refused(store: Arc<dyn Store>) -> Outcome
 
 pub(super) async fn it_hashes_what_it_holds(store: Arc<dyn Store>) -> Outcome {
     let algos = vec![Algo::Md5, Algo::Blake3];
-    let ask = |name: &str, version| Extra::Hash { key: key(name), version, algos: algos.clone() };
+    let Some(inodes) = store.inodes() else { return Err("it is read to be hashed".into()) };
+    let ask = async |name: &str, version: Option<Version>| inodes.hash(&key(name), version.as_ref(), &algos).await;
     for (name, size) in [("empty", 0), ("d/small", 7), ("d/blocks", 700_001)] {
         let bytes = content(size, size);
         let version = put(&*store, name, &bytes).await.version;
-        let answer = store.extra(ask(name, version)).await;
-        let unsupported = answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported);
-        skip_unless(!unsupported, "it is read to be hashed")?;
-        let Ok(Answer::Hashes(found)) = answer else { panic!("{name}: {answer:?}") };
-        assert_eq!(found, hash_bytes(&algos, &bytes), "{name}");
+        let found = ask(name, version).await;
+        let unsupported = found.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported);
+        skip_unless(!unsupported, "it is read to be hashed just now")?;
+        assert_eq!(found.expect(name), hash_bytes(&algos, &bytes), "{name}");
     }
     let old = store.stat(&key("d/small")).await.expect("there").version;
     put(&*store, "d/small", b"others").await;
-    let error = store.extra(ask("d/small", old)).await.expect_err("the version is gone");
+    let error = ask("d/small", old).await.expect_err("the version is gone");
     assert_eq!(error.kind(), ErrorKind::Changed, "{error:?}");
-    let error = store.extra(ask("d/none", None)).await.expect_err("nothing is there");
+    let error = ask("d/none", None).await.expect_err("nothing is there");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{Outcome, collect, files, get, key, put, skip_unless};
 use crate::tree::content;
 use bytes::Bytes;
 use haul_core::{Algo, Entry, ErrorKind, hash::hash_bytes};
-use haul_store::{Late, ListRequest, Payload, Read, Sent, Store, WriteSpec};
+use haul_store::{Late, ListRequest, Payload, Read, Resumable, Sent, Store, WriteSpec};
 use std::sync::Arc;
 
 /// A write that was left half done, as a journal would remember it.
@@ -27,6 +27,11 @@ impl Half {
     }
 }
 
+/// What finds writes again, where [`half`] made one.
+fn writes(store: &Arc<dyn Store>) -> &dyn Resumable {
+    store.resumable().expect("a store that gives a token finds the write again")
+}
+
 /// Begins a write of four parts to `name`, sends those of `which`, and forgets it.
 async fn half(store: &dyn Store, name: &str, which: &[u64]) -> Result<Half, String> {
     let limits = store.caps().parts.filter(|limits| limits.count > 1).ok_or("it takes one stream only")?;
@@ -35,6 +40,7 @@ async fn half(store: &dyn Store, name: &str, which: &[u64]) -> Result<Half, Stri
     let mut half = Half { token: Vec::new(), sent: Vec::new(), bytes, part };
     let upload = store.write(&key(name), half.spec()).await.expect("begun");
     let Some(token) = upload.token().await.expect("a token") else { return Err("it can't find one again".into()) };
+    assert!(store.resumable().is_some(), "a token is for a store that finds the write again");
     assert_eq!(upload.token().await.expect("a token").as_ref(), Some(&token), "it stays the same");
     half.token = token;
     for index in which {
@@ -50,7 +56,7 @@ async fn half(store: &dyn Store, name: &str, which: &[u64]) -> Result<Half, Stri
 pub(super) async fn a_resumed_write_publishes_the_whole(store: Arc<dyn Store>) -> Outcome {
     skip_unless(!store.caps().parts.is_some_and(|limits| limits.waits), "parts wait for those before them")?;
     let half = half(&*store, "d/f", &[2, 0]).await?;
-    let resume = store.resume(&key("d/f"), &half.token, half.sent.clone(), half.spec());
+    let resume = writes(&store).resume(&key("d/f"), &half.token, half.sent.clone(), half.spec());
     let (upload, mut parts) = resume.await.expect("found again");
     parts.sort_by_key(|part| part.index);
     assert_eq!(parts.iter().map(|p| (p.index, p.size)).collect::<Vec<_>>(), [(0, half.part), (2, half.part)]);
@@ -78,7 +84,8 @@ pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>
     let mut never = half.sent[0].clone();
     (never.part.index, never.offset) = (2, 2 * half.part);
     told.push(never);
-    let (upload, mut parts) = store.resume(&key("f"), &half.token, told, half.spec()).await.expect("found again");
+    let (upload, mut parts) =
+        writes(&store).resume(&key("f"), &half.token, told, half.spec()).await.expect("found again");
     assert_eq!(parts, [half.sent[0].part.clone()]);
     for index in 1..4 {
         parts.push(upload.part(index, index * half.part, half.payload(index)).await.expect("sent"));
@@ -91,7 +98,7 @@ pub(super) async fn only_parts_that_are_there_are_believed(store: Arc<dyn Store>
 pub(super) async fn a_write_that_ended_is_gone(store: Arc<dyn Store>) -> Outcome {
     for publish in [true, false] {
         let half = half(&*store, "f", &[0, 1, 2, 3]).await?;
-        let resume = || store.resume(&key("f"), &half.token, half.sent.clone(), half.spec());
+        let resume = || writes(&store).resume(&key("f"), &half.token, half.sent.clone(), half.spec());
         let (upload, parts) = resume().await.expect("found again");
         match publish {
             true => drop(upload.publish(parts, Late::default()).await.expect("published")),
@@ -99,7 +106,7 @@ pub(super) async fn a_write_that_ended_is_gone(store: Arc<dyn Store>) -> Outcome
         }
         let error = resume().await.err().expect("it has ended");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
-        store.discard(&key("f"), &half.token).await.expect("gone already is fine");
+        writes(&store).discard(&key("f"), &half.token).await.expect("gone already is fine");
         assert!(get(&*store, "f").await == half.bytes, "what is there stays");
     }
     Ok(())
@@ -109,8 +116,9 @@ pub(super) async fn a_write_given_up_later_leaves_nothing(store: Arc<dyn Store>)
     put(&*store, "d/f", b"old").await;
     let half = half(&*store, "d/f", &[0, 1]).await?;
     assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"], "what is half done doesn't show");
-    store.discard(&key("d/f"), &half.token).await.expect("discarded");
-    let error = store.resume(&key("d/f"), &half.token, half.sent.clone(), half.spec()).await.err().expect("gone");
+    writes(&store).discard(&key("d/f"), &half.token).await.expect("discarded");
+    let error =
+        writes(&store).resume(&key("d/f"), &half.token, half.sent.clone(), half.spec()).await.err().expect("gone");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     assert_eq!(get(&*store, "d/f").await, b"old");
     Ok(())
@@ -119,17 +127,17 @@ pub(super) async fn a_write_given_up_later_leaves_nothing(store: Arc<dyn Store>)
 pub(super) async fn another_writes_token_is_refused(store: Arc<dyn Store>) -> Outcome {
     let half = half(&*store, "d/f", &[0]).await?;
     for (name, token) in [("f", &half.token[..]), ("d/f", b"d/g"), ("d/f", b"../x"), ("d/f", b"")] {
-        let error = store.resume(&key(name), token, Vec::new(), half.spec()).await.err().expect("refused");
+        let error = writes(&store).resume(&key(name), token, Vec::new(), half.spec()).await.err().expect("refused");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-        assert_eq!(store.discard(&key(name), token).await.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(writes(&store).discard(&key(name), token).await.unwrap_err().kind(), ErrorKind::Invalid);
     }
-    store.discard(&key("d/f"), &half.token).await.expect("discarded");
+    writes(&store).discard(&key("d/f"), &half.token).await.expect("discarded");
     Ok(())
 }
 
 pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> Outcome {
     let half = half(&*store, "f", &[0, 1]).await?;
-    let resume = store.resume(&key("f"), &half.token, half.sent.clone(), half.spec());
+    let resume = writes(&store).resume(&key("f"), &half.token, half.sent.clone(), half.spec());
     let (upload, _) = resume.await.expect("found again");
     let range = 5..half.part + 7;
     let body = match upload.read_back(range.clone()).await {

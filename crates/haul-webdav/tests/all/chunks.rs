@@ -3,7 +3,7 @@
 use crate::servers::{NO_TIMES, clean, keys, open_at};
 use bytes::Bytes;
 use haul_core::{ErrorKind, Key};
-use haul_store::{Answer, Late, Part, Payload, Store, WriteSpec};
+use haul_store::{Late, Part, Payload, Store, Unfinished, WriteSpec};
 use haul_testkit::{
     conformance::{
         self,
@@ -134,7 +134,7 @@ async fn what_was_never_finished_is_found() {
     drop(upload);
     // Whose they are can't be seen: only who cleans up all files looks.
     for (store, dry_run, count) in [(&below, false, 0), (&whole, true, 1), (&whole, false, 1), (&whole, false, 0)] {
-        let Ok(Answer::Unfinished { found, failed }) = store.extra(clean(dry_run)).await else { panic!() };
+        let Ok(Unfinished { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else { panic!() };
         assert!(found.len() == count && failed.is_empty(), "{found:?} {failed:?}");
         assert!(found.iter().all(|(key, _)| key.as_bytes().starts_with(b"uploads/haul-")), "{found:?}");
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Key, Listed};
-use haul_store::{Answer, Extra, ListRequest, Meters, Net, OpenRequest, Payload, Store};
+use haul_store::{Cleanup, ListRequest, Meters, Net, OpenRequest, Payload, Store, Unfinished};
 use haul_testkit::{
     conformance::{
         self,
@@ -111,8 +111,8 @@ async fn rclone_keeps_the_contract() {
     keeps_the_contract(Make::RcloneDav, "rclone", &NO_TIMES, &except).await;
 }
 
-pub fn clean(dry_run: bool) -> Extra {
-    Extra::Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") }
+pub fn clean(dry_run: bool) -> Cleanup {
+    Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") }
 }
 
 async fn begin(store: &dyn Store, name: &str, bytes: &'static [u8]) -> (Box<dyn haul_store::Upload>, haul_store::Part) {
@@ -176,7 +176,7 @@ async fn a_directory_is_never_taken_for_a_file_and_remains_are_found() {
         // nginx lists no name that begins with a dot: there they stay.
         let remains = usize::from(make != Make::Nginx);
         for (dry_run, left) in [(true, remains), (false, remains), (false, 0)] {
-            let Ok(Answer::Unfinished { found, failed }) = store.extra(clean(dry_run)).await else {
+            let Ok(Unfinished { found, failed }) = store.admin().unwrap().cleanup(clean(dry_run)).await else {
                 panic!("{make:?}")
             };
             assert!(found.len() == left && failed.is_empty(), "{make:?}: {found:?} {failed:?}");

@@ -14,7 +14,7 @@ use haul_core::{
     keep::Keep,
     plan::Action,
 };
-use haul_store::{CopyBatch, CopyHow, CopyItem, Stored};
+use haul_store::{Attributed, AttributesBatch, AttributesItem, none_offered};
 use std::sync::Arc;
 use tokio::{
     sync::{Semaphore, mpsc},
@@ -78,24 +78,24 @@ impl Executor {
         let omit_links = self.job.attributes.omit_link_times.is_some();
         let omit = |src: &Entry| self.job.attributes.no_update_mtime || (omit_links && src.is_symlink());
         let time = |due: &Due| due.why.and(due.src.mtime).filter(|_| !omit(&due.src));
-        let items = batch.iter().map(|due| self.attributes.item(&due.src, &due.to, time(due), !dry_run)).collect();
-        let answers = self.ask_attributes(items).await;
+        let items = batch.iter().map(|due| self.attributes.item(&due.src, &due.to, time(due))).collect();
+        let answers = self.ask_attributes(items, !dry_run).await;
         for (due, answer) in batch.into_iter().zip(answers) {
             let Due { src, to, why, same } = due;
             match answer {
-                Ok(stored) => {
-                    self.ledger.count_unkept(stored.unkept);
-                    let changed = stored.differs.any();
+                Ok(Attributed { differs: found, unkept }) => {
+                    self.ledger.count_unkept(unkept);
+                    let changed = found.any();
                     if why.is_none() {
                         let (action, why) = match changed {
-                            true => (Action::Touch, Reason::Attributes(stored.differs)),
+                            true => (Action::Touch, Reason::Attributes(found)),
                             false => (Action::Keep, same),
                         };
-                        let (key, size, differs) = (to.clone(), src.size, Difference::of(&src, stored.differs));
+                        let (key, size, differs) = (to.clone(), src.size, Difference::of(&src, found));
                         self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
                     }
                     if changed {
-                        self.touched(to, stored.differs);
+                        self.touched(to, found);
                     }
                     self.kept(&src, same);
                 }
@@ -112,16 +112,17 @@ impl Executor {
         }
     }
 
-    /// Has a batch of such items done; one answer for each.
-    pub async fn ask_attributes(&self, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
+    /// Has the attributes of a batch compared, or set; one answer for each.
+    pub async fn ask_attributes(&self, items: Vec<AttributesItem>, set: bool) -> Vec<Result<Attributed, Error>> {
         let count = items.len();
         let stopped = || (0..count).map(|_| Err(crate::transfer::cancelled())).collect();
         let Some(domain) = &self.cx.src.caps().domain else { return stopped() };
-        let batch = CopyBatch { from: domain.place.clone(), items, progress: None, links: self.job.links.source };
+        let Some(inodes) = self.cx.dst.inodes() else { return none_offered(count, "set attributes") };
+        let batch = AttributesBatch { from: domain.place.clone(), items, links: self.job.links.source, set };
         tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => stopped(),
-            answers = self.cx.dst.copy(batch) => answers,
+            answers = inodes.attributes(batch) => answers,
         }
     }
 
@@ -142,13 +143,11 @@ impl Executor {
         if keep.is_none() {
             return;
         }
-        let how = CopyHow::Attributes { set: true, new };
-        let mut item = CopyItem { how, ..self.attributes.item(src, to, self.mover.set_time(src).or(src.mtime), true) };
-        item.spec.keep = keep;
-        let answers = self.ask_attributes(vec![item]).await;
+        let item = self.attributes.item(src, to, self.mover.set_time(src).or(src.mtime));
+        let answers = self.ask_attributes(vec![AttributesItem { keep, new, ..item }], true).await;
         for answer in answers {
             match answer {
-                Ok(stored) => self.ledger.count_unkept(stored.unkept),
+                Ok(done) => self.ledger.count_unkept(done.unkept),
                 Err(error) => self.ledger.error(error.with_key(to)),
             }
         }

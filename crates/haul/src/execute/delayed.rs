@@ -10,10 +10,9 @@ use haul_core::{
     event::StepId,
     job::{CompareBy, Publish},
     key::parent,
-    links::SourceLinks,
     plan::Replace,
 };
-use haul_store::{Answer, CopyBatch, CopyHow, CopyItem, Extra, ListRequest, WriteSpec};
+use haul_store::{Cleanup, ListRequest, SettleItem, Unfinished, none_offered};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Mutex, MutexGuard},
@@ -182,28 +181,20 @@ impl Executor {
         }
     }
 
-    fn settling(&self, order: &Order, at: &Key) -> CopyItem {
+    fn settling(&self, order: &Order, at: &Key) -> SettleItem {
         let never = (self.job.existing.ignore || self.job.moves()) && order.replaced.is_none();
         let replace = if never { Replace::Absent } else { Replace::Anything };
-        let spec = WriteSpec { replace, keep: self.mover.keep_of(order), ..WriteSpec::default() };
-        let (size, to) = (order.src.size, order.to.clone());
-        CopyItem { from: at.clone(), want: None, size, to, spec, how: CopyHow::Settle, log: None }
+        SettleItem { from: at.clone(), to: order.to.clone(), replace, keep: self.mover.keep_of(order) }
     }
 
-    async fn give_names(&self, items: Vec<CopyItem>) -> Vec<Result<()>> {
+    async fn give_names(&self, items: Vec<SettleItem>) -> Vec<Result<()>> {
         let to: Vec<Key> = items.iter().map(|item| item.to.clone()).collect();
-        let Some(domain) = self.cx.dst.caps().domain.clone() else {
-            let error = || Error::new(ErrorKind::Unsupported, "rename", "this store can't rename");
-            return to.iter().map(|to| Err(error().with_key(to))).collect();
+        let answers = match self.cx.dst.inodes() {
+            Some(inodes) => inodes.settle(items).await,
+            None => none_offered(to.len(), "rename"),
         };
-        let answers = self
-            .cx
-            .dst
-            .copy(CopyBatch { from: domain.place, items, progress: None, links: SourceLinks::default() })
-            .await;
         let each = answers.into_iter().zip(to);
-        each.map(|(answer, to)| answer.map(drop).map_err(|e| if e.key().is_some() { e } else { e.with_key(&to) }))
-            .collect()
+        each.map(|(answer, to)| answer.map_err(|e| if e.key().is_some() { e } else { e.with_key(&to) })).collect()
     }
 
     /// Removes the directories in which files waited, and, when all went well, what earlier runs left in them.
@@ -239,11 +230,11 @@ impl Executor {
             }
         }
         // What a killed run was in the middle of.
-        let tidy = Extra::Cleanup { older_than: Duration::ZERO, dry_run: false, below: stage.clone() };
-        match self.cx.dst.extra(tidy).await {
-            Ok(Answer::Unfinished { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),
-            Err(error) if !matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => Err(error),
-            _ => Ok(()),
+        let Some(admin) = self.cx.dst.admin() else { return Ok(()) };
+        match admin.cleanup(Cleanup { older_than: Duration::ZERO, dry_run: false, below: stage.clone() }).await {
+            Ok(Unfinished { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 }

@@ -14,7 +14,7 @@ use haul_core::{
     key,
     plan::{Action, Step},
 };
-use haul_store::{CopyHow, CopyItem, Store, WriteSpec};
+use haul_store::{AttributesItem, Store, WriteSpec};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},
@@ -210,12 +210,11 @@ impl Executor {
         // Until the end it must let its owner in.
         let own = Chmod { dirs: true, files: false, clear: 0, set: 0o700, exec_if_any: 0, copied: None };
         let chmod = keep.chmod.iter().copied().chain([own]).collect();
-        let item = self.attributes.item(src, &src.key, None, true);
-        let spec = WriteSpec { keep: Some(Arc::new(Keep { chmod, ..(**keep).clone() })), ..item.spec };
-        let item = CopyItem { spec, how: CopyHow::Attributes { set: true, new: true }, ..item };
+        let keep = Some(Arc::new(Keep { chmod, ..(**keep).clone() }));
+        let item = AttributesItem { keep, new: true, ..self.attributes.item(src, &src.key, None) };
         // What fails here fails again when something is written there, and is told then.
         if self.cx.dst.make_dir(&src.key, &WriteSpec::default()).await.is_ok() {
-            self.ask_attributes(vec![item]).await;
+            self.ask_attributes(vec![item], true).await;
         }
     }
 
@@ -389,7 +388,7 @@ impl Executor {
             Ok(dst) => self.dirs.found(&top, dst),
             Err(error) => self.ledger.error(error.with_key(&top)),
         }
-        let mut levels: BTreeMap<usize, Vec<CopyItem>> = BTreeMap::new();
+        let mut levels: BTreeMap<usize, Vec<AttributesItem>> = BTreeMap::new();
         {
             let mut state = self.dirs.state();
             let dirs = std::mem::take(&mut state.src);
@@ -403,9 +402,8 @@ impl Executor {
                     let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
                     // Where its own is as good, it stays: a file system may not have any nearer.
                     let mtime = dir.mtime.filter(|_| time && (written || other_time));
-                    let item = self.attributes.item(&Entry::dir(key.clone()), &key, mtime, true);
-                    let how = CopyHow::Attributes { set: true, new };
-                    levels.entry(depth).or_default().push(CopyItem { how, ..item });
+                    let item = self.attributes.item(&Entry::dir(key.clone()), &key, mtime);
+                    levels.entry(depth).or_default().push(AttributesItem { new, ..item });
                 }
             }
         }
@@ -415,11 +413,11 @@ impl Executor {
         }
     }
 
-    async fn set_attributes_of_dirs(&self, dirs: &[CopyItem]) {
-        let answers = self.ask_attributes(dirs.to_vec()).await;
+    async fn set_attributes_of_dirs(&self, dirs: &[AttributesItem]) {
+        let answers = self.ask_attributes(dirs.to_vec(), true).await;
         for (dir, answer) in dirs.iter().zip(answers) {
             match answer {
-                Ok(stored) => self.ledger.count_unkept(stored.unkept),
+                Ok(done) => self.ledger.count_unkept(done.unkept),
                 // Another program may have removed it meanwhile; nothing is lost by that.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => self.ledger.error(error.with_key(&dir.to)),

@@ -10,7 +10,7 @@ impl Executor {
         if !self.ledger.cut_short() && self.ledger.report().is_ok() {
             for half in journal.take_rest() {
                 let key = &half.opened.to;
-                match self.cx.dst.discard(key, &half.opened.token).await {
+                match self.mover.discard(key, &half.opened.token).await {
                     Ok(_) => journal.closed(half.write),
                     Err(error) => {
                         self.ledger.notice(Some(key), format!("what an earlier run sent can't be removed: {error}"))

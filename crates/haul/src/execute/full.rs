@@ -2,7 +2,6 @@
 
 use super::Executor;
 use haul_core::{Error, ErrorKind, job::Fsync, units::size_short};
-use haul_store::{Answer, Extra};
 use std::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -54,10 +53,10 @@ impl Executor {
     pub async fn say_if_full(&self) {
         let Some(first) = self.full.first.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
         let to_go = self.full.ordered.load(Ordering::Relaxed).saturating_sub(self.full.arrived.load(Ordering::Relaxed));
-        let free = match self.cx.dst.extra(Extra::About).await {
-            Ok(Answer::About { free, .. }) => free,
-            // A store that can't say; then what is to go has to be enough.
-            _ => None,
+        // Of a store that can't say, what is to go has to be enough.
+        let free = match self.cx.dst.admin() {
+            Some(admin) => admin.about().await.ok().and_then(|space| space.free),
+            None => None,
         };
         let complete = self.full.complete.load(Ordering::Relaxed);
         let said = message(self.cx.dst.locator(), to_go, free, complete);
@@ -71,7 +70,8 @@ impl Executor {
             return;
         }
         for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {
-            match store.extra(Extra::Sync).await {
+            let Some(admin) = store.admin() else { continue };
+            match admin.sync().await {
                 // Nothing had to be kept, so that nobody made the folder for it.
                 Err(error) if at > 0 && error.kind() == ErrorKind::DirNotFound => {}
                 Err(error) if error.kind() != ErrorKind::Unsupported => self.ledger.error(error),

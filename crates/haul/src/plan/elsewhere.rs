@@ -8,7 +8,7 @@ use haul_core::{
     job::CompareBy,
     plan::{Action, Elsewhere, UseAs},
 };
-use haul_store::{CopyBatch, Store};
+use haul_store::{AttributesBatch, Store};
 use std::sync::Arc;
 
 /// What another place has of a file.
@@ -146,11 +146,11 @@ impl Planner {
         let Some(domain) = self.cx.src.caps().domain.as_ref().filter(|_| self.attributes.looks_inside()) else {
             return true;
         };
-        let item = self.attributes.item(src, to, None, false);
-        let links = self.job.links.source;
+        let Some(inodes) = store.inodes() else { return false };
+        let (from, items) = (domain.place.clone(), vec![self.attributes.item(src, to, None)]);
         let answers =
-            store.copy(CopyBatch { from: domain.place.clone(), items: vec![item], progress: None, links }).await;
-        answers.iter().all(|answer| answer.as_ref().is_ok_and(|stored| !stored.differs.any()))
+            inodes.attributes(AttributesBatch { from, items, links: self.job.links.source, set: false }).await;
+        answers.iter().all(|answer| answer.as_ref().is_ok_and(|found| !found.differs.any()))
     }
 
     async fn same_in(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> Option<Entry> {

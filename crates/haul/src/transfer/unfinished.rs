@@ -9,7 +9,7 @@ use haul_core::{
     event::{Event, Sink},
     plan::Route,
 };
-use haul_store::{CopyLog, LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec};
+use haul_store::{CopyLog, LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec, offered};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -157,11 +157,15 @@ impl Mover {
             && opened.part_size > 0
             && !spec.size_may_differ;
         if !parts || !same {
-            self.discard(journal, write, &opened).await;
+            self.remove(journal, write, &opened).await;
             return Ok(None);
         }
         sent.retain(|sent| is_chunk(sent, &opened));
-        match self.cx.dst.resume(&opened.to, &opened.token, sent.clone(), spec.clone()).await {
+        let resumed = match offered(self.cx.dst.resumable(), "resume") {
+            Ok(writes) => writes.resume(&opened.to, &opened.token, sent.clone(), spec.clone()).await,
+            Err(error) => Err(error),
+        };
+        match resumed {
             Ok((upload, there)) => {
                 let found = |sent: &Sent| there.contains(&sent.part);
                 let known: BTreeMap<u64, Sent> =
@@ -184,19 +188,24 @@ impl Mover {
                     self.cx.sink.emit(&anew(&opened.to, &error));
                 }
                 tracing::debug!(key = %opened.to, %error, "a half-sent file is removed");
-                self.discard(journal, write, &opened).await;
+                self.remove(journal, write, &opened).await;
                 Ok(None)
             }
         }
     }
 
     /// Removes what was sent. Where that fails the journal still knows of it.
-    async fn discard(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
+    async fn remove(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
         // The new write doesn't wait for what a server can't do.
-        match tokio::time::timeout(ABORT_WITHIN, self.cx.dst.discard(&opened.to, &opened.token)).await {
+        match tokio::time::timeout(ABORT_WITHIN, self.discard(&opened.to, &opened.token)).await {
             Ok(Ok(_)) => journal.closed(write),
             answer => tracing::debug!(key = %opened.to, ?answer, "a half-sent file could not be removed"),
         }
+    }
+
+    /// Removes what is left of a write at the destination; see [`Resumable::discard`](haul_store::Resumable::discard).
+    pub(crate) async fn discard(&self, key: &Key, token: &[u8]) -> Result<bool> {
+        offered(self.cx.dst.resumable(), "discard")?.discard(key, token).await
     }
 
     /// Ends a transfer that failed: what the next attempt or run can go on with is kept, all else removed.

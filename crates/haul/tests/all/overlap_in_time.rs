@@ -13,8 +13,8 @@ use haul_core::{
     job::{Job, Verb},
 };
 use haul_store::{
-    Answer, Caps, CopyBatch, Extra, Late, ListRequest, Meters, Payload, Read, Resumed, Sent, Store, Stored, Upload,
-    WriteSpec, mem::MemStore,
+    Admin, Caps, CopyBatch, Encrypted, Inodes, Late, ListRequest, Meters, Payload, Read, Resumable, Store, Stored,
+    Upload, WriteSpec, mem::MemStore,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -66,14 +66,6 @@ impl Store for Hesitant {
         self.inner.write(key, spec)
     }
 
-    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
-        self.inner.resume(key, token, sent, spec)
-    }
-
-    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
-        self.inner.discard(key, token)
-    }
-
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         self.inner.make_dir(key, spec)
     }
@@ -90,8 +82,20 @@ impl Store for Hesitant {
         self.inner.delete(keys)
     }
 
-    fn extra(&self, request: Extra) -> BoxFuture<'_, Result<Answer>> {
-        self.inner.extra(request)
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.inner.resumable()
+    }
+
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.inner.inodes()
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        self.inner.admin()
+    }
+
+    fn encrypted(&self) -> Option<&dyn Encrypted> {
+        self.inner.encrypted()
     }
 }
 

@@ -17,7 +17,7 @@ use haul_oauth::{
     setup::{self, Options, Question, Step},
 };
 use haul_remotes::{config::Config, registry};
-use haul_store::{Answer, Extra, body::Pieces};
+use haul_store::body::Pieces;
 use serde_json::{Value, json};
 use std::{
     io::Write as _,
@@ -296,11 +296,11 @@ pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
 pub async fn userinfo(args: UserArgs, context: &Context) -> Result<Outcome> {
     let name = args.name.trim_end_matches(':').to_owned();
     let store = context.open(format!("{name}:").as_ref())?;
-    let told = store.extra(Extra::User).await.map_err(|error| match error.kind() {
-        ErrorKind::Unsupported => anyhow!("{name}: the service doesn't tell whose account it is"),
+    let untold = || anyhow!("{name}: the service doesn't tell whose account it is");
+    let facts = store.admin().ok_or_else(untold)?.user().await.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => untold(),
         _ => error.into(),
     })?;
-    let Answer::User(facts) = told else { bail!("{name}: the store answered something else than whose account it is") };
     if args.json {
         let facts = facts.into_iter().map(|(word, fact)| (word.to_owned(), fact.into())).collect();
         print::line(&pretty(&Value::Object(facts))?)?;

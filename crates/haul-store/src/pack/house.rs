@@ -9,7 +9,7 @@ use super::{
     read::{holds, plain_key},
     tar,
 };
-use crate::{Answer, Extra, ListRequest};
+use crate::{Cleanup, ListRequest, Unfinished};
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Error, ErrorKind, Key, Listed, Mtime, Result, Version, plan::Replace};
@@ -110,24 +110,18 @@ async fn remove_empty_dirs(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Answers [`Extra`].
-pub async fn extra(shared: &Arc<Shared>, request: Extra) -> Result<Answer> {
-    match request {
-        Extra::About | Extra::User | Extra::Sync => shared.inner.extra(request).await,
-        Extra::Cleanup { older_than, dry_run, below } => {
-            let (mut found, failed) = match shared.inner.extra(Extra::Cleanup { older_than, dry_run, below }).await {
-                Ok(Answer::Unfinished { found, failed }) => (found, failed),
-                Ok(_) => Default::default(),
-                Err(error) if error.kind() == ErrorKind::Unsupported => Default::default(),
-                Err(error) => return Err(error),
-            };
-            found.extend(tidy(shared, older_than, dry_run).await?);
-            Ok(Answer::Unfinished { found, failed })
-        }
-        Extra::Link(..) | Extra::Hash { .. } | Extra::Sealed { .. } | Extra::Name { .. } | Extra::Buckets => {
-            Err(Error::new(ErrorKind::Unsupported, "extra", "a pack remote can't do this"))
-        }
-    }
+/// See [`crate::Admin::cleanup`]: what the other store has of unfinished writes, and what is superseded.
+pub async fn cleanup(shared: &Arc<Shared>, what: Cleanup) -> Result<Unfinished> {
+    let Cleanup { older_than, dry_run, .. } = what;
+    let mut unfinished = match shared.inner.admin() {
+        Some(admin) => match admin.cleanup(what).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Unfinished::default(),
+            found => found?,
+        },
+        None => Unfinished::default(),
+    };
+    unfinished.found.extend(tidy(shared, older_than, dry_run).await?);
+    Ok(unfinished)
 }
 
 /// Makes one index of all that are older, drops what is deleted, and removes packs and files that no index names.

@@ -1,4 +1,4 @@
-//! Links, unfinished uploads, buckets.
+//! Links and unfinished uploads.
 
 use super::{
     error::Fault,
@@ -7,7 +7,7 @@ use super::{
     upload,
     xml::{self, Step},
 };
-use crate::{Answer, Extra};
+use crate::{Cleanup, Unfinished};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result};
 use http::Method;
 use std::time::Duration;
@@ -15,29 +15,8 @@ use std::time::Duration;
 /// Longest life of a presigned link (SigV4).
 const LINK_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Answers as [`crate::Store::extra`] says.
-pub async fn extra(service: &Service, request: Extra) -> Result<Answer> {
-    match request {
-        Extra::About => {
-            let message = "S3 has no quota to report: add sizes up with `haul size`";
-            Err(Error::new(ErrorKind::Unsupported, "about", message))
-        }
-        Extra::User => Err(Error::new(ErrorKind::Unsupported, "userinfo", "S3 doesn't tell whose keys they are")),
-        Extra::Link(key, life) => link(service, &key, life).await,
-        Extra::Cleanup { below, .. } if !below.is_root() => {
-            Err(Error::new(ErrorKind::Unsupported, "clean up", "S3 is only cleaned up as a whole"))
-        }
-        Extra::Cleanup { older_than, dry_run, .. } => cleanup(service, older_than, dry_run).await,
-        Extra::Sync => Err(Error::new(ErrorKind::Unsupported, "sync", "S3 keeps what it has answered")),
-        Extra::Hash { .. } => Err(Error::new(ErrorKind::Unsupported, "hash", "S3 hashes nothing that is stored")),
-        Extra::Sealed { .. } | Extra::Name { .. } => {
-            Err(Error::new(ErrorKind::Unsupported, "check", "the remote isn't encrypted"))
-        }
-        Extra::Buckets => Ok(Answer::Buckets(list::buckets(service).await?)),
-    }
-}
-
-async fn link(service: &Service, key: &Key, life: Duration) -> Result<Answer> {
+/// See [`crate::Admin::link`].
+pub async fn link(service: &Service, key: &Key, life: Duration) -> Result<String> {
     if key.is_dir() || key.is_root() {
         let message = "S3 can only link to files";
         return Err(Error::new(ErrorKind::Unsupported, "link", message).with_key(key));
@@ -48,10 +27,15 @@ async fn link(service: &Service, key: &Key, life: Duration) -> Result<Answer> {
     }
     // A link can't be corrected later: the question proves keys and region, and that there is something to link to.
     read::stat(service, key).await?;
-    Ok(Answer::Link(service.presign(&service.place(key)?, life.as_secs().max(1)).await?))
+    service.presign(&service.place(key)?, life.as_secs().max(1)).await
 }
 
-async fn cleanup(service: &Service, older_than: Duration, dry_run: bool) -> Result<Answer> {
+/// See [`crate::Admin::cleanup`].
+pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
+    let Cleanup { older_than, dry_run, below } = what;
+    if !below.is_root() {
+        return Err(Error::new(ErrorKind::Unsupported, "clean up", "S3 is only cleaned up as a whole"));
+    }
     let buckets = match &service.root.bucket {
         Some(bucket) => vec![(bucket.clone(), String::new())],
         None => {
@@ -77,7 +61,7 @@ async fn cleanup(service: &Service, older_than: Duration, dry_run: bool) -> Resu
             found.push((key, begun.at));
         }
     }
-    Ok(Answer::Unfinished { found, failed: Vec::new() })
+    Ok(Unfinished { found, failed: Vec::new() })
 }
 
 /// An upload in parts that was begun.
