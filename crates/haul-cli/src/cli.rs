@@ -3,10 +3,11 @@
 use crate::{
     args,
     colour::Choice,
-    commands::{Command, help},
+    commands::Command,
     environment::env,
     error::{Usage, code},
     flags::{Flags, stores},
+    help,
 };
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use haul_remotes::StoreFlags;
@@ -35,7 +36,7 @@ pub struct Cli {
 
 /// The commands and all flags, shown in the help.
 pub fn command_with_flags() -> clap::Command {
-    help::dress(Cli::command().args(stores::all()))
+    help::arrange(Cli::command().args(stores::all()))
 }
 
 /// The commands; the flags work but only `haul help flags` shows them.
@@ -124,5 +125,27 @@ mod tests {
             first_paragraph(&error.render().to_string()),
             "invalid value 'x' for '--transfers <N>': it is not a whole number"
         );
+    }
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let tree = command();
+        let mut grouped: Vec<&str> = help::GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        grouped.sort_unstable();
+        let mut all: Vec<&str> =
+            tree.get_subcommands().filter(|c| !c.is_hide_set()).map(|command| command.get_name()).collect();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn common_flags_are_flags() {
+        let tree = command_with_flags();
+        for (commands, flags) in help::COMMON {
+            assert!(commands.iter().all(|name| tree.find_subcommand(name).is_some()), "{commands:?}");
+            for flag in flags {
+                assert!(tree.get_arguments().any(|arg| arg.get_long() == Some(flag)), "{flag}");
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ mod context;
 mod environment;
 mod error;
 mod flags;
+mod help;
 mod journal;
 mod log;
 mod machine;

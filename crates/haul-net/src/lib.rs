@@ -11,11 +11,11 @@ pub mod lanes;
 pub mod meters;
 mod net;
 mod processors;
+mod proxies;
 pub mod reach;
 mod tls;
 
 pub use buffers::Buffers;
-pub use connect::Proxies;
 pub use cookies::Cookies;
 pub use fault::{Fault, Tried, at};
 pub use gate::Gate;
@@ -23,3 +23,4 @@ pub use http::{Http, Reply, Watch, Watched};
 pub use lanes::{Ahead, Direction, Lanes, Roads};
 pub use meters::Meters;
 pub use net::{ClientCert, Header, Headers, Net, patience};
+pub use proxies::Proxies;

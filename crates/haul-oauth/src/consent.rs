@@ -1,7 +1,7 @@
 //! A person's consent: the page to open, the code that comes back (to a port of this machine, to the screen, or to a second device), and
 //! the first token for it.
 
-use crate::{Addresses, Provider, Token, login::post};
+use crate::{Addresses, Provider, Token, requests::post};
 use aws_lc_rs::{digest, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use haul_core::{Error, ErrorKind, Result, Retry};

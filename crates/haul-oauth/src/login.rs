@@ -1,19 +1,14 @@
 //! Tokens of a remote: given out while they are good, renewed in time, and written back where they came from.
 
-use crate::{Provider, Token};
-use bytes::Bytes;
+use crate::{Provider, Token, requests::post};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, Http, Tried};
-use haul_store::{Locked, OpenRequest, Payload, Section, body::Pieces};
-use http::{HeaderValue, Method, Request, header};
+use haul_store::{Locked, OpenRequest, Section, body::Pieces};
+use http::HeaderValue;
 use jiff::{Timestamp, Zoned};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 use std::{fmt, sync::Arc};
 use tokio::sync::Mutex;
-
-const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Gives out what a request proves its right by.
 pub trait Tokens: fmt::Debug + Send + Sync {
@@ -173,73 +168,6 @@ impl Login {
         })?;
         Token::answered(&body, &asked, last).ok_or_else(|| self.denied("its answer holds none"))
     }
-}
-
-/// Sends a form and gives back the answer.
-///
-/// Errors: a refusal's message is the service's own word.
-pub(crate) async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> Tried<Bytes> {
-    let encode = |text: &str| utf8_percent_encode(text, FORM).to_string();
-    let text: Vec<String> = form.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    let body = Payload::from(Bytes::from(text.join("&")));
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(url)
-        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-        .header(header::ACCEPT, "application/json")
-        .header(header::CONTENT_LENGTH, body.len())
-        .body(Pieces::new(body));
-    answer(http, request, url).await
-}
-
-/// What a service says at an address to whoever has this token.
-///
-/// Errors: a refusal's message is the service's own word.
-pub(crate) async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
-    let request = Request::builder()
-        .uri(url)
-        .header(header::AUTHORIZATION, token)
-        .header(header::ACCEPT, "application/json")
-        .body(Pieces::new(Payload::default()));
-    answer(http, request, url).await
-}
-
-/// What a service says to whoever posts nothing to an address, with this token.
-///
-/// Errors: a refusal's message is the service's own word.
-pub(crate) async fn post_as(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(url)
-        .header(header::AUTHORIZATION, token)
-        .header(header::CONTENT_LENGTH, 0)
-        .body(Pieces::new(Payload::default()));
-    answer(http, request, url).await
-}
-
-async fn answer(http: &Http<Pieces>, request: http::Result<Request<Pieces>>, url: &str) -> Tried<Bytes> {
-    let bad = |_| Fault::new(ErrorKind::Invalid, Retry::Never, format!("{url:?} is no address"));
-    let reply = http.send(request.map_err(bad)?).await?;
-    let (status, headers) = (reply.status, reply.headers.clone());
-    let body = reply.bytes().await?;
-    if status.is_success() {
-        return Ok(body);
-    }
-    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let mut fault = Fault::answer(status, &headers, None);
-    // As RFC 6749, section 5.2, has it; and as services have it for other requests.
-    let (word, why) = match &said["error"] {
-        Value::String(word) => (Some(&**word), &said["error_description"]),
-        // As Dropbox has it.
-        _ if said["error_summary"].is_string() => (said["error_summary"].as_str(), &Value::Null),
-        error => (error["code"].as_str().or(error["status"].as_str()), &error["message"]),
-    };
-    let why = why.as_str().and_then(|why| why.lines().next()).filter(|line| !line.is_empty());
-    let words: Vec<&str> = word.into_iter().chain(why).collect();
-    if !words.is_empty() {
-        fault.message = words.join(": ");
-    }
-    Err(fault)
 }
 
 fn kept(locked: Option<&dyn Locked>) -> Option<Token> {

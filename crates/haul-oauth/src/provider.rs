@@ -1,8 +1,21 @@
 //! What is known of a service's log-in, as data.
 
-use crate::{Revoke, setup::Further};
+use crate::questions::Further;
 use haul_store::{OptionKind, OptionSpec};
 use std::collections::BTreeMap;
+
+/// How a service is told that a token is to be good no more.
+#[derive(Clone, Copy, Debug)]
+pub enum Revoke {
+    /// It has no request for it.
+    Nowhere,
+    /// The refresh token goes to this address in a form (RFC 7009).
+    Form(&'static str),
+    /// As `Form`, with the client's id and secret.
+    FormOfClient(&'static str),
+    /// Whoever sends an access token to this address ends it, and what renews it.
+    Bearer(&'static str),
+}
 
 /// A service that gives out tokens (RFC 6749).
 #[derive(Clone, Copy, Debug)]

@@ -1,27 +1,14 @@
 //! Ending a log-in at the service itself: whoever has a copy of the token can do nothing with it any more.
 
 use crate::{
-    Consent, Provider, Token,
-    login::{post, post_as},
+    Consent, Provider, Revoke, Token,
+    requests::{post, post_as},
     setup::Options,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_net::{Fault, Http};
 use haul_store::body::Pieces;
 use jiff::Timestamp;
-
-/// How a service is told that a token is to be good no more.
-#[derive(Clone, Copy, Debug)]
-pub enum Revoke {
-    /// It has no request for it.
-    Nowhere,
-    /// The refresh token goes to this address in a form (RFC 7009).
-    Form(&'static str),
-    /// The same, with the client's id and secret.
-    FormOfClient(&'static str),
-    /// Whoever sends an access token to this address ends it, and what renews it.
-    Bearer(&'static str),
-}
 
 /// Ends the log-in of a remote with these options; false where the service has no request for it, or nobody knows where it takes one. A
 /// token that is good no more already counts as ended.

@@ -1,7 +1,7 @@
 //! Tokens without a person: for a Google service account, or an application at another service, by its key (RFC 7523), from the machine
 //! that this runs on, or one that was given.
 
-use crate::{Token, Tokens, login::post};
+use crate::{Token, Tokens, requests::post};
 use aws_lc_rs::{
     rand::{SecureRandom as _, SystemRandom},
     signature::{RSA_PKCS1_SHA256, RsaKeyPair},

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    env,
     ffi::OsStr,
     fmt, fs, io,
     os::unix::{
@@ -11,6 +12,16 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
+use tempfile::TempDir;
+
+/// A temporary folder whose name begins with `prefix`, for what asks nothing of a disk: in `$HAUL_TEST_DIR` where that is set (memory, say,
+/// where many small files cost a third), else where temporary folders are.
+///
+/// Errors: it can't be made.
+pub fn temporary(prefix: &str) -> io::Result<TempDir> {
+    let place = env::var_os("HAUL_TEST_DIR").map_or_else(env::temp_dir, PathBuf::from);
+    tempfile::Builder::new().prefix(prefix).tempdir_in(place)
+}
 
 /// One entry of a folder.
 #[derive(Clone, PartialEq, Eq)]

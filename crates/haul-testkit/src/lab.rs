@@ -1,9 +1,10 @@
 //! A place to run programs in: its own folder, home, configuration; none of the machine's.
 
+pub use crate::folder::temporary;
 use crate::{peers, servers};
 use std::{
     env, fs,
-    io::{self, Write as _},
+    io::Write as _,
     os::unix::{fs::MetadataExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -71,15 +72,6 @@ pub fn peak(mut command: Command) -> (i32, u64) {
         }
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// A temporary folder whose name begins with `prefix`, for what asks nothing of a disk: in `$HAUL_TEST_DIR` where that is set (memory, say,
-/// where many small files cost a third), else where temporary folders are.
-///
-/// Errors: it can't be made.
-pub fn temporary(prefix: &str) -> io::Result<TempDir> {
-    let place = env::var_os("HAUL_TEST_DIR").map_or_else(env::temp_dir, PathBuf::from);
-    tempfile::Builder::new().prefix(prefix).tempdir_in(place)
 }
 
 /// A temporary folder on another file system than [`temporary`]'s: in memory, or on a disk. `None` after saying that the test is skipped.

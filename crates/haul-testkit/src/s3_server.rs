@@ -1,6 +1,6 @@
 //! An S3 server inside the test's process: s3s over a folder, with real signatures and checksums checked.
 
-use crate::lab::temporary;
+use crate::folder::temporary;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,

@@ -1,7 +1,7 @@
 //! Real S3 servers of several makes: one of each for each test program, a bucket for each test. They listen on loopback, end
 //! with the program, and keep nothing. What haul does with one make it must do with all: see `haul-cli/tests/servers`.
 
-use crate::{lab::temporary, peers};
+use crate::{folder::temporary, peers};
 use std::{
     collections::BTreeMap,
     fs,

@@ -1,7 +1,7 @@
 //! Real servers over a folder: index pages and WebDAV, as several makes serve them, and emulators of clouds. Each listens on loopback, ends with the test,
 //! and keeps nothing.
 
-use crate::{lab::temporary, peers, servers::KEEPER, tls::Certificate};
+use crate::{folder::temporary, peers, servers::KEEPER, tls::Certificate};
 use std::{
     ffi::OsStr,
     fs, io,

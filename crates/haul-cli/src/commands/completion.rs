@@ -1,9 +1,16 @@
 //! `haul completion`: the script that makes a shell complete haul's commands and flags.
 
-use crate::{cli, complete, context::Context, error::Outcome};
+use crate::{cli, context::Context, error::Outcome};
 use anyhow::{Context as _, Result};
 use clap_complete::{Shell, generate};
 use std::{fs::OpenOptions, io::Write as _};
+
+/// The shells whose scripts ask haul.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", include_str!("../complete/haul.bash")),
+    ("zsh", include_str!("../complete/haul.zsh")),
+    ("fish", include_str!("../complete/haul.fish")),
+];
 
 /// For which shell.
 #[derive(clap::Args, Debug)]
@@ -14,9 +21,13 @@ pub struct Args {
     file: Option<std::path::PathBuf>,
 }
 
+fn script(shell: &str) -> Option<&'static str> {
+    SHELLS.iter().find(|(name, _)| *name == shell).map(|(_, script)| *script)
+}
+
 /// Prints the script.
 pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
-    let script = match complete::script(&args.shell.to_string()) {
+    let script = match script(&args.shell.to_string()) {
         Some(script) => script.as_bytes().to_vec(),
         // The other shells get commands and flags as haul has them now; flags complete after any command too.
         None => {

@@ -1,10 +1,11 @@
 //! `haul generate`: the reference and the man pages, for `make` and packagers. Hidden: users have no use for it.
 
 use crate::{
+    cli::command_with_flags,
     context::Context,
     error::Outcome,
     print,
-    reference::{man, markdown},
+    reference::{man, markdown, tree},
 };
 use anyhow::{Context as _, Result};
 use std::{
@@ -33,10 +34,11 @@ enum What {
 
 /// Makes it.
 pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+    let tree = tree(command_with_flags());
     match args.what {
-        What::Reference => print::text(&markdown::page())?,
+        What::Reference => print::text(&markdown::page(&tree))?,
         What::Man { dir } => {
-            for (name, page) in man::pages()? {
+            for (name, page) in man::pages(&tree)? {
                 write(&dir.join(name), &page)?;
             }
         }

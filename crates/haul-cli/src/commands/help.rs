@@ -1,8 +1,7 @@
-//! `haul help`, `haul help COMMAND`, `haul help flags`, `environment`, `exit-codes`; and how the commands are grouped in the first of them.
+//! `haul help`, `haul help COMMAND`, `haul help flags`, `environment`, `exit-codes`.
 
 use crate::{
     cli,
-    colour::{BOLD, paint},
     context::Context,
     environment::VARIABLES,
     error::{Outcome, code, usage},
@@ -10,84 +9,11 @@ use crate::{
 };
 use anyhow::Result;
 use clap::{
-    Arg, ArgAction, Command, Id,
+    Arg, Command, Id,
     builder::{Resettable, StyledStr},
 };
 use haul_core::text::nearest;
 use std::collections::BTreeMap;
-
-/// The commands by task, as `haul help` shows them.
-pub const GROUPS: [(&str, &[&str]); 6] = [
-    (
-        "Copy and compare",
-        &[
-            "copy",
-            "sync",
-            "move",
-            "copyto",
-            "moveto",
-            "copyurl",
-            "check",
-            "checksum",
-            "cryptcheck",
-            "status",
-            "rsync",
-            "dcp",
-        ],
-    ),
-    (
-        "List and read",
-        &[
-            "ls",
-            "lsl",
-            "lsd",
-            "lsf",
-            "lsjson",
-            "tree",
-            "size",
-            "ncdu",
-            "about",
-            "cat",
-            "hashsum",
-            "md5sum",
-            "sha1sum",
-            "link",
-            "cryptdecode",
-        ],
-    ),
-    ("Create and delete", &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "cleanup"]),
-    ("Interrupted jobs", &["jobs", "resume"]),
-    ("Versions of data", &["snapshot", "dvc"]),
-    ("Set up", &["config", "authorize", "listremotes", "obscure", "bench", "completion", "help", "version"]),
-];
-
-/// Flags that most people want with a command, of those that work with any.
-const COMMON: [(&[&str], &[&str]); 4] = [
-    (
-        &["copy", "sync", "move", "copyto", "moveto"],
-        &[
-            "progress",
-            "dry-run",
-            "include",
-            "exclude",
-            "filter",
-            "checksum",
-            "update",
-            "transfers",
-            "bwlimit",
-            "verbose",
-        ],
-    ),
-    (
-        &["check", "checksum", "status"],
-        &["include", "exclude", "filter", "checksum", "size-only", "checkers", "verbose"],
-    ),
-    (
-        &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "ncdu", "cat", "hashsum", "md5sum", "sha1sum"],
-        &["include", "exclude", "max-depth", "min-size", "max-age", "fast-list"],
-    ),
-    (&["delete", "purge", "rmdirs", "cleanup", "touch"], &["dry-run", "interactive", "include", "exclude", "min-age"]),
-];
 
 /// On what.
 #[derive(clap::Args, Debug)]
@@ -110,63 +36,6 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     };
     print::text(&if context.screen.colours_output() { text.ansi().to_string() } else { text.to_string() })?;
     Ok(Outcome::Done)
-}
-
-/// The tree with its first page in groups, and with the common flags below each command's own.
-pub fn dress(tree: Command) -> Command {
-    let page = page(&tree);
-    let notes: Vec<(String, StyledStr)> = tree
-        .get_subcommands()
-        .filter(|command| !command.get_positionals().any(Arg::is_trailing_var_arg_set))
-        .map(|command| (command.get_name().to_owned(), note(&tree, command.get_name())))
-        .collect();
-    let tree = notes.into_iter().fold(tree, |tree, (name, note)| tree.mut_subcommand(name, |c| c.after_help(note)));
-    tree.help_template(page)
-}
-
-fn heading(text: &str) -> String {
-    paint(&format!("{text}:"), BOLD, true)
-}
-
-fn page(tree: &Command) -> StyledStr {
-    let mut page = format!("{{about}}\n\n{} haul [FLAGS] COMMAND [ARGUMENTS]\n", heading("Usage"));
-    for (title, names) in GROUPS {
-        page.push_str(&format!("\n{}\n", heading(title)));
-        for name in names {
-            // One that was left out of this build isn't there.
-            let Some(command) = tree.find_subcommand(name) else { continue };
-            let about = command.get_about().map(ToString::to_string);
-            page.push_str(&format!("  {name:<12} {}\n", about.unwrap_or_default()));
-        }
-    }
-    page.push_str("{after-help}\n");
-    page.into()
-}
-
-fn note(tree: &Command, command: &str) -> StyledStr {
-    let common = COMMON.iter().find(|(commands, _)| commands.contains(&command));
-    let mut note = String::new();
-    if let Some((_, flags)) = common {
-        note.push_str(&format!("{}\n", heading("Common flags")));
-        for flag in tree.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flags.contains(&long))) {
-            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-            note.push_str(&format!("  {:<28} {help}\n", spelt(flag)));
-        }
-        note.push('\n');
-    }
-    note.push_str(
-        "haul help flags lists the flags that work with any command; haul help flags WORD finds those that match WORD.",
-    );
-    note.into()
-}
-
-/// `-n, --dry-run`, `    --exclude <PATTERN>`.
-fn spelt(arg: &Arg) -> String {
-    let short = arg.get_short().map_or("    ".into(), |short| format!("-{short}, "));
-    let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
-    let value = arg.get_value_names().filter(|_| takes).and_then(|names| names.first());
-    let value = value.map_or(String::new(), |name| format!(" <{name}>"));
-    format!("{short}--{}{value}", arg.get_long().unwrap_or_default())
 }
 
 fn of(path: &[&str]) -> Result<StyledStr> {
@@ -249,28 +118,6 @@ fn rendered(flags: Vec<Arg>) -> StyledStr {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_command_is_in_one_group() {
-        let tree = cli::command();
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        grouped.sort_unstable();
-        let mut all: Vec<&str> =
-            tree.get_subcommands().filter(|c| !c.is_hide_set()).map(|command| command.get_name()).collect();
-        all.sort_unstable();
-        assert_eq!(grouped, all);
-    }
-
-    #[test]
-    fn common_flags_are_flags() {
-        let tree = cli::command_with_flags();
-        for (commands, flags) in COMMON {
-            assert!(commands.iter().all(|name| tree.find_subcommand(name).is_some()), "{commands:?}");
-            for flag in flags {
-                assert!(tree.get_arguments().any(|arg| arg.get_long() == Some(flag)), "{flag}");
-            }
-        }
-    }
 
     #[test]
     fn a_word_finds_flags_of_single_commands_too() {

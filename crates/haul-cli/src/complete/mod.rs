@@ -25,14 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// More than a person reads; a shell asks before it shows as many.
 const MOST: usize = 1000;
 
-const SHELLS: [(&str, &str); 3] =
-    [("bash", include_str!("haul.bash")), ("zsh", include_str!("haul.zsh")), ("fish", include_str!("haul.fish"))];
-
-/// The script of a shell that asks haul; `None` for those that don't.
-pub fn script(shell: &str) -> Option<&'static str> {
-    SHELLS.iter().find(|(name, _)| *name == shell).map(|(_, script)| *script)
-}
-
 /// Prints candidates, one a line. Arguments: the shell; of bash the line up to the cursor and what breaks its words, of the others
 /// the words, whose last is the one to complete. Whatever goes wrong gives no candidates: there is nobody to tell.
 pub fn main(args: &[OsString]) -> u8 {

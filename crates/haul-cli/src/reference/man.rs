@@ -1,7 +1,7 @@
 //! Man pages: `haul.1` with the flags of any command, and one page for each command with its own flags alone.
 
-use super::{below, tree, usage};
-use crate::{commands::help, environment::VARIABLES, error::code};
+use super::{below, usage};
+use crate::{environment::VARIABLES, error::code, help};
 use clap::Command;
 use clap_mangen::{
     Man,
@@ -9,13 +9,12 @@ use clap_mangen::{
 };
 use std::io;
 
-/// All pages: file name and text.
+/// All pages about the commands of `tree`, made by [`super::tree`]: file name and text.
 ///
 /// Errors: none of a disk; those of writing into memory.
-pub fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let tree = tree();
-    let mut pages = vec![("haul.1".into(), first(&tree)?)];
-    for command in below(&tree) {
+pub fn pages(tree: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut pages = vec![("haul.1".into(), first(tree)?)];
+    for command in below(tree) {
         add(command, &mut pages)?;
     }
     Ok(pages)

@@ -1,7 +1,7 @@
 //! `docs/reference.md`.
 
-use super::{below, flags, takes_value, tree, usage};
-use crate::{commands::help, environment::VARIABLES, error::code};
+use super::{below, flags, takes_value, usage};
+use crate::{environment::VARIABLES, error::code, help};
 use clap::{Arg, Command};
 use haul_remotes::registry;
 use haul_store::OptionSpec;
@@ -20,9 +20,8 @@ change those, not this file. The [quick start](quick-start.md) and the [manual](
 
 ";
 
-/// The whole page.
-pub fn page() -> String {
-    let tree = tree();
+/// The whole page about the commands of `tree`, made by [`super::tree`].
+pub fn page(tree: &Command) -> String {
     let mut page = HEAD.to_owned();
     page.push_str("## Commands\n\nFlags may stand before or after the command and its arguments.\n");
     let mut seen = BTreeMap::new();
@@ -41,7 +40,7 @@ pub fn page() -> String {
         "\n## Flags of any command\n\nThey work with every command for which they mean something. SIZE is a number with a suffix \
          (`B`, `K`, `M`, `G`, `T`, `P`: powers of 1024; none means KiB); DURATION is `90s`, `5m`, `1h30m`, `2d`.\n",
     );
-    for (heading, args) in flags(&tree).into_iter().filter(|(heading, _)| !is_store(heading)) {
+    for (heading, args) in flags(tree).into_iter().filter(|(heading, _)| !is_store(heading)) {
         let heading = if heading.is_empty() { "Help".into() } else { heading };
         page.push_str(&format!("\n### Flags: {heading}\n\n{}", rows(&args)));
     }

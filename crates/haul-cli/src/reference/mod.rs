@@ -4,13 +4,12 @@
 pub mod man;
 pub mod markdown;
 
-use crate::cli;
 use clap::{Arg, ArgAction, Command};
 use haul_terminal::table::{Entry, TITLES};
 
-/// All commands with all their flags shown, those of `rsync` and `dcp` too, which clap doesn't parse.
-pub fn tree() -> Command {
-    let mut tree = cli::command_with_flags()
+/// All commands of `tree` with all their flags shown, those of `rsync` and `dcp` too, which clap doesn't parse.
+pub fn tree(tree: Command) -> Command {
+    let mut tree = tree
         .override_usage("haul [FLAGS] COMMAND [ARGUMENTS]")
         .mut_subcommand("rsync", |shown| foreign(&shown, args(haul_rsync::table::shown(), true)))
         .mut_subcommand("dcp", |shown| foreign(&shown, args(haul_dcp::OPTIONS.iter(), false)));
@@ -82,15 +81,16 @@ fn flags(command: &Command) -> Vec<(String, Vec<&Arg>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::command_with_flags;
 
     #[test]
     fn the_tree_holds_together() {
-        tree().debug_assert();
+        tree(command_with_flags()).debug_assert();
     }
 
     #[test]
     fn options_of_rsync_and_dcp_are_shown() {
-        let tree = tree();
+        let tree = tree(command_with_flags());
         for (command, option) in [("rsync", "link-dest"), ("dcp", "chunksize")] {
             let command = tree.find_subcommand(command).unwrap();
             assert!(command.get_arguments().any(|arg| arg.get_long() == Some(option)), "{option}");

@@ -1,6 +1,6 @@
 //! What is asked of the simulator itself, over HTTP below `/_cloudsim/`. Neither signed nor counted.
 
-use super::{cloud::Cloud, make, operation::Target, report::json_lines, serve::Answer, synthetic::Made};
+use super::{answer::Answer, cloud::Cloud, make, operation::Target, report::json_lines, synthetic::Made};
 use bytes::Bytes;
 use hyper::{Method, StatusCode, http::request::Parts};
 use serde_json::Value;

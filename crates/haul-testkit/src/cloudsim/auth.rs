@@ -1,7 +1,7 @@
 //! Signatures (SigV4) of requests and links: by the key that is known, for the right region, now, over all that is said. Links
 //! end. Requests without any are let through, as to a bucket that everybody may use.
 
-use super::{body::Received, operation::decoded, serve::Refusal};
+use super::{answer::Refusal, body::Received, operation::decoded};
 use crate::servers::{ACCESS_KEY, SECRET_KEY};
 use aws_lc_rs::{digest, hmac};
 use haul_core::{Algo, hash::to_hex};

@@ -2,10 +2,10 @@
 
 use super::{
     clock::{Clock, Wait},
+    exchange::Exchange,
     faults::Fault,
     limits::Pipe,
     pattern,
-    serve::Exchange,
     settings::Keep,
     space::Piece,
 };

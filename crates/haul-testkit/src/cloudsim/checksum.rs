@@ -1,9 +1,18 @@
 //! S3's checksums: which were announced, which came, what they are of, and whether they are right.
 
-use super::{body::Received, serve::Refusal, space::Part};
+use super::{
+    answer::Refusal,
+    body::Received,
+    pattern,
+    space::{Part, Piece},
+    sum::{Announced, Sum},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
-use haul_core::{Algo, hash::hash_bytes};
-use hyper::{HeaderMap, StatusCode};
+use haul_core::{Algo, Hasher, hash::hash_bytes};
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{HeaderName, HeaderValue},
+};
 
 /// Algorithms: as haul and as S3 call them.
 const ALGOS: [(Algo, &str); 5] = [
@@ -43,15 +52,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
 }
 
-/// What an upload's parts come with, and what is told of the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announced {
-    /// The algorithm.
-    pub algo: Algo,
-    /// Of the parts' checksums, not of the content.
-    pub composite: bool,
-}
-
 impl Announced {
     /// S3's word for the type.
     pub fn kind(self) -> &'static str {
@@ -84,17 +84,6 @@ impl Announced {
         }
         Ok(Some(Announced { algo, composite }))
     }
-}
-
-/// A checksum of content as it is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sum {
-    /// Its algorithm.
-    pub algo: Algo,
-    /// In base64; with the number of parts if it is composite.
-    pub value: String,
-    /// Whether it is of the parts' checksums.
-    pub composite: bool,
 }
 
 /// The algorithms that a body is to be hashed with besides CRC-64/NVME, from its headers: those that its checks need.
@@ -232,4 +221,23 @@ pub fn whole(announced: Option<Announced>, parts: &[&Part]) -> Option<Sum> {
 /// The checksum that the request which completes an upload says is the whole's.
 pub fn claimed<'a>(headers: &'a HeaderMap, sum: &Sum) -> &'a str {
     text(headers, &format!("x-amz-checksum-{}", name(sum.algo).to_lowercase()))
+}
+
+/// A checksum as headers have it.
+pub fn sum_header(sum: &Sum) -> Option<(HeaderName, HeaderValue)> {
+    let name = format!("x-amz-checksum-{}", name(sum.algo).to_lowercase());
+    Some((name.parse().ok()?, sum.value.parse().ok()?))
+}
+
+/// A checksum of some pieces; `None` when their bytes aren't known.
+pub fn sum_of(pieces: &[Piece], algo: Algo) -> Option<Sum> {
+    let mut hasher = Hasher::new(&[algo]);
+    for piece in pieces {
+        match piece {
+            Piece::Bytes(bytes) => hasher.update(bytes),
+            Piece::Pattern { seed, start, len } => hasher.update(&pattern::bytes(*seed, *start, *len)),
+            Piece::Lost { .. } => return None,
+        }
+    }
+    Some(Sum { algo, value: B64.encode(hasher.finish().get(algo)?), composite: false })
 }

@@ -10,6 +10,11 @@ use super::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use std::fmt::Write as _;
 
+/// From when on something written now is listed.
+pub fn listed_from(settings: &Settings, now: u64) -> u64 {
+    now + u64::try_from(settings.list_delay.as_millis()).unwrap_or(u64::MAX >> 1)
+}
+
 /// Which page of which listing.
 #[derive(Debug, Default)]
 pub struct Wanted<'a> {

@@ -3,7 +3,8 @@
 use super::{
     pattern,
     report::now_ms,
-    space::{Piece, Stored, Tag},
+    space::{Piece, Stored},
+    tag::Tag,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use hyper::header::{HeaderName, HeaderValue};

@@ -10,12 +10,15 @@
 //! and goes.
 
 mod admin;
+mod answer;
+mod asked;
 mod auth;
 mod body;
 mod checksum;
 mod clock;
 mod cloud;
 pub mod delay;
+mod exchange;
 pub mod faults;
 pub mod limits;
 mod listing;
@@ -31,7 +34,10 @@ mod rules;
 mod serve;
 pub mod settings;
 pub mod space;
+pub mod sum;
 pub mod synthetic;
+pub mod tag;
+mod units;
 mod uploads;
 mod xml;
 
@@ -185,7 +191,7 @@ impl Cloudsim {
         let stored = Stored {
             size,
             crc,
-            tag: space::Tag::cheap(crc.unwrap_or(0), size, 1),
+            tag: tag::Tag::cheap(crc.unwrap_or(0), size, 1),
             modified: report::now_ms(),
             listed: 0,
             meta: pairs.collect(),

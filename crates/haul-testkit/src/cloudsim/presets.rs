@@ -1,7 +1,5 @@
 //! Settings that imitate a kind of cloud, with where each figure comes from.
 
-use super::settings::Settings;
-
 /// A preset: its name, and what it sets.
 type Preset = (&'static str, &'static [(&'static str, &'static str)]);
 
@@ -90,28 +88,26 @@ const PRESETS: &[Preset] = &[
     ),
 ];
 
-/// Sets what a preset sets.
+/// Names and values of the settings that a preset sets.
 ///
 /// Errors: no preset has this name.
-pub fn apply(name: &str, settings: &mut Settings) -> Result<(), String> {
+pub fn pairs(name: &str) -> Result<&'static [(&'static str, &'static str)], String> {
     let preset = PRESETS.iter().find(|(its, _)| *its == name);
     let names = || PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let (_, pairs) = preset.ok_or_else(|| format!("want one of {}", names()))?;
-    pairs.iter().try_for_each(|(name, value)| settings.set(name, value))
+    preset.map(|(_, pairs)| *pairs).ok_or_else(|| format!("want one of {}", names()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::settings::Settings, *};
 
     #[test]
     fn every_preset_can_be_set() {
         for (name, pairs) in PRESETS {
             let mut settings = Settings::default();
-            apply(name, &mut settings).unwrap();
+            settings.set("preset", name).unwrap();
             assert!(!pairs.is_empty() && settings != Settings::default(), "{name}");
         }
-        let wrong = apply("mars-like", &mut Settings::default());
-        assert_eq!(wrong, Err("want one of aws-like, gdrive-like, b2-like, lan-minio".into()));
+        assert_eq!(pairs("mars-like"), Err("want one of aws-like, gdrive-like, b2-like, lan-minio".into()));
     }
 }

@@ -1,13 +1,13 @@
 //! What is refused whatever a bucket holds: signatures, regions, names, headers that are missing, too large or not known here.
 
 use super::{
+    answer::{NOT_IMPLEMENTED, Refusal},
+    asked::Asked,
     auth,
     body::Received,
     checksum,
-    objects::{Asked, NOT_IMPLEMENTED},
     operation::Op,
     quirks::Quirk,
-    serve::Refusal,
 };
 use haul_core::Algo;
 use hyper::{StatusCode, header::CONTENT_LENGTH};

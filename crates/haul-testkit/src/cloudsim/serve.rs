@@ -1,35 +1,33 @@
 //! Connections and requests: what every request goes through, whatever it asks.
 
 use super::{
-    admin, auth,
+    admin,
+    answer::{Answer, INTERNAL, Refusal},
+    asked::Asked,
+    auth,
     body::{self, How, Pace, Received, Sending},
     cloud::{Active, Cloud},
+    exchange::Exchange,
     faults::Fault,
     limits::Pipe,
     objects,
     operation::{Op, Target},
-    report,
     settings::Keep,
-    space::Piece,
-    xml,
 };
-use bytes::Bytes;
 use hyper::{
     HeaderMap, Request, Response, StatusCode,
     body::Incoming,
-    header::{CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER},
+    header::{CONNECTION, ETAG, EXPECT, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
 use std::{
-    borrow::Cow,
     io,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
 };
 use tokio::net::TcpStream;
 
@@ -70,177 +68,6 @@ pub async fn connection(cloud: Arc<Cloud>, socket: TcpStream) {
     }
 }
 
-/// A request under way. Its end is when this is dropped: an answer's body has no other sign of having been sent or
-/// given up.
-#[derive(Debug)]
-pub struct Exchange {
-    cloud: Arc<Cloud>,
-    came: Instant,
-    in_flight: u64,
-    connection: u64,
-    op: Op,
-    status: u16,
-    bytes: u64,
-    /// Bucket and key, when there is a log.
-    about: Option<(String, String)>,
-    /// Requests to the admin path don't count.
-    counts: bool,
-}
-
-impl Exchange {
-    fn begin(cloud: Arc<Cloud>, op: Op, target: &Target, connection: u64) -> Exchange {
-        let came = Instant::now();
-        let in_flight = cloud.counters.came(op, came);
-        let about = cloud.counters.logs().then(|| {
-            let listed = matches!(op, Op::ListObjects | Op::ListObjectsV2);
-            let key = if listed { target.bytes("prefix").unwrap_or_default() } else { &target.key };
-            (target.bucket.clone(), String::from_utf8_lossy(key).into_owned())
-        });
-        Exchange { cloud, came, in_flight, connection, op, status: 0, bytes: 0, about, counts: true }
-    }
-
-    /// One that leaves no trace.
-    fn silent(cloud: Arc<Cloud>) -> Exchange {
-        let came = Instant::now();
-        Exchange {
-            cloud,
-            came,
-            in_flight: 0,
-            connection: 0,
-            op: Op::Other,
-            status: 0,
-            bytes: 0,
-            about: None,
-            counts: false,
-        }
-    }
-
-    /// Bytes of the answer's body went.
-    pub fn sent(&mut self, bytes: u64) {
-        if self.counts {
-            self.bytes += bytes;
-            self.cloud.counters.sent(bytes);
-        }
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if !self.counts {
-            return;
-        }
-        let now = Instant::now();
-        self.cloud.counters.went(now);
-        if let Some((bucket, key)) = self.about.take() {
-            let line = report::Line {
-                ms: 0.0,
-                op: self.op.name(),
-                bucket,
-                key,
-                status: self.status,
-                bytes: self.bytes,
-                took_ms: (now - self.came).as_secs_f64() * 1e3,
-                in_flight: self.in_flight,
-                connection: self.connection,
-            };
-            self.cloud.counters.log(self.came, line);
-        }
-    }
-}
-
-/// What an operation answers.
-#[derive(Debug)]
-pub struct Answer {
-    /// The status.
-    pub status: StatusCode,
-    /// Headers.
-    pub headers: HeaderMap,
-    /// The body.
-    pub pieces: Vec<Piece>,
-}
-
-impl Answer {
-    /// Without a body.
-    pub fn new(status: StatusCode) -> Answer {
-        Answer { status, headers: HeaderMap::new(), pieces: Vec::new() }
-    }
-
-    /// With a document.
-    pub fn xml(status: StatusCode, text: String) -> Answer {
-        let mut answer = Answer::new(status);
-        answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-        answer.pieces.push(Piece::Bytes(Bytes::from(text)));
-        answer
-    }
-
-    /// With a header whose value is known to be legal (dropped otherwise).
-    pub fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Answer {
-        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
-            self.headers.insert(name, value);
-        }
-        self
-    }
-}
-
-/// Why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The status.
-    pub status: StatusCode,
-    /// S3's code.
-    pub code: &'static str,
-    /// For people.
-    pub message: Cow<'static, str>,
-    /// Further elements of the document.
-    pub more: Vec<(&'static str, String)>,
-    /// A header, of answers without a document too.
-    pub header: Option<(&'static str, String)>,
-}
-
-impl Refusal {
-    /// With a status, S3's code and a message.
-    pub const fn new(status: StatusCode, code: &'static str, message: &'static str) -> Refusal {
-        Refusal { status, code, message: Cow::Borrowed(message), more: Vec::new(), header: None }
-    }
-
-    /// Of status 400, with S3's code and a message.
-    pub fn bad(code: &'static str, message: String) -> Refusal {
-        Refusal { message: Cow::Owned(message), ..Refusal::new(StatusCode::BAD_REQUEST, code, "") }
-    }
-
-    /// With one element more.
-    pub fn with(mut self, element: &'static str, value: &str) -> Refusal {
-        self.more.push((element, value.to_owned()));
-        self
-    }
-
-    /// As an answer; `HEAD` gets no body.
-    pub fn answer(self, has_body: bool) -> Answer {
-        let mut answer = if has_body { self.document() } else { Answer::new(self.status) };
-        if let Some((name, value)) = self.header {
-            answer = answer.with(name, value);
-        }
-        answer
-    }
-
-    fn document(&self) -> Answer {
-        let mut text = format!("{}<Error><Code>{}</Code><Message>", xml::HEAD, self.code);
-        xml::escape(&self.message, &mut text);
-        text.push_str("</Message>");
-        for (name, value) in &self.more {
-            text += &format!("<{name}>");
-            xml::escape(value, &mut text);
-            text += &format!("</{name}>");
-        }
-        text.push_str("<RequestId>cloudsim</RequestId></Error>");
-        Answer::xml(self.status, text)
-    }
-}
-
-/// What S3 says when it fails.
-pub const INTERNAL: Refusal =
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "We encountered an internal error.");
-
 fn conflict(op: Op) -> Refusal {
     match op {
         Op::CreateBucket | Op::DeleteBucket => Refusal::new(
@@ -263,7 +90,7 @@ fn cut() -> io::Error {
 }
 
 fn respond(answer: Answer, pace: Pace, mut exchange: Exchange, spoilt: Option<(Fault, std::time::Duration)>) -> Reply {
-    exchange.status = answer.status.as_u16();
+    exchange.answers(answer.status.as_u16());
     let mut body = Sending::new(answer.pieces, pace, exchange);
     if let Some((fault, stall)) = spoilt {
         body = body.spoil(fault, stall);
@@ -342,7 +169,7 @@ async fn answer(cloud: Arc<Cloud>, line: Arc<Line>, request: Request<Incoming>) 
         return respond(answer.answer(true), out, exchange, None);
     }
     let request = auth::Request { method: &head.method, uri: &head.uri, headers: &head.headers };
-    let asked = objects::Asked { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
+    let asked = Asked { cloud: &cloud, settings, op, target: &target, headers: &head.headers, request };
     let mut answer = asked.perform(received).unwrap_or_else(|refusal| refusal.answer(has_body));
     if fault == Some(Fault::LostAnswer) {
         line.resets.store(true, Relaxed);
@@ -388,7 +215,7 @@ async fn receive(
     pace: &Pace,
 ) -> io::Result<Received> {
     let counted = |bytes: u64| {
-        exchange.bytes += bytes;
+        exchange.received(bytes);
         cloud.counters.received(bytes);
     };
     body::receive(body, headers, how, pace, counted).await

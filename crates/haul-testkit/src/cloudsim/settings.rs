@@ -8,6 +8,7 @@ use super::{
     price::Price,
     quirks::Quirks,
     synthetic::Made,
+    units::bytes,
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -141,7 +142,7 @@ pub const FLAGS: &[Flag] = &[
         "preset",
         "NAME",
         "aws-like, gdrive-like, b2-like or lan-minio: sets several of the others, which override it",
-        |s, v| presets::apply(v, s),
+        |s, v| presets::pairs(v)?.iter().try_for_each(|(name, value)| s.set(name, value)),
     ),
     flag(
         "latency",
@@ -348,23 +349,6 @@ fn rate(text: &str) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     bytes(text).and_then(|n| if n > 0 { Ok(Some(n)) } else { Err("want more than 0".into()) })
-}
-
-/// A number of bytes as it is typed, with decimal `k`, `M`, `G`, `T`.
-///
-/// Errors: what was wanted.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let want = "want bytes as a number with k, M, G or T, such as 25M";
-    let text = text.trim();
-    let (digits, factor) = match text.chars().last().ok_or(want)? {
-        'k' | 'K' => (&text[..text.len() - 1], 1e3),
-        'M' => (&text[..text.len() - 1], 1e6),
-        'G' => (&text[..text.len() - 1], 1e9),
-        'T' => (&text[..text.len() - 1], 1e12),
-        _ => (text, 1.0),
-    };
-    let number = digits.parse::<f64>().ok().filter(|n| *n >= 0.0 && n.is_finite()).ok_or(want)?;
-    Ok((number * factor) as u64)
 }
 
 #[cfg(test)]

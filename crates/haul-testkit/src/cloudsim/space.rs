@@ -1,10 +1,10 @@
 //! What buckets hold: keys and content, unfinished uploads. Knows nothing of HTTP.
 
 use super::{
-    checksum::{Announced, Sum},
     pattern,
-    settings::Settings,
+    sum::{Announced, Sum},
     synthetic::Made,
+    tag::Tag,
 };
 use bytes::Bytes;
 use haul_core::{Algo, Hasher};
@@ -14,45 +14,6 @@ use std::{
     ops::{Bound, Range},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-
-/// An ETag: 32 digits of hexadecimal and, but for a plain MD5, `-N`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
-    digest: [u8; 16],
-    /// 0 when the digest is the content's MD5.
-    parts: u32,
-}
-
-impl Tag {
-    /// The content's MD5.
-    pub fn md5(digest: [u8; 16]) -> Tag {
-        Tag { digest, parts: 0 }
-    }
-
-    /// Of an upload in parts: the MD5 of the parts' MD5s.
-    pub fn of_parts(digest: [u8; 16], parts: u32) -> Tag {
-        Tag { digest, parts }
-    }
-
-    /// One that costs nothing, is the same for the same content, and doesn't look like an MD5.
-    pub fn cheap(crc: u64, size: u64, parts: u32) -> Tag {
-        let mut digest = [0; 16];
-        digest[..8].copy_from_slice(&crc.to_be_bytes());
-        digest[8..].copy_from_slice(&pattern::mix(crc ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes());
-        Tag { digest, parts: parts.max(1) }
-    }
-
-    /// The MD5, if it is one.
-    pub fn plain(&self) -> Option<[u8; 16]> {
-        (self.parts == 0).then_some(self.digest)
-    }
-
-    /// As text, without quotes.
-    pub fn text(&self) -> String {
-        let digest = haul_core::hash::to_hex(&self.digest);
-        if self.parts == 0 { digest } else { format!("{digest}-{}", self.parts) }
-    }
-}
 
 /// A run of content.
 #[derive(Clone, Debug)]
@@ -406,9 +367,4 @@ impl Bucket {
     pub fn uploads(&self) -> MutexGuard<'_, BTreeMap<String, Unfinished>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// From when on something written now is listed.
-pub fn listed_from(settings: &Settings, now: u64) -> u64 {
-    now + u64::try_from(settings.list_delay.as_millis()).unwrap_or(u64::MAX >> 1)
 }

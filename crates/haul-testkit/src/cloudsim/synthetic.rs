@@ -1,7 +1,7 @@
 //! Buckets of any number of keys that are computed, not stored. Key number `i` is at place `i` of the bytewise order,
 //! so a place in the order is found by halving, in as many steps as the number of keys has bits.
 
-use super::{pattern, space::Tag};
+use super::{pattern, tag::Tag, units};
 use std::{fmt::Write as _, str::FromStr};
 
 /// How the keys look.
@@ -58,7 +58,7 @@ impl Made {
                     made.keys = value.trim().parse().map_err(|_| format!("want a number of keys, not {value:?}"))?
                 }
                 "shape" => made.shape = value.trim().parse()?,
-                "size" => made.size = super::settings::bytes(value)?,
+                "size" => made.size = units::bytes(value)?,
                 _ => return Err(format!("no property of a bucket is called {name:?}: want keys, shape or size")),
             }
         }

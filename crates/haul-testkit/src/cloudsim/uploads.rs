@@ -1,14 +1,17 @@
 //! Uploads in parts.
 
 use super::{
+    answer::{ARGUMENT, Answer, Done, INTERNAL, MALFORMED, Refusal},
+    asked::{Asked, base64, document, quoted, range},
     body::{CRC, Received},
-    checksum::{self, Announced},
-    objects::{self, ARGUMENT, Asked, Done, MALFORMED, base64, document, quoted, range},
+    checksum,
+    listing::listed_from,
     pattern,
     quirks::Quirk,
     report::now_ms,
-    serve::{Answer, INTERNAL, Refusal},
-    space::{self, Part, Stored, Tag, Unfinished, listed_from},
+    space::{self, Part, Stored, Unfinished},
+    sum::Announced,
+    tag::Tag,
     xml,
 };
 use haul_core::{Algo, hash::hash_bytes};
@@ -80,7 +83,7 @@ pub fn part(asked: &Asked<'_>, received: Received) -> Done {
     let Received { size, crc, pieces, .. } = received;
     let mut answer = Answer::new(StatusCode::OK).with(ETAG.as_str(), quoted(&tag));
     if let Some(sum) = sum.as_ref().filter(|sum| sum.algo != Algo::Crc64Nvme) {
-        answer.headers.extend(objects::sum_header(sum));
+        answer.headers.extend(checksum::sum_header(sum));
     } else if asked.keeps_checksums() {
         answer = answer.with(CRC, base64(crc));
     }
@@ -132,7 +135,7 @@ pub fn part_copy(asked: &Asked<'_>) -> Done {
     upload(asked, |upload| {
         // What S3 copies it hashes itself, with what was announced.
         let other = upload.announced.filter(|announced| announced.algo != Algo::Crc64Nvme);
-        let sum = other.and_then(|announced| objects::sum_of(&pieces, announced.algo));
+        let sum = other.and_then(|announced| checksum::sum_of(&pieces, announced.algo));
         if let Some(sum) = &sum {
             let _ = write!(text, "<Checksum{0}>{1}</Checksum{0}>", checksum::name(sum.algo), sum.value);
         } else if let Some(crc) = crc.filter(|_| upload.announced.is_some()) {

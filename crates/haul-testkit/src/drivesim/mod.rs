@@ -4,6 +4,7 @@
 mod auth;
 mod fields;
 mod query;
+mod reply;
 mod serve;
 mod space;
 #[cfg(test)]

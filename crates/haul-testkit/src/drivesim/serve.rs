@@ -5,13 +5,14 @@ use super::{
     fields::Fields,
     lock,
     query::Query,
+    reply::{Reply, refuse},
     space::{Content, DOCUMENT, FOLDER, File, ROOT, WORD, read_time},
     uploads::{self, Goal},
 };
 use crate::serve::Body;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode, body::Incoming};
+use http_body_util::BodyExt as _;
+use hyper::{HeaderMap, Method, Request, Response, body::Incoming};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use std::{
@@ -25,47 +26,6 @@ const FILES: &str = "/drive/v3/files";
 const UPLOAD: &str = "/upload/drive/v3/files";
 const FILE_FIELDS: &str = "kind,id,name,mimeType";
 const LIST_FIELDS: &str = "kind,incompleteSearch,nextPageToken,files(kind,id,name,mimeType)";
-
-/// An answer to be.
-#[derive(Debug)]
-pub struct Reply {
-    status: u16,
-    /// Headers.
-    pub headers: Vec<(&'static str, String)>,
-    body: Bytes,
-}
-
-impl Reply {
-    /// Without a body.
-    pub fn empty(status: u16) -> Reply {
-        Reply { status, headers: Vec::new(), body: Bytes::new() }
-    }
-
-    /// Success, with facts.
-    pub fn json(value: Value) -> Reply {
-        let headers = vec![("content-type", "application/json; charset=UTF-8".to_owned())];
-        Reply { status: 200, headers, body: value.to_string().into() }
-    }
-
-    fn build(self) -> Response<Body> {
-        let mut response = Response::new(Full::new(self.body).map_err(|e| match e {}).boxed_unsync());
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        for (name, value) in self.headers {
-            if let Ok(value) = value.parse() {
-                response.headers_mut().insert(name, value);
-            }
-        }
-        response
-    }
-}
-
-/// A refusal as Google words them.
-pub fn refuse(status: u16, reason: &str, message: &str) -> Reply {
-    let error = json!({ "code": status, "message": message, "errors": [
-        { "domain": "global", "reason": reason, "message": message }
-    ] });
-    Reply { status, ..Reply::json(json!({ "error": error })) }
-}
 
 fn missing(id: &str) -> Reply {
     refuse(404, "notFound", &format!("File not found: {id}."))

@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    serve::{Reply, refuse},
+    reply::{Reply, refuse},
 };
 use bytes::Bytes;
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use super::{
     login::{self, Machine},
+    put,
     show::{self, Secrets, known, option},
 };
 use crate::{context::Context, error::usage, print};
@@ -9,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use haul_core::text::nearest;
 use haul_oauth::setup::Options;
 use haul_remotes::{
-    config::{Config, crypt::Secret, file::Ini, obscure},
+    config::{Config, crypt::Secret, obscure},
     is_name, registry,
 };
 use haul_store::OptionKind;
@@ -321,11 +322,6 @@ fn warn_unknown(kind: &str, key: &str) {
     let near = nearest(key, known.options.iter().map(|o| o.name));
     let near = near.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
     tracing::warn!("a store of type {kind} has no option {key:?}{near}: kept in the file, without effect in haul");
-}
-
-/// Sets one value.
-pub fn put(ini: &mut Ini, name: &str, key: &str, value: &str) -> Result<()> {
-    ini.set(name, key, value).map_err(|e| anyhow!("option {key}: {e}"))
 }
 
 fn say(config: &Config, name: &str, path: &Path, how: How) -> Result<()> {

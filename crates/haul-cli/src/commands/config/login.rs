@@ -1,7 +1,7 @@
 //! Logging in to services: the questions of `config`, asked of a person or of a program.
 
 use super::{
-    edit::put,
+    put,
     show::{known, pretty},
 };
 use crate::{

@@ -6,7 +6,8 @@ pub mod login;
 mod show;
 
 use crate::{context::Context, error::Outcome};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use haul_remotes::config::file::Ini;
 
 /// What to do with the configuration; without a command a menu asks.
 #[derive(clap::Args, Debug)]
@@ -99,4 +100,9 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         },
     }
     Ok(Outcome::Done)
+}
+
+/// Sets one value.
+fn put(ini: &mut Ini, name: &str, key: &str, value: &str) -> Result<()> {
+    ini.set(name, key, value).map_err(|e| anyhow!("option {key}: {e}"))
 }
