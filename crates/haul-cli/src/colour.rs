@@ -57,7 +57,7 @@ impl Choice {
         Screen::new(Shows { live, log_colours: log, output_colours: output })
     }
 
-    /// The same for what clap prints.
+    /// Whether clap prints colours.
     pub fn clap(self) -> clap::ColorChoice {
         match self {
             Choice::Auto => clap::ColorChoice::Auto,

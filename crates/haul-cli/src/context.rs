@@ -95,7 +95,7 @@ impl Context {
         Known { hashes: Some(self.hashes()), index }
     }
 
-    /// The same for remotes whose keys are named by their content, with `--index` or without, but not with `--no-index`.
+    /// What jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.
     pub fn known_content(&self) -> Known {
         let index = if self.flags.config.no_index { None } else { self.index(true) };
         Known { index, ..self.known() }

@@ -93,7 +93,7 @@ pub fn verdict(error: &anyhow::Error) -> Verdict {
     verdict_with(error, None)
 }
 
-/// The same; `missing` says more of a path that isn't there than haul's own hint does.
+/// As [`verdict`]; `missing` says more about a path that doesn't exist than haul's own hint does.
 pub fn verdict_with(error: &anyhow::Error, missing: Option<&str>) -> Verdict {
     if let Some(line) = typed_wrong(error) {
         return Verdict { line: line.into(), code: code::USAGE };

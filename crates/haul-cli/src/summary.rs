@@ -198,7 +198,7 @@ fn speed(bytes: f64, bits: bool, text: impl Fn(u64) -> String) -> String {
     format!("{}bit/s", text.strip_suffix('B').unwrap_or(&text))
 }
 
-/// The same for a narrow terminal: what is asked for first stands first.
+/// What was transferred, for a narrow terminal: what people look for first stands first.
 fn transferred_briefly(counts: &Counts, elapsed: Duration) -> String {
     format!(
         "{} {} ETA {}, {} of {}",

@@ -2,6 +2,7 @@
 //! can't be kept. Pure: the store sets them, the engine counts.
 
 use crate::{Entry, Kind, Posix, chmod::MODE_BITS, keep::Keep};
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Set-user-id.
@@ -35,19 +36,26 @@ pub struct Rights {
 }
 
 /// What two files differ in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Differs {
     /// Permission bits.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub mode: bool,
     /// Owner.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub owner: bool,
     /// Group.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub group: bool,
     /// Modification time.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub mtime: bool,
     /// Extended attributes.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub xattrs: bool,
     /// Access control lists.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub acls: bool,
 }
 
@@ -158,7 +166,7 @@ impl Keep {
         self.whole_mode() || !self.chmod.is_empty()
     }
 
-    /// The same with what `--metadata` asks for.
+    /// Adds what `--metadata` asks for.
     pub fn with_metadata(mut self) -> Keep {
         let all = Keep::archive();
         (self.perms, self.owner, self.group) = (all.perms, all.owner, all.group);
@@ -310,11 +318,11 @@ mod tests {
 
     fn posix(mode: u32, uid: u32, gid: u32) -> Posix {
         let none = (0, 0);
-        Posix { mode, uid, gid, rdev: none, nlink: 1, dev: none, ino: 1, atime: Mtime(0) }
+        Posix { mode, uid, gid, rdev: none, nlink: 1, dev: none, ino: 1, atime: Mtime(0), size: 0, target: None }
     }
 
-    fn mode_of(src: Posix, dst: Posix, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
-        wanted((&src).into(), (&dst).into(), new, keep, rights).mode
+    fn mode_of(src: &Posix, dst: &Posix, new: bool, keep: &Keep, rights: &Rights) -> Option<u32> {
+        wanted(src.into(), dst.into(), new, keep, rights).mode
     }
 
     #[test]
@@ -325,7 +333,7 @@ mod tests {
         assert_eq!(found, Differs { mode: true, group: true, ..Differs::default() });
         assert!(unkept.is_empty());
         assert!(!differs(&src, &src, &keep, &ROOT()).0.any());
-        let atime = Posix { atime: Mtime(5), ..src };
+        let atime = Posix { atime: Mtime(5), ..src.clone() };
         assert!(!differs(&src, &atime, &Keep { atime: true, ..keep }, &ROOT()).0.any());
     }
 
@@ -344,14 +352,14 @@ mod tests {
     fn set_id_bits_go_where_their_owner_does() {
         let keep = Keep::archive();
         let (src, there) = (posix(0o106755, 7, 8), posix(0o100644, 1000, 100));
-        assert_eq!(mode_of(src, there, true, &keep, &ROOT()), Some(0o6755));
-        assert_eq!(mode_of(src, there, true, &keep, &USER()), Some(0o755));
+        assert_eq!(mode_of(&src, &there, true, &keep, &ROOT()), Some(0o6755));
+        assert_eq!(mode_of(&src, &there, true, &keep, &USER()), Some(0o755));
         let perms = Keep { perms: true, ..Keep::default() };
-        assert_eq!(mode_of(src, there, true, &perms, &ROOT()), Some(0o755));
+        assert_eq!(mode_of(&src, &there, true, &perms, &ROOT()), Some(0o755));
         let given = Keep { users: IdMap::all(5), groups: IdMap::all(5), ..keep.clone() };
-        assert_eq!(mode_of(src, there, true, &given, &ROOT()), Some(0o6755));
+        assert_eq!(mode_of(&src, &there, true, &given, &ROOT()), Some(0o6755));
         // A directory's set-group-id bit is about what is made in it.
-        assert_eq!(mode_of(posix(0o042755, 7, 8), there, true, &perms, &USER()), Some(0o2755));
+        assert_eq!(mode_of(&posix(0o042755, 7, 8), &there, true, &perms, &USER()), Some(0o2755));
     }
 
     #[test]
@@ -365,11 +373,11 @@ mod tests {
     fn executability_follows_read() {
         let keep = Keep { executability: true, ..Keep::default() };
         let there = |mode: u32| posix(REGULAR | mode, 0, 0);
-        let say = |src, dst| mode_of(there(src), there(dst), false, &keep, &ROOT());
+        let say = |src, dst| mode_of(&there(src), &there(dst), false, &keep, &ROOT());
         assert_eq!(say(0o700, 0o644), Some(0o755));
         assert_eq!(say(0o700, 0o744), Some(0o744));
         assert_eq!(say(0o600, 0o755), Some(0o644));
-        assert_eq!(mode_of(posix(0o040700, 0, 0), posix(0o040600, 0, 0), false, &keep, &ROOT()), None);
+        assert_eq!(mode_of(&posix(0o040700, 0, 0), &posix(0o040600, 0, 0), false, &keep, &ROOT()), None);
     }
 
     #[test]
@@ -377,10 +385,10 @@ mod tests {
         let all = Chmod { dirs: true, files: true, clear: 0, set: 0o022, exec_if_any: 0, copied: None };
         let keep = Keep { chmod: vec![all], ..Keep::default() };
         let (src, there) = (posix(0o104700, 0, 0), posix(0o100600, 0, 0));
-        assert_eq!(mode_of(src, there, true, &keep, &ROOT()), Some(0o700));
-        assert_eq!(mode_of(src, there, false, &keep, &ROOT()), None);
+        assert_eq!(mode_of(&src, &there, true, &keep, &ROOT()), Some(0o700));
+        assert_eq!(mode_of(&src, &there, false, &keep, &ROOT()), None);
         let keep = Keep { perms: true, ..keep };
-        assert_eq!(mode_of(src, there, false, &keep, &ROOT()), Some(0o4722));
+        assert_eq!(mode_of(&src, &there, false, &keep, &ROOT()), Some(0o4722));
     }
 
     #[test]
@@ -390,7 +398,7 @@ mod tests {
             chmod: vec![Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: EXEC, copied: None }],
             ..Keep::default()
         };
-        let say = |mode| mode_of(posix(mode, 0, 0), posix(0o100600, 0, 0), true, &keep, &ROOT());
+        let say = |mode| mode_of(&posix(mode, 0, 0), &posix(0o100600, 0, 0), true, &keep, &ROOT());
         assert_eq!(say(0o100644), Some(0o644));
         assert_eq!(say(0o100744), Some(0o755));
         assert_eq!(say(0o040600), Some(0o711));

@@ -7,9 +7,11 @@ use crate::{
     attributes::Differs,
     job::{CompareBy, Job, Times},
 };
+use serde::{Deserialize, Serialize};
 
 /// Why a verdict is what it is; shown with `-v`, in dry runs and reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
     /// Only the source has it.
@@ -150,8 +152,8 @@ impl Rules {
         }
     }
 
-    /// The same for asking whether one is the other: without what lets a destination's file stay as it is although it is another
-    /// (`--ignore-existing`, `--update`, `--append`).
+    /// These rules for comparing content alone, without the options that keep a destination file that differs (`--ignore-existing`,
+    /// `--update`, `--append`).
     pub fn for_content(self) -> Self {
         Rules { ignore_existing: false, update: false, append: false, ..self }
     }
@@ -338,7 +340,8 @@ fn whole(time: Mtime, seconds: bool) -> Mtime {
 }
 
 /// What an entry is, as file systems tell kinds apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileType {
     /// A regular file.
     #[default]
@@ -369,29 +372,40 @@ impl FileType {
 }
 
 /// In which facts two entries of one name differ, for those who list them (`--itemize-changes`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Difference {
     /// What the source has, or the destination where the source has nothing.
     pub what: FileType,
     /// The destination lacks it, or has something of another kind.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub new: bool,
     /// Sizes of regular files.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub size: bool,
     /// Modification times, as the comparison sees them.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub mtime: bool,
     /// Permission bits, where both sides tell them; likewise the rest.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub perms: bool,
     /// Whether anyone may execute it.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub executable: bool,
     /// The owner's number.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub owner: bool,
     /// The group's number.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub group: bool,
     /// Access times.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub atime: bool,
     /// Extended attributes, where they were looked at.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub xattrs: bool,
     /// Access control lists, where they were looked at.
+    #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub acls: bool,
 }
 

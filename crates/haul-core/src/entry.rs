@@ -1,21 +1,8 @@
 //! Facts about one listed thing.
 
-use crate::{Hashes, Key};
+use crate::{Hashes, Key, Kind};
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
-
-/// What a key names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Bytes under a name.
-    File,
-    /// A symlink that is kept as one (`--links`): its bytes are its target. Its key is [`Key::symlink`]'s.
-    Symlink,
-    /// A directory, or a directory marker of a bucket; its key ends in `/`.
-    Dir,
-    /// A device, FIFO, socket, or a symlink that is neither followed nor kept: listed so that it can be
-    /// counted. Devices, FIFOs and sockets are made anew where a job keeps them.
-    Special,
-}
 
 /// A point in time: nanoseconds since the Unix epoch, UTC; negative before 1970. Its real precision is the
 /// store's.
@@ -108,7 +95,7 @@ impl Inode {
 pub type Meta = BTreeMap<String, String>;
 
 /// What a file system says of an inode beside size and times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Posix {
     /// Type and permission bits, as in `st_mode`.
     pub mode: u32,
@@ -126,6 +113,11 @@ pub struct Posix {
     pub ino: u64,
     /// Last access.
     pub atime: Mtime,
+    /// The size that the file system tells, also of what has no bytes of its own (directories, symlinks that aren't kept).
+    pub size: u64,
+    /// Where a symlink points, if that was read.
+    #[serde(default, with = "crate::wire::maybe_bytes", skip_serializing_if = "Option::is_none")]
+    pub target: Option<Box<[u8]>>,
 }
 
 impl Posix {

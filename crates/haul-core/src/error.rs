@@ -3,10 +3,12 @@
 //! The command line alone turns it into words for a person, a hint, and an exit code.
 
 use crate::Key;
-use std::{fmt, time::Duration};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, fmt, time::Duration};
 
 /// What went wrong, as far as a decision can depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// No such file or key.
@@ -50,7 +52,8 @@ pub enum ErrorKind {
 pub const NO_KEYS: &str = "no key begins with it";
 
 /// Whether the same request may be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Retry {
     /// The answer won't change.
     Never,
@@ -66,7 +69,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     retry: Retry,
-    op: &'static str,
+    op: Cow<'static, str>,
     key: Option<Key>,
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -78,12 +81,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of `kind` while doing `op` (a verb such as `read`, `list`); `message` says what happened in one
     /// line without the key. Busy and timeout start as [`Retry::Backoff`], all others as [`Retry::Never`].
-    pub fn new(kind: ErrorKind, op: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, op: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let retry = match kind {
             ErrorKind::Busy | ErrorKind::Timeout => Retry::Backoff,
             _ => Retry::Never,
         };
-        Error(Box::new(Inner { kind, retry, op, key: None, message: message.into(), source: None }))
+        Error(Box::new(Inner { kind, retry, op: op.into(), key: None, message: message.into(), source: None }))
     }
 
     /// From an operating system's error, with the kind that it means.
@@ -133,8 +136,8 @@ impl Error {
     }
 
     /// The verb of what was being done.
-    pub fn op(&self) -> &'static str {
-        self.0.op
+    pub fn op(&self) -> &str {
+        &self.0.op
     }
 
     /// The key it happened to, if it happened to one.
@@ -152,7 +155,7 @@ impl Error {
         Error(Box::new(Inner {
             kind: self.0.kind,
             retry: self.0.retry,
-            op: self.0.op,
+            op: self.0.op.clone(),
             key: self.0.key.clone(),
             message: self.0.message.clone(),
             source: None,

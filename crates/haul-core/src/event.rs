@@ -1,22 +1,45 @@
-//! What happens during a job, as data: the terminal, JSON lines and tests are sinks of the same events.
+//! What happens during a job, as data that can be written down: the terminal, JSON lines and tests are sinks of the same events.
+//!
+//! An event carries every fact that its readers show, so none of them looks at a file itself.
 
 use crate::{
-    Error, Key,
+    Entry, Error, Key, Mtime, Posix,
     attributes::Differs,
     compare::{Difference, FileType, Reason},
     listing::Side,
-    plan::{Action, Route},
+    plan::{Action, Route, Step},
 };
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Number of a transfer within its job.
 pub type StepId = u64;
 
+/// What the listing said about the entry of an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// Its modification time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<Mtime>,
+    /// The facts of its inode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posix: Option<Box<Posix>>,
+}
+
+impl Facts {
+    /// Those of an entry.
+    pub fn of(entry: &Entry) -> Facts {
+        Facts { mtime: entry.mtime, posix: entry.posix.clone() }
+    }
+}
+
 /// One thing that happened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// So many more files and bytes were listed on a side.
+    /// More files and bytes were listed on a side.
     Listed {
         /// Which side.
         side: Side,
@@ -32,7 +55,7 @@ pub enum Event {
         /// Why, with the key.
         error: ErrorReport,
     },
-    /// A key was decided on; `size` is of the source, or of what is deleted.
+    /// What to do about a key was decided. `size` is the source's, or that of the file to delete.
     Decided {
         /// The key.
         key: Key,
@@ -42,28 +65,32 @@ pub enum Event {
         why: Reason,
         /// Bytes.
         size: u64,
-        /// In what the two sides differ; nothing, for what is deleted.
+        /// In what the two sides differ; empty for what is deleted.
         differs: Difference,
+        /// The source's facts; empty for what only the destination has.
+        facts: Facts,
         /// Nothing will be done: this is a dry run.
         dry_run: bool,
     },
-    /// A directory of the source was looked at; what differs will be mended in the end.
+    /// A directory of the source was compared; what differs is set at the end of the job.
     DirSeen {
-        /// Its key; the empty one is the root.
+        /// Its key; empty for the root.
         key: Key,
         /// In what the two sides differ.
         differs: Difference,
-        /// The destination has none, and what it is compared with is another place's.
+        /// The destination has none: it was compared with an alternate destination's directory.
         elsewhere: bool,
+        /// Of the source.
+        facts: Facts,
     },
-    /// A symlink that may lead out of what is transferred is left out (`--safe-links`).
+    /// A symlink that may lead out of the transferred tree is left out (`--safe-links`).
     UnsafeLink {
         /// Its key.
         key: Key,
-        /// Where it leads.
+        /// Where it points.
         target: String,
     },
-    /// Something of the source that the job leaves out, where the job's details are told.
+    /// The job leaves out something of the source. Sent only to sinks that asked for details.
     LeftOut {
         /// Its key.
         key: Key,
@@ -73,12 +100,14 @@ pub enum Event {
         size: u64,
         /// Why.
         why: LeftOut,
+        /// Of the source.
+        facts: Facts,
     },
-    /// A directory that the source lacks.
+    /// A directory that is missing from the source.
     DirExtra {
         /// Its key.
         key: Key,
-        /// It is deleted; else it still holds something that stays.
+        /// It is deleted; otherwise it still holds something that stays.
         deleted: bool,
         /// Nothing is done: this is a dry run.
         dry_run: bool,
@@ -94,14 +123,14 @@ pub enum Event {
         /// How.
         route: Route,
     },
-    /// A transfer moved so many more bytes. Negative when an attempt is thrown away and begins again.
+    /// A transfer moved this many more bytes. Negative when an attempt is discarded and starts again.
     Moved {
         /// Its number.
         step: StepId,
         /// Bytes.
         bytes: i64,
     },
-    /// So many bytes of a transfer are at the destination since an earlier run; as [`Event::Moved`], but not this run's work.
+    /// This many bytes of a transfer are at the destination from an earlier run; as [`Event::Moved`], but not this run's work.
     Resumed {
         /// Its number.
         step: StepId,
@@ -117,7 +146,7 @@ pub enum Event {
         /// After this long.
         wait: Duration,
     },
-    /// A transfer is at the destination, whole, checked, and visible.
+    /// A transfer is at the destination: whole, verified and visible.
     Done {
         /// Its number.
         step: StepId,
@@ -127,7 +156,7 @@ pub enum Event {
         size: u64,
         /// It replaced something.
         replaced: bool,
-        /// What proved it equal, if anything did.
+        /// The hash that proved it equal, if one did.
         proved: Option<crate::Algo>,
     },
     /// A transfer failed for good.
@@ -158,14 +187,14 @@ pub enum Event {
         /// What was set.
         differs: Differs,
     },
-    /// A name became another name of a file that is at the destination.
+    /// A name was hard-linked to a file at the destination.
     Linked {
         /// The new name.
         key: Key,
-        /// The name that it had.
+        /// The name that the file had.
         to: Key,
     },
-    /// A transfer that can't be done here, which is no error and is counted for a word at the end: a device, say.
+    /// A transfer that can't be done here, a device for example. It isn't an error; a line at the end says how many there were.
     Skipped {
         /// Its number.
         step: StepId,
@@ -179,32 +208,43 @@ pub enum Event {
     },
     /// An error that belongs to no transfer.
     Error(ErrorReport),
-    /// Something that a person should know but that is no error.
+    /// Something that a person should know and that isn't an error.
     Notice {
         /// The key it is about.
         key: Option<Key>,
-        /// In one line.
+        /// One line.
         message: String,
     },
 }
 
+impl Event {
+    /// A decision about a file; `None` for a step that is about nothing.
+    pub fn decided(step: &Step, dry_run: bool) -> Option<Event> {
+        let (key, entry) = (step.key()?.clone(), step.src.as_ref().or(step.dst.as_ref())?);
+        let facts = step.src.as_ref().map(Facts::of).unwrap_or_default();
+        let Step { action, why, differs, .. } = *step;
+        Some(Event::Decided { key, action, why, size: entry.size, differs, facts, dry_run })
+    }
+}
+
 /// Why something of the source is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LeftOut {
-    /// What it is isn't kept, and that is no error: a device, say. The reason is what would leave it alone in any case.
+    /// Things of its kind aren't copied, which isn't an error: a device, for example. The reason, if any, would leave it alone anyway.
     Kind(Option<Reason>),
-    /// It is a directory that the destination lacks, and nothing new is to come (`--existing`).
+    /// A directory that is missing from the destination, and nothing new is created (`--existing`).
     New,
-    /// A directory of its name is at the destination, holds something, and doesn't make way: an error, told besides.
+    /// The destination has a non-empty directory of its name, which stays. An error, which has an event of its own.
     InTheWay,
-    /// A limit of size.
+    /// A size limit.
     Limit,
 }
 
-/// An error in a shape that can be kept and sent to several sinks.
+/// An error that can be kept and sent to several sinks.
 pub type ErrorReport = std::sync::Arc<Error>;
 
-/// Receives every event once, from any thread. Must not block.
+/// Receives every event once, from any thread. Must not block on anything slower than a buffered write.
 pub trait Sink: Send + Sync {
     /// Takes one event.
     fn emit(&self, event: &Event);
@@ -215,4 +255,161 @@ pub struct NoSink;
 
 impl Sink for NoSink {
     fn emit(&self, _event: &Event) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Algo, ErrorKind, Retry};
+    use proptest::{collection::vec, option, prelude::*, sample::select};
+    use std::sync::Arc;
+
+    fn key() -> impl Strategy<Value = Key> {
+        let bytes = || prop_oneof![vec(any::<u8>(), 0..12), "[a-zé/\n\"]{0,8}".prop_map(String::into_bytes)];
+        prop_oneof![bytes().prop_map(Key::new), bytes().prop_map(Key::symlink)]
+    }
+
+    fn error() -> impl Strategy<Value = ErrorReport> {
+        let kinds = select(vec![ErrorKind::NotFound, ErrorKind::Busy, ErrorKind::DirNotFound, ErrorKind::Io]);
+        let retry = prop_oneof![
+            Just(Retry::Never),
+            Just(Retry::Backoff),
+            (any::<u32>(), 0..1_000_000_000u32).prop_map(|(s, n)| Retry::After(Duration::new(s.into(), n)))
+        ];
+        (kinds, retry, ".{0,6}", ".{0,20}", option::of(key())).prop_map(|(kind, retry, op, message, key)| {
+            let error = Error::new(kind, op, message).with_retry(retry);
+            Arc::new(match key {
+                Some(key) => error.with_key(&key),
+                None => error,
+            })
+        })
+    }
+
+    fn reason() -> impl Strategy<Value = Reason> {
+        select(vec![
+            Reason::Missing,
+            Reason::Extra,
+            Reason::StoredAfterChange,
+            Reason::Hash(Algo::Md5Text),
+            Reason::Hash(Algo::Blake3),
+            Reason::Attributes(Differs { mtime: true, acls: true, ..Differs::default() }),
+        ])
+    }
+
+    fn difference() -> impl Strategy<Value = Difference> {
+        let what = select(vec![FileType::File, FileType::Dir, FileType::Link, FileType::Device, FileType::Special]);
+        (what, any::<[bool; 10]>()).prop_map(
+            |(what, [new, size, mtime, perms, executable, owner, group, atime, xattrs, acls])| Difference {
+                what,
+                new,
+                size,
+                mtime,
+                perms,
+                executable,
+                owner,
+                group,
+                atime,
+                xattrs,
+                acls,
+            },
+        )
+    }
+
+    fn facts() -> impl Strategy<Value = Facts> {
+        let time = || any::<i64>().prop_map(|nanos| Mtime(i128::from(nanos) * 3));
+        let target = option::of(vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice));
+        let numbers = (any::<[u32; 4]>(), any::<[(u32, u32); 2]>(), any::<[u64; 2]>());
+        let posix = (numbers, time(), target).prop_map(
+            |(([mode, uid, gid, nlink], [rdev, dev], [ino, size]), atime, target)| {
+                Box::new(Posix { mode, uid, gid, rdev, nlink, dev, ino, atime, size, target })
+            },
+        );
+        (option::of(time()), option::of(posix)).prop_map(|(mtime, posix)| Facts { mtime, posix })
+    }
+
+    fn side() -> impl Strategy<Value = Side> {
+        select(vec![Side::Src, Side::Dst])
+    }
+
+    /// One of each kind of event.
+    fn all() -> impl Strategy<Value = Vec<Event>> {
+        let actions = select(vec![Action::Copy, Action::MakeDir, Action::Delete, Action::Refuse]);
+        let routes = select(vec![Route::Server, Route::Parts { size: 8 << 20 }, Route::Stream]);
+        let left_out = prop_oneof![
+            option::of(reason()).prop_map(LeftOut::Kind),
+            select(vec![LeftOut::New, LeftOut::InTheWay, LeftOut::Limit])
+        ];
+        let plain = (side(), key(), key(), error(), any::<[u64; 3]>(), any::<i64>(), any::<bool>(), ".{0,12}");
+        let decided = (actions, reason(), difference(), facts(), routes, left_out, option::of(key()));
+        (plain, decided).prop_map(|(plain, decided)| {
+            let (side, key, other, error, [step, files, size], moved, flag, text) = plain;
+            let (action, why, differs, facts, route, left_out, about) = decided;
+            let wait = Duration::from_nanos(size);
+            vec![
+                Event::Listed { side, files, bytes: size },
+                Event::ListFailed { side, error: error.clone() },
+                Event::Decided { key: key.clone(), action, why, size, differs, facts: facts.clone(), dry_run: flag },
+                Event::DirSeen { key: key.clone(), differs, elsewhere: flag, facts: facts.clone() },
+                Event::UnsafeLink { key: key.clone(), target: text.clone() },
+                Event::LeftOut { key: key.clone(), what: differs.what, size, why: left_out, facts },
+                Event::DirExtra { key: key.clone(), deleted: flag, dry_run: !flag },
+                Event::Begun { step, key: key.clone(), size, route },
+                Event::Moved { step, bytes: moved },
+                Event::Resumed { step, bytes: moved },
+                Event::Retried { step, error: error.clone(), wait },
+                Event::Done { step, key: key.clone(), size, replaced: flag, proved: flag.then_some(Algo::Crc64Nvme) },
+                Event::Failed { step, error: error.clone() },
+                Event::Deleted { side, key: key.clone(), size },
+                Event::DirMade { key: key.clone() },
+                Event::Touched { key: key.clone(), differs: Differs { owner: flag, ..Differs::default() } },
+                Event::Linked { key: key.clone(), to: other.clone() },
+                Event::Skipped { step },
+                Event::Renamed { from: key, to: other },
+                Event::Error(error),
+                Event::Notice { key: about, message: text },
+            ]
+        })
+    }
+
+    /// Its place in [`all`]: without a place a new kind of event doesn't compile.
+    fn place(event: &Event) -> usize {
+        match event {
+            Event::Listed { .. } => 0,
+            Event::ListFailed { .. } => 1,
+            Event::Decided { .. } => 2,
+            Event::DirSeen { .. } => 3,
+            Event::UnsafeLink { .. } => 4,
+            Event::LeftOut { .. } => 5,
+            Event::DirExtra { .. } => 6,
+            Event::Begun { .. } => 7,
+            Event::Moved { .. } => 8,
+            Event::Resumed { .. } => 9,
+            Event::Retried { .. } => 10,
+            Event::Done { .. } => 11,
+            Event::Failed { .. } => 12,
+            Event::Deleted { .. } => 13,
+            Event::DirMade { .. } => 14,
+            Event::Touched { .. } => 15,
+            Event::Linked { .. } => 16,
+            Event::Skipped { .. } => 17,
+            Event::Renamed { .. } => 18,
+            Event::Error(_) => 19,
+            Event::Notice { .. } => 20,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_comes_back_from_its_text(all in all()) {
+            for (at, event) in all.iter().enumerate() {
+                prop_assert_eq!(place(event), at);
+                let text = serde_json::to_string(event).unwrap();
+                prop_assert!(!text.contains('\n'), "one line: {}", text);
+                let back: Event = serde_json::from_str(&text).unwrap();
+                // Debug shows all but how an error may be retried, which the text has.
+                prop_assert_eq!(format!("{back:?}"), format!("{event:?}"));
+                prop_assert_eq!(serde_json::to_string(&back).unwrap(), text);
+            }
+        }
+    }
 }

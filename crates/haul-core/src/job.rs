@@ -1,31 +1,31 @@
-//! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and the
-//! limits to stop at. Grouped by the question that each part answers; a front end fills it in, the engine acts on it.
+//! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and when to
+//! stop. Each group of fields answers one question; a front end fills them in, and the engine acts on them.
 
 use crate::{Entry, Mtime, keep::Keep, links::SourceLinks};
 use std::time::Duration;
 
-/// One job: what is to be done, whatever the two sides are.
+/// One job, whatever its two sides are.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// What is done with the pairs that are found.
+    /// What to do.
     pub verb: Verb,
     /// Do nothing, report what would be done (`--dry-run`).
     pub dry_run: bool,
     /// When two files of one name are the same.
     pub compare: Compare,
-    /// What becomes of what the destination has already.
+    /// How to treat files that the destination already has.
     pub existing: Existing,
     /// What is deleted, when, and how much of it at most.
     pub deletes: Deletes,
-    /// Where content may be found besides under its own name at the source.
+    /// Alternate places for the same content.
     pub elsewhere: Elsewhere,
     /// How the two sides are listed.
     pub listing: Listing,
-    /// What becomes of directories as such.
+    /// How to treat directories.
     pub dirs: Dirs,
-    /// What becomes of symlinks.
+    /// How to treat symlinks.
     pub links: Links,
-    /// What goes along with the bytes.
+    /// What is copied besides the bytes.
     pub attributes: Attributes,
     /// How files are written.
     pub write: Write,
@@ -43,7 +43,7 @@ impl Job {
         Job::default().with(|job| job.verb = verb)
     }
 
-    /// The same job with this changed.
+    /// This job with some fields changed.
     pub fn with(mut self, change: impl FnOnce(&mut Job)) -> Job {
         change(&mut self);
         self
@@ -61,7 +61,7 @@ pub enum Verb {
     /// Copies new and changed files; deletes nothing.
     #[default]
     Copy,
-    /// Makes the destination equal to the source, deleting what the source lacks.
+    /// Makes the destination equal to the source: deletes what is missing from the source.
     Sync,
     /// Copies, then deletes each source file that is proved to be at the destination.
     Move,
@@ -72,9 +72,9 @@ pub enum Verb {
 /// When two files of one name are the same.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compare {
-    /// By which facts.
+    /// The facts that decide.
     pub by: CompareBy,
-    /// Sizes don't count, nor when what arrived is checked (`--ignore-size`).
+    /// Ignore sizes, also when a transferred file is verified (`--ignore-size`).
     pub ignore_size: bool,
     /// Times this close are equal (`--modify-window`); `None` means the coarser of the two stores' precisions.
     pub window: Option<Duration>,
@@ -86,7 +86,7 @@ pub struct Compare {
     pub refresh_times: bool,
 }
 
-/// By which facts two files are told apart.
+/// The facts by which two files differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompareBy {
     /// Size and modification time; a hash when only the times differ.
@@ -96,49 +96,49 @@ pub enum CompareBy {
     Checksum,
     /// Size alone (`--size-only`).
     SizeOnly,
-    /// Nothing is the same: transfer everything (`--ignore-times`).
+    /// None: transfer everything (`--ignore-times`).
     Never,
 }
 
 /// What a modification time is to a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// A sign that the content may have changed.
+    /// Evidence: another time means that the content may have changed.
     #[default]
     Evidence,
-    /// One of a file's attributes: what is the same by size or hash alone gets the source's time, `update` only skips what is
-    /// newer, and a symlink is compared by where it points.
+    /// An attribute: a file that is the same by size or hash gets the source's time, `update` only skips newer files, and a
+    /// symlink is compared by its target.
     Attribute {
-        /// Times must be equal to the nanosecond; else whole seconds are compared.
+        /// Compare nanoseconds; otherwise whole seconds.
         nanoseconds: bool,
-        /// Another time is another file: no hash is asked whether the bytes are the same.
+        /// A file with another time differs, without asking for hashes.
         decide: bool,
     },
 }
 
-/// What becomes of what the destination has already.
+/// How to treat files that the destination already has.
 #[derive(Clone, Debug)]
 pub struct Existing {
     /// Never touch it (`--ignore-existing`).
     pub ignore: bool,
-    /// Never create what isn't there (`--existing`).
+    /// Never create new files (`--existing`).
     pub only: bool,
-    /// Skip what is newer than the source (`--update`).
+    /// Skip files that are newer at the destination (`--update`).
     pub update: bool,
     /// A file that exists and differs is an error (`--immutable`).
     pub immutable: bool,
-    /// Only what is shorter than the source is transferred, and only what it lacks (`--append`).
+    /// Transfer only files that are shorter at the destination, and only the missing end (`--append`).
     pub append: Option<Append>,
-    /// What happens to something of another kind that is in the way.
+    /// What happens to something of another kind at the same name.
     pub other_kinds: OtherKinds,
-    /// When the command began, by this machine's clock. What changed since then came in this run: where two names may be one
-    /// place, it is never replaced.
+    /// When the command began, by this machine's clock. A file that changed since then was written by this run: where two names
+    /// may be the same place, it is never replaced.
     pub began: Option<Mtime>,
     /// Ending for replaced and deleted files that are kept (`--suffix`).
     pub backup_suffix: Option<String>,
     /// Put `backup_suffix` before the file's extension (`--suffix-keep-extension`).
     pub suffix_keep_extension: bool,
-    /// A deleted file whose name ends in `backup_suffix` is kept under another such ending; else it is deleted.
+    /// Keep a deleted file whose name already ends in `backup_suffix`, with a second suffix; otherwise it is deleted.
     pub backups_of_backups: bool,
 }
 
@@ -162,26 +162,26 @@ impl Default for Existing {
 /// How a file that grew is continued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Append {
-    /// What is there is compared first; a file that begins otherwise is transferred whole (`--append-verify`).
+    /// Compare the existing bytes first; a file that differs in them is transferred whole (`--append-verify`).
     pub verify: bool,
 }
 
-/// What happens to a file, directory or symlink that is in the way of something of another kind.
+/// What happens to a file, directory or symlink of the destination where the source has something of another kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherKinds {
-    /// It stays, and what was to come is an error; directories are made and compared at the end.
+    /// It stays, and transferring the other is an error. Directories are made and compared at the end.
     #[default]
     Stay,
-    /// It makes way, a directory only when it is empty (or the job is a sync). Directories are made as they are found, and
+    /// It is replaced; a directory only when it is empty (or the job is a sync). Directories are made as they are found, and
     /// `ignore` and `only` hold for them too.
-    MakeWay,
-    /// The same, a directory with all that is in it (`--force`).
-    MakeWayWhole,
+    Replace,
+    /// It is replaced, a directory with all that it holds (`--force`).
+    ReplaceWhole,
 }
 
 impl OtherKinds {
-    /// True when something may have to go.
-    pub fn make_way(self) -> bool {
+    /// True unless they stay.
+    pub fn are_replaced(self) -> bool {
         self != OtherKinds::Stay
     }
 }
@@ -191,15 +191,15 @@ impl OtherKinds {
 pub struct Deletes {
     /// When.
     pub when: DeleteWhen,
-    /// Nothing is transferred: what the source lacks is deleted, and directories keep their attributes.
+    /// Transfer nothing: only delete what is missing from the source. Directories keep their attributes.
     pub alone: bool,
-    /// Each source that arrived is deleted (`--remove-source-files`), in a sync too.
+    /// Delete each source file once it is at the destination (`--remove-source-files`), also in a sync.
     pub sources: bool,
     /// Delete excluded files at the destination too (`--delete-excluded`).
     pub excluded: bool,
-    /// Devices, FIFOs and sockets that aren't kept are deleted too.
+    /// Delete devices, FIFOs and sockets too, even if they aren't copied.
     pub specials: bool,
-    /// Of a directory that goes all goes, however deep, where `max_depth` limits what is compared.
+    /// Delete a directory with everything in it, also below `max_depth`.
     pub below_max_depth: bool,
     /// Delete at most this many files (`--max-delete`).
     pub max: Option<u64>,
@@ -209,7 +209,7 @@ pub struct Deletes {
     pub max_size: Option<u64>,
     /// Delete even after errors (`--ignore-errors`).
     pub ignore_errors: bool,
-    /// After an error before the first transfer nothing is deleted, but the rest is done.
+    /// After an error before the first transfer, delete nothing but go on with the transfers.
     pub errors_spare_transfers: bool,
     /// Let an empty source empty the destination (`--allow-empty-source`).
     pub allow_empty_source: bool,
@@ -227,32 +227,32 @@ pub enum DeleteWhen {
     After,
 }
 
-/// What happens when more is to be deleted than may be.
+/// What happens when there is more to delete than the limit allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeyondMax {
     /// Nothing is deleted.
     #[default]
     KeepAll,
-    /// As much is deleted as may be; the rest is left and counted.
+    /// As many as allowed are deleted; the rest is kept and counted.
     KeepRest,
 }
 
-/// Where content may be found besides under its own name at the source. The places themselves are in the job's context.
+/// Alternate places for the same content. The places themselves are in the job's context.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Elsewhere {
     /// Recognise renamed files at the destination (`--track-renames`).
     pub renamed: Option<RenameBy>,
-    /// Another place is asked about what the destination has too, and only a file that agrees in all that is kept stands for
-    /// the source's; else one of the same content does, for what the destination lacks.
+    /// Consult alternate destinations also for files that the destination has, and accept only a file that agrees in all kept
+    /// attributes (rsync's rule). Otherwise they are consulted for missing files, and the same content is enough (rclone's).
     pub exact: bool,
-    /// What another place has gets a second name (`--link-dest`) instead of being copied.
+    /// Hard-link files of alternate destinations instead of copying them (`--link-dest`).
     pub link: bool,
-    /// What the destination has although a place that is only compared with has all of it goes at the end, unless there was
-    /// an error.
+    /// At the end delete files of the destination that a place to compare with (`--compare-dest`) has too, unless there was an
+    /// error.
     pub drop_spare: bool,
 }
 
-/// By what a renamed file is recognised (`--track-renames-strategy`); all that are on must agree, with the size.
+/// How a renamed file is recognised (`--track-renames-strategy`): everything that is on must agree, and the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenameBy {
     /// Same hash.
@@ -266,10 +266,10 @@ pub struct RenameBy {
 /// How the two sides are listed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listing {
-    /// How it is found out what the destination has.
+    /// How haul finds out what the destination has.
     pub lookup: Lookup,
-    /// Files are asked for one by one instead of being found in a listing (`--no-traverse`): those of the source at the
-    /// destination, and at the source those that the filter names.
+    /// Ask for files one by one instead of listing (`--no-traverse`): at the destination for those of the source, at the source for
+    /// those that the filter names.
     pub no_traverse: bool,
     /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
     pub max_depth: Option<usize>,
@@ -277,10 +277,10 @@ pub struct Listing {
     pub mounts: Mounts,
 }
 
-/// How it is found out what the destination has.
+/// How haul finds out what the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookup {
-    /// By whatever is cheapest.
+    /// In the cheapest way.
     #[default]
     Cheapest,
     /// All of it is listed (`--fast-list`).
@@ -292,23 +292,23 @@ pub enum Lookup {
 /// What happens at mount points below the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mounts {
-    /// They are listed as any directory.
+    /// They are listed like any directory.
     #[default]
     Cross,
     /// Neither side is listed beyond its own file system (`--one-file-system`).
     Stay,
-    /// The source doesn't even show the directories where others begin (`-xx`).
+    /// Mount points themselves are left out of the source, too (`-xx`).
     Omit,
 }
 
-/// What becomes of directories as such.
+/// How to treat directories.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dirs {
     /// Create empty source directories too (`--create-empty-src-dirs`).
     pub create_empty: bool,
     /// After a move, remove source directories left empty (`--delete-empty-src-dirs`).
     pub delete_empty_sources: bool,
-    /// Directories that hold nothing but directories count as absent from the source (`--prune-empty-dirs`).
+    /// Leave out source directories that hold nothing but directories (`--prune-empty-dirs`).
     pub prune_empty: bool,
     /// Whether the root itself is part of the job.
     pub root: Root,
@@ -317,31 +317,31 @@ pub struct Dirs {
 /// Whether the root itself is part of the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Root {
-    /// It gets attributes where they are kept, and isn't reported.
+    /// It gets the source's attributes if those are kept, and isn't reported.
     #[default]
     Implied,
-    /// It is compared and reported as any directory.
+    /// It is compared and reported like any directory.
     Included,
-    /// Only what is in it.
+    /// Only its contents are part of the job.
     Excluded,
 }
 
-/// What becomes of symlinks.
+/// How to treat symlinks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Links {
-    /// How the source's store was opened to show them.
+    /// How the source's store shows them.
     pub source: SourceLinks,
-    /// Those that lead out of what is transferred are left out (`--safe-links`); this many of its directories are above the
+    /// Leave out those that point out of the transferred tree (`--safe-links`); this many directories of the tree are above the
     /// job's root.
     pub safe: Option<usize>,
-    /// One to a directory inside the destination stays where the source has a directory (`--keep-dirlinks`).
+    /// Keep a symlink of the destination to a directory inside it where the source has a directory (`--keep-dirlinks`).
     pub keep_dirlinks: bool,
 }
 
-/// What goes along with the bytes.
+/// What is copied besides the bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
-    /// What of a file system's attributes goes along.
+    /// Attributes of file systems to keep.
     pub keep: Keep,
     /// Copy metadata (`--metadata`).
     pub metadata: bool,
@@ -353,12 +353,12 @@ pub struct Attributes {
     pub no_update_mtime: bool,
     /// Leave directory modification times alone (`--no-update-dir-modtime`).
     pub no_update_dir_mtime: bool,
-    /// Everything that is transferred gets this time instead of the source's.
+    /// Set this modification time on every transferred file instead of the source's.
     pub set_time: Option<Mtime>,
-    /// Times of symlinks are left alone; new ones get this time (`--omit-link-times`).
+    /// Leave times of symlinks alone; new symlinks get this time (`--omit-link-times`).
     pub omit_link_times: Option<Mtime>,
-    /// What a move brings has no other attributes than those of `keep`, and no other names: unless all are kept, it gets an
-    /// inode of its own.
+    /// Moved files have only the attributes of `keep` and no other names: unless all are kept, they get new inodes instead of
+    /// being renamed.
     pub only_kept: bool,
 }
 
@@ -371,15 +371,15 @@ pub struct Write {
     pub partial_suffix: String,
     /// Zeros become holes (`--sparse`); holes of the source stay holes in any case.
     pub sparse: bool,
-    /// When what was written is forced to the device.
+    /// When written data is forced to the device.
     pub fsync: Fsync,
-    /// What passed is taken out of the page cache again (`--drop-cache`).
+    /// Drop the transferred data from the page cache (`--drop-cache`).
     pub drop_cache: bool,
     /// Don't check hashes after a transfer (`--ignore-checksum`).
     pub ignore_checksum: bool,
     /// Read back and hash what was written (`--verify=read`).
     pub verify_read: bool,
-    /// Read a file once more before it goes in parts, so that its MD5 is kept with it (`--store-md5`).
+    /// Read a file once more before it is sent in parts, so that its MD5 is stored with it (`--store-md5`).
     pub store_md5: bool,
 }
 
@@ -401,7 +401,7 @@ impl Default for Write {
 /// When a file gets its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Publish {
-    /// When it is whole.
+    /// When it is complete.
     #[default]
     WhenWhole,
     /// At once: it is written to its final name directly (`--inplace`).
@@ -410,10 +410,10 @@ pub enum Publish {
     AtEnd,
 }
 
-/// When what was written is forced to the device (`--fsync`).
+/// When written data is forced to the device (`--fsync`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// When the kernel likes to.
+    /// When the kernel decides to.
     #[default]
     None,
     /// Each file before it gets its name.
@@ -462,7 +462,7 @@ pub struct Pace {
     pub checkers: Option<usize>,
     /// Parts of one file in flight (`--multi-thread-streams`); `None` lets haul choose, 0 and 1 mean one stream.
     pub streams: Option<usize>,
-    /// Files of at least this many bytes go in parts (`--multi-thread-cutoff`); `None` lets the destination choose.
+    /// Send files of at least this many bytes in parts (`--multi-thread-cutoff`); `None` lets the destination choose.
     pub parts_cutoff: Option<u64>,
     /// Bytes of a part (`--multi-thread-chunk-size`); `None` lets the store choose.
     pub part_size: Option<u64>,
@@ -514,6 +514,18 @@ pub struct OrderBy {
     pub mixed: Option<u8>,
 }
 
+/// Which symlinks of a local source are read, so that events say where they point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Targets {
+    /// None.
+    #[default]
+    None,
+    /// Those that are created or changed.
+    OfChanges,
+    /// All.
+    OfAll,
+}
+
 /// What the sink hears besides what is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tell {
@@ -521,10 +533,12 @@ pub struct Tell {
     pub no_links: bool,
     /// Nothing of devices, FIFOs and sockets that aren't kept (`--skip-specials`).
     pub no_specials: bool,
-    /// Files that only the destination has where they aren't deleted, as far as it is listed.
+    /// Files that only the destination has and that aren't deleted, as far as it is listed.
     pub extra: bool,
-    /// Directories, what of the source is left out and why, and in which of a file system's facts the two sides differ.
+    /// Directories, what is left out of the source and why, and which facts of the file systems differ.
     pub details: bool,
+    /// Where symlinks point.
+    pub targets: Targets,
 }
 
 impl Tell {

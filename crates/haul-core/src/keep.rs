@@ -30,7 +30,7 @@ pub struct Keep {
     pub chmod: Vec<Chmod>,
     /// Who owns what others own at the source (`--chown`, `--usermap`).
     pub users: IdMap,
-    /// The same of groups (`--chown`, `--groupmap`).
+    /// Which group's files become which group's (`--chown`, `--groupmap`).
     pub groups: IdMap,
 }
 

@@ -1,6 +1,5 @@
 //! Names inside a store.
 
-use crate::Kind;
 use std::{borrow::Cow, fmt, sync::Arc};
 
 /// Ending of a symlink's name in a store that has no symlinks; rclone's (`--links`).
@@ -8,6 +7,20 @@ const STORED: &[u8] = b".rclonelink";
 
 /// Ending of a symlink's key: [`STORED`] and a byte that is in no name on a disk, see [`Key::symlink`].
 const SYMLINK: &[u8] = b".rclonelink\0";
+
+/// What a key names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Bytes under a name.
+    File,
+    /// A symlink that is kept as one (`--links`): its bytes are its target. Its key is [`Key::symlink`]'s.
+    Symlink,
+    /// A directory, or a directory marker of a bucket; its key ends in `/`.
+    Dir,
+    /// A device, FIFO, socket, or a symlink that is neither followed nor kept: listed so that it can be
+    /// counted. Devices, FIFOs and sockets are made anew where a job keeps them.
+    Special,
+}
 
 /// A name in one store: raw bytes with `/` between parts, ordered bytewise, never normalised.
 ///

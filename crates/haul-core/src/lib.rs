@@ -27,12 +27,12 @@ pub mod presence;
 pub mod quickxor;
 pub mod ranges;
 pub mod refine;
-
 pub mod text;
 pub mod units;
+mod wire;
 
-pub use entry::{Entry, Inode, Kind, Meta, Mtime, Posix, Version};
+pub use entry::{Entry, Inode, Meta, Mtime, Posix, Version};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use hash::{Algo, Hasher, Hashes};
-pub use key::Key;
+pub use key::{Key, Kind};
 pub use listing::{Listed, Lost, Side};

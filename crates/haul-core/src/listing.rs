@@ -1,6 +1,7 @@
 //! What a listing gives: batches of entries, the ranges it could not read, and the proof that it saw the rest.
 
 use crate::{Entry, Error, Key};
+use serde::{Deserialize, Serialize};
 
 /// One step of a listing. Only [`Listed::End`] proves that a range was seen whole; a stream that merely stops
 /// did not get there.
@@ -51,7 +52,8 @@ impl Lost {
 }
 
 /// One of the two ends of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Where data comes from.
     Src,

@@ -2,12 +2,14 @@
 
 use crate::{
     Entry, Key,
-    compare::{Difference, Reason, Verdict},
+    compare::{Difference, FileType, Reason, Verdict},
     job::Job,
 };
+use serde::{Deserialize, Serialize};
 
 /// How the bytes go: the first that both ends allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Route {
     /// Inside one copy domain: reflink, in-kernel copy, or the provider's own copy.
     Server,
@@ -32,17 +34,18 @@ pub enum Replace {
 }
 
 /// What to do about one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Bring the source's bytes over.
+    /// Transfer the source's bytes.
     Copy,
     /// Take what another place at the destination's side has (`--link-dest`, or `--copy-dest` where only exact files count).
     Reuse,
     /// Set the destination's modification time and attributes to the source's; the bytes are equal.
     Touch,
-    /// Make it another name of a file that is at the destination already.
+    /// Hard-link it to a file that is at the destination already.
     Link,
-    /// Give what the destination has under another name this one.
+    /// Rename what the destination has under another name.
     Rename,
     /// Create a directory.
     MakeDir,
@@ -50,14 +53,14 @@ pub enum Action {
     Delete,
     /// Leave it.
     Keep,
-    /// It exists, differs, and `--immutable` forbids to change it: an error.
+    /// It exists and differs, and `--immutable` forbids changing it: an error.
     Refuse,
 }
 
-/// One thing to do, what it rests on, and why.
+/// One thing to do, the facts it rests on, and why.
 ///
-/// Of directories: to keep one of both sides is to give it the source's time and attributes in the end, to keep one that only the
-/// destination has is to leave those that it has.
+/// To keep a directory of both sides means to give it the source's time and attributes in the end; to keep one that only the
+/// destination has means to leave it those that it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What to do.
@@ -70,16 +73,16 @@ pub struct Step {
     pub why: Reason,
     /// Its key at the destination, where that isn't the source's.
     pub to: Option<Key>,
-    /// In what the two sides differ, as far as their listed facts tell.
+    /// In what the two sides differ, by their listed facts.
     pub differs: Difference,
-    /// It is kept as far as listed facts tell; attributes that no listing tells are yet to be compared.
+    /// By its listed facts it is kept, but attributes that no listing has must still be compared.
     pub look: bool,
-    /// What another place has of it, which may be taken instead.
+    /// The file of an alternate destination, which may be taken instead.
     pub elsewhere: Option<Box<Elsewhere>>,
 }
 
 impl Step {
-    /// A step of which nothing more is known.
+    /// A step with these facts and no others.
     pub fn new(action: Action, src: Option<Entry>, dst: Option<Entry>, why: Reason) -> Step {
         Step { action, src, dst, why, to: None, differs: Difference::default(), look: false, elsewhere: None }
     }
@@ -91,10 +94,10 @@ impl Step {
     }
 }
 
-/// What another place has of a file, and what can be done with it.
+/// A file of an alternate destination, and what can be done with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// Its number among the places that are compared with, then those that are taken from.
+    /// Number of the alternate destination: those to compare with come first, then those to take from.
     pub place: usize,
     /// What is there.
     pub entry: Entry,
@@ -104,21 +107,21 @@ pub struct Elsewhere {
     pub use_as: UseAs,
 }
 
-/// What can be done with what another place has.
+/// What can be done with the file of an alternate destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseAs {
-    /// The destination needs none of its own.
+    /// The destination needs no file of its own.
     Instead,
-    /// It can be had from there, as another name of the same file or as a copy.
+    /// It can be taken from there, as a hard link or as a copy.
     Taken {
-        /// Another name.
+        /// A hard link.
         link: bool,
-        /// A copy, where there can be no other name.
+        /// A copy, where a hard link isn't possible.
         copy: bool,
     },
 }
 
-/// What a file that only the source has calls for.
+/// What to do about a file that only the source has.
 pub fn missing(src: Entry, job: &Job) -> Step {
     let (action, why) = match (src.is_dir(), job.existing.only) {
         (true, false) => (Action::MakeDir, Reason::Missing),
@@ -128,7 +131,7 @@ pub fn missing(src: Entry, job: &Job) -> Step {
     Step::new(action, Some(src), None, why)
 }
 
-/// What a verdict on a file that both have calls for. [`Verdict::Ask`] has no answer here: ask first.
+/// What to do about a file that both sides have, by the verdict on it. `None` for [`Verdict::Ask`]: ask first.
 pub fn both(src: Entry, dst: Entry, verdict: Verdict, job: &Job) -> Option<Step> {
     let (action, why) = match verdict {
         Verdict::Ask(_) => return None,
@@ -143,7 +146,7 @@ pub fn both(src: Entry, dst: Entry, verdict: Verdict, job: &Job) -> Option<Step>
     Some(Step::new(action, Some(src), Some(dst), why))
 }
 
-/// What a further name of a file calls for, when the first name is at the destination: to be linked to it, unless it is
+/// What to do about a further name of a file whose first name is at the destination: link it, unless it is linked already
 /// (`linked`) or what is there must stay.
 pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Action, Reason) {
     let newer = |dst: &Entry| src.mtime.zip(dst.mtime).is_some_and(|(a, b)| b > a);
@@ -157,11 +160,11 @@ pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Actio
     }
 }
 
-/// What a file that only the destination has calls for. Only ever called for a key whose absence at the source is
-/// proved.
+/// What to do about a file that only the destination has. Call it only for keys that are proved to be missing from the source.
 pub fn extra(dst: Entry, delete: bool) -> Step {
     let action = if delete { Action::Delete } else { Action::Keep };
-    Step::new(action, None, Some(dst), Reason::Extra)
+    let differs = Difference { what: FileType::of(&dst), ..Difference::default() };
+    Step { differs, ..Step::new(action, None, Some(dst), Reason::Extra) }
 }
 
 #[cfg(test)]

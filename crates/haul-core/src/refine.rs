@@ -58,7 +58,7 @@ mod tests {
 
     fn posix(mode: u32, uid: u32, gid: u32) -> Posix {
         let none = (0, 0);
-        Posix { mode, uid, gid, rdev: none, nlink: 1, dev: none, ino: 1, atime: Mtime(0) }
+        Posix { mode, uid, gid, rdev: none, nlink: 1, dev: none, ino: 1, atime: Mtime(0), size: 0, target: None }
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl Cache {
         Cache { root, shared, late: Arc::default(), scratch: None }
     }
 
-    /// The same, which makes files that are to replace others in the workspace in this folder, where nobody takes what a kill
-    /// leaves for the workspace's own.
+    /// Makes files that replace others in the workspace in this folder first, where nobody mistakes what a kill leaves for a file
+    /// of the workspace.
     pub fn with_scratch(self, folder: PathBuf) -> Cache {
         Cache { scratch: Some(folder), ..self }
     }

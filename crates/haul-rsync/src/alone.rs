@@ -2,8 +2,13 @@
 //! makes a directory of it, and one of none makes nothing. What counts is what the source shows, so it is looked at first.
 
 use super::{
-    exit, filters, opening,
-    sources::{Dest, Leg, Planner, Refusal, Typed, join},
+    Context,
+    exit::{self, Refusal},
+    filters,
+    legs::{Dest, Leg},
+    opening,
+    options::Options,
+    typed::{Typed, join},
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
@@ -22,7 +27,13 @@ enum Shown {
 /// Gives the one entry of a transfer the destination's name; leaves no job where there is nothing to bring.
 ///
 /// Errors: a source or a rule that can't be meant.
-pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+pub async fn settle(
+    options: &Options,
+    ctx: &Context<'_>,
+    to: &Typed,
+    there: Dest,
+    jobs: &mut Vec<Leg>,
+) -> Result<(), Refusal> {
     if to.contents() {
         return Ok(());
     }
@@ -30,14 +41,14 @@ pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut V
         // Files that a rule leaves out don't count.
         let mut kept = Vec::new();
         for job in jobs.drain(..) {
-            if job.one.is_none() || !matches!(shown(planner, &job, |_| true).await?, Shown::Nothing) {
+            if job.one.is_none() || !matches!(shown(options, ctx, &job, |_| true).await?, Shown::Nothing) {
                 kept.push(job);
             }
         }
         *jobs = kept;
     }
     let [job] = &mut jobs[..] else { return Ok(()) };
-    match shown(planner, job, |_| true).await? {
+    match shown(options, ctx, job, |_| true).await? {
         Shown::Nothing => jobs.clear(),
         Shown::Root => {
             (job.dst, job.into, job.alone) = (to.word(&to.path), Vec::new(), true);
@@ -52,7 +63,7 @@ pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut V
                 Some(bare) => {
                     let src = OsString::from_vec(join(job.src.as_encoded_bytes(), bare));
                     job.scope.prefix = [&job.scope.prefix, bare, b"/"].concat();
-                    job.scope.only = (!planner.options.recursive).then(|| Only::new(Vec::new(), false));
+                    job.scope.only = (!options.recursive).then(|| Only::new(Vec::new(), false));
                     (job.src, job.dst, job.top, job.alone) = (src, to.word(&to.path), true, true);
                 }
                 None => {
@@ -66,7 +77,7 @@ pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut V
         Shown::Several => {}
     }
     // A directory that isn't there isn't to be made.
-    if planner.options.existing && there == Dest::Missing && jobs.iter().any(|job| job.alone && job.one.is_none()) {
+    if options.existing && there == Dest::Missing && jobs.iter().any(|job| job.alone && job.one.is_none()) {
         jobs.clear();
     }
     Ok(())
@@ -75,14 +86,15 @@ pub async fn settle(planner: &Planner<'_>, to: &Typed, there: Dest, jobs: &mut V
 /// With `-m` a directory that is named and holds nothing but directories is left out.
 ///
 /// Errors: as [`settle`].
-pub async fn leave_out_empty(planner: &Planner<'_>, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
-    if !planner.options.prune_empty_dirs {
+pub async fn leave_out_empty(options: &Options, ctx: &Context<'_>, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+    if !options.prune_empty_dirs {
         return Ok(());
     }
     let mut kept = Vec::new();
     for job in jobs.drain(..) {
         let named = job.top && job.scope.prefix.ends_with(b"/");
-        if !named || matches!(shown(planner, &job, |entry| !entry.is_dir()).await?, Shown::One(_) | Shown::Several) {
+        if !named || matches!(shown(options, ctx, &job, |entry| !entry.is_dir()).await?, Shown::One(_) | Shown::Several)
+        {
             kept.push(job);
         }
     }
@@ -91,8 +103,12 @@ pub async fn leave_out_empty(planner: &Planner<'_>, jobs: &mut Vec<Leg>) -> Resu
 }
 
 /// Looks at a source until it is clear.
-async fn shown(planner: &Planner<'_>, job: &Leg, counts: impl Fn(&Entry) -> bool) -> Result<Shown, Refusal> {
-    let options = planner.options;
+async fn shown(
+    options: &Options,
+    ctx: &Context<'_>,
+    job: &Leg,
+    counts: impl Fn(&Entry) -> bool,
+) -> Result<Shown, Refusal> {
     let filter = filters::filter(options, job.scope.clone())?;
     if let Some((name, _)) = &job.one {
         let wanted = filter.wants_name(&Entry::file(name.clone(), 0));
@@ -101,7 +117,7 @@ async fn shown(planner: &Planner<'_>, job: &Leg, counts: impl Fn(&Entry) -> bool
     if job.top && !job.scope.prefix.is_empty() && !filter.wants_root() {
         return Ok(Shown::Nothing);
     }
-    let opened = planner.ctx.open_as(&job.src, &opening::of_source(options, job));
+    let opened = ctx.open_as(&job.src, &opening::of_source(options, job));
     let store = opened.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
     let max_depth = (!options.recursive && job.scope.only.is_none()).then_some(1);
     let request = ListOptions { dirs: true, for_join: true, max_depth, ..ListOptions::default() };

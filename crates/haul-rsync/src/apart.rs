@@ -2,9 +2,11 @@
 //! to one place is refused before anything is done. Sources that are all on this machine are merged instead.
 
 use super::{
-    Context, exit, opening,
+    Context,
+    exit::{self, Refusal},
+    legs::Leg,
+    opening,
     options::Options,
-    sources::{Leg, Refusal},
 };
 use futures::StreamExt as _;
 use haul_core::{Key, Listed};

@@ -22,6 +22,9 @@ pub const MAX_DELETE: u8 = 25;
 /// Something didn't answer in time.
 pub const TIMEOUT: u8 = 30;
 
+/// Why nothing can be done: exit code and line.
+pub type Refusal = (u8, String);
+
 /// What went wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {

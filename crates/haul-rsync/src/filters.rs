@@ -1,9 +1,10 @@
 //! rsync's rules from the command line and the files that they name.
 
 use super::{
-    exit, named,
+    exit::{self, Refusal},
+    named,
     options::{Options, RuleArg},
-    sources::{Refusal, clean},
+    typed::clean,
 };
 use haul_core::filter::{
     Filter,
@@ -41,7 +42,7 @@ impl RuleFiles for Disks {
 pub struct Scope {
     /// Absolute path that names are relative to, ending in `/`; `None` for a source that isn't here.
     pub root: Option<Vec<u8>>,
-    /// The same of the destination, where that is here and its own directories' rules say what it may lose.
+    /// The destination's folder, where it is on this machine and rules in its own directories say what may be deleted.
     pub dest: Option<Vec<u8>>,
     /// What stands before keys in names.
     pub prefix: Vec<u8>,
@@ -83,7 +84,7 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
     Ok(Selection::new(rules, scope.only, scope.prefix)
         .with_kept(kept)
         .beside(scope.merged)
-        .with_bare_way(options.no_implied_dirs))
+        .with_unlisted_parents(options.no_implied_dirs))
 }
 
 /// The rules, and those of the directories below `root`.

@@ -1,7 +1,6 @@
 //! What scripts read of rsync: the letters of `--itemize-changes`, the escapes of `--out-format`, its numbers, and how it
 //! shows names. Pure: takes facts, gives text.
 
-use super::options::Options;
 use haul_core::compare::{Difference, FileType};
 
 /// What of a file's attributes is kept, and so shown when it differs.
@@ -18,25 +17,6 @@ pub struct Kept {
     pub acls: bool,
     pub xattrs: bool,
     pub checksum: bool,
-}
-
-impl Kept {
-    /// What the options keep; only root can give files away.
-    pub fn of(options: &Options, root: bool) -> Kept {
-        Kept {
-            times: options.times,
-            dir_times: options.times && !options.omit_dir_times && !(options.backup && options.backup_dir.is_none()),
-            link_times: options.times && !options.omit_link_times,
-            perms: options.perms,
-            executability: options.executability && !options.perms,
-            owner: options.owner && root,
-            group: options.group,
-            atimes: options.atimes,
-            acls: options.acls,
-            xattrs: options.xattrs,
-            checksum: options.checksum,
-        }
-    }
 }
 
 /// What is done with a name.
@@ -169,7 +149,7 @@ pub fn number(n: u64, human: u8) -> String {
     decimal(n as f64, human, 0)
 }
 
-/// The same with so many decimals.
+/// A number with `decimals` decimals, in the form that `human` asks for.
 pub fn decimal(n: f64, human: u8, decimals: usize) -> String {
     let base = match human {
         0 | u8::MAX => f64::INFINITY,

@@ -9,6 +9,7 @@ mod exit;
 mod filters;
 mod format;
 mod info;
+mod legs;
 mod listing;
 mod log;
 mod merge;
@@ -23,6 +24,7 @@ mod sources;
 mod stats;
 mod stop;
 pub mod table;
+mod typed;
 mod waiting;
 
 pub use context::{Context, Journals};
@@ -30,7 +32,7 @@ pub use request::Request;
 pub use stats::{Count, Stats};
 
 use anyhow::Result;
-use exit::Trouble;
+use exit::{Refusal, Trouble};
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Entry, Key, Mtime,
@@ -44,9 +46,10 @@ use haul_core::{
 };
 use haul_store::{WriteSpec, layers::rate::Rate};
 use haul_terminal::{one_line, print};
+use legs::{Leg, Part};
 use options::Options;
 use sink::{Lines, Place};
-use sources::{Leg, Part, Planner, Refusal, beside, folder_here, is_here};
+use sources::Planner;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
@@ -54,6 +57,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use typed::{beside, is_here};
 
 /// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
@@ -195,7 +199,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
         lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
     }
     check_munging(options, sources)?;
-    named::check_dest(options, dest)?;
+    named::check_dest(options.insecure_links, dest)?;
     check_temp_dir(options, dest)?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
     let jobs = planner.plan(sources, dest).await?;
@@ -375,7 +379,6 @@ async fn job(
     };
     lines.enter(Place {
         prefix: scope.prefix.clone(),
-        root: folder_here(&src),
         typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
     });
@@ -493,8 +496,8 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             append: options.append.then_some(Append { verify: options.append_verify }),
             // What deleting is asked for may delete to make way too.
             other_kinds: match options.force || options.delete.is_some() {
-                true => OtherKinds::MakeWayWhole,
-                false => OtherKinds::MakeWay,
+                true => OtherKinds::ReplaceWhole,
+                false => OtherKinds::Replace,
             },
             backup_suffix: options.backup_suffix(),
             backups_of_backups: false,
@@ -547,7 +550,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             ..Write::default()
         },
         limits: Limits { memory: ctx.memory, ..Limits::default() },
-        tell: Tell { details: true, ..Tell::default() },
+        tell: Tell { details: true, targets: sink::targets(options), ..Tell::default() },
         ..Job::default()
     }
 }

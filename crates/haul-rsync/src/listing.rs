@@ -1,12 +1,13 @@
 //! `--list-only`, and a source without a destination: what is there, as rsync lists it.
 
 use super::{
-    Context, exit,
+    Context,
+    exit::{self, Refusal},
     filters::{self, Scope},
     format::{number, permissions, shown},
     opening,
     options::Options,
-    sources::{Refusal, folder_here, is_here},
+    typed::{folder_here, is_here},
 };
 use futures::StreamExt as _;
 use haul::ListOptions;

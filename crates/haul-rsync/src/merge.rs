@@ -3,9 +3,11 @@
 //! the others.
 
 use super::{
+    exit::Refusal,
     filters,
+    legs::{Leg, Part},
+    opening::leads_out,
     options::Options,
-    sources::{Leg, Part, Refusal, leads_out},
 };
 use haul_core::{
     Key,

@@ -2,9 +2,9 @@
 //! unless `--insecure-links` says so.
 
 use super::{
-    Context, exit,
-    options::Options,
-    sources::{Refusal, is_here},
+    Context,
+    exit::{self, Refusal},
+    typed::is_here,
 };
 use haul_core::ErrorKind;
 use haul_remotes::OpenOptions;
@@ -81,8 +81,8 @@ impl Input {
 /// Looks at the way to the destination before anything is done.
 ///
 /// Errors: a link of another user is on it.
-pub fn check_dest(options: &Options, dest: &OsStr) -> Result<(), Refusal> {
-    let looked = !options.insecure_links && is_here(dest);
+pub fn check_dest(any_links: bool, dest: &OsStr) -> Result<(), Refusal> {
+    let looked = !any_links && is_here(dest);
     match looked.then(|| open_by_own_links(dest.as_bytes(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())) {
         Some(Err(Errno::LOOP)) => Err((exit::SELECTION, format!("{}: {}", dest.display(), anothers_link()))),
         _ => Ok(()),

@@ -1,7 +1,7 @@
 //! How the stores of a run are opened: what symlinks mean at the source and at the destination, and how long to wait for a
 //! silent remote.
 
-use super::{options::Options, sources::Leg};
+use super::{legs::Leg, options::Options};
 use haul_remotes::OpenOptions;
 use haul_store::{LinkRules, Links, patience};
 use std::time::Duration;
@@ -42,4 +42,10 @@ fn links(options: &Options, follow: bool, rules: Option<LinkRules>) -> Links {
         (false, None) if options.links => Links::Keep,
         (false, None) => Links::Skip,
     }
+}
+
+/// True for a symlink here, so many directories below the top of the transfer, that is followed for where it leads.
+pub fn leads_out(options: &Options, path: &[u8], depth: usize) -> bool {
+    let target = || rustix::fs::readlink(path, Vec::new()).map(|target| target.into_bytes());
+    options.copy_unsafe_links && target().is_ok_and(|target| haul_core::links::leads_out(&target, depth))
 }

@@ -1,6 +1,7 @@
 //! rsync's options as typed, in order, the later winning; they become what the engine is told.
 
 use super::{
+    format::Kept,
     info::{self, Asked, Info},
     named::Input,
     owners,
@@ -159,14 +160,14 @@ pub struct Options {
     pub version: u8,
     /// What the levels of `--info` are.
     pub help_info: bool,
-    /// The same of `--debug`.
+    /// `--debug=help`.
     pub help_debug: bool,
     /// What is no option: sources and the destination.
     pub paths: Vec<OsString>,
 }
 
 impl Options {
-    /// The same with the variables and the home folder that rsync goes by.
+    /// These options with the variables and the home folder that rsync reads.
     pub fn within(self, environment: &Environment) -> Options {
         let variable = |name| environment.get(name).map(OsString::into_vec);
         Options {
@@ -577,6 +578,23 @@ impl Options {
         }
     }
 
+    /// What is kept, and so shown when it differs; only root can give files away.
+    pub fn kept(&self, root: bool) -> Kept {
+        Kept {
+            times: self.times,
+            dir_times: self.times && !self.omit_dir_times && !(self.backup && self.backup_dir.is_none()),
+            link_times: self.times && !self.omit_link_times,
+            perms: self.perms,
+            executability: self.executability && !self.perms,
+            owner: self.owner && root,
+            group: self.group,
+            atimes: self.atimes,
+            acls: self.acls,
+            xattrs: self.xattrs,
+            checksum: self.checksum,
+        }
+    }
+
     /// Which symlinks of the source are shown as what they lead to; so many directories of the transfer are `above` its
     /// folder.
     pub fn link_rules(&self, above: usize) -> Option<LinkRules> {
@@ -590,7 +608,7 @@ impl Options {
         })
     }
 
-    /// The same, as copies between disks are told.
+    /// Which symlinks a copy between disks follows, and what happens to their targets.
     pub fn source_links(&self) -> SourceLinks {
         let (dirs, files) = (self.copy_dirlinks, self.copy_unsafe_links || self.copy_links);
         SourceLinks { follow_dirs: dirs || files, follow_files: files, munge: self.munge }

@@ -2,11 +2,15 @@
 //! others name by name, so none of them is listed yet. Here all of them are, since nothing is deleted after an error.
 
 use super::{
-    Context, exit, filters, opening,
+    Context,
+    exit::{self, Refusal},
+    filters,
+    legs::{Leg, Part},
+    opening,
     options::Options,
     sink::{Lines, Place},
-    sources::{Leg, Part, Refusal, folder_here, is_here},
     tell_broken_rules,
+    typed::is_here,
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
@@ -32,7 +36,6 @@ pub async fn look(options: &Options, ctx: &Context<'_>, lines: &Arc<Lines>, jobs
     for job in jobs.iter().filter(|job| job.part == Part::Transfers && job.one.is_none()) {
         lines.enter(Place {
             prefix: job.scope.prefix.clone(),
-            root: folder_here(&job.src),
             typed: is_here(&job.src).then(|| job.src.as_bytes().to_vec()),
             one: None,
         });

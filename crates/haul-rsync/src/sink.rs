@@ -5,21 +5,21 @@ use super::{
     exit::Trouble,
     format::{self, Fields, Kept, Update, asks, letters, number, shown, tells},
     info::Info,
-    log::Log,
+    log::{self, Log},
     named,
     options::Options,
-    sources::clean,
     stats::{Count, Stats},
+    typed::clean,
     waiting::{Told, Waiting},
 };
 use haul_core::{
-    Error, ErrorKind, Key, Mtime, Side, attributes,
+    Error, ErrorKind, Key, Mtime, Posix, Side, attributes,
     chmod::Chmod,
     compare::{Difference, FileType, Reason},
-    event::{Event, LeftOut, Sink, StepId},
-    job::CompareBy,
+    event::{Event, Facts, LeftOut, Sink, StepId},
+    job::{CompareBy, Targets},
     key,
-    links::Munge,
+    links::MUNGED,
     plan::Action,
 };
 use haul_terminal::{Screen, one_line};
@@ -38,9 +38,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 pub struct Place {
     /// What stands before its keys in names; empty or ending in `/`.
     pub prefix: Vec<u8>,
-    /// The source's folder here, ending in `/`; `None` for one that is elsewhere.
-    pub root: Option<Vec<u8>>,
-    /// The same as it was typed.
+    /// The source's folder as it was typed; `None` for one that is elsewhere.
     pub typed: Option<Vec<u8>>,
     /// One file under a name of its own is shown under the source's.
     pub one: Option<Key>,
@@ -73,8 +71,8 @@ struct Look {
     /// Bytes go to a remote.
     sends: bool,
     max_size: Option<u64>,
-    /// Symlinks are told of as they are at the source, as it sends them.
-    munge: Munge,
+    /// Symlinks arrive munged, and are shown as they are before that.
+    munges: bool,
     /// Permissions are told of as they are sent.
     chmod: Vec<Chmod>,
     program: &'static str,
@@ -89,7 +87,7 @@ struct State {
     began: Instant,
     drawn: Option<Instant>,
     /// Names that are being linked, how that is told, and in what they differ from what is there.
-    to_link: HashMap<Key, (Update, Difference)>,
+    to_link: HashMap<Key, (Update, Difference, Facts)>,
     /// What is to be told, once the files before it are on their way.
     waiting: Waiting,
     /// Transfers of which nothing has come.
@@ -106,28 +104,24 @@ struct State {
     left: HashSet<Key>,
 }
 
+/// What is told of a name.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    key: &'a Key,
+    size: u64,
+    differs: &'a Difference,
+    facts: &'a Facts,
+}
+
 impl Lines {
     /// A sink that prints what the options ask for. `sends`: the destination is a remote, and the source isn't.
     pub fn new(options: &Options, screen: Arc<Screen>, sends: bool) -> Lines {
         let root = rustix::process::geteuid().is_root();
-        let info = options.told();
-        let format = match (&options.out_format, options.itemize) {
-            (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
-            (None, 1..) => Some("%i %n%L".into()),
-            (None, 0) if info.name > 0 => Some("%n%L".into()),
-            _ => None,
-        };
-        let in_format = options.out_format.as_ref().is_some_and(|format| asks(format, 'i'));
         let look = Look {
-            format: format.filter(|_| !options.quiet),
-            // With -vv it shows what stays as it is, too.
-            itemize: match options.itemize.max(u8::from(in_format)) {
-                _ if options.out_format.is_some() && !in_format => 0,
-                1 if info.name > 1 => 2,
-                itemize => itemize,
-            },
-            info,
-            kept: Kept::of(options, root),
+            format: form(options),
+            itemize: itemize(options),
+            info: options.told(),
+            kept: options.kept(root),
             owner: options.owner,
             human: options.human,
             raw_bytes: options.raw_bytes,
@@ -137,7 +131,7 @@ impl Lines {
             links: !options.link_dest.is_empty(),
             sends,
             max_size: options.max_size,
-            munge: options.munge,
+            munges: options.munge.on,
             chmod: options.chmod.clone(),
             program: options.program,
         };
@@ -262,7 +256,8 @@ impl Lines {
     }
 
     /// What is to be told of a name.
-    fn told(&self, state: &State, update: Update, key: &Key, size: u64, differs: &Difference) -> Told {
+    fn told(&self, state: &State, update: Update, seen: Seen) -> Told {
+        let Seen { key, size, differs, facts } = seen;
         let letters = letters(update, differs, &self.look.kept);
         // Names alone are told of what is transferred, made or linked, not of what only gets attributes.
         let told = tells(&letters) || update == Update::Tied;
@@ -273,24 +268,24 @@ impl Lines {
             return Told { line: Some(line), logged: None };
         }
         let in_log = self.log_format(state).filter(|_| told || shown);
-        let item = Item { lines: self, state, key, what: differs.what, letters, size };
+        let item = Item { lines: self, state, key, what: differs.what, letters, size, facts };
         let line = self.look.format.as_ref().filter(|_| shown).map(|format| format::fill(format, &item));
         let logged = in_log.map(|format| format::fill(&format, &item));
         Told { line, logged }
     }
 
     /// Prints a name with what happens to it, if that is to be told.
-    fn item(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
-        let Told { line, logged } = self.told(state, update, key, size, differs);
+    fn item(&self, state: &mut State, update: Update, seen: Seen) {
+        let Told { line, logged } = self.told(state, update, seen);
         self.put(state, line, logged);
     }
 
-    /// The same of what is to come, once it does.
-    fn coming(&self, state: &mut State, update: Update, key: &Key, size: u64, differs: &Difference) {
-        let Told { line, logged } = self.told(state, update, key, size, differs);
-        let waits = differs.what == FileType::File && !self.look.dry_run;
+    /// Prints a name with what happens to it, once its transfer has begun.
+    fn coming(&self, state: &mut State, update: Update, seen: Seen) {
+        let Told { line, logged } = self.told(state, update, seen);
+        let waits = seen.differs.what == FileType::File && !self.look.dry_run;
         match waits && (line.is_some() || logged.is_some()) {
-            true => state.waiting.hold(key.clone(), Told { line, logged }),
+            true => state.waiting.hold(seen.key.clone(), Told { line, logged }),
             false => self.put(state, line, logged),
         }
     }
@@ -365,16 +360,15 @@ impl Lines {
     }
 
     /// Something of the source that isn't to be transferred counts as what is there all the same.
-    fn left_out(&self, state: &mut State, key: &Key, what: FileType, size: u64, why: LeftOut) {
-        let item = Item { lines: self, state, key, what, letters: String::new(), size };
-        let stat = (what == FileType::Link).then(|| item.stat()).flatten();
-        let link = stat.and_then(|st| u64::try_from(st.st_size).ok());
+    fn left_out(&self, state: &mut State, seen: Seen, why: LeftOut) {
+        let Seen { key, size, differs: &Difference { what, .. }, facts } = seen;
+        let link = facts.posix.as_ref().filter(|_| what == FileType::Link).map(|posix| posix.size);
         state.stats.seen(what, link.unwrap_or(size));
         let name = shown(&plain(state, key), self.look.raw_bytes);
         let name = name.strip_suffix(b"/").unwrap_or(&name);
         let line = match why {
             LeftOut::Kind(Some(why)) => {
-                return self.left(state, key, why, &Difference { what, ..Difference::default() });
+                return self.left(state, key, why, seen.differs);
             }
             LeftOut::Kind(None) if self.look.info.nonreg > 0 => [b"skipping non-regular file \"", name, b"\""].concat(),
             LeftOut::New if self.look.info.skip > 0 && !self.is_left_with_another(state, key) => {
@@ -409,7 +403,8 @@ impl Lines {
         let name = self.name(state, key, what);
         let plain = [b"deleting ", &name[..]].concat();
         let in_log = self.log_format(state);
-        let item = Item { lines: self, state, key, what, letters: "*deleting  ".into(), size: 0 };
+        let facts = &Facts::default();
+        let item = Item { lines: self, state, key, what, letters: "*deleting  ".into(), size: 0, facts };
         // A form that doesn't tell what happens would tell of a file that is transferred.
         let form = |format: &String| match asks(format, 'i') || asks(format, 'o') {
             true => format::fill(format, &item),
@@ -423,21 +418,22 @@ impl Lines {
         self.put(state, line, logged);
     }
 
-    fn decided(&self, state: &mut State, key: &Key, action: Action, why: Reason, size: u64, differs: &Difference) {
+    fn decided(&self, state: &mut State, action: Action, why: Reason, seen: Seen) {
+        let Seen { key, size, differs, facts } = seen;
         state.stats.seen(differs.what, size);
         let bytes = if self.look.sends { Update::Sent } else { Update::Received };
         let carried = if differs.what == FileType::File { bytes } else { Update::Local };
         match action {
             Action::Copy => {
                 state.stats.transferred(differs, size);
-                if self.look.dry_run && self.look.hard_links && self.may_have_names(state, key, size) {
+                if self.look.dry_run && self.look.hard_links && may_have_names(facts) {
                     state.would_come.insert(key.clone());
                 }
-                self.coming(state, carried, key, size, differs);
+                self.coming(state, carried, seen);
             }
             Action::Touch if differs.mtime && differs.what == FileType::File && self.look.time_transfers => {
                 state.stats.transferred(differs, 0);
-                self.item(state, carried, key, size, differs);
+                self.item(state, carried, seen);
             }
             Action::Reuse => {
                 state.stats.created.add(differs.what);
@@ -448,33 +444,26 @@ impl Lines {
                     Update::Found if same && differs.what != FileType::File && self.look.itemize < 2 => return,
                     _ => update,
                 };
-                self.item(state, update, key, size, differs);
+                self.item(state, update, seen);
             }
-            Action::Touch => self.item(state, Update::None, key, size, differs),
+            Action::Touch => self.item(state, Update::None, seen),
             Action::Keep if matches!(why, Reason::NotExisting | Reason::Existing | Reason::Newer) => {
                 self.left(state, key, why, differs);
             }
-            Action::Keep if why == Reason::Linked => self.item(state, Update::Linked, key, size, differs),
-            Action::Keep => self.item(state, Update::None, key, size, differs),
+            Action::Keep if why == Reason::Linked => self.item(state, Update::Linked, seen),
+            Action::Keep => self.item(state, Update::None, seen),
             Action::Link | Action::Rename | Action::MakeDir | Action::Delete | Action::Refuse => {}
         }
     }
 
-    /// False for a file that provably has this name alone.
-    fn may_have_names(&self, state: &State, key: &Key, size: u64) -> bool {
-        let item = Item { lines: self, state, key, what: FileType::File, letters: String::new(), size };
-        let alone =
-            |st: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(st.st_mode).is_file() && st.st_nlink == 1;
-        !item.stat().is_some_and(alone)
-    }
-
     /// A name that becomes another one of a file; its line waits until the file's name is known.
-    fn linked(&self, state: &mut State, key: &Key, to: &Key, (update, differs): (Update, Difference)) {
+    fn linked(&self, state: &mut State, to: &Key, update: Update, seen: Seen) {
+        let differs = seen.differs;
         if differs.new {
             state.stats.created.add(differs.what);
         }
         state.link_to = Some(shown(&plain(state, to), self.look.raw_bytes));
-        self.item(state, update, key, 0, &differs);
+        self.item(state, update, seen);
         state.link_to = None;
     }
 
@@ -541,6 +530,44 @@ fn is_unread(error: &Error) -> bool {
     error.op() == "read" || error.kind() == ErrorKind::NotFound && matches!(error.op(), "copy" | "stat")
 }
 
+/// What is printed for a name; `None` for nothing.
+fn form(options: &Options) -> Option<String> {
+    let form = match (&options.out_format, options.itemize) {
+        (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
+        (None, 1..) => Some("%i %n%L".into()),
+        (None, 0) if options.told().name > 0 => Some("%n%L".into()),
+        _ => None,
+    };
+    form.filter(|_| !options.quiet)
+}
+
+/// How much of what changes is itemized: with 2 also what stays as it is, which -vv shows, too.
+fn itemize(options: &Options) -> u8 {
+    let in_format = options.out_format.as_ref().is_some_and(|format| asks(format, 'i'));
+    match options.itemize.max(u8::from(in_format)) {
+        _ if options.out_format.is_some() && !in_format => 0,
+        1 if options.told().name > 1 => 2,
+        itemize => itemize,
+    }
+}
+
+/// Which symlinks' targets are printed or logged.
+pub fn targets(options: &Options) -> Targets {
+    let log = options.log_file.as_ref().map(|_| options.log_format.as_deref().unwrap_or(log::FORMAT));
+    let asked = form(options).is_some_and(|form| asks(&form, 'L')) || log.is_some_and(|form| asks(form, 'L'));
+    match itemize(options) {
+        _ if !asked => Targets::None,
+        0 | 1 => Targets::OfChanges,
+        _ => Targets::OfAll,
+    }
+}
+
+/// False for a file that provably has this name alone.
+fn may_have_names(facts: &Facts) -> bool {
+    let alone = |posix: &Posix| attributes::is_regular(posix.mode) && posix.nlink == 1;
+    !facts.posix.as_deref().is_some_and(alone)
+}
+
 /// A key as a name: with what stands before it, without a link's ending.
 fn plain(state: &State, key: &Key) -> Vec<u8> {
     let key = state.place.one.as_ref().unwrap_or(key).as_bytes();
@@ -562,30 +589,31 @@ impl Sink for Lines {
                 state.doomed.insert(key.clone(), differs.what);
             }
             Event::Decided { action: Action::Delete, .. } => {}
-            Event::Decided { key, action: Action::Link, why, size, differs, .. } => {
+            Event::Decided { key, action: Action::Link, why, size, differs, facts, .. } => {
                 state.stats.seen(differs.what, *size);
                 let update = if *why == Reason::Linked { Update::Tied } else { Update::Linked };
-                state.to_link.insert(key.clone(), (update, *differs));
+                state.to_link.insert(key.clone(), (update, *differs, facts.clone()));
             }
             Event::Linked { key, to } => {
-                if let Some((update, differs)) = state.to_link.remove(key) {
+                if let Some((update, differs, facts)) = state.to_link.remove(key) {
+                    let seen = Seen { key, size: 0, differs: &differs, facts: &facts };
                     // As in rsync, where a name that would only come isn't known yet.
                     match state.would_come.contains(to) {
-                        true => self.item(state, Update::Linked, key, 0, &differs),
-                        false => self.linked(state, key, to, (update, differs)),
+                        true => self.item(state, Update::Linked, seen),
+                        false => self.linked(state, to, update, seen),
                     }
                 }
             }
-            Event::Decided { key, action, why, size, differs, .. } => {
-                self.decided(state, key, *action, *why, *size, differs);
+            Event::Decided { key, action, why, size, differs, facts, .. } => {
+                self.decided(state, *action, *why, Seen { key, size: *size, differs, facts });
             }
-            Event::DirSeen { key, differs, elsewhere } => {
+            Event::DirSeen { key, differs, elsewhere, facts } => {
                 state.stats.seen(FileType::Dir, 0);
                 if differs.new || *elsewhere {
                     state.stats.created.add(FileType::Dir);
                 }
                 let update = if differs.new || *elsewhere { Update::Local } else { Update::None };
-                self.item(state, update, key, 0, differs);
+                self.item(state, update, Seen { key, size: 0, differs, facts });
             }
             Event::Deleted { side: Side::Dst, key, .. } => {
                 let what = if key.is_symlink() { FileType::Link } else { FileType::File };
@@ -636,7 +664,10 @@ impl Sink for Lines {
             }
             Event::ListFailed { error, .. } => self.failed(state, error, true),
             Event::Error(error) => self.failed(state, error, false),
-            Event::LeftOut { key, what, size, why } => self.left_out(state, key, *what, *size, *why),
+            Event::LeftOut { key, what, size, why, facts } => {
+                let differs = &Difference { what: *what, ..Difference::default() };
+                self.left_out(state, Seen { key, size: *size, differs, facts }, *why);
+            }
             Event::Notice { message, .. } => self.complain_in(state, message),
             _ => {}
         }
@@ -651,15 +682,10 @@ struct Item<'a> {
     what: FileType,
     letters: String,
     size: u64,
+    facts: &'a Facts,
 }
 
 impl Item<'_> {
-    fn path(&self) -> Option<Vec<u8>> {
-        let root = self.state.place.root.as_ref()?;
-        let key = self.state.place.one.as_ref().unwrap_or(self.key).as_bytes();
-        Some([root, key::plain(key)].concat())
-    }
-
     /// The path by which the source was typed.
     fn typed(&self) -> Option<Vec<u8>> {
         let typed = self.state.place.typed.as_ref()?;
@@ -682,28 +708,28 @@ impl Item<'_> {
 
     /// Permissions as they are sent.
     fn mode(&self) -> Option<u32> {
-        let mode = self.stat()?.st_mode;
+        let mode = self.posix()?.mode;
         let changes = if self.what == FileType::Link { &[][..] } else { &self.lines.look.chmod[..] };
         Some(attributes::changed(changes, mode, self.what == FileType::Dir))
     }
 
     /// Bytes; of a directory its own, where that is known.
     fn length(&self) -> u64 {
-        let own = || self.stat().and_then(|st| u64::try_from(st.st_size).ok());
-        if self.what == FileType::Dir && !self.is_deleted() { own().unwrap_or(0) } else { self.size }
+        match self.what {
+            FileType::Dir => self.posix().map_or(0, |posix| posix.size),
+            _ => self.size,
+        }
     }
 
-    fn stat(&self) -> Option<rustix::fs::Stat> {
-        rustix::fs::lstat(self.path()?).ok()
+    fn posix(&self) -> Option<&Posix> {
+        self.facts.posix.as_deref()
     }
 
     /// Where a symlink here points.
-    fn target(&self) -> Option<Vec<u8>> {
-        if self.what != FileType::Link || self.is_deleted() {
-            return None;
-        }
-        let munge = Munge { on: false, ..self.lines.look.munge };
-        Some(munge.target(rustix::fs::readlink(self.path()?, Vec::new()).ok()?.into_bytes()))
+    fn target(&self) -> Option<&[u8]> {
+        let target = self.posix()?.target.as_deref()?;
+        let plain = target.strip_prefix(MUNGED).filter(|_| self.lines.look.munges);
+        Some(plain.unwrap_or(target))
     }
 }
 
@@ -721,7 +747,7 @@ impl Fields for Item<'_> {
             'L' if self.state.link_to.is_some() => {
                 or_empty(self.state.link_to.as_ref().map(|to| [b" => ", &to[..]].concat()))
             }
-            'L' => or_empty(self.target().map(|to| [b" -> ", &shown(&to, self.lines.look.raw_bytes)[..]].concat())),
+            'L' => or_empty(self.target().map(|to| [b" -> ", &shown(to, self.lines.look.raw_bytes)[..]].concat())),
             'f' => or_empty(self.typed().map(|path| {
                 let path = path.strip_prefix(b"/").unwrap_or(&path);
                 shown(path, self.lines.look.raw_bytes)
@@ -742,10 +768,10 @@ impl Fields for Item<'_> {
             // Of what rsync sends to find matching blocks.
             'c' => text("0".into()),
             'C' => text(" ".repeat(32)),
-            'M' => or_empty(self.stat().and_then(|st| time(st.st_mtime))),
+            'M' => or_empty(self.facts.mtime.and_then(|mtime| time(mtime.secs()))),
             'B' => or_empty(self.mode().map(|mode| format::permissions(mode).into_bytes())),
-            'U' => or_empty(self.stat().map(|st| st.st_uid.to_string().into_bytes())),
-            'G' => or_empty(self.stat().map(|st| st.st_gid.to_string().into_bytes())),
+            'U' => or_empty(self.posix().map(|posix| posix.uid.to_string().into_bytes())),
+            'G' => or_empty(self.posix().map(|posix| posix.gid.to_string().into_bytes())),
             'p' => text(std::process::id().to_string()),
             't' => {
                 let now = Mtime(jiff::Timestamp::now().as_nanosecond());

@@ -2,16 +2,18 @@
 //! list of jobs, one for each folder of origin.
 
 use super::{
-    Context, alone, apart, exit,
+    Context, alone, apart,
+    exit::{self, Refusal},
     filters::{self, Scope},
+    legs::{Dest, Leg, Part},
     merge::merge,
-    opening,
+    opening::{self, leads_out},
     options::Options,
     sink::Lines,
+    typed::{Typed, absolute, clean, folder_here, join},
 };
 use futures::StreamExt as _;
-use haul_core::{Key, Listed, filter::first_match::Only, links};
-use haul_remotes::{Place, Spec};
+use haul_core::{Key, Listed, filter::first_match::Only};
 use haul_store::{ListRequest, Store};
 use rustix::{
     fs::{FileType, Mode, OFlags},
@@ -20,127 +22,9 @@ use rustix::{
 use std::{
     collections::HashSet,
     ffi::{OsStr, OsString},
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::Path,
+    os::unix::ffi::OsStrExt as _,
     sync::Arc,
 };
-
-/// Why nothing can be done: exit code and line.
-pub type Refusal = (u8, String);
-
-/// Which part of its source's transfer a job is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
-    /// All of it.
-    #[default]
-    Whole,
-    /// All but deletions.
-    Transfers,
-    /// Deletions alone.
-    Deletes,
-}
-
-/// One job: from a folder to a folder, or one file.
-#[derive(Clone)]
-pub struct Leg {
-    /// The source's folder as typed.
-    pub src: OsString,
-    /// Path below the destination's root, for what is given relative to that root.
-    pub into: Vec<u8>,
-    /// The destination's folder as typed.
-    pub dst: OsString,
-    /// What it is about.
-    pub scope: Scope,
-    /// The source's folder itself is part of it.
-    pub top: bool,
-    /// One file: its name in the source's folder, and its name at the destination.
-    pub one: Option<(Key, Key)>,
-    /// What of it is done.
-    pub part: Part,
-    /// It brings one entry, and the destination is that one's name.
-    pub alone: bool,
-}
-
-impl Leg {
-    /// How many directories of the transfer are above its root.
-    pub fn above(&self) -> usize {
-        self.scope.prefix.iter().filter(|b| **b == b'/').count()
-    }
-}
-
-/// What was typed, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed {
-    /// `remote:`, or nothing.
-    head: Vec<u8>,
-    pub path: Vec<u8>,
-}
-
-impl Typed {
-    fn parse(word: &OsStr) -> Result<Typed, Refusal> {
-        let bytes = word.as_bytes();
-        let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
-        if bytes.starts_with(b"rsync://") || before_slash.windows(2).any(|w| w == b"::") {
-            let line = format!("{}: rsync daemons aren't supported", word.display());
-            return Err((exit::UNSUPPORTED, line));
-        }
-        let spec = Spec::parse(bytes).map_err(|e| (exit::USAGE, e.to_string()))?;
-        let head = match spec.place {
-            Place::Local => Vec::new(),
-            _ => bytes[..bytes.len() - spec.path.len()].to_vec(),
-        };
-        Ok(Typed { head, path: spec.path })
-    }
-
-    fn here(&self) -> bool {
-        self.head.is_empty()
-    }
-
-    pub fn word(&self, path: &[u8]) -> OsString {
-        let path = if path.is_empty() && self.here() { b"." } else { path };
-        OsString::from_vec([&self.head, path].concat())
-    }
-
-    /// Below its own path.
-    fn below(&self, name: &[u8]) -> OsString {
-        self.word(&join(&self.path, name))
-    }
-
-    /// It means what is in it.
-    pub fn contents(&self) -> bool {
-        let last = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        matches!(last, b"" | b"." | b"..")
-    }
-
-    /// The folder that holds it, as typed, and its name there.
-    pub fn split(&self) -> (Vec<u8>, Vec<u8>) {
-        let at = self.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-        (self.path[..at].to_vec(), self.path[at..].to_vec())
-    }
-}
-
-pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match (dir, name) {
-        (dir, b"") => dir.to_vec(),
-        (b"", name) => name.to_vec(),
-        (dir, name) if dir.ends_with(b"/") => [dir, name].concat(),
-        (dir, name) => [dir, b"/", name].concat(),
-    }
-}
-
-/// An absolute path ending in `/`.
-fn absolute(path: &[u8]) -> Vec<u8> {
-    let path = if path.is_empty() { b"." } else { path };
-    let absolute = std::path::absolute(Path::new(OsStr::from_bytes(path)));
-    let mut absolute = absolute.map_or_else(|_| path.to_vec(), |p| p.into_os_string().into_vec());
-    if absolute.ends_with(b"/.") {
-        absolute.pop();
-    }
-    if !absolute.ends_with(b"/") {
-        absolute.push(b'/');
-    }
-    absolute
-}
 
 /// What a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,17 +37,6 @@ enum What {
 
 /// Sources of one folder.
 type Names = Vec<(Vec<u8>, What)>;
-
-/// What the destination is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dest {
-    /// A directory.
-    Dir,
-    /// A file.
-    File,
-    /// Nothing yet.
-    Missing,
-}
 
 /// Takes arguments apart.
 pub struct Planner<'a> {
@@ -190,9 +63,9 @@ impl Planner<'_> {
             self.plain(sources, &to, there, &mut jobs).await?;
         }
         if to.here() && there != Dest::Dir {
-            alone::settle(self, &to, there, &mut jobs).await?;
+            alone::settle(self.options, self.ctx, &to, there, &mut jobs).await?;
         }
-        alone::leave_out_empty(self, &mut jobs).await?;
+        alone::leave_out_empty(self.options, self.ctx, &mut jobs).await?;
         self.check_dest(&to, there, &jobs)?;
         // A move takes away what --delete-after would compare with: there the source's files of rules stand for those that came.
         let late = self.options.deletes_apart() && !self.options.remove_source;
@@ -675,18 +548,6 @@ fn collapsed(path: &[u8]) -> Vec<u8> {
     parts.join(&b'/')
 }
 
-/// A path without what says nothing: `./`, double slashes, a slash at either end.
-pub fn clean(path: &[u8]) -> Vec<u8> {
-    let parts = path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
-    parts.collect::<Vec<_>>().join(&b'/')
-}
-
-/// True for a symlink here, so many directories below the top of the transfer, that is followed for where it leads.
-pub fn leads_out(options: &Options, path: &[u8], depth: usize) -> bool {
-    let target = || rustix::fs::readlink(path, Vec::new()).map(|target| target.into_bytes());
-    options.copy_unsafe_links && target().is_ok_and(|target| links::leads_out(&target, depth))
-}
-
 fn kind(path: &[u8], follow: bool) -> Option<What> {
     look(path, follow).ok()
 }
@@ -752,29 +613,4 @@ async fn holds_something(store: &Arc<dyn Store>) -> bool {
         }
     }
     false
-}
-
-/// A path that is relative to the destination, as rsync takes `--link-dest` and the like.
-///
-/// Errors: what can't be meant.
-pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
-    let typed = Typed::parse(OsStr::from_bytes(path))?;
-    let base = if !typed.here() || path.starts_with(b"/") {
-        typed
-    } else {
-        let to = Typed::parse(dest)?;
-        let path = join(&to.path, path);
-        Typed { path, ..to }
-    };
-    Ok(base.below(into))
-}
-
-/// True for a path on this machine.
-pub fn is_here(word: &OsStr) -> bool {
-    Typed::parse(word).is_ok_and(|typed| typed.here())
-}
-
-/// The absolute path of a folder here, ending in `/`.
-pub fn folder_here(word: &OsStr) -> Option<Vec<u8>> {
-    is_here(word).then(|| absolute(word.as_bytes()))
 }

@@ -44,7 +44,7 @@ impl Shown {
         self.all.find(key).map_or_else(|| key.clone(), |number| self.all.shown(number))
     }
 
-    /// The same error of the path.
+    /// The error with the path in place of the key.
     pub fn error(&self, error: &Error) -> ErrorReport {
         let report = error.to_report();
         Arc::new(match error.key() {
@@ -57,8 +57,8 @@ impl Shown {
 impl Sink for Shown {
     fn emit(&self, event: &Event) {
         let shown = match event.clone() {
-            Event::Decided { key, action, why, size, differs, dry_run } => {
-                Event::Decided { key: self.path(&key), action, why, size, differs, dry_run }
+            Event::Decided { key, action, why, size, differs, facts, dry_run } => {
+                Event::Decided { key: self.path(&key), action, why, size, differs, facts, dry_run }
             }
             Event::Begun { step, key, size, route } => Event::Begun { step, key: self.path(&key), size, route },
             Event::Done { step, key, size, replaced, proved } => {

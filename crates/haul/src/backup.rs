@@ -1,6 +1,6 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::{Cx, overlap::as_dir, plan};
+use crate::{Cx, namesakes::target, overlap::as_dir};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     job::Job,
@@ -73,7 +73,7 @@ impl Backup {
         self.put(cx, old, CopyHow::Rename).await
     }
 
-    /// The same, leaving `old` where it is.
+    /// Copies `old` to where backups go, and leaves it where it is.
     ///
     /// Errors: as [`Backup::keep`].
     pub async fn keep_copy(&self, cx: &Cx, old: &Entry) -> Result<()> {
@@ -124,7 +124,7 @@ impl Backup {
     /// Errors: nobody can tell where it leads.
     async fn is_unsafe(&self, cx: &Cx, old: &Entry) -> Result<bool> {
         let Some(depth) = self.safe_links.filter(|_| old.is_symlink()) else { return Ok(false) };
-        let target = match plan::target(&cx.dst, &old.key).await {
+        let target = match target(&cx.dst, &old.key).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             target => target.map_err(|error| error.with_key(&old.key))?,
         };

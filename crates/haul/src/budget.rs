@@ -21,20 +21,20 @@ pub const STREAMS: usize = 8;
 /// request that ends never waits for a disk. A chunk is read in about 1 ms and sent in 50; several are hashed side by side.
 const AHEAD: usize = 12;
 
-/// The same for what has come and is being written to a disk. On a busy machine that takes as long as the request did; with fewer
-/// the requests under way were half of what the lane takes, which then doesn't look for more.
+/// Chunks beyond what the lanes take that have arrived and are being written to a disk. On a busy machine writing takes as long as
+/// the request did; with fewer, only half as many requests were under way as the lane takes, which then doesn't look for more.
 const BEHIND: usize = 32;
 
 /// What is known of the road to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Road {
+pub struct EndpointRate {
     /// Bytes that one stream could move in the time that it waits for an answer: its bandwidth-delay product.
     pub delay: u64,
     /// Parts under way at once.
     pub width: u64,
 }
 
-impl Road {
+impl EndpointRate {
     /// The size of parts of a file of `size` bytes with which it arrives first. A stream loses `delay / part` of its time to
     /// waiting; and while the last parts go, half the streams are idle on average, which is `part * width / (2 * size)` of the
     /// whole. Their sum is least where both are equal.
@@ -45,7 +45,7 @@ impl Road {
 
 /// What a road is taken for before anything is measured: 25 MB/s for each of 16 streams and 50 ms, as many providers have been
 /// seen to give.
-const UNSEEN: Road = Road { delay: 1_250_000, width: 16 };
+const UNSEEN: EndpointRate = EndpointRate { delay: 1_250_000, width: 16 };
 
 /// The most questions at once that a lane finds out to suit.
 const QUESTIONS: usize = 128;
@@ -167,7 +167,7 @@ impl Budget {
 
     /// What is known of the road between a disk and a store, along which parts are never whole in memory; `None` for
     /// other pairs.
-    pub fn road(&self) -> Option<Road> {
+    pub fn road(&self) -> Option<EndpointRate> {
         let (end, direction) = match (self.src.files, self.dst.files) {
             (true, false) => (&self.dst, Direction::Up),
             (false, true) => (&self.src, Direction::Down),
@@ -177,7 +177,7 @@ impl Budget {
         let (data, questions) = (lanes.lane(direction).shown(), lanes.lane(Direction::Meta).shown());
         let stream = data.bytes_per_second / data.in_flight.max(1) as f64;
         let delay = questions.base.map_or(0, |base| (stream * base.as_secs_f64()) as u64);
-        Some(if delay > 0 { Road { delay, width: data.limit as u64 } } else { UNSEEN })
+        Some(if delay > 0 { EndpointRate { delay, width: data.limit as u64 } } else { UNSEEN })
     }
 
     /// Waits until there is room for another file's chunks.

@@ -71,8 +71,8 @@ pub struct Checked {
     pub key: Key,
     /// Where it stands.
     pub found: Found,
-    /// By what it was found the same or different.
-    pub why: Option<Reason>,
+    /// What a copy by content would have to do about it, and why.
+    pub step: Option<Step>,
     /// Why it could not be compared.
     pub error: Option<Arc<Error>>,
 }
@@ -195,7 +195,7 @@ enum Walked {
 
 /// What came of it.
 enum Outcome {
-    Checked(Checked),
+    Checked(Box<Checked>),
     Lost(Arc<Error>),
 }
 
@@ -219,14 +219,14 @@ fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = Walked> {
 }
 
 impl Checked {
-    fn of(step: &Step) -> Option<Checked> {
+    fn of(step: Step) -> Option<Checked> {
         let found = Found::of(step.action, step.why)?;
-        Some(Checked { key: step.key()?.clone(), found, why: Some(step.why), error: None })
+        Some(Checked { key: step.key()?.clone(), found, step: Some(step), error: None })
     }
 
     fn failed(key: &Key, error: Error) -> Checked {
         let error = if error.key().is_some() { error } else { error.with_key(key) };
-        Checked { key: key.clone(), found: Found::Error, why: None, error: Some(Arc::new(error)) }
+        Checked { key: key.clone(), found: Found::Error, step: None, error: Some(Arc::new(error)) }
     }
 }
 
@@ -245,7 +245,8 @@ impl CheckReport {
             }
             Found::Error => self.errors.extend(checked.error.clone()),
         }
-        if checked.found == Found::Same && checked.why == Some(Reason::Size) && by == CompareBy::Checksum {
+        let by_size = checked.step.as_ref().is_some_and(|step| step.why == Reason::Size);
+        if checked.found == Found::Same && by_size && by == CompareBy::Checksum {
             self.unhashed += 1;
         }
     }
@@ -267,7 +268,7 @@ impl Comparison<'_> {
                 Walked::Lost(error) => return Some(Outcome::Lost(error)),
                 Walked::Pair(pair) => self.checked(*pair).await,
             };
-            checked.map(Outcome::Checked)
+            checked.map(|checked| Outcome::Checked(Box::new(checked)))
         }
         .boxed()
     }
@@ -285,7 +286,7 @@ impl Comparison<'_> {
             Pair::DstOnly(dst) if dst.has_bytes() && !self.options.one_way => plan::extra(dst, false),
             _ => return None,
         };
-        Checked::of(&step)
+        Checked::of(step)
     }
 
     async fn both(&self, src: Entry, mut dst: Entry) -> Result<Option<Step>> {

@@ -144,7 +144,18 @@ mod tests {
 
     fn entry(key: &str, ino: u64, nlink: u32) -> Entry {
         let none = (0, 0);
-        let posix = Posix { mode: 0o100644, uid: 0, gid: 0, rdev: none, nlink, dev: none, ino, atime: Mtime(0) };
+        let posix = Posix {
+            mode: 0o100644,
+            uid: 0,
+            gid: 0,
+            rdev: none,
+            nlink,
+            dev: none,
+            ino,
+            atime: Mtime(0),
+            size: 0,
+            target: None,
+        };
         Entry { posix: Some(Box::new(posix)), ..Entry::file(Key::new(key), 1) }
     }
 

@@ -1,11 +1,11 @@
 //! What a job has done and met so far: its report as it grows, what its sink hears, and whether anything new may begin.
 
-use crate::{Cancel, Cx, Report};
+use crate::{Cancel, Report};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     attributes::Unkept,
-    compare::{Difference, FileType},
-    event::{Event, LeftOut, Sink, StepId},
+    compare::FileType,
+    event::{Event, Facts, LeftOut, Sink, StepId},
     filter::Filter,
     job::{BeyondMax, Deletes},
     plan::Step,
@@ -34,13 +34,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// An empty record of a job in these surroundings.
-    pub fn new(cx: &Cx) -> Self {
+    /// An empty record of a job that `sink` hears of, that `cancel` stops, and that is about what `filter` lets through.
+    pub fn new(sink: Arc<dyn Sink>, cancel: Cancel, filter: Arc<Filter>) -> Self {
         Ledger {
             report: Mutex::default(),
-            sink: cx.sink.clone(),
-            cancel: cx.cancel.clone(),
-            filter: cx.filter.clone(),
+            sink,
+            cancel,
+            filter,
             winding_down: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             next: AtomicU64::new(1),
@@ -75,15 +75,15 @@ impl Ledger {
 
     /// Tells the sink what was decided about a file.
     pub fn decided(&self, step: &Step, dry_run: bool) {
-        let Some(entry) = step.src.as_ref().or(step.dst.as_ref()) else { return };
-        let key = step.dst.as_ref().unwrap_or(entry).key.clone();
-        let differs = Difference { what: FileType::of(entry), ..Difference::default() };
-        self.tell(Event::Decided { key, action: step.action, why: step.why, size: entry.size, differs, dry_run });
+        if let Some(event) = Event::decided(step, dry_run) {
+            self.tell(event);
+        }
     }
 
     /// Tells of something of the source that the job leaves out.
     pub fn left_out(&self, src: &Entry, why: LeftOut) {
-        self.tell(Event::LeftOut { key: src.key.clone(), what: FileType::of(src), size: src.size, why });
+        let (key, what, size) = (src.key.clone(), FileType::of(src), src.size);
+        self.tell(Event::LeftOut { key, what, size, why, facts: Facts::of(src) });
     }
 
     /// Counts an error and tells the sink.
@@ -205,5 +205,146 @@ impl Ledger {
         let message =
             "could not make way for it: --max-delete doesn't allow to delete what the directory of that name holds";
         Err(Error::new(ErrorKind::Limit, "write", message).with_key(dir))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::attributes::{What, Why};
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Sink for Heard {
+        fn emit(&self, event: &Event) {
+            let line = match event {
+                Event::Error(error) => error.to_string(),
+                other => format!("{other:?}"),
+            };
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    fn ledger() -> (Ledger, Arc<Heard>, Cancel) {
+        let (heard, cancel) = (Arc::<Heard>::default(), Cancel::default());
+        (Ledger::new(heard.clone(), cancel.clone(), Arc::default()), heard, cancel)
+    }
+
+    fn error(kind: ErrorKind) -> Error {
+        Error::new(kind, "list", format!("{kind:?}"))
+    }
+
+    #[test]
+    fn a_store_that_can_not_be_reached_is_said_once_and_ends_the_job() {
+        let (ledger, heard, _) = ledger();
+        ledger.error(error(ErrorKind::Denied));
+        assert!(!ledger.stopping(), "one file's error ends nothing");
+        for _ in 0..3 {
+            ledger.error(error(ErrorKind::Unreachable));
+        }
+        ledger.error(error(ErrorKind::Unauthenticated));
+        assert!(ledger.stopping() && ledger.cut_short());
+        assert_eq!(*heard.0.lock().unwrap(), ["list: Denied", "list: Unreachable"]);
+        assert_eq!(ledger.report().error_count, 2);
+    }
+
+    #[test]
+    fn what_ends_a_job_is_told_in_its_report() {
+        let stopped = |end: fn(&Ledger, &Cancel)| {
+            let (ledger, _, cancel) = ledger();
+            end(&ledger, &cancel);
+            let stopping = ledger.stopping();
+            (stopping, ledger.cut_short(), ledger.close().stopped)
+        };
+        assert_eq!(stopped(|_, _| {}), (false, false, None));
+        assert_eq!(stopped(|_, cancel| cancel.cancel()), (true, true, Some(ErrorKind::Cancelled)));
+        assert_eq!(stopped(|ledger, _| ledger.wind_down()), (true, true, None));
+        // A limit is told as such, though it may stop what runs as a person would.
+        let limit: fn(&Ledger, &Cancel) = |ledger, cancel| {
+            ledger.transfer_limit();
+            cancel.cancel();
+        };
+        assert_eq!(stopped(limit), (true, true, None));
+        let time: fn(&Ledger, &Cancel) = |ledger, cancel| {
+            ledger.report().time_limit = true;
+            cancel.cancel();
+        };
+        assert_eq!(stopped(time), (true, true, None));
+        let full: fn(&Ledger, &Cancel) = |ledger, cancel| {
+            ledger.report().stopped = Some(ErrorKind::NoSpace);
+            cancel.cancel();
+        };
+        assert_eq!(stopped(full), (true, true, Some(ErrorKind::NoSpace)));
+    }
+
+    #[test]
+    fn deletions_count_towards_their_limit_directories_too() {
+        let (ledger, ..) = ledger();
+        let keep_rest = |max| Deletes { max, beyond_max: BeyondMax::KeepRest, ..Deletes::default() };
+        {
+            let mut report = ledger.report();
+            (report.totals.deletes, report.totals.dirs_deleted) = (2, 1);
+        }
+        assert_eq!(ledger.may_still_delete(&keep_rest(None)), None);
+        assert_eq!(ledger.may_still_delete(&keep_rest(Some(5))), Some(2));
+        assert_eq!(ledger.may_still_delete(&keep_rest(Some(1))), Some(0));
+        // Where the limit stops all before the first, it is no number to count down from.
+        let keep_all = Deletes { beyond_max: BeyondMax::KeepAll, ..keep_rest(Some(5)) };
+        assert_eq!(ledger.may_still_delete(&keep_all), None);
+        assert!(!ledger.is_beyond_max_delete(&keep_rest(Some(4))));
+        assert_eq!((ledger.report().totals.not_deleted, ledger.report().stopped), (0, None));
+        assert!(ledger.is_beyond_max_delete(&keep_rest(Some(3))));
+        assert_eq!((ledger.report().totals.not_deleted, ledger.report().stopped), (1, Some(ErrorKind::Limit)));
+    }
+
+    #[test]
+    fn a_directory_makes_way_whole_or_not_at_all() {
+        let (ledger, ..) = ledger();
+        let deletes = Deletes { max: Some(3), beyond_max: BeyondMax::KeepRest, ..Deletes::default() };
+        assert!(ledger.check_may_delete(&deletes, &Key::new("d/"), 3).is_ok());
+        let error = ledger.check_may_delete(&deletes, &Key::new("d/"), 4).unwrap_err();
+        assert_eq!((error.kind(), error.key()), (ErrorKind::Limit, Some(&Key::new("d/"))));
+        assert_eq!(ledger.report().totals.not_deleted, 4);
+    }
+
+    #[test]
+    fn files_are_counted_by_what_they_lost() {
+        let (ledger, ..) = ledger();
+        let mut lost = Unkept::default();
+        ledger.count_unkept(lost);
+        lost.add(What::Owner, Why::Denied);
+        ledger.count_unkept(lost);
+        lost.add(What::Acls, Why::Lacking);
+        ledger.count_unkept(lost);
+        let counts = ledger.report().totals.unkept.clone();
+        assert_eq!(
+            counts.into_iter().collect::<Vec<_>>(),
+            [((What::Owner, Why::Denied), 2), ((What::Acls, Why::Lacking), 1)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_task_that_died_is_an_error() {
+        let (ledger, heard, _) = ledger();
+        ledger.joined("transfer", tokio::spawn(async {}).await);
+        assert_eq!(ledger.report().error_count, 0);
+        ledger.joined("transfer", tokio::spawn(async { panic!("wanted by the test") }).await);
+        assert_eq!(ledger.report().error_count, 1);
+        assert!(heard.0.lock().unwrap()[0].starts_with("transfer: "));
+    }
+
+    #[test]
+    fn what_the_walks_saw_of_the_source_is_kept() {
+        let (ledger, ..) = ledger();
+        ledger.saw_source(0);
+        assert!(!ledger.source_has_files() && !ledger.source_is_complete());
+        ledger.saw_source(1);
+        ledger.saw_source(0);
+        ledger.source_ended(true);
+        assert!(ledger.source_has_files() && ledger.source_is_complete());
+        ledger.source_ended(false);
+        assert!(!ledger.source_is_complete(), "the last walk counts");
+        assert_eq!((ledger.next_step(), ledger.next_step()), (1, 2));
     }
 }

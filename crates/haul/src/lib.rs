@@ -17,6 +17,7 @@ mod known;
 mod ledger;
 pub mod list;
 pub mod names;
+mod namesakes;
 pub mod overlap;
 mod pairs;
 pub mod pipe;

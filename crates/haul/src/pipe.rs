@@ -38,7 +38,7 @@ pub async fn read(
     Ok(if whole { proved(bytes, &hashes, entry.key.clone()) } else { bytes })
 }
 
-/// The same bytes, then an error if they have another hash than is known of them. Only at their end can that be told.
+/// Passes the bytes on, and ends with an error if their hash is not the known one.
 fn proved(bytes: BoxStream<'static, Result<Bytes>>, known: &Hashes, key: Key) -> BoxStream<'static, Result<Bytes>> {
     // One proves it; CRCs cost least.
     let cheap = known.iter().find(|(algo, _)| hash::combines(*algo)).or(known.iter().next());

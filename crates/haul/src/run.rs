@@ -6,11 +6,11 @@ use crate::{
     attributes::Attributes,
     backup::Backup,
     budget::Budget,
-    execute::Executor,
+    execute::{Done, Executor},
     known::Index,
     ledger::Ledger,
     overlap,
-    plan::{Outlet, Pass, Planner},
+    plan::{Pass, Planner},
     transfer::{Allowance, Mover},
 };
 use haul_core::{
@@ -57,7 +57,11 @@ struct Run {
 impl Run {
     fn new(mut job: Job, cx: Cx) -> Run {
         let attributes = Arc::new(Attributes::new(&mut job, &cx));
-        let (job, ledger, index) = (Arc::new(job), Arc::new(Ledger::new(&cx)), Arc::<Index>::default());
+        let (job, ledger, index) = (
+            Arc::new(job),
+            Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone())),
+            Arc::<Index>::default(),
+        );
         let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
         let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
         let told = ledger.clone();
@@ -112,7 +116,7 @@ impl Run {
         self.index.open(&self.cx, self.planner.uses_of_index()).await;
         if deletes_first {
             self.pass(Pass::DeletesOnly).await;
-            self.executor.delete_doomed().await;
+            self.executor.delete_pending().await;
             if later {
                 self.executor.delete_extra_dirs().await;
                 self.see_root().await;
@@ -124,11 +128,11 @@ impl Run {
         }
         self.pass(Pass::Transfers).await;
         self.executor.clear_stages().await;
-        self.executor.flush_moved_away(true).await;
+        self.executor.delete_moved_sources(true).await;
         if deletes && self.job.deletes.when != DeleteWhen::Before {
-            self.executor.delete_doomed().await;
+            self.executor.delete_pending().await;
         }
-        self.executor.delete_spare().await;
+        self.executor.delete_redundant().await;
         // What the deletions before left is not tried again.
         self.executor.finish_dirs(deletes && !later).await;
     }
@@ -140,7 +144,7 @@ impl Run {
     /// Takes the job's root along, where it is part of the transfer.
     async fn see_root(&self) {
         let (orders, working) = self.executor.clone().start_working(false);
-        let out = Outlet::Done(self.executor.clone(), orders);
+        let out = Done { executor: self.executor.clone(), orders };
         self.planner.see_root(&out).await;
         drop(out);
         self.executor.finish_working(working).await;
@@ -149,7 +153,7 @@ impl Run {
     /// One walk over both sides, whose steps are done as they come.
     async fn pass(&self, pass: Pass) {
         let (orders, working) = self.executor.clone().start_working(self.job.pace.check_first);
-        let out = Outlet::Done(self.executor.clone(), orders);
+        let out = Done { executor: self.executor.clone(), orders };
         let walked = self.planner.walk(pass, &out).await;
         self.ledger.source_ended(walked.src_complete);
         self.executor.walked(walked.whole);
@@ -168,7 +172,7 @@ impl Run {
             return;
         }
         self.pass(Pass::DeletesOnly).await;
-        self.executor.delete_doomed().await;
+        self.executor.delete_pending().await;
         self.executor.finish_dirs(true).await;
     }
 
@@ -187,15 +191,15 @@ impl Run {
         }
         self.index.open(&self.cx, self.planner.uses_of_index()).await;
         let (orders, working) = self.executor.clone().start_working(false);
-        let out = Outlet::Done(self.executor.clone(), orders);
+        let out = Done { executor: self.executor.clone(), orders };
         if let Err(error) = self.planner.one(from, to, &out).await {
             self.ledger.error(error);
         }
         drop(out);
         self.executor.finish_working(working).await;
         self.executor.clear_stages().await;
-        self.executor.flush_moved_away(true).await;
-        self.executor.delete_spare().await;
+        self.executor.delete_moved_sources(true).await;
+        self.executor.delete_redundant().await;
     }
 
     async fn end(self, clock: JoinHandle<()>) -> Report {

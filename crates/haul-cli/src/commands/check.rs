@@ -1,6 +1,7 @@
 //! `check`: compares two sides and says of each file where it stands; changes nothing.
 
 use super::{
+    events::{EventFlags, Events},
     job::{Ends, cx, rename},
     lists::{Lists, Writers},
 };
@@ -13,6 +14,7 @@ use anyhow::{Context as _, Result};
 use haul::check::{CheckOptions, CheckReport, Checked, Content, Found, check};
 use haul_core::{
     compare::Reason,
+    event::Event,
     filter::{Filter, FilterSpec},
 };
 use std::sync::Arc;
@@ -30,16 +32,23 @@ pub struct Args {
     one_way: bool,
     #[command(flatten)]
     lists: Lists,
+    #[command(flatten)]
+    events: EventFlags,
 }
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let content = if args.download { Content::Bytes } else { Content::Hashes };
-    compare(&args.ends, &args.lists, CheckOptions { content, one_way: args.one_way }, ctx).await
+    compare(&args.ends, (&args.lists, &args.events), CheckOptions { content, one_way: args.one_way }, ctx).await
 }
 
-/// Compares two ends, writes the lists and says what was found.
-pub async fn compare(ends: &Ends, lists: &Lists, options: CheckOptions, ctx: &Context) -> Result<Outcome> {
+/// Compares two ends, writes lists and events and says what was found.
+pub async fn compare(
+    ends: &Ends,
+    (lists, events): (&Lists, &EventFlags),
+    options: CheckOptions,
+    ctx: &Context,
+) -> Result<Outcome> {
     let (mut src, file) = ctx.open_source(&ends.source).await?;
     let mut dst = ctx.open(&ends.dest)?;
     let job = flags::job(&ctx.flags)?;
@@ -53,26 +62,39 @@ pub async fn compare(ends: &Ends, lists: &Lists, options: CheckOptions, ctx: &Co
         rename(ctx, &job, &mut cx).await?;
     }
     let mut out = Writers::open(lists)?;
+    let events = Events::open(events, &mut cx.sink)?;
     let names = (src.locator().to_owned(), dst.locator().to_owned());
     let mut failed = None;
     let report = check(&job, &cx, options, |checked| {
         tell(checked, &names);
+        if let Some((events, event)) = events.as_ref().zip(event(checked)) {
+            events.write(&event);
+        }
         if let Err(error) = out.write(checked.found, &checked.key) {
             failed.get_or_insert(error);
         }
     })
     .await;
     out.finish()?;
+    events.map_or(Ok(()), |events| events.finish())?;
     if let Some(error) = failed {
         return Err(error).context("can't write the list of files");
     }
     Ok(conclude(&report, &names.1))
 }
 
+/// What was found as the decision of a job that is only planned.
+fn event(checked: &Checked) -> Option<Event> {
+    match (&checked.step, &checked.error) {
+        (Some(step), _) => Event::decided(step, true),
+        (None, error) => error.clone().map(Event::Error),
+    }
+}
+
 /// One line for each file that isn't the same.
 fn tell(checked: &Checked, names: &(String, String)) {
     let key = &checked.key;
-    match (checked.found, checked.why) {
+    match (checked.found, checked.step.as_ref().map(|step| step.why)) {
         (Found::Same, Some(Reason::Hash(algo))) => tracing::debug!(%key, "OK: same {algo}"),
         (Found::Same, _) => tracing::debug!(%key, "OK: same size"),
         (Found::Differs, Some(Reason::Hash(algo))) => tracing::error!(%key, "{algo} differ"),

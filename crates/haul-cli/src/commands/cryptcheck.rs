@@ -1,6 +1,6 @@
 //! `cryptcheck`: compares files with their encrypted copies by hashes of what is stored, without reading that.
 
-use super::{check, job::Ends, lists::Lists};
+use super::{check, events::EventFlags, job::Ends, lists::Lists};
 use crate::{context::Context, error::Outcome};
 use anyhow::Result;
 use haul::check::{CheckOptions, Content};
@@ -15,10 +15,12 @@ pub struct Args {
     one_way: bool,
     #[command(flatten)]
     lists: Lists,
+    #[command(flatten)]
+    events: EventFlags,
 }
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let options = CheckOptions { content: Content::Sealed, one_way: args.one_way };
-    check::compare(&args.ends, &args.lists, options, ctx).await
+    check::compare(&args.ends, (&args.lists, &args.events), options, ctx).await
 }

@@ -1,6 +1,9 @@
 //! What `copy`, `sync`, `move`, `copyto` and `moveto` share: opening both ends, the rules, and the run.
 
-use super::lists::{JobLists, Listing};
+use super::{
+    events::{EventFlags, Events},
+    lists::{JobLists, Listing},
+};
 use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
 use anyhow::{Result, anyhow};
 use haul::{
@@ -48,6 +51,8 @@ pub struct CopyArgs {
     keep: flags::keep::KeepFlags,
     #[command(flatten)]
     lists: JobLists,
+    #[command(flatten)]
+    events: EventFlags,
 }
 
 /// Arguments of `move` and `moveto`.
@@ -98,7 +103,7 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
     let mut job = given(ctx, verb, &args)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
-    let lists = lists(&args, &mut cx)?;
+    let written = Written::open(&args, &mut cx)?;
     let report = match file {
         None => {
             see_destination(&mut job)?;
@@ -114,7 +119,7 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
             haul::run_one(job, cx, &key, &to).await
         }
     };
-    lists.map_or(Ok(()), |lists| lists.finish())?;
+    written.finish()?;
     Ok(Outcome::Job(Box::new(report)))
 }
 
@@ -133,19 +138,33 @@ pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let to = renamed(ctx, to)?;
     let mut cx = cx(ctx, &ctx.open_options(), src, dst, &ends.dest)?;
     cx.journal = journal(ctx, verb, &cx, Some((&from, &to)), true)?;
-    let lists = lists(&args, &mut cx)?;
+    let written = Written::open(&args, &mut cx)?;
     let report = haul::run_one(given(ctx, verb, &args)?, cx, &from, &to).await;
-    lists.map_or(Ok(()), |lists| lists.finish())?;
+    written.finish()?;
     Ok(Outcome::Job(Box::new(report)))
 }
 
-/// Puts the lists that were asked for between the job and its sink.
-fn lists(args: &MoveArgs, cx: &mut Cx) -> Result<Option<Arc<Listing>>> {
-    let lists = Listing::open(&args.copy.lists, &cx.sink)?;
-    if let Some(lists) = &lists {
-        cx.sink = lists.clone();
+/// Files that are written while a job runs.
+struct Written {
+    lists: Option<Arc<Listing>>,
+    events: Option<Arc<Events>>,
+}
+
+impl Written {
+    /// Puts what was asked for between the job and its sink.
+    fn open(args: &MoveArgs, cx: &mut Cx) -> Result<Written> {
+        let lists = Listing::open(&args.copy.lists, &cx.sink)?;
+        if let Some(lists) = &lists {
+            cx.sink = lists.clone();
+        }
+        Ok(Written { lists, events: Events::open(&args.copy.events, &mut cx.sink)? })
     }
-    Ok(lists)
+
+    /// Errors: what could not be written.
+    fn finish(self) -> Result<()> {
+        let events = self.events.map_or(Ok(()), |events| events.finish());
+        self.lists.map_or(Ok(()), |lists| lists.finish()).and(events)
+    }
 }
 
 /// The job that the flags ask for.

@@ -39,7 +39,7 @@ pub struct Lists {
     error: Option<PathBuf>,
 }
 
-/// The same of jobs that copy.
+/// The lists of jobs that copy.
 #[derive(clap::Args, Debug)]
 pub struct JobLists {
     #[command(flatten)]

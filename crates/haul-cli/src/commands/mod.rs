@@ -19,6 +19,7 @@ pub mod dcp;
 pub mod delete;
 pub mod deletefile;
 pub mod dvc;
+mod events;
 pub mod generate;
 pub mod hashsum;
 pub mod help;

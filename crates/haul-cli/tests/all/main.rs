@@ -20,6 +20,7 @@ mod docs;
 mod drive;
 mod dvc;
 mod encoding;
+mod events;
 mod faults;
 mod file_systems;
 mod filters;

@@ -51,13 +51,13 @@ const UP: [f64; 3] = [1.25, 1.5, 2.0];
 const DOWN: [f64; 3] = [0.8, 0.7, 0.6];
 /// Part of a step up that must come back as goodput: 3.5 % for 25 %.
 const PAYS: f64 = 0.14;
-/// The same when requests take [`SLOWED`] times as long as they once did: then what is gained is another's.
+/// What a step must gain when requests take [`SLOWED`] times as long as they once did: then the gain is taken from others.
 const PAYS_SLOWED: f64 = 0.7;
 /// From and to which slowing the price of a step rises; beyond, none is tried.
 const SLOWED: (f64, f64) = (1.5, 2.5);
 /// Part of a step down that may be lost: 2.5 % for 20 %.
 const FREE: f64 = 0.125;
-/// The same when requests are slowed so much: fewer do, whatever one noisy window says, and of two callers who share a
+/// What noise may excuse when requests are slowed so much: fewer do, whatever one noisy window says, and of two callers who share a
 /// link the one with more gives way.
 const FREE_SLOWED: f64 = 0.4;
 /// The most that noise may excuse: less than what the shortest step costs below the knee.

@@ -117,7 +117,7 @@ impl Filter {
         Filter { spec, selection, ..Filter::default() }
     }
 
-    /// The same filter for looking at a destination.
+    /// This filter for looking at a destination.
     pub fn for_destination(&self) -> Filter {
         Filter { destination: true, ..self.clone() }
     }
@@ -153,23 +153,23 @@ impl Filter {
     }
 
     /// True for a directory whose attributes are another source's, which goes before this one.
-    pub fn is_anothers(&self, dir: &Key) -> bool {
-        self.selection.as_ref().is_some_and(|selection| selection.is_anothers(dir.as_bytes()))
+    pub fn is_of_earlier_source(&self, dir: &Key) -> bool {
+        self.selection.as_ref().is_some_and(|selection| selection.is_of_earlier_source(dir.as_bytes()))
     }
 
     /// True for a directory that takes no part itself, only what is in it.
-    pub fn is_on_the_way(&self, dir: &Key) -> bool {
-        self.selection.as_ref().is_some_and(|selection| selection.is_on_the_way(dir.as_bytes()))
+    pub fn is_unlisted_parent(&self, dir: &Key) -> bool {
+        self.selection.as_ref().is_some_and(|selection| selection.is_unlisted_parent(dir.as_bytes()))
     }
 
     /// True when there may be such directories.
-    pub fn has_bare_way(&self) -> bool {
-        self.selection.as_ref().is_some_and(|selection| selection.has_bare_way())
+    pub fn has_unlisted_parents(&self) -> bool {
+        self.selection.as_ref().is_some_and(|selection| selection.has_unlisted_parents())
     }
 
     /// True when another source of the same transfer shows this key, or may.
-    pub fn others_show(&self, key: &Key) -> bool {
-        self.selection.as_ref().is_some_and(|selection| selection.others_show(key.as_bytes()))
+    pub fn shown_by_another_source(&self, key: &Key) -> bool {
+        self.selection.as_ref().is_some_and(|selection| selection.shown_by_another_source(key.as_bytes()))
     }
 
     /// True when a limit only holds back what it is about ([`Limits::HoldBack`]).

@@ -38,7 +38,7 @@ pub fn step(lanes: &mut [Lane<'_>]) {
     step_within(width(), lanes);
 }
 
-/// The same in registers for at most so many streams, of those that the machine has.
+/// As [`step`], with registers for at most `width` streams, of those that the machine has.
 pub(super) fn step_within(width: usize, lanes: &mut [Lane<'_>]) {
     let blocks = lanes.iter().map(|lane| lane.data.len()).min().unwrap_or(0);
     take(width, lanes, blocks);
@@ -251,7 +251,7 @@ mod x86 {
         words
     }
 
-    /// The same of eight streams, in two halves.
+    /// The blocks of eight streams, in two halves.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn load8(data: &[&[[u8; BLOCK]]; 8], at: usize) -> [__m256i; 16] {

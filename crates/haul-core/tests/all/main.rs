@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
+mod circles;
 mod concurrency;
 mod filter_table;
 mod layering;

@@ -121,6 +121,8 @@ pub(super) fn posix(st: &Statx) -> Posix {
         dev: (st.stx_dev_major, st.stx_dev_minor),
         ino: st.stx_ino,
         atime: time(st.stx_atime),
+        size: st.stx_size,
+        target: None,
     }
 }
 

@@ -10,7 +10,7 @@ use haul_core::{
     Entry, Error, Key,
     attributes::{Differs, UnkeptCounts},
     compare::{Difference, Reason},
-    event::Event,
+    event::{Event, Facts},
     keep::Keep,
     plan::Action,
 };
@@ -44,7 +44,7 @@ impl Executor {
     }
 
     /// Has attributes and time of a file set.
-    pub async fn dress(&self, src: Entry, to: Key, why: Reason, to_look_at: &mpsc::Sender<Due>) {
+    pub async fn queue_attributes(&self, src: Entry, to: Key, why: Reason, to_look_at: &mpsc::Sender<Due>) {
         let _ = to_look_at.send(Due { src, to, why: Some(why), same: why }).await;
     }
 
@@ -92,7 +92,8 @@ impl Executor {
                             false => (Action::Keep, same),
                         };
                         let (key, size, differs) = (to.clone(), src.size, Difference::of(&src, found));
-                        self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
+                        let facts = Facts::of(&src);
+                        self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
                     }
                     if changed {
                         self.touched(to, found);
@@ -127,19 +128,19 @@ impl Executor {
     }
 
     /// Sets the attributes of a file that came by a way that keeps none.
-    pub async fn dress_now(&self, src: &Entry, to: &Key, new: bool) {
-        self.dress_by(src, to, new, self.attributes.keep.clone()).await;
+    pub async fn apply_attributes(&self, src: &Entry, to: &Key, new: bool) {
+        self.apply_attributes_by(src, to, new, self.attributes.keep.clone()).await;
     }
 
-    /// The same for what an order brought.
-    pub async fn dress_ordered(&self, order: &Order) {
-        // What made way has left no permissions of its own.
+    /// Applies the attributes of a file that an order transferred.
+    pub async fn apply_attributes_of(&self, order: &Order) {
+        // Something of another kind that was replaced has left no permissions.
         let new = !order.replaced.as_ref().is_some_and(is_plain);
-        self.dress_by(&order.src, &order.to, new, self.mover.keep_of(order)).await;
+        self.apply_attributes_by(&order.src, &order.to, new, self.mover.keep_of(order)).await;
     }
 
-    /// The same by other rules.
-    pub async fn dress_by(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) {
+    /// Applies attributes by other rules than the job's (`keep`); nothing without rules.
+    pub async fn apply_attributes_by(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) {
         if keep.is_none() {
             return;
         }

@@ -106,13 +106,13 @@ impl Executor {
             return None;
         }
         let found = self.cx.dst.stat(at).await.ok()?;
-        if self.came_in_this_run(&found) {
+        if self.may_be_of_this_run(&found) {
             return None;
         }
         if found.kind != Kind::File || found.size != src.size || found.mtime.is_none() || found.mtime != src.mtime {
             return None;
         }
-        self.dress_now(src, at, false).await;
+        self.apply_attributes(src, at, false).await;
         let (size, version) = (src.size, src.version.clone());
         Some(Arrived { size, by_server: true, version, ..Arrived::default() })
     }
@@ -152,7 +152,7 @@ impl Executor {
         }
         let batches = here.chunks(self.mover.copy_batch()).map(|batch| self.publish_batch(batch.to_vec()));
         futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
-        self.flush_moved_away(false).await;
+        self.delete_moved_sources(false).await;
     }
 
     async fn publish_batch(&self, batch: Vec<(Order, Key, Arrived)>) {
@@ -161,7 +161,7 @@ impl Executor {
             match self.mover.keep_replaced(&mut order).await {
                 Ok(()) => {
                     if self.mover.keeps_replaced_mode(&order) {
-                        self.dress_by(&order.src, &at, false, self.mover.keep_of(&order)).await;
+                        self.apply_attributes_by(&order.src, &at, false, self.mover.keep_of(&order)).await;
                     }
                     going.push((order, at, arrived));
                 }
@@ -171,7 +171,7 @@ impl Executor {
         let answers = self.give_names(going.iter().map(|(order, at, _)| self.settling(order, at)).collect()).await;
         for ((order, at, arrived), answer) in going.into_iter().zip(answers) {
             let settled = match answer {
-                Err(error) if error.kind() == ErrorKind::Exists => match self.make_way(&order).await {
+                Err(error) if error.kind() == ErrorKind::Exists => match self.clear_target(&order).await {
                     Ok(()) => self.give_names(vec![self.settling(&order, &at)]).await.pop().unwrap_or(Ok(())),
                     Err(error) => Err(error),
                 },
@@ -236,5 +236,41 @@ impl Executor {
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(step: StepId, to: &str) -> Order {
+        Order::new(step, Entry::file(Key::new("src"), 1), Key::new(to), None)
+    }
+
+    #[test]
+    fn a_file_waits_in_a_directory_beside_its_name() {
+        assert_eq!(stage(&Key::new("a/b/c")), Key::new("a/b/.~tmp~/"));
+        assert_eq!(stage(&Key::new("c")), Key::new(".~tmp~/"));
+    }
+
+    #[test]
+    fn only_what_was_sent_to_wait_waits() {
+        let delayed = Delayed::default();
+        assert!(delayed.keep(&order(1, "a"), Arrived::default()).is_some(), "it went to its own name");
+        let old = Entry::file(Key::new("d/f"), 9);
+        delayed.state().coming.insert(2, (Key::new("d/f"), Some(old.clone())));
+        let sent = Order { kept: true, ..order(2, "d/.~tmp~/f") };
+        assert!(delayed.keep(&sent, Arrived::default()).is_none());
+        {
+            let state = delayed.state();
+            let (order, at, _) = &state.here[0];
+            assert_eq!((&order.to, at), (&Key::new("d/f"), &Key::new("d/.~tmp~/f")));
+            assert_eq!(
+                (order.replaced.as_ref(), order.kept),
+                (Some(&old), false),
+                "what its name replaces is kept then"
+            );
+        }
+        assert!(delayed.keep(&sent, Arrived::default()).is_some(), "it waits once");
     }
 }

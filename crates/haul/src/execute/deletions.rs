@@ -1,64 +1,22 @@
-//! Deletions whose grounds are proved: what is doomed waits until the job went well enough to trust it.
+//! Carrying out deletions, once the job went well enough to trust them.
 
-use super::Executor;
+use super::{
+    Executor,
+    pending::{self, DELETE_BATCH, Grounds, Refused},
+};
 use crate::spool::{Gone, Spool};
 use futures::StreamExt;
-use haul_core::{
-    Entry, Error, ErrorKind, Key, Result, Side,
-    event::Event,
-    job::{BeyondMax, DeleteWhen, Job},
-};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Side, event::Event};
 use std::sync::{Mutex, MutexGuard};
 
 /// Delete requests in flight at once.
 const DELETES_AT_ONCE: usize = 8;
 
-/// Most keys in one delete request, whatever the store would take.
-pub(super) const DELETE_BATCH: usize = 1000;
-
-/// Files at the destination that are to be deleted, and whether they may be.
-pub struct Doomed {
-    state: Mutex<State>,
-    max: Option<u64>,
-    max_size: Option<u64>,
-}
-
-#[derive(Default)]
-struct State {
-    spool: Spool,
-    count: u64,
-    bytes: u64,
-}
-
-impl Doomed {
-    /// Nothing yet.
-    pub fn new(job: &Job) -> Self {
-        Doomed { state: Mutex::default(), max: job.deletes.max, max_size: job.deletes.max_size }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// One more file to delete.
-    pub fn push(&self, gone: Gone) -> Result<()> {
-        let mut state = self.state();
-        state.count += 1;
-        state.bytes += gone.size;
-        state.spool.push(gone)
-    }
-
-    /// True when a delete request's worth is waiting.
-    pub fn full(&self) -> bool {
-        self.state().spool.len() >= DELETE_BATCH as u64
-    }
-}
-
 /// Files at the destination that it need not have, as `--compare-dest` has them.
 #[derive(Default)]
-pub struct Spare(Mutex<Spool>);
+pub struct Redundant(Mutex<Spool>);
 
-impl Spare {
+impl Redundant {
     fn spool(&self) -> MutexGuard<'_, Spool> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -72,23 +30,29 @@ impl Spare {
 }
 
 impl Executor {
-    /// Deletes what is doomed, if the job went well enough to trust it. Called once at the end, or with
+    /// Deletes what waits to be deleted, if the job went well enough to trust it. Called once at the end, or with
     /// `--delete-during` whenever a batch is full.
-    pub async fn delete_doomed(&self) {
-        let spool = {
-            let mut state = self.doomed.state();
-            if state.spool.is_empty() {
-                return;
-            }
-            std::mem::take(&mut state.spool)
-        };
+    pub async fn delete_pending(&self) {
+        let spool = self.pending.take();
         let waiting = spool.len();
+        if waiting == 0 {
+            return;
+        }
         if self.ledger.cut_short() {
             // The limit or the signal is what the exit code tells; this only explains what stayed.
             return self.ledger.notice(None, format!("{waiting} files were not deleted, as the run was cut short"));
         }
-        if let Some(error) = self.why_not_delete(waiting) {
-            return self.ledger.error(error);
+        let grounds = Grounds {
+            errors: self.ledger.report().error_count,
+            source_has_files: self.ledger.source_has_files(),
+            source_is_complete: self.ledger.source_is_complete(),
+            source: self.cx.src.locator(),
+        };
+        if let Some(Refused { message, ends_job }) = self.pending.refusal(waiting, &grounds) {
+            if ends_job {
+                self.ledger.report().stopped.get_or_insert(ErrorKind::Limit);
+            }
+            return self.ledger.error(Error::new(ErrorKind::Limit, "delete", message));
         }
         self.delete_all(spool, true).await;
     }
@@ -112,8 +76,8 @@ impl Executor {
     }
 
     /// Deletes what the destination need not have, if all went well: nothing is reported of it.
-    pub async fn delete_spare(&self) {
-        let spool = std::mem::take(&mut *self.spare.spool());
+    pub async fn delete_redundant(&self) {
+        let spool = std::mem::take(&mut *self.redundant.spool());
         let failed = self.ledger.report().error_count > 0 && !self.job.deletes.ignore_errors;
         if spool.is_empty() || self.ledger.cut_short() {
             return;
@@ -127,54 +91,9 @@ impl Executor {
         self.delete_all(spool, false).await;
     }
 
-    /// The reason not to delete, if there is one: an error anywhere, a source that holds nothing, a limit.
-    fn why_not_delete(&self, waiting: u64) -> Option<Error> {
-        let during = self.job.deletes.when == DeleteWhen::During;
-        let (count, bytes, empty) = {
-            let state = self.doomed.state();
-            (state.count, state.bytes, !self.ledger.source_has_files() && (!during || self.ledger.source_is_complete()))
-        };
-        let errors = self.ledger.report().error_count;
-        if errors > 0 && !self.job.deletes.ignore_errors {
-            let message =
-                format!("Refused to delete {waiting} files: there were errors (--ignore-errors deletes all the same)");
-            return Some(Error::new(ErrorKind::Limit, "delete", message));
-        }
-        if empty && !self.job.deletes.allow_empty_source {
-            let message = format!(
-                "Refused to delete {waiting} files: source {} is empty (--allow-empty-source if that is intended)",
-                self.cx.src.locator()
-            );
-            return Some(self.fatal(message));
-        }
-        if let Some(max) =
-            self.doomed.max.filter(|max| count > *max && self.job.deletes.beyond_max == BeyondMax::KeepAll)
-        {
-            return Some(
-                self.fatal(format!("Refused to delete {waiting} files: that is more than --max-delete {max}")),
-            );
-        }
-        if let Some(max) = self.doomed.max_size.filter(|max| bytes > *max) {
-            return Some(
-                self.fatal(format!(
-                    "Refused to delete {waiting} files: that is more than --max-delete-size {max} bytes"
-                )),
-            );
-        }
-        None
-    }
-
-    fn fatal(&self, message: String) -> Error {
-        self.ledger.report().stopped.get_or_insert(ErrorKind::Limit);
-        Error::new(ErrorKind::Limit, "delete", message)
-    }
-
     /// Cuts `next` to what is allowed; what is beyond it is counted, and stops the job in the end.
     pub(super) fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
-        let Some(left) = left else { return };
-        let allowed = usize::try_from(*left).unwrap_or(usize::MAX).min(next.len());
-        *left -= allowed as u64;
-        let beyond = next.split_off(allowed).len() as u64;
+        let beyond = pending::cut(left, next);
         if beyond > 0 {
             let mut report = self.ledger.report();
             report.totals.not_deleted += beyond;

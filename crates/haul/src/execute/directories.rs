@@ -1,120 +1,23 @@
 //! Directories: made as files need them, settled when the files are done. Those that the source lacks go, deepest first; times
 //! and attributes come last, since writing into a directory changes its time.
 
-use super::{Executor, deletions::DELETE_BATCH};
-use crate::plan::of_name;
+use super::{Executor, dirs::Due, pending::DELETE_BATCH};
+use crate::namesakes::of_name;
 use futures::StreamExt;
 use haul_core::{
-    Entry, ErrorKind, Key, Mtime, Posix, Result, attributes,
+    Entry, ErrorKind, Key, Posix, Result, attributes,
     chmod::Chmod,
     compare::Reason,
     event::Event,
     job::{Root, Verb},
     keep::Keep,
-    key,
     plan::{Action, Step},
 };
 use haul_store::{AttributesItem, Store, WriteSpec};
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::{collections::HashSet, sync::Arc};
 
 /// What all may do with a directory that anybody may look into.
 const SEEN_BY_ALL: u32 = 0o055;
-
-/// Directories seen on both sides, to be settled when the files are done.
-#[derive(Default)]
-pub struct Dirs(Mutex<DirState>);
-
-#[derive(Default)]
-struct DirState {
-    /// The source's directories: entry, and the mtime at the destination if it is there.
-    src: BTreeMap<Key, SrcDir>,
-    /// Directories that only the destination has.
-    extra: Vec<Key>,
-    /// Destination directories in which something was written or deleted.
-    written: HashSet<Key>,
-    /// The destination's root is only made by this job.
-    new_root: bool,
-}
-
-struct SrcDir {
-    mtime: Option<Mtime>,
-    meta: Option<Box<haul_core::Meta>>,
-    posix: Option<Box<Posix>>,
-    there: bool,
-    there_mtime: Option<Mtime>,
-    there_posix: Option<Box<Posix>>,
-    /// It keeps the attributes that it has.
-    anothers: bool,
-}
-
-impl Dirs {
-    fn state(&self) -> MutexGuard<'_, DirState> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// A directory on both sides.
-    pub fn both(&self, src: Entry, dst: Entry) {
-        let Entry { key, mtime, meta, posix, .. } = src;
-        let (there_mtime, there_posix) = (dst.mtime, dst.posix);
-        self.state()
-            .src
-            .insert(key, SrcDir { mtime, meta, posix, there: true, there_mtime, there_posix, anothers: false });
-    }
-
-    /// A directory of the destination that keeps the attributes that it has, whatever is written into it.
-    pub fn keep(&self, dst: Entry) {
-        let Entry { key, mtime, posix, .. } = dst;
-        let (there_mtime, there_posix) = (mtime, posix);
-        let dir = SrcDir { mtime, meta: None, posix: None, there: true, there_mtime, there_posix, anothers: true };
-        self.state().src.insert(key, dir);
-    }
-
-    /// A directory that only the source has.
-    pub fn src_only(&self, src: Entry) {
-        let Entry { key, mtime, meta, posix, .. } = src;
-        let dir = SrcDir { mtime, meta, posix, there: false, there_mtime: None, there_posix: None, anothers: false };
-        self.state().src.insert(key, dir);
-    }
-
-    /// True when the destination's root is only made by this job.
-    fn is_root_new(&self) -> bool {
-        self.state().new_root
-    }
-
-    /// Tells that the destination's root is only made by this job.
-    pub fn root_is_new(&self) {
-        self.state().new_root = true;
-    }
-
-    /// A directory of the source that turns out to be at the destination.
-    fn found(&self, key: &Key, dst: Entry) {
-        if let Some(dir) = self.state().src.get_mut(key) {
-            (dir.there, dir.there_mtime, dir.there_posix) = (true, dst.mtime, dst.posix);
-        }
-    }
-
-    /// A directory that only the destination has.
-    pub fn extra(&self, dst: Entry) {
-        self.state().extra.push(dst.key);
-    }
-
-    /// The directory `held` can't go, nor can those above it.
-    pub fn spare(&self, held: &Key) {
-        self.state().extra.retain(|dir| !held.as_bytes().starts_with(dir.as_bytes()));
-    }
-
-    /// Something was written or deleted at this key: the directories above it have new times now.
-    pub fn written(&self, at: &Key) {
-        let mut state = self.state();
-        let mut dir = key::parent(at.as_bytes());
-        while !dir.is_empty() && state.written.insert(Key::new(dir)) {
-            dir = key::parent(dir);
-        }
-    }
-}
 
 impl Executor {
     /// Takes what was decided about a directory.
@@ -137,7 +40,7 @@ impl Executor {
     /// A directory that the destination lacks is made when something comes into it. Where what is of another kind makes way, that
     /// goes at once.
     async fn new_dir(&self, src: Entry) {
-        if self.job.existing.other_kinds.make_way() {
+        if self.job.existing.other_kinds.are_replaced() {
             if !self.job.dry_run && self.cx.dst.caps().dirs {
                 for other in of_name(&self.cx.dst, src.key.path()) {
                     if let Err(error) = self.clear_file(&other).await {
@@ -166,15 +69,15 @@ impl Executor {
             }
             if self.attributes.keep.is_some()
                 && (self.job.dirs.root != Root::Excluded)
-                && !self.planner.is_anothers(&top.key)
+                && !self.planner.keeps_own_attributes(&top.key)
             {
                 // As it is now: a move changes its time.
                 self.dirs.src_only(top);
             }
         }
         // Not where some of what is made gets no permissions of its own in the end.
-        let hides =
-            !self.planner.asks_each() && (self.job.dirs.root != Root::Excluded || !self.cx.filter.has_bare_way());
+        let hides = !self.planner.asks_each()
+            && (self.job.dirs.root != Root::Excluded || !self.cx.filter.has_unlisted_parents());
         let keep = self.attributes.keep.clone().filter(|_| hides);
         if !(self.job.dirs.root != Root::Excluded) {
             // It keeps the permissions with which it is made; what is made in it gets its own.
@@ -201,7 +104,8 @@ impl Executor {
     /// is made with its own permissions before anything comes into it.
     async fn close_at_once(&self, src: &Entry) {
         let (Some(keep), Some(posix)) = (&self.attributes.keep, &src.posix) else { return };
-        if keep.private() || self.job.dry_run || !self.cx.dst.caps().dirs || self.planner.is_anothers(&src.key) {
+        if keep.private() || self.job.dry_run || !self.cx.dst.caps().dirs || self.planner.keeps_own_attributes(&src.key)
+        {
             return;
         }
         if attributes::changed(&keep.chmod, posix.mode, true) & SEEN_BY_ALL == SEEN_BY_ALL {
@@ -245,20 +149,14 @@ impl Executor {
         if !self.job.dirs.create_empty {
             return;
         }
-        let missing: Vec<Key> = {
-            let state = self.dirs.state();
-            let missing = |k: &Key, d: &SrcDir| !d.there && !k.is_root() && !state.written.contains(k);
-            state.src.iter().filter(|(k, d)| missing(k, d)).map(|(k, _)| k.clone()).collect()
-        };
-        for key in missing {
+        for key in self.dirs.missing() {
             if self.is_full() {
                 return;
             }
             match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
                 Ok(()) => {
                     self.ledger.report().totals.dirs_made += 1;
-                    self.dirs.written(&key);
-                    self.dirs.state().written.insert(key.clone());
+                    self.dirs.made(&key);
                     self.ledger.tell(Event::DirMade { key });
                 }
                 Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.no_room(error.with_key(&key))),
@@ -279,13 +177,10 @@ impl Executor {
 
     /// Deepest first. A directory that still holds something (an excluded file, say) stays, and that is no error.
     async fn remove_extra_dirs(&self) {
-        let mut extra = std::mem::take(&mut self.dirs.state().extra);
+        let mut extra = self.dirs.take_extra();
         if !has_dirs(&self.cx.dst) {
             return;
         }
-        extra.sort_unstable_by(|a, b| b.cmp(a));
-        // `--delete-before` walks twice.
-        extra.dedup();
         let mut left = self.ledger.may_still_delete(&self.job.deletes);
         self.keep_to(&mut left, &mut extra);
         for batch in extra.chunks(DELETE_BATCH) {
@@ -308,11 +203,8 @@ impl Executor {
 
     /// What a dry run says of directories that the source lacks: one that would still hold something stays.
     async fn tell_extra_dirs(&self) {
-        let mut extra = std::mem::take(&mut self.dirs.state().extra);
-        extra.sort_unstable_by(|a, b| b.cmp(a));
-        extra.dedup();
         let mut stay: HashSet<Key> = HashSet::new();
-        for key in extra {
+        for key in self.dirs.take_extra() {
             let mut deleted = !stay.contains(&key);
             let mut listing = self.cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
             while let Some(step) = listing.next().await {
@@ -338,16 +230,9 @@ impl Executor {
         if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
             return;
         }
-        let due: Vec<(Key, SrcDir)> = {
-            let mut state = self.dirs.state();
-            let dirs = std::mem::take(&mut state.src);
-            let other = |d: &SrcDir| d.there && !self.rules.dir_times_agree(d.mtime, d.there_mtime);
-            let changed = |k: &Key, d: &SrcDir| state.written.contains(k) || other(d);
-            dirs.into_iter().filter(|(k, d)| d.mtime.is_some() && changed(k, d)).rev().collect()
-        };
-        let set = due.into_iter().map(|(key, dir)| async move {
-            let meta = dir.meta.as_deref().filter(|_| self.job.attributes.metadata);
-            match self.cx.dst.set_meta(&key, dir.mtime, meta).await {
+        let set = self.dirs.take_other_times(&self.rules).into_iter().map(|(key, mtime, meta)| async move {
+            let meta = meta.as_deref().filter(|_| self.job.attributes.metadata);
+            match self.cx.dst.set_meta(&key, Some(mtime), meta).await {
                 // Another program may have removed it meanwhile; nothing is lost by that.
                 Err(e) if e.kind() != ErrorKind::NotFound => self.ledger.error(e.with_key(&key)),
                 _ => {}
@@ -358,19 +243,10 @@ impl Executor {
 
     /// Gives directories that keep their attributes back what writing into them changed.
     async fn restore_dirs(&self) {
-        let due: Vec<(Key, SrcDir)> = {
-            let mut state = self.dirs.state();
-            let (keep, rest) = std::mem::take(&mut state.src).into_iter().partition(|(_, dir)| dir.anothers);
-            state.src = rest;
-            let keep: BTreeMap<Key, SrcDir> = keep;
-            // What is written into the root isn't noted.
-            let written = |key: &Key| key.is_root() || state.written.contains(key);
-            keep.into_iter().filter(|(key, _)| written(key)).rev().collect()
-        };
-        for (key, dir) in due {
-            let mode = dir.there_posix.map(|posix| ("mode".to_string(), format!("{:o}", posix.mode & 0o7777)));
+        for (key, mtime, mode) in self.dirs.take_changed_of_others() {
+            let mode = mode.map(|mode| ("mode".to_string(), format!("{:o}", mode & 0o7777)));
             let meta = mode.into_iter().collect::<haul_core::Meta>();
-            let mtime = dir.mtime.filter(|_| !self.job.attributes.no_update_dir_mtime);
+            let mtime = mtime.filter(|_| !self.job.attributes.no_update_dir_mtime);
             match self.cx.dst.set_meta(&key, mtime, Some(&meta)).await {
                 Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
                     self.ledger.error(e.with_key(&key))
@@ -380,34 +256,22 @@ impl Executor {
         }
     }
 
-    /// The same with attributes, of the top directory too. Deepest first, a level at a time: a directory may be closed to us
-    /// once it has its own permissions.
+    /// Applies directory attributes as well as times, including those of the root. Deepest first, a level at a time: a directory
+    /// may be closed to us once it has its own permissions.
     async fn set_dir_attributes(&self) {
         let top = Key::new("");
         match self.cx.dst.stat(&top).await {
             Ok(dst) => self.dirs.found(&top, dst),
             Err(error) => self.ledger.error(error.with_key(&top)),
         }
-        let mut levels: BTreeMap<usize, Vec<AttributesItem>> = BTreeMap::new();
-        {
-            let mut state = self.dirs.state();
-            let dirs = std::mem::take(&mut state.src);
-            let time = !self.job.attributes.no_update_dir_mtime;
-            for (key, dir) in dirs {
-                let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
-                let other_time = time && !self.rules.dir_times_agree(dir.mtime, dir.there_mtime);
-                let other = || self.attributes.dir_differs(dir.posix.as_deref(), dir.there_posix.as_deref());
-                let new = !dir.there || (key.is_root() && state.new_root);
-                if written || (dir.there && (new || other_time || other())) {
-                    let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
-                    // Where its own is as good, it stays: a file system may not have any nearer.
-                    let mtime = dir.mtime.filter(|_| time && (written || other_time));
-                    let item = self.attributes.item(&Entry::dir(key.clone()), &key, mtime);
-                    levels.entry(depth).or_default().push(AttributesItem { new, ..item });
-                }
-            }
-        }
-        for level in levels.into_values().rev() {
+        let time = !self.job.attributes.no_update_dir_mtime;
+        let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
+        for level in self.dirs.take_levels(&self.rules, time, differ) {
+            let item = |due: &Due| {
+                let item = self.attributes.item(&Entry::dir(due.key.clone()), &due.key, due.mtime);
+                AttributesItem { new: due.new, ..item }
+            };
+            let level: Vec<AttributesItem> = level.iter().map(item).collect();
             let batches = level.chunks(self.mover.copy_batch()).map(|batch| self.set_attributes_of_dirs(batch));
             futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
         }

@@ -8,7 +8,7 @@ use crate::{
 use haul_core::{
     Entry, Key,
     compare::{Difference, FileType, Reason},
-    event::Event,
+    event::{Event, Facts},
     plan::{Action, Elsewhere, Route, Step, UseAs},
 };
 use haul_store::CopyHow;
@@ -63,12 +63,13 @@ impl Executor {
         }
         let (key, action, dry_run) = (to.clone(), Action::Keep, self.job.dry_run);
         let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
-        self.ledger.tell(Event::Decided { key, action, why: Reason::Size, size, differs, dry_run });
+        let (why, facts) = (Reason::Size, Facts::of(src));
+        self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
         // Not where it is the very file that was found.
         let Some(dst) = dst.filter(|dst| dst.version.is_some() && dst.version != found.entry.version) else { return };
         if self.job.elsewhere.drop_spare
             && !dry_run
-            && let Err(error) = self.spare.push(dst.clone().into())
+            && let Err(error) = self.redundant.push(dst.clone().into())
         {
             self.ledger.error(error);
         }
@@ -86,8 +87,8 @@ impl Executor {
     ) -> Outcome {
         let action = if self.job.elsewhere.exact { Action::Reuse } else { Action::Copy };
         let decided = |dry_run| {
-            let (key, size, differs) = (to.clone(), src.size, found.differs);
-            self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
+            let (key, size, differs, facts) = (to.clone(), src.size, found.differs, Facts::of(src));
+            self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
         };
         if self.job.dry_run {
             decided(true);
@@ -113,7 +114,7 @@ impl Executor {
         let arrived = Arrived { version: src.version.clone(), ..arrived };
         if how != CopyHow::Link {
             // Another name has all of it, and what is set by it is set of the other place's file.
-            self.dress_now(src, to, true).await;
+            self.apply_attributes(src, to, true).await;
         }
         self.arrived(&Order { src: src.clone(), ..order }, arrived);
         Outcome::Done

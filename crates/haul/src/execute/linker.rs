@@ -1,10 +1,9 @@
 //! Further names of files: each waits for the first, and is linked to what it became.
 
-use super::Executor;
+use super::{Done, Executor};
 use crate::{
     Cx,
     hard_links::{Inode, Name, inode},
-    plan::Outlet,
     spool::Gone,
     transfer::{Mover, Order},
 };
@@ -13,7 +12,7 @@ use haul_core::{
     Entry, Error, ErrorKind, Key,
     attributes::{Unkept, What, Why},
     compare::Reason,
-    event::Event,
+    event::{Event, Facts},
     plan::{self, Action},
 };
 use haul_store::CopyHow;
@@ -41,7 +40,7 @@ impl Executor {
     /// Gives back those that can't be links.
     async fn link_all(&self, links: Vec<(Key, Option<Inode>, Name)>) -> Vec<Name> {
         let mut due = Vec::new();
-        for (leader, there, name) in links {
+        for (leader, there, mut name) in links {
             let linked = name.dst.as_ref().and_then(|dst| dst.posix.as_deref()).map(inode);
             let step = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.job);
             let (action, why) = step;
@@ -53,7 +52,9 @@ impl Executor {
             // Another place that is linked to has this name of it too.
             let why = if found.is_some() && self.job.elsewhere.link { Reason::Size } else { why };
             let differs = self.attributes.difference(&self.rules, &name.src, found.as_ref().or(name.dst.as_ref()));
-            self.ledger.tell(Event::Decided { key: key.clone(), action, why, size, differs, dry_run });
+            self.planner.read_link(&mut name.src, action).await;
+            let (key_of, facts) = (key.clone(), Facts::of(&name.src));
+            self.ledger.tell(Event::Decided { key: key_of, action, why, size, differs, facts, dry_run });
             match action {
                 Action::Link if dry_run => {
                     self.ledger.report().totals.links += 1;
@@ -103,14 +104,14 @@ impl Executor {
         self.dirs.written(&src.key);
         self.ledger.tell(Event::Linked { key: src.key.clone(), to: leader.clone() });
         if self.job.moves() {
-            self.away(Gone { size: 0, ..src.clone().into() });
+            self.delete_source(Gone { size: 0, ..src.clone().into() });
         }
     }
 
     /// Brings over names that are first now, as any other file.
     async fn bring_first(self: Arc<Self>, names: Vec<Name>) {
         let (orders, working) = self.clone().start_working(false);
-        let out = Outlet::Done(self.clone(), orders);
+        let out = Done { executor: self.clone(), orders };
         for Name { src, dst } in names {
             self.planner.decide(src, dst, &out).await;
         }

@@ -7,10 +7,13 @@ mod attributes;
 mod delayed;
 mod deletions;
 mod directories;
+mod dirs;
 mod elsewhere;
 mod ending;
 mod full;
 mod linker;
+mod pending;
+mod starts;
 mod transfers;
 mod way;
 mod working;
@@ -26,21 +29,36 @@ use crate::{
     spool::Gone,
     transfer::{Mover, Order},
 };
-use deletions::{Doomed, Spare};
-use directories::Dirs;
+use deletions::Redundant;
+use dirs::Dirs;
 use elsewhere::Outcome;
 use futures::future::BoxFuture;
 use haul_core::{
     Entry, Error, ErrorKind, Key,
     attributes::Differs,
     compare::{Reason, Rules},
-    event::Event,
+    event::{Event, Facts},
     job::{DeleteWhen, Job},
     plan::{self, Action, Step},
 };
 use haul_store::CopyHow;
-use std::sync::{Arc, Mutex, atomic::AtomicU64};
+use pending::PendingDeletes;
+use starts::Starts;
+use std::sync::{Arc, Mutex};
 pub(crate) use working::Orders;
+
+/// Steps that are done as they come.
+#[derive(Clone)]
+pub(crate) struct Done {
+    pub executor: Arc<Executor>,
+    pub orders: Orders,
+}
+
+impl Outlet for Done {
+    async fn take(&self, step: Step) {
+        self.executor.take(step, &self.orders).await;
+    }
+}
 
 /// Does the steps of a job.
 pub(crate) struct Executor {
@@ -53,14 +71,14 @@ pub(crate) struct Executor {
     /// Asked again where something turns out otherwise than it was decided.
     planner: Arc<Planner>,
     mover: Mover,
-    started_bytes: AtomicU64,
-    doomed: Doomed,
+    starts: Starts,
+    pending: PendingDeletes,
     /// What the destination has although `--compare-dest` has it.
-    spare: Spare,
+    redundant: Redundant,
     dirs: Dirs,
     links: Arc<HardLinks>,
     /// Moved sources, to be deleted in batches.
-    moved_away: Mutex<Vec<Gone>>,
+    moved_sources: Mutex<Vec<Gone>>,
     /// Files that wait for their names.
     delayed: delayed::Delayed,
     /// What found no room at the destination.
@@ -82,17 +100,17 @@ impl Executor {
             mover,
             rules: *planner.rules(),
             links: planner.links().clone(),
-            doomed: Doomed::new(job),
+            pending: PendingDeletes::new(&job.deletes),
             job: job.clone(),
             cx: cx.clone(),
             ledger: ledger.clone(),
             attributes: attributes.clone(),
             index: index.clone(),
             planner: planner.clone(),
-            started_bytes: AtomicU64::new(0),
-            spare: Spare::default(),
+            starts: Starts::new(&job.limits),
+            redundant: Redundant::default(),
             dirs: Dirs::default(),
-            moved_away: Mutex::default(),
+            moved_sources: Mutex::default(),
             delayed: delayed::Delayed::default(),
             full: full::Full::default(),
         }
@@ -139,7 +157,8 @@ impl Executor {
         if look {
             return Box::pin(self.look(src, to, why, &orders.attributes)).await;
         }
-        self.ledger.tell(Event::Decided { key: to.clone(), action, why, size: src.size, differs, dry_run });
+        let (key, size, facts) = (to.clone(), src.size, Facts::of(&src));
+        self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
         match action {
             Action::Keep => self.kept(&src, why),
             Action::Copy if dry_run => {
@@ -154,7 +173,7 @@ impl Executor {
                 self.send(order, orders).await;
             }
             Action::Touch if self.attributes.keep.is_some() => {
-                Box::pin(self.dress(src, to, why, &orders.attributes)).await;
+                Box::pin(self.queue_attributes(src, to, why, &orders.attributes)).await;
             }
             Action::Touch => Box::pin(self.touch(src, to, dst, orders)).await,
             Action::Refuse => self.refuse(&to),
@@ -174,12 +193,12 @@ impl Executor {
             self.ledger.report().totals.deletes += 1;
             return;
         }
-        if let Err(error) = self.doomed.push(dst.into()) {
+        if let Err(error) = self.pending.push(dst.into()) {
             self.ledger.error(error);
         }
         let during = self.job.deletes.when == DeleteWhen::During;
-        if during && self.ledger.source_has_files() && self.doomed.full() {
-            self.delete_doomed().await;
+        if during && self.ledger.source_has_files() && self.pending.fills_a_batch() {
+            self.delete_pending().await;
         }
     }
 
@@ -193,7 +212,7 @@ impl Executor {
                 return self.ledger.notice(Some(&old.key), message);
             }
             if !self.is_renamed(&src, &old).await {
-                let out = Outlet::Done(self.clone(), orders.clone());
+                let out = Done { executor: self.clone(), orders: orders.clone() };
                 self.planner.file(plan::missing(src, &self.job), &out).await;
                 self.doom(plan::extra(old, true)).await;
             }
@@ -213,7 +232,7 @@ impl Executor {
                 self.dirs.written(&src.key);
                 self.dirs.written(&old.key);
                 self.index.is_absent(&old.key);
-                self.dress_now(src, &src.key, false).await;
+                self.apply_attributes(src, &src.key, false).await;
                 self.links.there(src, None);
                 self.ledger.tell(Event::Renamed { from: old.key.clone(), to: src.key.clone() });
                 true
@@ -263,7 +282,7 @@ impl Executor {
             return;
         }
         if self.confirm("delete", &src.key) {
-            self.away(src.clone().into());
+            self.delete_source(src.clone().into());
         }
     }
 

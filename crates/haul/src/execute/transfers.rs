@@ -1,7 +1,7 @@
 //! The transfers of a job: started as permits come free, and what becomes of each: counted, reported, and, in a move, the
 //! source taken away.
 
-use super::Executor;
+use super::{Executor, starts::Admission};
 use crate::{
     budget::Claim,
     presence::{self, Answer},
@@ -9,9 +9,9 @@ use crate::{
     spool::Gone,
     transfer::{Arrived, Order},
 };
-use haul_core::{Error, ErrorKind, Key, Result, Side, attributes::What, event::Event, job::Cutoff, plan::Route};
+use haul_core::{Error, ErrorKind, Key, Result, Side, attributes::What, event::Event, plan::Route};
 use haul_store::CopyHow;
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 use tokio::task::JoinSet;
 
 impl Executor {
@@ -51,22 +51,18 @@ impl Executor {
         if self.ledger.stopping() {
             return false;
         }
-        let Some(limit) = self.job.limits.transfer else { return true };
-        let before = self.started_bytes.fetch_add(order.src.size, Ordering::Relaxed);
-        match self.job.limits.cutoff {
+        match self.starts.admit(order.src.size) {
+            Admission::Starts => true,
             // What goes through this process asks chunk by chunk.
-            Cutoff::Hard => !by_server || self.mover.allows_by_server(order),
-            Cutoff::Soft if before >= limit => {
+            Admission::AsksItself => !by_server || self.mover.allows_by_server(order),
+            Admission::LimitReached => {
                 self.ledger.transfer_limit();
                 false
             }
-            Cutoff::Soft => true,
-            Cutoff::Cautious if before + order.src.size > limit => {
-                self.started_bytes.fetch_sub(order.src.size, Ordering::Relaxed);
+            Admission::TooLarge => {
                 self.ledger.report().transfer_limit = true;
                 false
             }
-            Cutoff::Cautious => true,
         }
     }
 
@@ -92,12 +88,12 @@ impl Executor {
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
                         let brought = self.bring(order, &claim).await;
                         if brought.is_ok() {
-                            self.dress_ordered(order).await;
+                            self.apply_attributes_of(order).await;
                         }
                         brought
                     }
-                    Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.make_way() => {
-                        match self.make_way(order).await {
+                    Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
+                        match self.clear_target(order).await {
                             Ok(()) => {
                                 let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
                                 again.unwrap_or_else(|| Err(crate::transfer::cancelled()))
@@ -110,14 +106,14 @@ impl Executor {
                 self.ended(order, result);
             }
         }
-        self.flush_moved_away(false).await;
+        self.delete_moved_sources(false).await;
     }
 
     /// Brings a file over through memory; what is in the way of one makes way, where it may.
     async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
         match self.mover.bring(order, claim).await {
-            Err(error) if error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.make_way() => {
-                self.make_way(order).await?;
+            Err(error) if error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
+                self.clear_target(order).await?;
                 self.mover.bring(order, claim).await
             }
             brought => brought,
@@ -201,13 +197,13 @@ impl Executor {
         if self.job.moves() && arrived.renamed {
             self.gone(&order.src.key, order.src.size);
         } else if self.job.moves() {
-            self.away(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
+            self.delete_source(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
         }
     }
 
     /// A source that may go, at exactly the version that is at the destination.
-    pub fn away(&self, moved: Gone) {
-        self.moved_away.lock().unwrap_or_else(|e| e.into_inner()).push(moved);
+    pub fn delete_source(&self, moved: Gone) {
+        self.moved_sources.lock().unwrap_or_else(|e| e.into_inner()).push(moved);
     }
 
     fn gone(&self, key: &Key, size: u64) {
@@ -216,9 +212,9 @@ impl Executor {
     }
 
     /// Deletes moved sources, a full batch at a time, or all that are left.
-    pub async fn flush_moved_away(&self, all: bool) {
+    pub async fn delete_moved_sources(&self, all: bool) {
         let moved = {
-            let mut waiting = self.moved_away.lock().unwrap_or_else(|e| e.into_inner());
+            let mut waiting = self.moved_sources.lock().unwrap_or_else(|e| e.into_inner());
             if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
                 return;
             }

@@ -1,10 +1,7 @@
 //! Making way for a file: what is in its place at the destination goes, as far as the job lets it.
 
 use super::Executor;
-use crate::{
-    plan::{no_way, of_name},
-    transfer::Order,
-};
+use crate::{namesakes::of_name, plan::no_way, transfer::Order};
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version, event::Event, job::Publish, plan,
@@ -16,7 +13,7 @@ impl Executor {
     /// asked for. What isn't a regular file makes way for one that is written in place.
     ///
     /// Errors: those of deleting, or that it is not to be.
-    pub(super) async fn make_way(&self, order: &Order) -> Result<()> {
+    pub(super) async fn clear_target(&self, order: &Order) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
         if self.planner.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
@@ -64,7 +61,7 @@ impl Executor {
         }
         for other in of_name(&self.cx.dst, key.path()) {
             let Ok(there) = self.cx.dst.stat(&other).await else { continue };
-            let older = other != *key && !there.is_dir() && !self.came_in_this_run(&there);
+            let older = other != *key && !there.is_dir() && !self.may_be_of_this_run(&there);
             if older || there.kind == Kind::Special {
                 self.clear_file(&other).await?;
             }
@@ -95,7 +92,7 @@ impl Executor {
             for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {
                 match answer {
                     Err(error) if error.kind() != ErrorKind::Exists => return Err(error.with_key(&entry.key)),
-                    Ok(()) => self.told_gone(entry.clone()),
+                    Ok(()) => self.report_deleted(entry.clone()),
                     _ => {}
                 }
             }
@@ -111,7 +108,7 @@ impl Executor {
 
     /// Where that counts: true for what may have come in this run. In a move it may be the only copy of another source, which is
     /// gone.
-    pub(super) fn came_in_this_run(&self, there: &Entry) -> bool {
+    pub(super) fn may_be_of_this_run(&self, there: &Entry) -> bool {
         let untold = there.changed.is_none() && !there.is_dir() && self.began().is_some();
         self.never_replaces_own() && (untold || self.is_of_this_run(there))
     }
@@ -128,7 +125,7 @@ impl Executor {
 
     /// Errors: `Exists`, where that counts, for what may have come in this run.
     pub(super) fn check_older(&self, there: &Entry) -> Result<()> {
-        if self.came_in_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
+        if self.may_be_of_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
     }
 
     /// What deleting is to find, where another transfer of the same move may come first.
@@ -137,7 +134,7 @@ impl Executor {
     }
 
     /// What makes way is counted and told as deleted.
-    fn told_gone(&self, entry: Entry) {
+    fn report_deleted(&self, entry: Entry) {
         let (key, size, is_dir) = (entry.key.clone(), entry.size, entry.is_dir());
         if is_dir {
             self.ledger.report().totals.dirs_deleted += 1;

@@ -33,6 +33,17 @@ pub struct Audit {
     pub compared: usize,
 }
 
+/// What an index was found to be right and wrong about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verified {
+    /// Keys that are there as it says.
+    pub right: u64,
+    /// Keys that aren't there.
+    pub gone: u64,
+    /// Keys that are there otherwise.
+    pub changed: u64,
+}
+
 /// How an index was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// A change within a clock tick of the file system may leave times as they are. What changed less than this before it was looked
 /// at isn't remembered; kernels tick every 1 to 10 ms.
 const RACY: Duration = Duration::from_millis(100);
-/// The same for file systems that keep whole seconds, or two of them (FAT).
+/// How young a file may not be on file systems whose times are whole seconds, or two of them (FAT).
 const RACY_COARSE: Duration = Duration::from_millis(2100);
 const MAGIC: &[u8; 8] = b"haulhsh\x01";
 /// Device, inode, size, mtime, ctime; the value comes behind.

@@ -99,7 +99,7 @@ impl Snapshot {
         Ok(Some(Snapshot { file, id, end, sections, added: Arc::new(added), whole, links: false }))
     }
 
-    /// The same, of a store that has symlinks or has none.
+    /// This snapshot, read for a store that has symlinks (or none).
     pub fn with_links(self, links: bool) -> Snapshot {
         Snapshot { links, ..self }
     }

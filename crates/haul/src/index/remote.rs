@@ -2,13 +2,12 @@
 //! of this run bears it out, and no run was killed while it changed what is there. Says what is there, never what isn't.
 
 use super::{
-    audit::{Audit, ENOUGH, Terms, Wrong, audit},
+    audit::{Audit, ENOUGH, Terms, Verified, Wrong, audit},
     doubts::Doubts,
     files,
     kept::{self, ALL, Addition, CHANGING, ENDING, Identity, PART, Snapshot, scope},
     learned::Learned,
     record::{self, Fact},
-    verify::Verified,
 };
 use haul_core::{
     Algo, Entry, Error, Hasher, Key,

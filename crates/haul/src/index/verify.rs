@@ -1,21 +1,15 @@
 //! The destination's listing, where a job lists all of it: noted in its index, and compared with what that said (`--verify-index`).
 
-use super::{audit::agree, kept::Snapshot, remote::RemoteIndex, section::Merge};
+use super::{
+    audit::{Verified, agree},
+    kept::Snapshot,
+    remote::RemoteIndex,
+    section::Merge,
+};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Listed, filter::Filter};
 use haul_store::disk;
 use std::{io, sync::Arc};
-
-/// What an index was found to be right and wrong about.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Verified {
-    /// Keys that are there as it says.
-    pub right: u64,
-    /// Keys that aren't there.
-    pub gone: u64,
-    /// Keys that are there otherwise.
-    pub changed: u64,
-}
 
 /// Notes in the index what `listing` gives, and, if it comes to its end without a gap, that it is all that `filter` lets through;
 /// `None` when it leaves out more. What the index said before counts no more; it is compared, if it is to be and nothing is left out.

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use haul_core::{
     Entry, ErrorKind, Key, Listed,
     compare::Reason,
-    event::{Event, LeftOut},
+    event::{Event, Facts, LeftOut},
     job::{Mounts, Root, Verb},
     plan::{self, Action, Step},
 };
@@ -25,7 +25,7 @@ impl Planner {
         {
             (differs, elsewhere) = (self.attributes.difference(&self.rules, src, Some(&found)), true);
         }
-        self.ledger.tell(Event::DirSeen { key: src.key.clone(), differs, elsewhere });
+        self.ledger.tell(Event::DirSeen { key: src.key.clone(), differs, elsewhere, facts: Facts::of(src) });
     }
 
     async fn dir_elsewhere(&self, key: &Key) -> Option<Entry> {
@@ -38,8 +38,8 @@ impl Planner {
     }
 
     /// A directory that only the source has: it is made, unless nothing new may be; what is there in its place goes.
-    pub(super) async fn new_dir(&self, src: Entry, out: &Outlet) {
-        if !self.job.existing.other_kinds.make_way() {
+    pub(super) async fn new_dir(&self, src: Entry, out: &impl Outlet) {
+        if !self.job.existing.other_kinds.are_replaced() {
             // Where keys are asked for one by one, directories weren't.
             let there = match self.asks_each() {
                 true => self.cx.dst.stat(&src.key).await.ok(),
@@ -53,10 +53,10 @@ impl Planner {
         if self.job.existing.only && !self.other_kind_there(&src.key).await {
             return self.ledger.left_out(&src, LeftOut::New);
         }
-        if self.job.dry_run && self.is_anothers(&src.key) {
+        if self.job.dry_run && self.keeps_own_attributes(&src.key) {
             return;
         }
-        if self.keeps_dirlink(&src.key).await {
+        if self.keeps_dirlink(&src).await {
             return;
         }
         if self.job.existing.ignore && self.other_kind_there(&src.key).await {
@@ -66,7 +66,7 @@ impl Planner {
         self.made(src, out).await;
     }
 
-    async fn made(&self, src: Entry, out: &Outlet) {
+    async fn made(&self, src: Entry, out: &impl Outlet) {
         outermost(&self.new, &src.key);
         out.take(Step::new(Action::MakeDir, Some(src), None, Reason::Missing)).await;
     }
@@ -77,13 +77,13 @@ impl Planner {
     }
 
     /// A directory that the source provably lacks.
-    pub(super) async fn extra_dir(&self, dst: Entry, out: &Outlet) {
-        if self.cx.filter.others_show(&dst.key) {
+    pub(super) async fn extra_dir(&self, dst: Entry, out: &impl Outlet) {
+        if self.cx.filter.shown_by_another_source(&dst.key) {
             out.take(kept_dir(dst)).await;
-        } else if self.may_lose(&dst) {
+        } else if self.may_be_deleted(&dst) {
             let name = Key::new(dst.key.path());
             let other = self.in_its_place(&dst).await;
-            if other.is_some() || self.cx.filter.others_show(&name) {
+            if other.is_some() || self.cx.filter.shown_by_another_source(&name) {
                 // What it holds goes when its place is taken, which may never be; a dry run tells where it would, unless another job
                 // takes the place and tells.
                 let tells = self.job.dry_run && !self.deletes_only();
@@ -98,7 +98,7 @@ impl Planner {
 
     /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too, but for other
     /// file systems where they are left alone, and the directories above them. False when `dir` itself can't go for that.
-    async fn extra_below(&self, dir: &Entry, out: &Outlet) -> bool {
+    async fn extra_below(&self, dir: &Entry, out: &impl Outlet) -> bool {
         let limited = self.job.listing.max_depth.is_some() && self.job.verb == Verb::Sync;
         if !limited || !self.job.deletes.below_max_depth {
             return true;
@@ -117,7 +117,7 @@ impl Planner {
                 Listed::Batch(entries) => {
                     for entry in entries {
                         match entry.is_dir() {
-                            true if self.may_lose(&entry) => self.lost(entry, out).await,
+                            true if self.may_be_deleted(&entry) => self.lost(entry, out).await,
                             true => {}
                             false => self.extra(entry, out).await,
                         }
@@ -137,15 +137,15 @@ impl Planner {
         goes
     }
 
-    async fn lost(&self, dst: Entry, out: &Outlet) {
+    async fn lost(&self, dst: Entry, out: &impl Outlet) {
         outermost(&self.dying, &dst.key);
         out.take(plan::extra(dst, true)).await;
     }
 
     /// Takes the job's root along, where it is part of the transfer.
-    pub async fn see_root(&self, out: &Outlet) {
+    pub async fn see_root(&self, out: &impl Outlet) {
         let root = Key::new("");
-        if self.is_anothers(&root) {
+        if self.keeps_own_attributes(&root) {
             // One that isn't there yet has nothing to keep.
             if let Ok(dst) = self.cx.dst.stat(&root).await {
                 out.take(kept_dir(dst)).await;
@@ -170,13 +170,13 @@ impl Planner {
     }
 
     /// True for a directory of the source that has nothing to do with what the destination's looks like.
-    pub fn is_anothers(&self, dir: &Key) -> bool {
-        self.deletes_only() || self.cx.filter.is_anothers(dir)
+    pub fn keeps_own_attributes(&self, dir: &Key) -> bool {
+        self.deletes_only() || self.cx.filter.is_of_earlier_source(dir)
     }
 
     /// May the destination lose this, as far as rules say? Remembers directories that it may not, with what they hold.
-    pub(super) fn may_lose(&self, dst: &Entry) -> bool {
-        if self.cx.filter.others_show(&dst.key) {
+    pub(super) fn may_be_deleted(&self, dst: &Entry) -> bool {
+        if self.cx.filter.shown_by_another_source(&dst.key) {
             return false;
         }
         let mut kept = self.kept_below.lock().unwrap_or_else(|e| e.into_inner());

@@ -88,7 +88,7 @@ impl Planner {
             let differs = self.attributes.difference(&self.rules, src, Some(&entry));
             let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
             let found = Found { place, entry, differs, exact };
-            // What is only copied is dressed as the source is.
+            // What is only copied is given the source's attributes.
             if exact || !self.job.elsewhere.exact {
                 return Some(found);
             }

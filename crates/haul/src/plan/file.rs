@@ -10,7 +10,7 @@ use haul_core::{
 
 impl Planner {
     /// Completes what was decided about a file and passes it on.
-    pub async fn file(&self, mut step: Step, out: &Outlet) {
+    pub async fn file(&self, mut step: Step, out: &impl Outlet) {
         let Some(src) = &step.src else { return };
         let (to, dst) = (step.to.as_ref().unwrap_or(&src.key), step.dst.as_ref());
         if self.job.moves()
@@ -34,6 +34,10 @@ impl Planner {
         step.look = step.action == Action::Keep && self.must_look(step.why);
         step.differs = self.attributes.difference(&self.rules, src, basis.as_ref().or(dst));
         step.elsewhere = elsewhere.map(Box::new);
+        let (action, look) = (step.action, step.look);
+        if let Some(src) = &mut step.src {
+            self.read_link(src, if look { Action::Touch } else { action }).await;
+        }
         out.take(step).await;
     }
 

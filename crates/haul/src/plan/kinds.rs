@@ -2,6 +2,7 @@
 //! is. What is in whose place, and whether it may be taken.
 
 use super::{Outlet, Planner};
+use crate::namesakes::of_any_kind;
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Listed, Result,
@@ -10,18 +11,18 @@ use haul_core::{
     job::{OtherKinds, Verb},
     plan::{self, Action, Step},
 };
-use haul_store::{ListRequest, Store};
+use haul_store::ListRequest;
 use std::sync::Arc;
 
 impl Planner {
     /// True when it counts whether the destination has something of another kind under a name that it lacks.
     pub(super) fn asks_of_other_kinds(&self) -> bool {
         let job = &self.job;
-        job.existing.other_kinds.make_way() && (job.existing.only || job.existing.ignore) && self.cx.dst.caps().dirs
+        job.existing.other_kinds.are_replaced() && (job.existing.only || job.existing.ignore) && self.cx.dst.caps().dirs
     }
 
     /// A file that the destination lacks as such: it may have something else of that name.
-    pub(super) async fn missing_of_its_kind(&self, src: Entry, out: &Outlet) {
+    pub(super) async fn missing_of_its_kind(&self, src: Entry, out: &impl Outlet) {
         let there = self.asks_of_other_kinds() && self.other_kind_there(&src.key).await;
         let (action, why) = match there {
             true if self.job.existing.ignore => (Action::Keep, Reason::Existing),
@@ -37,7 +38,7 @@ impl Planner {
         if action == Action::Copy
             && self.job.dry_run
             && self.replaces_dirs()
-            && let Err(error) = self.tell_gone_before(&src.key).await
+            && let Err(error) = self.report_replaced_dir(&src.key).await
         {
             return self.ledger.error(error);
         }
@@ -57,7 +58,7 @@ impl Planner {
 
     /// True when a directory makes way for a file with all that it holds.
     pub fn replaces_dirs(&self) -> bool {
-        self.job.verb == Verb::Sync || self.job.existing.other_kinds == OtherKinds::MakeWayWhole
+        self.job.verb == Verb::Sync || self.job.existing.other_kinds == OtherKinds::ReplaceWhole
     }
 
     /// True when the destination may have a directory of the name of a file that it lacks. None is in a directory that is new
@@ -66,7 +67,7 @@ impl Planner {
         // With all that it holds it goes when the file comes; only a dry run has to tell of it before.
         let tells = self.job.verb != Verb::Sync || self.job.deletes.max.is_some();
         let counts = !self.replaces_dirs() || self.job.dry_run && tells;
-        self.job.existing.other_kinds.make_way() && counts && self.cx.dst.caps().dirs && !self.is_new(&key.parent())
+        self.job.existing.other_kinds.are_replaced() && counts && self.cx.dst.caps().dirs && !self.is_new(&key.parent())
     }
 
     /// Why a file can't come to `key`: a directory of its name is at the destination, holds something, and isn't to go with
@@ -91,7 +92,7 @@ impl Planner {
     /// Tells, in a dry run, what goes with the directory that makes way for a file.
     ///
     /// Errors: those for which it can't go.
-    async fn tell_gone_before(&self, key: &Key) -> Result<()> {
+    async fn report_replaced_dir(&self, key: &Key) -> Result<()> {
         let dir = Key::new([key.path(), b"/"].concat());
         if self.cx.dst.stat(&dir).await.is_err() {
             return Ok(());
@@ -135,7 +136,7 @@ impl Planner {
 
     /// What the source shows in the place of this: what is to be copied, if anything is.
     pub(super) async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
-        if !self.job.existing.other_kinds.make_way() || !self.cx.src.caps().files {
+        if !self.job.existing.other_kinds.are_replaced() || !self.cx.src.caps().files {
             return None;
         }
         let mut found = None;
@@ -197,15 +198,4 @@ impl Planner {
 pub(crate) fn no_way(key: &Key) -> Error {
     let message = "could not make way for it: a directory of that name is there and holds something";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
-}
-
-/// The same, and the directory's.
-pub(super) fn of_any_kind(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
-    of_name(store, name).chain([Key::new([name, b"/"].concat())])
-}
-
-/// The keys by which a store knows what is called so and is no directory: of a file or the like, and of a symlink.
-pub(crate) fn of_name(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
-    let link = store.caps().symlinks.then(|| Key::symlink(name));
-    std::iter::once(Key::new(name)).chain(link)
 }

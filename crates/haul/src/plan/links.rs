@@ -1,17 +1,19 @@
 //! Symlinks that ask for more than being copied: those that lead out of what is transferred (`--safe-links`), and those at the
 //! destination that stand for directories (`--keep-dirlinks`).
 
-use super::{
-    Planner,
-    kinds::{of_any_kind, of_name},
-};
-use bytes::Bytes;
-use futures::{TryStreamExt, stream::BoxStream};
+use super::Planner;
+use crate::namesakes::{of_any_kind, of_name, target, whole};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Result, compare::Difference, event::Event, join::Pair, key::path, links,
+    Entry, Error, ErrorKind, Key,
+    compare::Difference,
+    event::{Event, Facts},
+    job::Targets,
+    join::Pair,
+    key::path,
+    links,
+    plan::Action,
 };
-use haul_store::{Body, Store, WriteSpec};
-use std::sync::Arc;
+use haul_store::{Body, WriteSpec};
 
 /// How many symlinks may stand on the way to a directory, as the kernel has it (path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -26,17 +28,36 @@ pub(super) enum Behind {
 }
 
 impl Planner {
-    /// True for a link that may have to be left out for where it leads.
-    pub(super) fn looks_at_link(&self, src: &Entry) -> bool {
-        src.is_symlink() && self.job.links.safe.is_some()
+    /// True for a link that is read before it is decided on: it may have to be left out for where it leads, or that is told.
+    pub(super) fn reads_link(&self, src: &Entry, action: Action) -> bool {
+        src.is_symlink() && (self.job.links.safe.is_some() || self.tells_target(action))
+    }
+
+    fn tells_target(&self, action: Action) -> bool {
+        match self.job.tell.targets {
+            Targets::None => false,
+            Targets::OfChanges => action != Action::Keep,
+            Targets::OfAll => true,
+        }
+    }
+
+    /// Reads where a link points, where that is told: of links on a disk, which cost no request.
+    pub(crate) async fn read_link(&self, src: &mut Entry, action: Action) {
+        if !src.is_symlink() || !self.tells_target(action) {
+            return;
+        }
+        if let Some(posix) = src.posix.as_mut().filter(|posix| posix.target.is_none()) {
+            // One that can't be read is told without; the error comes when it is copied.
+            posix.target = target(&self.cx.src, &src.key).await.ok().flatten().map(Vec::into_boxed_slice);
+        }
     }
 
     /// True for a pair that [`Run::before_comparing`] may have something to say of.
     pub(super) fn must_be_looked_at(&self, pair: &Pair) -> bool {
         let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)) = pair else { return false };
         let (existing, links) = (&self.job.existing, &self.job.links);
-        let closed = links.keep_dirlinks || existing.ignore && existing.other_kinds.make_way();
-        closed || src.is_dir() && self.cx.filter.has_bare_way() || src.is_symlink() && links.safe.is_some()
+        let closed = links.keep_dirlinks || existing.ignore && existing.other_kinds.are_replaced();
+        closed || src.is_dir() && self.cx.filter.has_unlisted_parents() || src.is_symlink() && links.safe.is_some()
     }
 
     /// What becomes of a pair by these rules; `None` when nothing does.
@@ -48,7 +69,7 @@ impl Planner {
         }
         if let Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) = &pair
             && src.is_dir()
-            && self.cx.filter.is_on_the_way(&src.key)
+            && self.cx.filter.is_unlisted_parent(&src.key)
         {
             return None;
         }
@@ -95,9 +116,10 @@ impl Planner {
         out
     }
 
-    /// True when the destination has a symlink to a directory where the source has the directory `key`, and it is to stay:
+    /// True when the destination has a symlink to a directory where the source has the directory `src`, and it is to stay:
     /// what is in the source's directory goes where it leads. Where that is outside of the destination, that is an error.
-    pub(super) async fn keeps_dirlink(&self, key: &Key) -> bool {
+    pub(super) async fn keeps_dirlink(&self, src: &Entry) -> bool {
+        let key = &src.key;
         if !self.job.links.keep_dirlinks {
             return false;
         }
@@ -118,7 +140,8 @@ impl Planner {
             Err(_) => return false,
         };
         self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((key.clone(), behind));
-        self.ledger.tell(Event::DirSeen { key: key.clone(), differs: Difference::of_dir(), elsewhere: false });
+        let (differs, facts) = (Difference::of_dir(), Facts::of(src));
+        self.ledger.tell(Event::DirSeen { key: key.clone(), differs, elsewhere: false, facts });
         true
     }
 
@@ -205,7 +228,7 @@ impl Planner {
                 return true;
             }
         }
-        dirs && self.cx.filter.others_show(name)
+        dirs && self.cx.filter.shown_by_another_source(name)
     }
 
     /// The destination's listing doesn't go through links: ask.
@@ -216,23 +239,6 @@ impl Planner {
             Err(_) => Pair::SrcUnknown(src),
         }
     }
-}
-
-/// What a symlink of a store holds; `None` for what is none.
-///
-/// Errors: those of reading.
-pub(crate) async fn target(store: &Arc<dyn Store>, key: &Key) -> Result<Option<Vec<u8>>> {
-    let Body::Stream(pieces) = store.read(key, None, None).await?.body else { return Ok(None) };
-    whole(pieces).await.map(Some)
-}
-
-/// What a link holds, in one piece.
-async fn whole(pieces: BoxStream<'static, Result<Bytes>>) -> Result<Vec<u8>> {
-    let all = pieces.try_fold(Vec::new(), |mut all, piece| async move {
-        all.extend_from_slice(&piece);
-        Ok(all)
-    });
-    all.await
 }
 
 fn two_ways(key: &Key, other: &Key) -> Error {

@@ -13,33 +13,23 @@ mod sides;
 mod steps;
 
 use crate::{
-    Cx,
-    attributes::Attributes,
-    budget::Budget,
-    decide,
-    execute::{Executor, Orders},
-    hard_links::HardLinks,
-    known::Index,
-    ledger::Ledger,
-    pairs::Pairs,
-    rename::Renames,
+    Cx, attributes::Attributes, budget::Budget, decide, hard_links::HardLinks, known::Index, ledger::Ledger,
+    pairs::Pairs, rename::Renames,
 };
 use checks::Checks;
 use haul_core::{
     Entry, ErrorKind, Key, Kind, Result,
     attributes::{Differs, Unkept, What, Why},
     compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
-    event::{Event, LeftOut},
+    event::{Event, Facts, LeftOut},
     job::{Job, Verb},
     join::Pair,
     plan::{self, Action, Step},
     refine,
 };
-pub(crate) use kinds::{no_way, of_name};
-pub(crate) use links::target;
+pub(crate) use kinds::no_way;
 use std::sync::{Arc, Mutex};
 pub use steps::{Steps, plan};
-use tokio::sync::mpsc;
 
 /// Decides what is to be done.
 pub(crate) struct Planner {
@@ -84,31 +74,10 @@ pub(crate) struct Walked {
     pub src_complete: bool,
 }
 
-/// Where steps go.
-#[derive(Clone)]
-pub(crate) enum Outlet {
-    /// They are done.
-    Done(Arc<Executor>, Orders),
-    /// Somebody looks at them; names of files that are to be linked wait for the end.
-    Shown(mpsc::Sender<Step>, Arc<HardLinks>),
-}
-
-impl Outlet {
-    /// Passes a step on.
-    pub async fn take(&self, step: Step) {
-        match self {
-            Outlet::Done(executor, orders) => executor.take(step, orders).await,
-            Outlet::Shown(steps, links) => {
-                if let (Action::Copy | Action::Touch | Action::Keep, Some(src)) = (step.action, &step.src)
-                    && !step.why.is_left_alone()
-                {
-                    links.there(src, step.dst.as_ref().filter(|_| step.action != Action::Copy));
-                }
-                // Fails only when nobody looks any more.
-                let _ = steps.send(step).await;
-            }
-        }
-    }
+/// Where steps go: to somebody who does them, or looks at them.
+pub(crate) trait Outlet: Clone + Send + Sync + 'static {
+    /// Takes a step.
+    fn take(&self, step: Step) -> impl Future<Output = ()> + Send;
 }
 
 /// A directory on both sides.
@@ -174,7 +143,7 @@ impl Planner {
     }
 
     /// One walk over both sides, to its end or to where the job stops.
-    pub async fn walk(self: &Arc<Self>, pass: Pass, out: &Outlet) -> Walked {
+    pub async fn walk(self: &Arc<Self>, pass: Pass, out: &impl Outlet) -> Walked {
         let mut walked = Walked::default();
         let mut pairs = match self.pairs() {
             Ok(pairs) => pairs,
@@ -261,7 +230,7 @@ impl Planner {
         }
         let mut count = 0;
         pairs.drop_while(|src, dst| {
-            if !src.has_bytes() || !self.cx.filter.within_limits(src) || self.looks_at_link(src) {
+            if !src.has_bytes() || !self.cx.filter.within_limits(src) || self.reads_link(src, Action::Keep) {
                 return false;
             }
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
@@ -271,7 +240,8 @@ impl Planner {
             let (key, dry_run) = (src.key.clone(), self.job.dry_run);
             let (action, size) = (Action::Keep, src.size);
             let differs = self.attributes.difference(&self.rules, src, Some(dst));
-            self.ledger.tell(Event::Decided { key, action, why, size, differs, dry_run });
+            let facts = Facts::of(src);
+            self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
             count += 1;
             true
         });
@@ -293,8 +263,8 @@ impl Planner {
         !entry.is_dir() && !self.cx.filter.within_limits(entry)
     }
 
-    /// The same of a pair: the source's facts decide where it has the file. What is left out there is not absent, and what the
-    /// destination holds of it is only compared.
+    /// Applies the limits of size and age to a pair, by the source's facts where both sides have the file. A file that the limits
+    /// leave out at the source is not missing there.
     fn is_pair_beyond_limits(&self, pair: &Pair) -> bool {
         match pair {
             Pair::Both(entry, _) | Pair::SrcOnly(entry) | Pair::SrcUnknown(entry) => self.beyond_limits(entry),
@@ -326,12 +296,14 @@ impl Planner {
 
     /// What a file comes to in the end. The way of a file that is only copied makes no other future than its own: what else
     /// may happen is boxed, or a future of its size would be moved for each file, which was a fifth of the job's CPU time.
-    async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, out: &Outlet, checks: &mut Checks) {
+    async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, out: &impl Outlet, checks: &mut Checks) {
         let looks = self.must_be_looked_at(&pair);
         let pair = if looks { Box::pin(self.before_comparing(pair)).await } else { Some(pair) };
         let Some(pair) = pair else { return };
         match pair {
-            Pair::Both(src, dst) if src.is_dir() && self.is_anothers(&src.key) => out.take(kept_dir(dst)).await,
+            Pair::Both(src, dst) if src.is_dir() && self.keeps_own_attributes(&src.key) => {
+                out.take(kept_dir(dst)).await
+            }
             Pair::Both(src, dst) if src.is_dir() => {
                 if pass == Pass::Transfers {
                     Box::pin(self.dir_seen(&src, Some(&dst))).await;
@@ -369,7 +341,7 @@ impl Planner {
     }
 
     /// A file on both sides. What the listed facts settle is settled here; the rest is asked for on a task.
-    async fn both(self: &Arc<Self>, src: Entry, dst: Entry, out: &Outlet, checks: &mut Checks) {
+    async fn both(self: &Arc<Self>, src: Entry, dst: Entry, out: &impl Outlet, checks: &mut Checks) {
         let Some((mut src, Some(mut dst))) = self.first_name(src, Some(dst), out).await else { return };
         let quick = match self.job.compare.server_mtime {
             true => Verdict::Ask(Need::Mtime),
@@ -421,7 +393,7 @@ impl Planner {
         plan::both(src, dst, verdict, &self.job)
     }
 
-    async fn missing(self: &Arc<Self>, src: Entry, out: &Outlet, checks: &mut Checks) {
+    async fn missing(self: &Arc<Self>, src: Entry, out: &impl Outlet, checks: &mut Checks) {
         if self.asks_of_other_kinds() || self.may_be_in_the_way(&src.key) {
             let (run, out) = (self.clone(), out.clone());
             return checks.spawn(&self.ledger, Box::pin(async move { run.missing_of_its_kind(src, &out).await })).await;
@@ -435,7 +407,7 @@ impl Planner {
     }
 
     /// Compares a file with what is at the destination, if anything is, and does what that calls for.
-    pub async fn decide(&self, src: Entry, dst: Option<Entry>, out: &Outlet) {
+    pub async fn decide(&self, src: Entry, dst: Option<Entry>, out: &impl Outlet) {
         match self.decision(src, dst).await {
             Ok(Some(step)) => self.file(step, out).await,
             Ok(None) => {}
@@ -451,7 +423,7 @@ impl Planner {
     }
 
     /// The destination's listing didn't get to this key: ask.
-    async fn ask_dst(&self, src: Entry, out: Outlet) {
+    async fn ask_dst(&self, src: Entry, out: impl Outlet) {
         let dst = match self.cx.dst.stat(&src.key).await {
             Ok(dst) => Some(dst),
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
@@ -468,11 +440,11 @@ impl Planner {
     }
 
     /// A file that the source provably lacks.
-    async fn extra(&self, dst: Entry, out: &Outlet) {
+    async fn extra(&self, dst: Entry, out: &impl Outlet) {
         if self.job.verb != Verb::Sync && self.job.tell.extra && dst.kind == Kind::File {
             return out.take(plan::extra(dst, false)).await;
         }
-        if self.job.verb != Verb::Sync || !self.may_lose(&dst) || self.is_replaced(&dst).await {
+        if self.job.verb != Verb::Sync || !self.may_be_deleted(&dst) || self.is_replaced(&dst).await {
             return;
         }
         match &self.renames {
@@ -497,12 +469,13 @@ impl Planner {
     }
 
     /// Keeps back a further name of a file that has several; gives back all others.
-    async fn first_name(&self, src: Entry, dst: Option<Entry>, out: &Outlet) -> Option<(Entry, Option<Entry>)> {
+    async fn first_name(&self, src: Entry, dst: Option<Entry>, out: &impl Outlet) -> Option<(Entry, Option<Entry>)> {
         if !self.attributes.hard_links() || self.links.is_first(&src) {
             return Some((src, dst));
         }
         self.ledger.report().totals.checks += 1;
-        if let Some(src) = self.links.wait(src, dst) {
+        if let Some(mut src) = self.links.wait(src, dst) {
+            self.read_link(&mut src, Action::Keep).await;
             let differs = Difference::of(&src, Differs::default());
             out.take(Step { differs, ..Step::new(Action::Keep, Some(src), None, Reason::Linked) }).await;
         }

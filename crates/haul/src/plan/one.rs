@@ -12,7 +12,7 @@ impl Planner {
     /// Decides about one file.
     ///
     /// Errors: those of asking both sides; what is in its way.
-    pub async fn one(&self, from: &Key, to: &Key, out: &Outlet) -> Result<()> {
+    pub async fn one(&self, from: &Key, to: &Key, out: &impl Outlet) -> Result<()> {
         let src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
         if self.is_unsafe_link(&src).await {
             return Ok(());
@@ -42,7 +42,7 @@ impl Planner {
             self.ledger.report().totals.checks += 1;
         }
         if there.is_none()
-            && self.job.existing.other_kinds.make_way()
+            && self.job.existing.other_kinds.are_replaced()
             && let Some(error) = self.in_the_way(&src, to).await
         {
             return Err(error);

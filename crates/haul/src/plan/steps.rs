@@ -2,12 +2,18 @@
 
 use super::{Outlet, Pass, Planner};
 use crate::{
-    Cx, Report, attributes::Attributes, budget::Budget, hard_links::inode, known::Index, ledger::Ledger, overlap,
+    Cx, Report,
+    attributes::Attributes,
+    budget::Budget,
+    hard_links::{HardLinks, inode},
+    known::Index,
+    ledger::Ledger,
+    overlap,
 };
 use futures::Stream;
 use haul_core::{
     job::Job,
-    plan::{self, Step},
+    plan::{self, Action, Step},
 };
 use std::{
     pin::Pin,
@@ -28,7 +34,11 @@ const AHEAD: usize = 1024;
 pub fn plan(mut job: Job, cx: Cx) -> Steps {
     job.dry_run = true;
     let attributes = Arc::new(Attributes::new(&mut job, &cx));
-    let (job, ledger, index) = (Arc::new(job), Arc::new(Ledger::new(&cx)), Arc::<Index>::default());
+    let (job, ledger, index) = (
+        Arc::new(job),
+        Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone())),
+        Arc::<Index>::default(),
+    );
     let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
     let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
     let (steps, coming) = mpsc::channel(AHEAD);
@@ -38,7 +48,7 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
             return told.error(error);
         }
         index.open(&cx, planner.uses_of_index()).await;
-        let out = Outlet::Shown(steps, planner.links.clone());
+        let out = Shown { steps, links: planner.links.clone() };
         planner.see_root(&out).await;
         planner.walk(if job.deletes.alone { Pass::DeletesOnly } else { Pass::Transfers }, &out).await;
         planner.settle_renames(&out).await;
@@ -76,9 +86,28 @@ impl Drop for Steps {
     }
 }
 
+/// Somebody looks at the steps; names of files that are to be linked wait for the end.
+#[derive(Clone)]
+struct Shown {
+    steps: mpsc::Sender<Step>,
+    links: Arc<HardLinks>,
+}
+
+impl Outlet for Shown {
+    async fn take(&self, step: Step) {
+        if let (Action::Copy | Action::Touch | Action::Keep, Some(src)) = (step.action, &step.src)
+            && !step.why.is_left_alone()
+        {
+            self.links.there(src, step.dst.as_ref().filter(|_| step.action != Action::Copy));
+        }
+        // Fails only when nobody looks any more.
+        let _ = self.steps.send(step).await;
+    }
+}
+
 impl Planner {
     /// Further names of files, when the first is where it is to be.
-    async fn show_links(&self, out: &Outlet) {
+    async fn show_links(&self, out: &impl Outlet) {
         for (_, there, name) in self.links.turn().links {
             let linked = name.dst.as_ref().and_then(|dst| dst.posix.as_deref()).map(inode);
             let (action, why) = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.job);

@@ -165,7 +165,7 @@ impl Count<'_> {
         self.ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ahead).is_ok() || self.take(bytes)
     }
 
-    /// The same before a file is opened, of all that its only chunk will ask for: to open it may be to ask for its bytes.
+    /// Takes the whole file from the allowance before it is opened, because opening it may already start the download.
     fn allows_whole(&self, bytes: u64) -> bool {
         let taken = self.take(bytes);
         if taken {
@@ -274,7 +274,7 @@ impl Mover {
         let (src, dst) = (self.cx.src.caps(), self.cx.dst.caps());
         let along = match self.budget.road() {
             // Into a file, several chunks come with one request where the road suggests it.
-            Some(road) if !dst.files => Along::Road(road),
+            Some(road) if !dst.files => Along::Rate(road),
             _ if dst.relays && !src.files => Along::Passing,
             _ => Along::Other,
         };
@@ -380,7 +380,8 @@ impl Mover {
             return Err(Error::new(ErrorKind::Changed, "read", message));
         }
         let facts = source.facts.clone();
-        let mut target = std::pin::pin!(self.target(order, &facts, route));
+        let chunk = pump::noted(self, &facts, route);
+        let mut target = std::pin::pin!(self.target(order, &facts, route, chunk));
         let target = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => {
@@ -544,10 +545,10 @@ impl Mover {
         Ok(())
     }
 
-    /// The same for a file, device or FIFO that a symlink replaces, or a symlink that one of them does: they have other keys, so that the
-    /// comparison doesn't tell.
+    /// Keeps a file, device or FIFO that a symlink replaces, or a symlink that one of those replaces: they have other keys, so the
+    /// comparison doesn't see them.
     async fn keep_other_kind(&self, to: &Key) -> Result<()> {
-        if !self.job.existing.other_kinds.make_way() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
+        if !self.job.existing.other_kinds.are_replaced() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
             return Ok(());
         }
         let other = if to.is_symlink() { Key::new(to.path()) } else { Key::symlink(to.path()) };

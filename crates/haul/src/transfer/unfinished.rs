@@ -1,7 +1,7 @@
 //! Large files on their way: noted in the job's journal, gone on with when an earlier run or attempt left them half sent,
 //! kept for the next one or removed when a transfer fails.
 
-use super::{ABORT_WITHIN, Mover, Order, abort, pump};
+use super::{ABORT_WITHIN, Mover, Order, abort};
 use crate::journal::{Half, Journal, Opened, WriteNo};
 use futures::future::BoxFuture;
 use haul_core::{
@@ -56,8 +56,9 @@ impl Track {
 }
 
 impl Mover {
-    /// The write for a file: one that was begun and left with the same content in mind, else a new one.
-    pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route) -> Result<Target> {
+    /// The write for a file: one that was begun and left with the same content in mind, else a new one, with chunks of `block` bytes
+    /// unless the store says otherwise.
+    pub(super) async fn target(&self, order: &Order, facts: &Entry, route: Route, block: u64) -> Result<Target> {
         let mut spec = self.spec(order, facts);
         let parts = matches!(route, Route::Parts { .. });
         if parts && self.job.write.store_md5 {
@@ -66,7 +67,6 @@ impl Mover {
         if let Some(target) = self.left(order, facts, parts, &spec).await? {
             return Ok(target);
         }
-        let block = pump::noted(self, facts, route);
         // A single chunk may go as one request, and there is nothing in it to go on with.
         let noted = self.cx.journal.as_ref().zip(facts.version.as_ref()).filter(|_| parts && facts.size > block);
         spec.resumable = noted.is_some();

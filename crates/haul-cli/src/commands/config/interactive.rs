@@ -1,8 +1,8 @@
 //! The menu of `haul config`: new, edit, delete, rename, copy, password, quit.
 
 use super::{
-    edit::{ALIAS, check_kind, check_name, has_keys, put},
-    login,
+    edit::{ALIAS, check_kind, check_name, has_keys},
+    login, put,
 };
 use crate::{context::Context, error::verdict, print};
 use anyhow::{Context as _, Result, bail};

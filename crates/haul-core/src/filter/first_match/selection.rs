@@ -22,7 +22,7 @@ impl Only {
         Only { names, recursive, whole: Vec::new() }
     }
 
-    /// The same, where the names are all that these directories hold: what the destination has there beside is extra.
+    /// Says that the names are all that these directories hold: whatever else the destination has there is extra.
     pub fn with_whole(self, whole: Vec<Vec<u8>>) -> Only {
         Only { whole, ..self }
     }
@@ -63,7 +63,7 @@ impl Only {
     }
 
     /// True for a directory that is only on the way to a name.
-    fn is_on_the_way(&self, dir: &[u8]) -> bool {
+    fn is_unlisted_parent(&self, dir: &[u8]) -> bool {
         self.names.binary_search_by(|n| n.as_slice().cmp(dir)).is_err() && !self.below(dir)
     }
 
@@ -100,49 +100,49 @@ pub struct Selection {
     prefix: Vec<u8>,
     others: Option<Arc<dyn OtherSources>>,
     /// Directories on the way to names take no part themselves.
-    bare_way: bool,
+    unlisted_parents: bool,
 }
 
 impl Selection {
     /// A selection.
     pub fn new(rules: RuleSet, only: Option<Only>, prefix: Vec<u8>) -> Selection {
-        Selection { rules, kept: None, only, prefix, others: None, bare_way: false }
+        Selection { rules, kept: None, only, prefix, others: None, unlisted_parents: false }
     }
 
-    /// The same, where what the destination may lose goes by other rules.
+    /// Sets other rules for what may be deleted at the destination.
     pub fn with_kept(self, kept: Option<RuleSet>) -> Selection {
         Selection { kept, ..self }
     }
 
-    /// The same beside other sources.
+    /// Adds the other sources of the same transfer.
     pub fn beside(self, others: Option<Arc<dyn OtherSources>>) -> Selection {
         Selection { others, ..self }
     }
 
-    /// The same without the directories that are only on the way to names (`--no-implied-dirs`): those are made where they are
-    /// missing, and nothing else.
-    pub fn with_bare_way(self, bare_way: bool) -> Selection {
-        Selection { bare_way, ..self }
+    /// Leaves out directories that are only parents of names (`--no-implied-dirs`): they are made where they are missing, and
+    /// nothing else.
+    pub fn with_unlisted_parents(self, unlisted_parents: bool) -> Selection {
+        Selection { unlisted_parents, ..self }
     }
 
     /// True for a directory that takes no part itself.
-    pub fn is_on_the_way(&self, dir: &[u8]) -> bool {
+    pub fn is_unlisted_parent(&self, dir: &[u8]) -> bool {
         let below = dir.strip_suffix(b"/").unwrap_or(dir);
-        self.bare_way && self.only.as_ref().is_some_and(|only| only.is_on_the_way(below))
+        self.unlisted_parents && self.only.as_ref().is_some_and(|only| only.is_unlisted_parent(below))
     }
 
     /// True when directories may be made that take no part themselves.
-    pub fn has_bare_way(&self) -> bool {
-        self.bare_way
+    pub fn has_unlisted_parents(&self) -> bool {
+        self.unlisted_parents
     }
 
     /// True for a directory that a source before this one shows too: its attributes are that one's.
-    pub fn is_anothers(&self, dir: &[u8]) -> bool {
+    pub fn is_of_earlier_source(&self, dir: &[u8]) -> bool {
         self.others.as_ref().is_some_and(|others| others.has_dir(&self.name(dir)))
     }
 
     /// True when another source shows it, or may: a directory's key is shown only where that is one too.
-    pub fn others_show(&self, at: &[u8]) -> bool {
+    pub fn shown_by_another_source(&self, at: &[u8]) -> bool {
         self.others.as_ref().is_some_and(|others| match at.ends_with(b"/") {
             true => others.shows_dir(&self.name(at)),
             false => others.shows(&self.name(at)),

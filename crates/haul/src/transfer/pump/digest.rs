@@ -74,7 +74,7 @@ impl Digest {
         Digest { next: Next::File(behind), ..Digest::new(algos) }
     }
 
-    /// The same, which may wait a little where `leisure` says so: of a file of one chunk.
+    /// Lets the hash of a file of one chunk wait a little where `leisure` says so.
     pub fn at_leisure(self, leisure: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Digest { leisure: Arc::new(leisure), ..self }
     }

@@ -11,7 +11,7 @@ use super::{
     read::{Bytes, Source},
     unfinished::Target,
 };
-use crate::budget::{Claim, Road};
+use crate::budget::{Claim, EndpointRate};
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Hashes, Result, job::Job, plan::Route};
@@ -67,7 +67,7 @@ const PASSING: u64 = 24;
 /// How chunks go.
 pub enum Along {
     /// Between a disk and a store, of which this is known.
-    Road(Road),
+    Rate(EndpointRate),
     /// From store to store, as they come.
     Passing,
     /// Any other way.
@@ -80,7 +80,7 @@ pub enum Along {
 pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &Along) -> u64 {
     let mut suited = limits.preferred;
     let road = match road {
-        Along::Road(road) if !limits.chosen => Some(road),
+        Along::Rate(road) if !limits.chosen => Some(road),
         Along::Passing if !limits.chosen => {
             suited = suited.min((at_risk(size.unwrap_or(0)) / PASSING) >> 20 << 20);
             None
@@ -328,13 +328,13 @@ mod tests {
 
     const LIMITS: PartLimits = PartLimits { min: 5 * MI, count: 10_000, ..PartLimits::FILE };
 
-    fn size(size: u64, road: Option<Road>) -> u64 {
-        part_size(&Job::default(), &LIMITS, Some(size), &road.map_or(Along::Other, Along::Road))
+    fn size(size: u64, road: Option<EndpointRate>) -> u64 {
+        part_size(&Job::default(), &LIMITS, Some(size), &road.map_or(Along::Other, Along::Rate))
     }
 
     #[test]
     fn parts_grow_with_the_road_while_there_are_enough_of_them() {
-        let road = |delay: f64, width| Some(Road { delay: (delay * MI as f64) as u64, width });
+        let road = |delay: f64, width| Some(EndpointRate { delay: (delay * MI as f64) as u64, width });
         assert_eq!(size(1 << 30, None), 8 * MI);
         assert_eq!(size(5 << 30, road(1.2, 10)), 32 * MI, "25 MB/s and 50 ms: 36 MB would be best");
         assert_eq!(size(1 << 30, road(1.2, 10)), 16 * MI);
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(size(5 << 30, road(100.0, 10)), 64 * MI);
         assert_eq!(size(500 << 30, road(0.001, 32)), 52 * MI, "at most 10,000 parts");
         let asked = Job::default().with(|job| job.pace.part_size = Some(6 * MI));
-        let far = Along::Road(Road { delay: MI, width: 10 });
+        let far = Along::Rate(EndpointRate { delay: MI, width: 10 });
         assert_eq!(part_size(&asked, &PartLimits::FILE, Some(5 << 30), &far), 6 * MI);
         let chosen = PartLimits { chosen: true, ..LIMITS };
         for along in [far, Along::Passing] {

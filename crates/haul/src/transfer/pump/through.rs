@@ -3,7 +3,7 @@
 //! a run of neighbouring chunks: long runs at first, so that the wait for an answer counts little, single chunks at the
 //! end, so that all streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
 
-use super::{MOST, Road, Target, by_chunk, digest::Digest};
+use super::{EndpointRate, MOST, Target, by_chunk, digest::Digest};
 use crate::{
     budget::Claim,
     transfer::{Count, Mover, cancelled},
@@ -114,7 +114,7 @@ const ROUND_TRIPS: u64 = 16;
 
 /// How many of the first of these chunks one request asks for: neighbours, as many bytes as the road suggests, and no
 /// more than a share of what there is for each stream, but at least about `least` bytes.
-fn run(waiting: &[u64], block: u64, least: u64, road: Option<Road>) -> usize {
+fn run(waiting: &[u64], block: u64, least: u64, road: Option<EndpointRate>) -> usize {
     let suits = road.map_or(0, |road| {
         let reach = (ROUND_TRIPS * road.delay).min(MOST).div_ceil(block);
         reach.min(waiting.len() as u64 / (SHARE * road.width.max(1)))
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn runs_are_long_at_first_and_short_at_the_end() {
-        let road = |reach, width| Some(Road { delay: reach * MI / ROUND_TRIPS, width });
+        let road = |reach, width| Some(EndpointRate { delay: reach * MI / ROUND_TRIPS, width });
         let all: Vec<u64> = (0..640).collect();
         let run = |chunks: &[u64], block, road| run(chunks, block, REQUEST, road);
         assert_eq!(run(&all, 8 * MI, None), 1);

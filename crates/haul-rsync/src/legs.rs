@@ -1,0 +1,56 @@
+//! What a run consists of: its jobs, and what the destination is before them.
+
+use super::filters::Scope;
+use haul_core::Key;
+use std::ffi::OsString;
+
+/// Which part of its source's transfer a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All but deletions.
+    Transfers,
+    /// Deletions alone.
+    Deletes,
+}
+
+/// One job: from a folder to a folder, or one file.
+#[derive(Clone)]
+pub struct Leg {
+    /// The source's folder as typed.
+    pub src: OsString,
+    /// Path below the destination's root, for what is given relative to that root.
+    pub into: Vec<u8>,
+    /// The destination's folder as typed.
+    pub dst: OsString,
+    /// What it is about.
+    pub scope: Scope,
+    /// The source's folder itself is part of it.
+    pub top: bool,
+    /// One file: its name in the source's folder, and its name at the destination.
+    pub one: Option<(Key, Key)>,
+    /// What of it is done.
+    pub part: Part,
+    /// It brings one entry, and the destination is that one's name.
+    pub alone: bool,
+}
+
+impl Leg {
+    /// How many directories of the transfer are above its root.
+    pub fn above(&self) -> usize {
+        self.scope.prefix.iter().filter(|b| **b == b'/').count()
+    }
+}
+
+/// What the destination is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest {
+    /// A directory.
+    Dir,
+    /// A file.
+    File,
+    /// Nothing yet.
+    Missing,
+}

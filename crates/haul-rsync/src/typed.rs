@@ -1,0 +1,115 @@
+//! Sources, destinations and folders as they are typed: the remote before the path, and what the path's letters say.
+
+use super::exit::{self, Refusal};
+use haul_remotes::{Place, Spec};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
+};
+
+/// What was typed, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// `remote:`, or nothing.
+    pub head: Vec<u8>,
+    pub path: Vec<u8>,
+}
+
+impl Typed {
+    pub fn parse(word: &OsStr) -> Result<Typed, Refusal> {
+        let bytes = word.as_bytes();
+        let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
+        if bytes.starts_with(b"rsync://") || before_slash.windows(2).any(|w| w == b"::") {
+            let line = format!("{}: rsync daemons aren't supported", word.display());
+            return Err((exit::UNSUPPORTED, line));
+        }
+        let spec = Spec::parse(bytes).map_err(|e| (exit::USAGE, e.to_string()))?;
+        let head = match spec.place {
+            Place::Local => Vec::new(),
+            _ => bytes[..bytes.len() - spec.path.len()].to_vec(),
+        };
+        Ok(Typed { head, path: spec.path })
+    }
+
+    pub fn here(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    pub fn word(&self, path: &[u8]) -> OsString {
+        let path = if path.is_empty() && self.here() { b"." } else { path };
+        OsString::from_vec([&self.head, path].concat())
+    }
+
+    /// Below its own path.
+    pub fn below(&self, name: &[u8]) -> OsString {
+        self.word(&join(&self.path, name))
+    }
+
+    /// It means what is in it.
+    pub fn contents(&self) -> bool {
+        let last = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        matches!(last, b"" | b"." | b"..")
+    }
+
+    /// The folder that holds it, as typed, and its name there.
+    pub fn split(&self) -> (Vec<u8>, Vec<u8>) {
+        let at = self.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        (self.path[..at].to_vec(), self.path[at..].to_vec())
+    }
+}
+
+/// A name below a path.
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match (dir, name) {
+        (dir, b"") => dir.to_vec(),
+        (b"", name) => name.to_vec(),
+        (dir, name) if dir.ends_with(b"/") => [dir, name].concat(),
+        (dir, name) => [dir, b"/", name].concat(),
+    }
+}
+
+/// An absolute path ending in `/`.
+pub fn absolute(path: &[u8]) -> Vec<u8> {
+    let path = if path.is_empty() { b"." } else { path };
+    let absolute = std::path::absolute(Path::new(OsStr::from_bytes(path)));
+    let mut absolute = absolute.map_or_else(|_| path.to_vec(), |p| p.into_os_string().into_vec());
+    if absolute.ends_with(b"/.") {
+        absolute.pop();
+    }
+    if !absolute.ends_with(b"/") {
+        absolute.push(b'/');
+    }
+    absolute
+}
+
+/// A path without what says nothing: `./`, double slashes, a slash at either end.
+pub fn clean(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    parts.collect::<Vec<_>>().join(&b'/')
+}
+
+/// A path that is relative to the destination, as rsync takes `--link-dest` and the like.
+///
+/// Errors: what can't be meant.
+pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
+    let typed = Typed::parse(OsStr::from_bytes(path))?;
+    let base = if !typed.here() || path.starts_with(b"/") {
+        typed
+    } else {
+        let to = Typed::parse(dest)?;
+        let path = join(&to.path, path);
+        Typed { path, ..to }
+    };
+    Ok(base.below(into))
+}
+
+/// True for a path on this machine.
+pub fn is_here(word: &OsStr) -> bool {
+    Typed::parse(word).is_ok_and(|typed| typed.here())
+}
+
+/// The absolute path of a folder here, ending in `/`.
+pub fn folder_here(word: &OsStr) -> Option<Vec<u8>> {
+    is_here(word).then(|| absolute(word.as_bytes()))
+}

@@ -1,0 +1,37 @@
+//! The keys by which a store may have something of one name, and what it has under them.
+
+use bytes::Bytes;
+use futures::{TryStreamExt, stream::BoxStream};
+use haul_core::{Key, Result};
+use haul_store::{Body, Store};
+use std::sync::Arc;
+
+/// The keys by which a store knows what is called so and is no directory: of a file or the like, and of a symlink.
+pub fn of_name(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
+    let link = store.caps().symlinks.then(|| Key::symlink(name));
+    std::iter::once(Key::new(name)).chain(link)
+}
+
+/// Those of [`of_name`], and the directory's.
+pub fn of_any_kind(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = Key> {
+    of_name(store, name).chain([Key::new([name, b"/"].concat())])
+}
+
+/// Where a symlink of a store points; `None` for what is none.
+///
+/// Errors: those of reading.
+pub async fn target(store: &Arc<dyn Store>, key: &Key) -> Result<Option<Vec<u8>>> {
+    let Body::Stream(pieces) = store.read(key, None, None).await?.body else { return Ok(None) };
+    whole(pieces).await.map(Some)
+}
+
+/// What a symlink holds, in one piece.
+///
+/// Errors: those of reading.
+pub async fn whole(pieces: BoxStream<'static, Result<Bytes>>) -> Result<Vec<u8>> {
+    let all = pieces.try_fold(Vec::new(), |mut all, piece| async move {
+        all.extend_from_slice(&piece);
+        Ok(all)
+    });
+    all.await
+}
