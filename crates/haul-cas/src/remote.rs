@@ -380,7 +380,8 @@ fn random(n: u64) -> u64 {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use haul_store::{Late, Payload, WriteSpec, mem::MemStore};
+    use haul_mem::MemStore;
+    use haul_store::{Late, Payload, WriteSpec};
 
     async fn put(store: &Arc<dyn Store>, address: &Address, content: &'static [u8]) {
         let spec = WriteSpec { size: Some(content.len() as u64), ..WriteSpec::default() };

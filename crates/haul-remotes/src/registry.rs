@@ -8,8 +8,9 @@ use haul_store::StoreKind;
 /// Every kind of store.
 pub fn kinds() -> &'static [StoreKind] {
     &[
-        haul_store::fs::KIND,
-        haul_store::s3::KIND,
+        haul_fs::KIND,
+        #[cfg(feature = "s3")]
+        haul_s3::KIND,
         #[cfg(feature = "azure")]
         haul_azure::KIND,
         #[cfg(feature = "box")]
@@ -28,8 +29,10 @@ pub fn kinds() -> &'static [StoreKind] {
         haul_webdav::KIND,
         #[cfg(feature = "crypt")]
         haul_crypt::KIND,
-        haul_store::mem::KIND,
-        haul_store::pack::KIND,
+        #[cfg(feature = "mem")]
+        haul_mem::KIND,
+        #[cfg(feature = "pack")]
+        haul_pack::KIND,
     ]
 }
 

@@ -14,7 +14,6 @@ use haul_core::Key;
 use haul_store::{
     Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
     layers::{LayerSettings, rate::Rate, stack, with_links},
-    pack,
 };
 use std::{
     collections::BTreeMap,
@@ -245,7 +244,7 @@ impl Session {
         if !packs {
             return Ok(with_links(store, options.links));
         }
-        let place = Place::Backend { kind: pack::KIND.name.into(), options: BTreeMap::new() };
+        let place = Place::Backend { kind: "pack".into(), options: BTreeMap::new() };
         let pack = self.resolve(&Spec { place, path: Vec::new() })?;
         let packed = self.open_on(pack, [("remote".to_string(), store)].into(), options)?;
         Ok(with_links(packed, options.links))

@@ -7,8 +7,9 @@ use super::{
     typed::is_here,
 };
 use haul_core::ErrorKind;
+use haul_fs::open_by_own_links;
 use haul_remotes::OpenOptions;
-use haul_store::{Store, fs::open_by_own_links};
+use haul_store::Store;
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,

@@ -14,8 +14,9 @@ use haul_core::{
     links::{Munge, SourceLinks},
     text::nearest,
 };
+use haul_fs::owners::chown;
 use haul_remotes::Environment;
-use haul_store::{LinkRules, fs::owners::chown};
+use haul_store::LinkRules;
 use haul_terminal::table::{Entry, Here};
 use std::{
     ffi::OsString,
@@ -644,7 +645,7 @@ impl Options {
 }
 
 fn chmod(text: &str) -> Result<Vec<Chmod>, String> {
-    haul_core::chmod::parse(text, haul_store::fs::umask()).map_err(|why| format!("--chmod: {why}"))
+    haul_core::chmod::parse(text, haul_fs::umask()).map_err(|why| format!("--chmod: {why}"))
 }
 
 /// A size as rsync reads it: `K`, `KiB` for 1024, `KB` for 1000, a fraction, and `+1` or `-1` after it.

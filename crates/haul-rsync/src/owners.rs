@@ -2,7 +2,7 @@
 //! users or groups that `/etc/passwd` or `/etc/group` lists.
 
 use haul_core::{filter::first_match::Pattern, keep::IdMap};
-use haul_store::fs::owners::{gid_of, uid_of};
+use haul_fs::owners::{gid_of, uid_of};
 use std::ops::RangeInclusive;
 
 /// Reads `--usermap`.

@@ -570,7 +570,8 @@ mod tests {
     use super::*;
     use crate::tree::{Gathered, Node, What};
     use haul_core::event::Sink;
-    use haul_store::{Links, mem::MemStore};
+    use haul_mem::MemStore;
+    use haul_store::Links;
     use haul_testkit::faults::{Fault, Faulty, Op};
 
     struct Notices(std::sync::Mutex<Vec<String>>);

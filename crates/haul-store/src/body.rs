@@ -245,21 +245,10 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), [10, 10, -20, 10, 10, 5]);
     }
 
-    /// All of a key of another store that holds `bytes`.
-    async fn of_store(bytes: &[u8]) -> Payload {
-        let store: Arc<dyn crate::Store> = Arc::new(crate::mem::MemStore::new());
-        let upload = store.write(&haul_core::Key::new("f"), Default::default()).await.unwrap();
-        let pieces = bytes.chunks(300_000).map(Bytes::copy_from_slice).collect();
-        let part = upload.part(0, 0, Payload::new(pieces)).await.unwrap();
-        upload.publish(vec![part], Default::default()).await.map_err(|u| u.error).unwrap();
-        let entry = store.stat(&haul_core::Key::new("f")).await.unwrap();
-        Payload::of_store(store, entry, 0..bytes.len() as u64, vec![])
-    }
-
     /// A server that refuses a part before it has all of it may leave its connection open and read no more.
     #[tokio::test]
     async fn what_is_given_up_lets_go_of_the_other_store_and_wakes_its_connection() {
-        let body = Pieces::new(of_store(&[7; 1_000_000]).await.paced(pace_of_one_frame()));
+        let body = Pieces::new(crate::held::Held::new(&[7; 1_000_000]).payload(vec![]).paced(pace_of_one_frame()));
         let moves = body.progress();
         let mut frames = http_body_util::BodyStream::new(body);
         assert!(frames.next().await.unwrap().is_ok());

@@ -51,7 +51,7 @@ pub async fn at_rest(within: Duration) {
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 /// A pool of threads with one queue. The callers' numbers of requests in flight bound the queue.
-pub(crate) struct Pool {
+pub struct Pool {
     name: &'static str,
     jobs: Sender<Job>,
     /// What its threads take from; `None` where not one could be started, so that every job answers with an error.
@@ -60,13 +60,13 @@ pub(crate) struct Pool {
 }
 
 /// The pool that lists directories.
-pub(crate) fn names() -> &'static Pool {
+pub fn names() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| Pool::start("haul-list"))
 }
 
 /// The pool that moves bytes and changes things.
-pub(crate) fn bytes() -> &'static Pool {
+pub fn bytes() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| Pool::start("haul-disk"))
 }
@@ -81,7 +81,7 @@ fn threads() -> usize {
 
 /// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does hardly
 /// more than wait for answers; there are so many threads from now on.
-pub(crate) fn at_once(far: bool) -> usize {
+pub fn at_once(far: bool) -> usize {
     if !far {
         return threads();
     }
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// How many threads it has.
-    pub(crate) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         *self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +122,7 @@ impl Pool {
 
     /// Queues `job`; the answer comes through what is returned. A job whose answer nobody waits for any more is not
     /// begun.
-    pub(crate) fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+    pub fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (answer, pending) = oneshot::channel();
         self.queue(Job::Long(Box::new(move || {
             if !answer.is_closed() {
@@ -147,7 +147,7 @@ impl Pool {
     }
 
     /// Queues a job that answers by itself; false when there is no thread for it.
-    pub(crate) fn begin(&self, job: impl FnOnce() + Send + 'static) -> bool {
+    pub fn begin(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.queue(Job::Long(Box::new(job)))
     }
 
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// Runs `job` on the pool.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         op: &'static str,
         job: impl FnOnce() -> Result<T> + Send + 'static,
@@ -171,7 +171,7 @@ impl Pool {
     }
 
     /// Runs a short `job` on the pool, see [`Job::Short`].
-    pub(crate) async fn run_short<T: Send + 'static>(
+    pub async fn run_short<T: Send + 'static>(
         &self,
         op: &'static str,
         job: impl FnOnce() -> Result<T> + Send + 'static,
@@ -181,7 +181,7 @@ impl Pool {
 }
 
 /// The answer when a job died or could not be queued.
-pub(crate) fn lost(op: &'static str) -> Error {
+pub fn lost(op: &'static str) -> Error {
     Error::new(ErrorKind::Io, op, "a disk thread could not finish: the process may be out of threads or memory")
 }
 
@@ -234,14 +234,15 @@ fn caught<T>(job: impl FnOnce() -> T) -> Option<T> {
 
 /// Tells a running job that nobody waits for it any more, when dropped.
 #[derive(Default)]
-pub(crate) struct Waiting(Arc<AtomicBool>);
+pub struct Waiting(Arc<AtomicBool>);
 
 /// The job's side of [`Waiting`].
 #[derive(Clone)]
-pub(crate) struct Abandoned(Arc<AtomicBool>);
+pub struct Abandoned(Arc<AtomicBool>);
 
 impl Waiting {
-    pub(crate) fn watch(&self) -> Abandoned {
+    /// For the job.
+    pub fn watch(&self) -> Abandoned {
         Abandoned(self.0.clone())
     }
 }
@@ -254,12 +255,12 @@ impl Drop for Waiting {
 
 impl Abandoned {
     /// True once nobody waits.
-    pub(crate) fn get(&self) -> bool {
+    pub fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Errors: `Cancelled` once nobody waits.
-    pub(crate) fn check(&self, op: &'static str, key: &Key) -> Result<()> {
+    pub fn check(&self, op: &'static str, key: &Key) -> Result<()> {
         match self.get() {
             true => Err(Error::new(ErrorKind::Cancelled, op, "stopped").with_key(key)),
             false => Ok(()),

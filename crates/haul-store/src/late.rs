@@ -134,7 +134,6 @@ impl Mounts {
 #[allow(clippy::disallowed_methods)] // A test makes its own files.
 mod tests {
     use super::*;
-    use haul_testkit::fuse::{Fault, Habits, Mounted, Of};
     use std::{fs::File, io::Write as _};
 
     #[test]
@@ -158,24 +157,5 @@ mod tests {
             }
         }
         assert_eq!([0x6969, 0x9123_683E, 0xFE53_4D42].map(by_kind), [Tells::Forced, Tells::AtOnce, Tells::Closing]);
-    }
-
-    #[test]
-    fn each_is_asked_as_it_tells() {
-        let lab = tempfile::tempdir().unwrap();
-        let (real, net) = (lab.path().join("real"), lab.path().join("net"));
-        let Some(mounted) = Mounted::new(&real, &net, Habits::default()) else { return };
-        for (of, forced, closing) in [(Of::Fsync, false, true), (Of::Close(0), false, false)] {
-            let answers = [Tells::Forced, Tells::Closing, Tells::AtOnce].map(|tells| {
-                let mut file = File::create(net.join("f")).unwrap();
-                file.write_all(b"bytes").unwrap();
-                mounted.fault(Fault::new(of.clone(), "f", Errno::IO));
-                let answer = ask(&file, tells);
-                mounted.heal();
-                answer.is_ok()
-            });
-            assert_eq!(answers, [forced, closing, true], "{of:?}");
-        }
-        assert_eq!(Mounts::default().tells(File::open(&net).unwrap()), Tells::Closing);
     }
 }

@@ -1,25 +1,23 @@
-//! Stores: the contract, the layers around it, and the stores themselves.
+//! Stores: the contract, the layers around it, and what stores share.
 //!
-//! Each store is a folder with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
+//! Each store is a crate with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
 //! knowing one is knowing all. No store imports another.
 
 pub mod blocks;
 pub mod body;
 pub mod disk;
 mod facets;
-pub mod fs;
 pub mod hashing;
+#[cfg(test)]
+mod held;
 pub mod ids;
 pub mod in_order;
 pub mod kind;
 pub mod late;
 pub mod layers;
-pub mod mem;
 pub mod nameless;
-pub mod pack;
 mod payload;
 mod relay;
-pub mod s3;
 pub mod statx;
 pub mod still;
 mod store;

@@ -171,7 +171,7 @@ impl Payload {
     /// The bytes of another store in memory, with the hashes that they had as they came.
     ///
     /// Errors: those of [`Store::read`].
-    pub(crate) async fn gathered(&self) -> Result<Payload> {
+    pub async fn gathered(&self) -> Result<Payload> {
         let Some(relay) = self.relay() else { return Ok(self.clone()) };
         let pieces = relay.pieces(&[]).try_collect().await;
         let pieces = pieces.map_err(|shown| relay.error().unwrap_or(shown))?;
@@ -223,22 +223,22 @@ impl Payload {
     }
 
     /// They are about to be sent from the first on.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.meter.iter().for_each(|meter| meter.set(0));
     }
 
     /// So many more are sent.
-    pub(crate) fn sent(&self, bytes: u64) {
+    pub fn sent(&self, bytes: u64) {
         self.meter.iter().for_each(|meter| meter.add(bytes));
     }
 
     /// The largest piece to send at once.
-    pub(crate) fn piece(&self) -> Option<usize> {
+    pub fn piece(&self) -> Option<usize> {
         self.pace.as_ref().map(|pace| pace.piece)
     }
 
     /// The wait before so many more are sent.
-    pub(crate) fn hold(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
+    pub fn hold(&self, bytes: u64) -> Option<BoxFuture<'static, ()>> {
         self.pace.as_ref().map(|pace| (pace.hold)(bytes))
     }
 
@@ -270,7 +270,7 @@ impl Payload {
     }
 
     /// The same, shared.
-    pub(crate) fn pieces_shared(&self) -> Option<Arc<[Bytes]>> {
+    pub fn pieces_shared(&self) -> Option<Arc<[Bytes]>> {
         match &self.content {
             Content::Pieces(pieces) => Some(pieces.clone()),
             Content::Stretch(_) | Content::Relay(_) => None,
@@ -306,7 +306,7 @@ impl Payload {
     }
 
     /// The block that begins at `at` of the payload, read or made on a disk thread; `None` for what is in memory, or past the end.
-    pub(crate) fn read_at(&self, at: u64) -> Option<impl Future<Output = Result<Bytes>> + Send + use<>> {
+    pub fn read_at(&self, at: u64) -> Option<impl Future<Output = Result<Bytes>> + Send + use<>> {
         let Content::Stretch(stretch) = &self.content else { return None };
         let (stretch, at) = (stretch.clone(), stretch.range.start + at);
         (at < stretch.range.end).then(|| disk::run(move || stretch.block(at)))
@@ -340,7 +340,7 @@ impl Payload {
 }
 
 /// The error of whoever wants to look at bytes that only pass.
-pub(crate) fn on_its_way() -> Error {
+pub fn on_its_way() -> Error {
     Error::new(ErrorKind::Unsupported, "read", "the bytes are in another store, to be sent as they come")
 }
 

@@ -235,17 +235,13 @@ impl Passing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Late, Payload, WriteSpec, mem::MemStore};
-    use haul_core::Key;
+    use crate::held::Held;
 
     #[tokio::test]
     async fn what_is_left_of_an_earlier_time_changes_nothing() {
-        let store: Arc<dyn Store> = Arc::new(MemStore::new());
-        let upload = store.write(&Key::new("f"), WriteSpec::default()).await.unwrap();
-        let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"too short"))).await.unwrap();
-        upload.publish(vec![part], Late::default()).await.map_err(|u| u.error).unwrap();
-        let entry = store.stat(&Key::new("f")).await.unwrap();
-        let relay = Relay::new(store, entry, 0..100, vec![Algo::Crc64Nvme]);
+        let held = Held::new(b"too short");
+        let entry = held.entry();
+        let relay = Relay::new(Arc::new(held), entry, 0..100, vec![Algo::Crc64Nvme]);
         let (earlier, later) = (relay.pieces(&[]), relay.pieces(&[]));
         assert!(earlier.collect::<Vec<_>>().await.last().unwrap().is_err());
         assert!(!relay.is_lost() && relay.error().is_none());

@@ -371,12 +371,12 @@ pub struct WriteSpec {
 
 impl WriteSpec {
     /// See [`Keep::private`]; false where nothing is kept.
-    pub(crate) fn is_private(&self) -> bool {
+    pub fn is_private(&self) -> bool {
         self.keep.as_ref().is_some_and(|keep| keep.private())
     }
 
     /// See [`Keep::hides`]; false where nothing is kept.
-    pub(crate) fn hides(&self) -> bool {
+    pub fn hides(&self) -> bool {
         self.keep.as_ref().is_some_and(|keep| keep.hides())
     }
 }

@@ -1,13 +1,18 @@
-//! The store of local disks, opened for a test.
+//! Stores that need no server, opened for a test.
 
-use haul_store::{Links, Meters, Net, OpenRequest, Store, fs};
+use haul_store::{Links, Meters, Net, OpenRequest, Store, StoreKind};
 use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The folder `path` as a store.
 pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
+    open_as(&haul_fs::KIND, path.as_os_str().as_bytes(), links)
+}
+
+/// The same of any kind without options.
+pub fn open_as(kind: &StoreKind, path: &[u8], links: Links) -> Arc<dyn Store> {
     let request = OpenRequest {
         remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
+        path: path.to_vec(),
         options: Default::default(),
         net: Net::default(),
         meters: Arc::new(Meters::default()),
@@ -17,5 +22,5 @@ pub fn open(path: &Path, links: Links) -> Arc<dyn Store> {
         section: None,
         shared: Default::default(),
     };
-    (fs::KIND.open)(request).expect("opened")
+    (kind.open)(request).expect("opened")
 }

@@ -93,7 +93,7 @@ async fn same_by_cheap_hash(cx: &Cx, job: &Job, rules: &Rules, src: &Entry, dst:
 mod tests {
     use super::*;
     use haul_core::job::Verb;
-    use haul_store::mem::MemStore;
+    use haul_mem::MemStore;
 
     #[test]
     fn a_move_does_not_go_by_when_a_key_was_stored() {

@@ -3,7 +3,7 @@
 use crate::error::usage;
 use anyhow::Result;
 use haul_core::{chmod, keep::Keep};
-use haul_store::fs::owners::chown;
+use haul_fs::owners::chown;
 
 /// What of a file is kept between local file systems, beside its bytes and modification time.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub struct KeepFlags {
 /// Errors: changes of permissions that can't be read, users and groups that aren't known here.
 pub fn keep(flags: &KeepFlags) -> Result<Keep> {
     let all = if flags.archive { Keep::archive() } else { Keep::default() };
-    let umask = haul_store::fs::umask();
+    let umask = haul_fs::umask();
     let mut changes = Vec::new();
     for text in &flags.chmod {
         changes.extend(chmod::parse(text, umask).map_err(|why| usage(format!("--chmod: {why}")))?);

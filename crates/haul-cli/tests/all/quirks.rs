@@ -1,7 +1,7 @@
 //! Simulated clouds that enforce what the table of providers says of them, and makes that do otherwise than AWS: haul asks each
 //! only for what it knows, and takes no missing answer for a yes. What real servers say is in `servers.rs`.
 
-use haul_store::s3::provider::PROVIDERS;
+use haul_s3::provider::PROVIDERS;
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{self, assert_same, files, noise, write},

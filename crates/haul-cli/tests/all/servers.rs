@@ -1,7 +1,7 @@
 //! S3 servers of several makes, each row of the providers' table on each of them: what one of them takes and another refuses
 //! is found here. [`CANNOT`] says what a make can't do, with what it says itself.
 
-use haul_store::s3::provider::{PROVIDERS, Provider};
+use haul_s3::provider::{PROVIDERS, Provider};
 use haul_testkit::{
     folder::{self, assert_same, files, noise, set_mtime, write},
     lab::{Lab, until},

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use haul_core::{ErrorKind, Key, Listed, Result};
-use haul_store::{Body, Caps, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec, fs, mem::MemStore};
+use haul_mem::MemStore;
+use haul_store::{Body, Caps, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec};
 use haul_testkit::conformance::{self, Breaks::Always, Except, Summary};
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -43,7 +44,7 @@ fn disk(path: &std::path::Path) -> Arc<dyn Store> {
         section: None,
         shared: Default::default(),
     };
-    (fs::KIND.open)(request).expect("opened")
+    (haul_fs::KIND.open)(request).expect("opened")
 }
 
 /// Promises that don't apply to encrypted files.

@@ -14,9 +14,8 @@ use haul_core::{
     hash::hash_bytes,
     job::Job,
 };
-use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Inodes, Links, Read, Resumable, Stored, Upload, WriteSpec, mem::MemStore,
-};
+use haul_mem::MemStore;
+use haul_store::{Admin, Caps, CopyBatch, Encrypted, Inodes, Links, Read, Resumable, Stored, Upload, WriteSpec};
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{ops::Range, path::Path};
 

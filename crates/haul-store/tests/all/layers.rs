@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed, Result, Retry, plan::Replace};
+use haul_mem::MemStore;
 use haul_store::{
     CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Meters, Payload, Progress, Store, Stored, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
-    mem::MemStore,
 };
 use haul_testkit::{
     conformance::collect,

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result};
+use haul_mem::MemStore;
 use haul_store::{
     CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Payload, Store, WriteSpec, layers::with_links,
-    mem::MemStore,
 };
 use haul_testkit::conformance::{self, collect};
 use std::sync::Arc;

@@ -2,11 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
-mod attacks;
-mod conformance;
+mod late;
 mod layers;
 mod links;
-mod local;
-mod pack;
-mod s3;
-mod s3_faults;
+mod nameless;

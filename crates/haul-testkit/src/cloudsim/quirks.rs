@@ -122,7 +122,7 @@ const PROVIDERS: &[(&str, &str, &[Quirk])] = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_store::s3::provider;
+    use haul_s3::provider;
 
     #[test]
     fn quirks_are_read_and_shown() {

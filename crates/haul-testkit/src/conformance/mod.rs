@@ -13,7 +13,10 @@ pub use facets::same_facets;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use haul_core::{Entry, Error, Key, Listed, Lost, Mtime, Result};
-use haul_store::{Body, Late, ListRequest, Payload, Read, Store, Stored, WriteSpec};
+use haul_store::{
+    Body, Late, ListRequest, Meters, Payload, Read, Store, Stored, WriteSpec,
+    layers::{LayerSettings, rate::Rate, stack},
+};
 use std::{fmt, os::unix::fs::FileExt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// What came of a run in which nothing failed.
@@ -30,6 +33,18 @@ impl fmt::Display for Summary {
         write!(f, "{} passed, {} skipped", self.passed.len(), self.skipped.len())?;
         self.skipped.iter().try_for_each(|(name, why)| write!(f, "\n  skipped: {name}: {why}"))
     }
+}
+
+/// The names of the cases that a store may skip which can do everything else.
+pub fn skipped(summary: &Summary) -> Vec<&'static str> {
+    println!("{summary}");
+    summary.skipped.iter().map(|(name, _)| *name).collect()
+}
+
+/// A store in all layers, with a bandwidth limit that is never reached, so that the limiting code runs.
+pub fn layered(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let rate = Some(Arc::new(Rate::new(Some(1 << 50), Some(1 << 50))));
+    stack(store, &LayerSettings { rate, ..Default::default() }, &Arc::new(Meters::default()))
 }
 
 /// A case's answer: held, or skipped with the reason. What doesn't hold panics.

@@ -2,7 +2,8 @@
 
 use super::*;
 use haul_core::{Mtime, Version};
-use haul_store::{Part, mem::MemStore};
+use haul_mem::MemStore;
+use haul_store::Part;
 use std::{fs, os::unix::fs::PermissionsExt};
 
 fn job() -> JobInfo {

@@ -232,7 +232,7 @@ fn lost_key(key: Key, error: Error) -> Listed {
 mod tests {
     use super::*;
     use haul_core::{Mtime, filter::FilterSpec};
-    use haul_store::mem::MemStore;
+    use haul_mem::MemStore;
 
     #[test]
     fn directories_come_once_before_what_is_in_them() {

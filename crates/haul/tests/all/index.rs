@@ -12,7 +12,8 @@ use haul_core::{
     job::{CompareBy, Job, Verb},
     plan::Action,
 };
-use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, layers::with_links, mem::MemStore};
+use haul_mem::MemStore;
+use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, layers::with_links};
 use haul_testkit::{
     disk,
     faults::{Fault, Faulty, Op},

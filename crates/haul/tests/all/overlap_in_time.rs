@@ -12,9 +12,10 @@ use haul_core::{
     filter::Filter,
     job::{Job, Verb},
 };
+use haul_mem::MemStore;
 use haul_store::{
     Admin, Caps, CopyBatch, Encrypted, Inodes, Late, ListRequest, Meters, Payload, Read, Resumable, Store, Stored,
-    Upload, WriteSpec, mem::MemStore,
+    Upload, WriteSpec,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;

@@ -7,10 +7,10 @@ use haul_core::{
     filter::Filter,
     job::{Job, Verb},
 };
+use haul_mem::MemStore;
 use haul_store::{
     Late, Meters, Payload, Store, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
-    mem::MemStore,
 };
 use haul_testkit::{
     conformance::collect,

@@ -6,7 +6,8 @@ use haul_core::{
     ErrorKind, Key, Retry,
     presence::{Method, Why},
 };
-use haul_store::{Late, Payload, Store, WriteSpec, mem::MemStore};
+use haul_mem::MemStore;
+use haul_store::{Late, Payload, Store, WriteSpec};
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{collections::BTreeSet, sync::Arc};
 

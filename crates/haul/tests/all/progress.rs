@@ -7,11 +7,11 @@ use haul_core::{
     filter::Filter,
     job::{Job, Verb},
 };
+use haul_mem::MemStore;
+use haul_s3::S3;
 use haul_store::{
     Late, Meters, OpenRequest, Payload, Store, WriteSpec,
     layers::{LayerSettings, stack},
-    mem::MemStore,
-    s3::S3,
 };
 use haul_testkit::{
     cloudsim::Cloudsim,

@@ -4,7 +4,8 @@
 use futures::StreamExt;
 use haul::ListOptions;
 use haul_core::{Entry, ErrorKind, Key, Kind, Listed, Lost, Retry, filter::Filter};
-use haul_store::{Links, Meters, Net, OpenRequest, Store, layers::LayerSettings, mem::MemStore, s3};
+use haul_mem::MemStore;
+use haul_store::{Links, Meters, Net, OpenRequest, Store, layers::LayerSettings};
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     faults::{Fault, Faulty, Op},
@@ -34,7 +35,7 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         section: None,
         shared: Default::default(),
     };
-    let store = (s3::KIND.open)(request).unwrap();
+    let store = (haul_s3::KIND.open)(request).unwrap();
     haul_store::layers::stack(store, &LayerSettings::default(), &meters)
 }
 

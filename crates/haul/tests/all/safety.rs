@@ -9,7 +9,8 @@ use haul_core::{
     job::{CompareBy, Cutoff, Job, Verb},
     plan::Action,
 };
-use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec, mem::MemStore};
+use haul_mem::MemStore;
+use haul_store::{Late, Links, Meters, Payload, Store, WriteSpec};
 use haul_testkit::{
     disk,
     faults::{Fault, Faulty, Op},

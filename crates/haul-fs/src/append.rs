@@ -1,0 +1,89 @@
+//! What a file here lacks of a longer one, written behind what it has, in place: rsync's `--append`. The one copy on this
+//! machine that changes a file users can see; only [`CopyHow::Append`](haul_store::CopyHow) asks for it.
+
+use super::{
+    Local, attributes,
+    content::Bytes,
+    dir::Dir,
+    error::{fail_close, source_error, target_error},
+    meta,
+    read::open_file,
+};
+use haul_core::{Error, ErrorKind, Result, key::parent};
+use haul_store::{AttributesItem, CopyItem, Stored, statx::Statx};
+use rustix::fs::{FileType, Mode, OFlags, StatxFlags};
+use std::os::fd::OwnedFd;
+
+/// How a source is reached.
+pub(super) struct Source<'a> {
+    pub root: &'a super::dir::Root,
+    pub dir: &'a Dir,
+}
+
+/// Appends; `None` where the file that is there is none to append to, so that the whole must be copied: it is no regular
+/// file, one that has other names too (which would change with it), not shorter, closed to us, or (with `verify`) it begins otherwise.
+///
+/// Errors: `Changed` for a source that isn't the one that was listed; then, as with all others, the file is as long as it was; only a stop leaves what arrived, which is what the next run goes on from.
+pub(super) fn append(
+    local: &Local,
+    from: Source<'_>,
+    (number, item): (usize, &CopyItem),
+    bytes: &mut Bytes<'_>,
+    verify: bool,
+) -> Result<Option<Stored>> {
+    let Ok(dir) = local.root.dir_beneath(parent(item.to.as_bytes())) else { return Ok(None) };
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let Ok(target) = rustix::fs::openat(&dir, item.to.name(), flags, Mode::empty()) else { return Ok(None) };
+    let there = meta::facts(&target, meta::FACTS.union(StatxFlags::NLINK)).map_err(target_error(item))?;
+    let source = open_file(from.dir, item.from.name(), from.root.follow()).map_err(source_error(item))?;
+    let (before, _) = meta::still_facts(&source, meta::FACTS).map_err(source_error(item))?;
+    meta::check_want(item, &before)?;
+    let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);
+    let same = (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)
+        == (there.stx_ino, there.stx_dev_major, there.stx_dev_minor);
+    if !files || same || there.stx_nlink > 1 || there.stx_size >= before.stx_size {
+        return Ok(None);
+    }
+    if verify && !bytes.begins_alike(item, (&source, &target), there.stx_size)? {
+        return Ok(None);
+    }
+    let added = add(item, number, (&source, &before), (&target, there.stx_size), bytes);
+    // Also of what was stopped: the next run goes on from what is there.
+    let told = local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
+    match told.and(added) {
+        Err(error) if error.kind() != ErrorKind::Cancelled => {
+            rustix::fs::ftruncate(&target, there.stx_size).map_err(target_error(item))?;
+            return Err(error);
+        }
+        added => added?,
+    }
+    let timed = AttributesItem {
+        from: item.from.clone(),
+        to: item.to.clone(),
+        mtime: item.spec.mtime.or(Some(meta::mtime(&before))),
+        meta: item.spec.meta.clone(),
+        keep: item.spec.keep.clone(),
+        new: false,
+    };
+    let set = attributes::existing(local, from.root, &timed, true)?;
+    if item.spec.fsync {
+        rustix::fs::fsync(&target).map_err(target_error(item))?;
+    }
+    Ok(Some(Stored { size: before.stx_size, unkept: set.unkept, ..Stored::default() }))
+}
+
+fn add(
+    item: &CopyItem,
+    number: usize,
+    (source, before): (&OwnedFd, &Statx),
+    (target, at): (&OwnedFd, u64),
+    bytes: &mut Bytes<'_>,
+) -> Result<()> {
+    bytes.bring_rest(number, item, source, target, at..before.stx_size)?;
+    let after = meta::facts(source, meta::FACTS).map_err(source_error(item))?;
+    if meta::version(&after) != meta::version(before) {
+        let message = "changed while it was copied";
+        return Err(Error::new(ErrorKind::Changed, "copy", message).with_key(&item.from));
+    }
+    Ok(())
+}

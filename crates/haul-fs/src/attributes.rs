@@ -1,0 +1,634 @@
+//! Attributes of files beside bytes: reads them at the source and sets them at the destination, on descriptors. What is
+//! to be set is decided in `haul_core::attributes`; what can't be set is answered, not an error.
+//!
+//! Order matters. Owner first, since a change of owner takes away set-id bits and file capabilities; then extended
+//! attributes, for which the file must still be writable; then ACLs; then the permission bits; times last.
+
+use super::{
+    Local,
+    dir::{Dir, Root},
+    error::{changed, check_key, fail, fail_link, fail_write},
+    hidden::{Owner, temp_name},
+    meta, place,
+    xattrs::{At, Attrs, Goes},
+};
+use haul_core::{
+    Error, ErrorKind, Key, Meta, Mtime, Result,
+    attributes::{Differs, Owned, Rights, Unkept, Wanted, What, Why, wanted},
+    keep::Keep,
+    key::parent,
+};
+use haul_store::{
+    Attributed, AttributesItem, CopyItem, Stored, WriteSpec,
+    disk::Abandoned,
+    statx::{Statx, Time},
+};
+use rustix::{
+    fs::{FileType, Mode, StatxFlags},
+    io::Errno,
+    thread::CapabilitySet,
+};
+use std::{
+    borrow::Cow,
+    io::Read as _,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::OnceLock,
+};
+
+const OP: &str = "set attributes";
+
+/// The bit of a mode that gives whoever runs the file its group.
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// What must be known of a file whose attributes go along.
+pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS;
+
+/// What this process may do to files; asked once.
+pub(super) fn rights() -> Rights {
+    static RIGHTS: OnceLock<Rights> = OnceLock::new();
+    RIGHTS.get_or_init(ask_rights).clone()
+}
+
+/// Whose files the new ones are; asked once.
+fn our_uid() -> u32 {
+    static UID: OnceLock<u32> = OnceLock::new();
+    *UID.get_or_init(|| rustix::process::geteuid().as_raw())
+}
+
+fn ask_rights() -> Rights {
+    let root = rustix::process::geteuid().is_root();
+    let may = |cap| rustix::thread::capabilities(None).map_or(root, |sets| sets.effective.contains(cap));
+    let mut groups: Vec<u32> =
+        rustix::process::getgroups().unwrap_or_default().into_iter().map(|gid| gid.as_raw()).collect();
+    groups.push(rustix::process::getegid().as_raw());
+    let (any_owner, devices) = (may(CapabilitySet::CHOWN), may(CapabilitySet::MKNOD));
+    Rights { any_owner, devices, groups: groups.into(), umask: super::umask() }
+}
+
+/// The attributes that a batch keeps.
+#[derive(Clone, Copy)]
+pub(super) struct Keeper<'a> {
+    pub keep: &'a Keep,
+    pub rights: &'a Rights,
+}
+
+/// The keeper of one item; `None` when nothing is to be kept.
+pub(super) fn keeper<'a>(local: &'a Local, spec: &'a WriteSpec) -> Option<Keeper<'a>> {
+    spec.keep.as_deref().map(|keep| Keeper { keep, rights: &local.rights })
+}
+
+/// What is to have the attributes of what; and what the user gives besides.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    from: &'a Key,
+    to: &'a Key,
+    mtime: Option<Mtime>,
+    meta: Option<&'a Meta>,
+}
+
+impl<'a> From<&'a CopyItem> for Subject<'a> {
+    fn from(item: &'a CopyItem) -> Self {
+        Subject { from: &item.from, to: &item.to, mtime: item.spec.mtime, meta: item.spec.meta.as_deref() }
+    }
+}
+
+impl<'a> From<&'a AttributesItem> for Subject<'a> {
+    fn from(item: &'a AttributesItem) -> Self {
+        Subject { from: &item.from, to: &item.to, mtime: item.mtime, meta: item.meta.as_deref() }
+    }
+}
+
+/// Times to be set; `None` leaves what is there.
+pub(super) struct Times {
+    pub mtime: Option<Mtime>,
+    pub atime: Option<Mtime>,
+}
+
+fn owned(st: &Statx) -> Owned {
+    Owned { mode: u32::from(st.stx_mode), uid: st.stx_uid, gid: st.stx_gid }
+}
+
+/// What a new file of ours is before anything is set. The group may be that of the directory: no group, to be sure.
+fn fresh(mode: u32, rights: &Rights) -> Owned {
+    Owned { mode: mode & !rights.umask, uid: our_uid(), gid: u32::MAX }
+}
+
+impl Keeper<'_> {
+    /// The facts of the file that a new one is to replace, where they are needed: `--executability` changes the
+    /// permissions that are there, where the source's own aren't kept.
+    pub(super) fn replaced(&self, dir: &Dir, name: &[u8]) -> Option<Statx> {
+        let asks = self.keep.executability && !self.keep.private();
+        let st = asks.then(|| meta::facts_at(dir, name, false, FACTS).ok()).flatten()?;
+        (meta::file_type(&st) == FileType::RegularFile).then_some(st)
+    }
+
+    /// When the source was last accessed, where that is kept: asked before it is read.
+    pub(super) fn accessed(&self, source: &OwnedFd) -> rustix::io::Result<Option<Time>> {
+        match self.keep.atime {
+            true => meta::facts(source, StatxFlags::ATIME).map(|st| Some(st.stx_atime)),
+            false => Ok(None),
+        }
+    }
+
+    /// Sets everything on a file that was just written under a hidden name; `source` and its facts from before it was
+    /// read. `replaced`: the facts of what it will replace, where its own permissions stay.
+    pub(super) fn new_file(
+        &self,
+        item: Subject<'_>,
+        (source, before): (&OwnedFd, &Statx),
+        (dir, target): (&Dir, &OwnedFd),
+        replaced: Option<&Statx>,
+        mtime: Mtime,
+    ) -> Result<Unkept> {
+        let there = match replaced {
+            Some(st) => Owned { mode: u32::from(st.stx_mode), ..fresh(0o666, self.rights) },
+            None => fresh(0o100_666, self.rights),
+        };
+        let times = self.times(item, before, Some(mtime));
+        self.dress_new(
+            item,
+            dir,
+            &At::Open(source.as_fd()),
+            before,
+            &At::Open(target.as_fd()),
+            there,
+            replaced.is_none(),
+            times,
+        )
+    }
+
+    /// The times of a new file: what metadata says goes before the source's.
+    pub(super) fn times(&self, item: Subject<'_>, st: &Statx, mtime: Option<Mtime>) -> Times {
+        let given = meta::meta_time(item.meta, "atime");
+        Times { mtime, atime: given.or(self.keep.atime.then(|| meta::atime(st))) }
+    }
+
+    /// What we may do to something in `dir`: a default ACL of the directory says which permissions new things have there,
+    /// in place of the umask (acl(5)).
+    fn rights_in(&self, (dir, name): (&Dir, &[u8]), new: bool) -> Cow<'_, Rights> {
+        let asks = new && !self.keep.private() && !self.keep.chmod.is_empty();
+        match asks.then(|| At::name(dir, name).default_permissions()).flatten() {
+            Some(permissions) => Cow::Owned(Rights { umask: !permissions & 0o777, ..self.rights.clone() }),
+            None => Cow::Borrowed(self.rights),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // each is another fact; a struct of them would be made once and taken apart once
+    fn dress_new(
+        &self,
+        item: Subject<'_>,
+        target_dir: &Dir,
+        source: &At<'_>,
+        st: &Statx,
+        target: &At<'_>,
+        there: Owned,
+        new: bool,
+        times: Times,
+    ) -> Result<Unkept> {
+        let error = |errno| fail_write(OP, item.to, errno);
+        let mut there = there;
+        if u32::from(st.stx_mode) & SET_GROUP_ID != 0 && !self.keep.group {
+            // Which group the copy got tells whether the bit may stay.
+            there.gid = target.facts(FACTS).map_err(error)?.stx_gid;
+        }
+        let want = wanted(owned(st), there, new, self.keep, &self.rights_in((target_dir, b"."), new));
+        let mut unkept = want.unkept;
+        let chowned = self.chown(target, want.uid, want.gid, &mut unkept).map_err(error)?;
+        let attrs = self.attrs(item, source, &mut unkept)?;
+        if self.keep.acls || !attrs.is_empty() {
+            // What a new file has by itself comes from a default ACL of its directory, or from a security module.
+            let mut have = self.read(target, &mut Unkept::default()).map_err(error)?;
+            have.retain(|name, _| Attrs::is_acl(name));
+            self.put(item, target, &attrs, &have, 0o600, &mut unkept)?;
+        }
+        if let Some(mode) = want.mode {
+            // Without its owner, a set-id bit would give another's rights away.
+            let mode = if chowned { mode } else { mode & 0o1777 };
+            self.chmod(target, mode, &mut unkept).map_err(error)?;
+            self.put_nfs4(item, target, &attrs, &mut unkept)?;
+        }
+        target.set_times(&meta::times(times.atime, times.mtime)).map_err(error)?;
+        Ok(unkept)
+    }
+
+    /// False when owner or group were to be set and could not be.
+    fn chown(
+        &self,
+        target: &At<'_>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        unkept: &mut Unkept,
+    ) -> rustix::io::Result<bool> {
+        if uid.is_none() && gid.is_none() {
+            return Ok(true);
+        }
+        let why = match target.chown(uid, gid) {
+            Ok(()) => return Ok(true),
+            Err(Errno::PERM | Errno::ACCESS) if !self.rights.any_owner => Why::Denied,
+            // A file system without owners, an id that a container or server doesn't know.
+            Err(Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Why::Lacking,
+            Err(errno) => return Err(errno),
+        };
+        if uid.is_some() {
+            unkept.add(What::Owner, why);
+        }
+        if gid.is_some() && (uid.is_none() || target.chown(None, gid).is_err()) {
+            unkept.add(What::Group, why);
+        }
+        Ok(false)
+    }
+
+    fn chmod(&self, target: &At<'_>, mode: u32, unkept: &mut Unkept) -> rustix::io::Result<()> {
+        match target.chmod(Mode::from_raw_mode(mode)) {
+            Err(Errno::PERM) if !self.rights.any_owner => unkept.add(What::Mode, Why::Denied),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => unkept.add(What::Mode, Why::Lacking),
+            answer => return answer,
+        }
+        Ok(())
+    }
+
+    /// What the copy is to have: the source's, and what the user gives to everything.
+    fn attrs(&self, item: Subject<'_>, source: &At<'_>, unkept: &mut Unkept) -> Result<Attrs> {
+        let mut attrs = match self.keep.looks_inside() {
+            true => self.read(source, unkept).map_err(|errno| fail("read attributes", item.from, errno))?,
+            false => Attrs::default(),
+        };
+        attrs.extend(item.meta.into_iter().flatten().filter_map(|(name, value)| meta::user_attr(name, value)));
+        Ok(attrs)
+    }
+
+    fn read(&self, at: &At<'_>, unkept: &mut Unkept) -> rustix::io::Result<Attrs> {
+        Attrs::read(at, |name| match Attrs::goes(name, self.keep, self.rights.any_owner) {
+            Goes::Along => true,
+            Goes::Not => false,
+            Goes::Denied => {
+                unkept.add(What::Xattrs, Why::Denied);
+                false
+            }
+        })
+    }
+
+    /// Makes the extended attributes and ACLs `have` become `want`; `mode` is what the file has now.
+    fn put(
+        &self,
+        item: Subject<'_>,
+        target: &At<'_>,
+        want: &Attrs,
+        have: &Attrs,
+        mode: u32,
+        unkept: &mut Unkept,
+    ) -> Result<Differs> {
+        let mut done = Differs::default();
+        // ACLs are last: one may forbid us to write.
+        for acls in [false, true] {
+            let kind = if acls { What::Acls } else { What::Xattrs };
+            for (name, value) in
+                want.iter().filter(|(name, value)| Attrs::is_acl(name) == acls && have.get(*name) != Some(*value))
+            {
+                let mut set = target.set(name, value);
+                if set == Err(Errno::ACCESS) && mode & 0o200 == 0 {
+                    target.chmod(Mode::from_raw_mode((mode & 0o7777) | 0o200)).map_err(|e| fail(OP, item.to, e))?;
+                    set = target.set(name, value);
+                }
+                match set {
+                    Ok(()) if acls => done.acls = true,
+                    Ok(()) => done.xattrs = true,
+                    Err(errno) => unkept.add(kind, self.why_not(item, target, errno)?),
+                }
+            }
+            let gone = |name: &[u8]| Attrs::is_acl(name) == acls && !want.contains_key(name) && Attrs::may_go(name);
+            for name in have.keys().filter(|name| gone(name)) {
+                match target.remove(name) {
+                    Ok(()) | Err(Errno::NODATA) if acls => done.acls = true,
+                    Ok(()) | Err(Errno::NODATA) => done.xattrs = true,
+                    Err(errno) => unkept.add(kind, self.why_not(item, target, errno)?),
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sets an NFSv4 ACL once more after the permission bits, which are made from it and change it when they are set.
+    fn put_nfs4(&self, item: Subject<'_>, target: &At<'_>, want: &Attrs, unkept: &mut Unkept) -> Result<()> {
+        for (name, value) in want.iter().filter(|(name, _)| Attrs::is_nfs4_acl(name)) {
+            if let Err(errno) = target.set(name, value) {
+                unkept.add(What::Acls, self.why_not(item, target, errno)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why an attribute can't be set; an error where it could be but something failed.
+    fn why_not(&self, item: Subject<'_>, target: &At<'_>, errno: Errno) -> Result<Why> {
+        match errno {
+            Errno::PERM | Errno::ACCESS if !self.rights.any_owner => Ok(Why::Denied),
+            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS => Ok(Why::Lacking),
+            Errno::TOOBIG | Errno::RANGE | Errno::INVAL => Ok(Why::Lacking),
+            // Some file systems have one block for a file's attributes and say this when it is full, disk full or not.
+            Errno::NOSPC if target.has_space() => Ok(Why::Lacking),
+            errno => Err(fail_write(OP, item.to, errno)),
+        }
+    }
+}
+
+/// Makes the symbolic link `key` that holds `text`, with the owner, attributes and times of `name` in `from`.
+pub(super) fn link(
+    local: &Local,
+    item: &CopyItem,
+    keeper: Keeper<'_>,
+    (from, name, st): (&Dir, &[u8], &Statx),
+    (key, text): (&Key, &[u8]),
+    mtime: Mtime,
+) -> Result<(Dir, Unkept)> {
+    let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
+        let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
+        rustix::fs::symlinkat(text, dir, &temp[..])?;
+        Ok(temp)
+    })?;
+    let temp = made.map_err(|errno| fail_link("copy", key, errno))?;
+    let there = Owned { mode: 0o120_777, ..fresh(0, keeper.rights) };
+    let times = keeper.times(item.into(), st, Some(mtime));
+    let (source, target) = (At::name(from, name), At::name(&dir, &temp));
+    let dressed = keeper.dress_new(item.into(), &dir, &source, st, &target, there, true, times);
+    let unkept = settle(item, key, (&dir, &temp), dressed)?;
+    Ok((dir, unkept))
+}
+
+/// Gives what was made under a hidden name its own, or removes it.
+fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Result<Unkept>) -> Result<Unkept> {
+    let no_file: Option<&OwnedFd> = None;
+    let settled = dressed.and_then(|unkept| {
+        place::settle("copy", key, (dir, temp, key.name()), &item.spec.replace, no_file).map(|()| unkept)
+    });
+    settled.inspect_err(|_| place::discard(dir, temp))
+}
+
+/// Makes a device, FIFO or socket anew; see [`haul_store::CopyHow::Special`].
+pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, Stored)> {
+    let error = |errno| fail_write("copy", &item.to, errno);
+    let name = item.from.name();
+    let source_error = |errno| fail("copy", &item.from, errno);
+    let st = meta::facts_at(from, name, root.follow(), FACTS).map_err(source_error)?;
+    let source = if root.follow() { At::followed(from, name).map_err(source_error)? } else { At::name(from, name) };
+    let kind = meta::file_type(&st);
+    let what = match kind {
+        FileType::BlockDevice | FileType::CharacterDevice => What::Device,
+        FileType::Fifo | FileType::Socket => What::Special,
+        _ => return Err(changed("copy", &item.from)),
+    };
+    let nothing = Keep::default();
+    let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
+    let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
+    let mode = place::first_mode(keeper.keep.private());
+    let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
+        let temp = temp_name(Owner::Process, item.to.name(), &item.spec.partial_suffix);
+        // Some file systems in user space make a plain file of that name, and then an error.
+        rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| place::discard(dir, &temp))?;
+        Ok(temp)
+    })?;
+    let temp = match made {
+        Ok(temp) => temp,
+        Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+            let denied = errno == Errno::PERM && !keeper.rights.devices;
+            let mut stored = Stored::default();
+            stored.unkept.add(what, if denied { Why::Denied } else { Why::Lacking });
+            return Ok((dir, stored));
+        }
+        Err(errno) => return Err(error(errno)),
+    };
+    let mtime = item.spec.mtime.unwrap_or(meta::mtime(&st));
+    let dressed = At::reached(&dir, &temp).map_err(error).and_then(|target| {
+        let there = fresh(0o666, keeper.rights);
+        let times = keeper.times(item.into(), &st, Some(mtime));
+        keeper.dress_new(item.into(), &dir, &source, &st, &target, there, true, times)
+    });
+    let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
+    Ok((dir, Stored { unkept, ..Stored::default() }))
+}
+
+/// Where something is: its directory and its name there.
+fn found(root: &Root, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8>)> {
+    if key.is_root() {
+        return Ok((root.root()?, b".".to_vec()));
+    }
+    let folder = parent(key.as_bytes());
+    let dir = if write { root.dir_beneath(folder)? } else { root.dir(folder)? };
+    Ok((dir, key.name().to_vec()))
+}
+
+/// Compares the attributes of two things that are there, and sets what differs; see [`haul_store::Inodes::attributes`]. Runs on the
+/// pool.
+pub(super) fn of_item(
+    local: &Local,
+    from: &Root,
+    item: &AttributesItem,
+    set: bool,
+    abandoned: &Abandoned,
+) -> Result<Attributed> {
+    abandoned.check(OP, &item.to)?;
+    match existing(local, from, item, set) {
+        Err(error) if denied(&error, item.keep.as_deref()) && open_up(&local.root, &item.to) => {
+            existing(local, from, item, set)
+        }
+        answer => answer,
+    }
+}
+
+/// The same, once.
+pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: bool) -> Result<Attributed> {
+    check_key(OP, &item.from)?;
+    check_key(OP, &item.to)?;
+    meta::check_time(OP, &item.to, item.mtime)?;
+    let source_error = |errno| fail(OP, &item.from, errno);
+    let target_error = |errno| fail(OP, &item.to, errno);
+    let (from_dir, from_name) = found(from, &item.from, false).map_err(source_error)?;
+    let (dir, name) = found(&local.root, &item.to, true).map_err(target_error)?;
+    let follows = from.follows(&item.from);
+    let st = meta::facts_at(&from_dir, &from_name, follows, FACTS).map_err(source_error)?;
+    let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
+    let links = meta::file_type(&there) == FileType::Symlink;
+    if meta::file_type(&st) != meta::file_type(&there) || item.to.is_symlink() && !links {
+        return Err(changed(OP, &item.to));
+    }
+    let nothing = Keep::default();
+    let keeper = Keeper { keep: item.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
+    // A new directory has got the default ACL of the one that it is in.
+    let inside = if meta::file_type(&st) == FileType::Directory { &name[..] } else { b"." };
+    let rights = keeper.rights_in((&dir, inside), item.new);
+    let want = wanted(owned(&st), owned(&there), item.new, keeper.keep, &rights);
+    let mut unkept = want.unkept;
+    let source = match follows {
+        true => At::followed(&from_dir, &from_name).map_err(source_error)?,
+        false => At::name(&from_dir, &from_name),
+    };
+    let attrs = keeper.attrs(item.into(), &source, &mut unkept)?;
+    let have = match keeper.keep.looks_inside() || !attrs.is_empty() {
+        true => keeper.read(&At::name(&dir, &name), &mut Unkept::default()).map_err(target_error)?,
+        false => Attrs::default(),
+    };
+    let (xattrs, acls) = attrs.differ(&have);
+    let differs = Differs {
+        mtime: item.mtime.is_some_and(|mtime| mtime != meta::mtime(&there)),
+        xattrs,
+        acls,
+        ..owned_otherwise(&want, &there)
+    };
+    if !set || !differs.any() {
+        return Ok(Attributed { differs, unkept });
+    }
+    let target = At::to_change(&dir, &name, meta::file_type(&there)).map_err(target_error)?;
+    let now = target.facts(FACTS).map_err(target_error)?;
+    if (now.stx_ino, meta::file_type(&now)) != (there.stx_ino, meta::file_type(&there)) {
+        return Err(changed(OP, &item.to));
+    }
+    let job = Change { keeper, item: item.into(), target: &target, there: &there, want, attrs: &attrs, have };
+    let differs = job.make(differs, &st, &mut unkept)?;
+    Ok(Attributed { differs, unkept })
+}
+
+/// What the user gives to everything (`--chmod`, `--chown`, `--metadata-set`), for a file that kept the rest by being
+/// renamed.
+pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<Unkept> {
+    let error = |errno| fail(OP, &item.to, errno);
+    let Keep { chmod, users, groups, .. } = keeper.keep;
+    let mut unkept = Unkept::default();
+    if chmod.is_empty() && users.is_empty() && groups.is_empty() && item.spec.meta.is_none() {
+        return Ok(unkept);
+    }
+    let there = meta::facts_at(dir, item.to.name(), false, FACTS).map_err(error)?;
+    let target = At::to_change(dir, item.to.name(), meta::file_type(&there)).map_err(error)?;
+    let (users, groups) = (users.clone(), groups.clone());
+    let given = Keep { perms: !chmod.is_empty(), chmod: chmod.clone(), users, groups, ..Keep::default() };
+    let keeper = Keeper { keep: &given, ..keeper };
+    let want = wanted(owned(&there), owned(&there), false, keeper.keep, keeper.rights);
+    unkept.merge(want.unkept);
+    let differs = owned_otherwise(&want, &there);
+    let attrs = keeper.attrs(item.into(), &target, &mut unkept)?;
+    let job = Change {
+        keeper,
+        item: item.into(),
+        target: &target,
+        there: &there,
+        want,
+        attrs: &attrs,
+        have: Attrs::default(),
+    };
+    job.make(differs, &there, &mut unkept)?;
+    Ok(unkept)
+}
+
+/// Gives a file of ours the permissions of the regular file that it is about to replace, if there is one; with
+/// [`Keep::executability`] it may be executed as it may now.
+pub(super) fn keep_mode(
+    keep: Option<&Keep>,
+    (from, name): (&Dir, &[u8]),
+    (to, replaced): (&Dir, &[u8]),
+) -> rustix::io::Result<()> {
+    let Ok(there) = meta::facts_at(to, replaced, false, FACTS) else { return Ok(()) };
+    if meta::file_type(&there) != FileType::RegularFile {
+        return Ok(());
+    }
+    let file = super::read::open_file(from, name, false)?;
+    let mut mode = u32::from(there.stx_mode) & 0o777;
+    if keep.is_some_and(|keep| keep.executability) {
+        mode = match u32::from(meta::facts(&file, FACTS)?.stx_mode) & 0o111 {
+            0 => mode & !0o111,
+            _ if mode & 0o111 == 0 => mode | (mode & 0o444) >> 2,
+            _ => mode,
+        };
+    }
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+}
+
+/// What of owner, group and permission bits is otherwise than wanted.
+fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
+    Differs {
+        mode: want.mode.is_some_and(|mode| mode != owned(there).mode & 0o7777),
+        owner: want.uid.is_some_and(|uid| uid != there.stx_uid),
+        group: want.gid.is_some_and(|gid| gid != there.stx_gid),
+        ..Differs::default()
+    }
+}
+
+/// A change of what is there.
+struct Change<'a> {
+    keeper: Keeper<'a>,
+    item: Subject<'a>,
+    target: &'a At<'a>,
+    there: &'a Statx,
+    want: Wanted,
+    attrs: &'a Attrs,
+    have: Attrs,
+}
+
+impl Change<'_> {
+    /// Sets what differs; gives what was changed.
+    fn make(mut self, differs: Differs, st: &Statx, unkept: &mut Unkept) -> Result<Differs> {
+        let error = |errno| fail(OP, self.item.to, errno);
+        let (keeper, target, before) = (self.keeper, self.target, owned(self.there));
+        let mut done = Differs { mode: differs.mode, mtime: differs.mtime, ..Differs::default() };
+        let mut owned_as_wanted = true;
+        let mut bits = before.mode;
+        if differs.owner || differs.group {
+            let (uid, gid) = (self.want.uid.filter(|_| differs.owner), self.want.gid.filter(|_| differs.group));
+            owned_as_wanted = keeper.chown(target, uid, gid, unkept).map_err(error)?;
+            done.owner = differs.owner && !unkept.holds(What::Owner);
+            done.group = differs.group && !unkept.holds(What::Group);
+            if keeper.keep.looks_inside() {
+                // A new owner takes capabilities away.
+                self.have = keeper.read(target, &mut Unkept::default()).map_err(error)?;
+            }
+            bits = owned(&target.facts(FACTS).map_err(error)?).mode;
+        }
+        let inside = keeper.put(self.item, target, self.attrs, &self.have, bits, unkept)?;
+        (done.xattrs, done.acls) = (inside.xattrs, inside.acls);
+        let mode = self.want.mode.unwrap_or(before.mode & 0o7777);
+        let mode = if owned_as_wanted { mode } else { mode & 0o1777 };
+        // ACLs and the way to extended attributes change the bits too.
+        let is_link = meta::file_type(self.there) == FileType::Symlink;
+        if !is_link && (differs.mode || inside.any() || bits != before.mode) {
+            keeper.chmod(target, mode, unkept).map_err(error)?;
+            keeper.put_nfs4(self.item, target, self.attrs, unkept)?;
+            done.mode &= !unkept.holds(What::Mode);
+        }
+        if differs.mtime {
+            let times = keeper.times(self.item, st, self.item.mtime);
+            let atime = times.atime.or(Some(meta::atime(self.there)));
+            target.set_times(&meta::times(atime, times.mtime)).map_err(error)?;
+        }
+        Ok(done)
+    }
+}
+
+/// Makes the directories on the way to `key` writable and searchable for us, where they are ours and weren't; true when
+/// that changed anything. Their own permissions come back when directories get their attributes.
+pub(super) fn open_up(root: &Root, key: &Key) -> bool {
+    let folder = parent(key.as_bytes());
+    let slashes = folder.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+    let mut opened = false;
+    for end in std::iter::once(0).chain(slashes) {
+        let Ok(dir) = root.dir_beneath(&folder[..end]) else { return opened };
+        let Ok(st) = meta::facts(&dir, FACTS) else { return opened };
+        let mode = u32::from(st.stx_mode) & 0o7777;
+        let ours = st.stx_uid == our_uid();
+        // By path, as the kernel takes no change of mode on a descriptor that is only a place; it leads to that place.
+        let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
+        if ours && mode & 0o700 != 0o700 && rustix::fs::chmod(path, Mode::from_raw_mode(mode | 0o700)).is_ok() {
+            opened = true;
+        }
+    }
+    opened
+}
+
+/// True for an error that may only be due to directories that are closed to us, where they may be opened.
+pub(super) fn denied(error: &Error, keep: Option<&Keep>) -> bool {
+    error.kind() == ErrorKind::Denied && keep.is_some_and(Keep::private)
+}
+
+/// Permission bits that new files don't get. Read, since asking the kernel for it changes it for a moment.
+pub(super) fn read_umask() -> u32 {
+    let mut status = String::new();
+    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read_to_string(&mut status));
+    let line = read.ok().and_then(|_| status.lines().find_map(|line| line.strip_prefix("Umask:")));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}

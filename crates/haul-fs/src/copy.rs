@@ -1,0 +1,451 @@
+//! Copying on this machine without passing the bytes through the engine: which file, under which name, with which facts. How
+//! the bytes come over is in `content`. A batch is one job on one disk thread.
+
+use super::{
+    Local, append, attributes,
+    content::Bytes,
+    dir::{Dir, Root},
+    error::{changed, check_file, fail, fail_close, source_error, target_error},
+    hidden::{Owner, temp_name},
+    meta, place,
+    place::Hidden,
+    read::{link_name, no_link, open_file, regular, target},
+};
+use haul_core::{
+    Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
+    attributes::{Unkept, What},
+    key::parent,
+    links::{Munge, SourceLinks},
+    plan::Replace,
+};
+use haul_store::{
+    CopyHow, CopyItem, Progress, Stored, blocks,
+    disk::Abandoned,
+    late::{self, Tells},
+    statx::Statx,
+};
+use rustix::{
+    fs::{AtFlags, FileType, StatxFlags},
+    io::Errno,
+};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+const OP: &str = "copy";
+
+/// One batch under way.
+struct Batch<'a> {
+    local: &'a Local,
+    from: &'a Root,
+    munge: Munge,
+    bytes: Bytes<'a>,
+    /// The directory of the last source.
+    last: Option<(Vec<u8>, Dir)>,
+    /// Small files are made without a name first.
+    nameless: bool,
+    /// A file found no room: those after it would each fail the same way.
+    full: bool,
+    /// The directory of the last target, and when files there tell of errors.
+    late: Option<(Dir, Tells)>,
+    /// Directories in which files appeared that are to be on the device before this batch is answered.
+    settled: Vec<(Vec<u8>, Dir)>,
+}
+
+/// See [`haul_store::Store::copy`]; runs on the pool.
+pub(super) fn copy(
+    local: &Local,
+    (from, munge): (&Root, Munge),
+    items: &[CopyItem],
+    progress: Option<&Progress>,
+    abandoned: &Abandoned,
+) -> Vec<Result<Stored>> {
+    let bytes = Bytes::new(progress, abandoned);
+    let settled = Vec::new();
+    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, late: None, settled };
+    let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
+    batch.sync_dirs(items, &mut answers);
+    answers
+}
+
+/// The hash that the source's bytes are to have, if one is known, of what came over.
+///
+/// Errors: `Corrupt` when it is another.
+fn prove(item: &CopyItem, target: &OwnedFd, size: u64) -> Result<Hashes> {
+    let Some((algo, _)) = item.spec.hashes.iter().next() else { return Ok(Hashes::default()) };
+    let mut hasher = Hasher::new(&[algo]);
+    blocks::read(target, 0..size, |block| hasher.update(block)).map_err(|e| e.with_key(&item.to))?;
+    let hashes = hasher.finish();
+    match hashes.agree(&item.spec.hashes) {
+        Some((_, true)) => Ok(hashes),
+        _ => {
+            let message = format!("what was read does not have the {algo} that the source says it has");
+            Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&item.from))
+        }
+    }
+}
+
+impl Batch<'_> {
+    fn next(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        if self.full {
+            return Err(Error::new(ErrorKind::Cancelled, OP, "no space is left").with_key(&item.to));
+        }
+        let answer = self.one(number, item);
+        self.full = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        answer
+    }
+
+    fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        self.bytes.check_abandoned(&item.to)?;
+        match self.attempt(number, item) {
+            Err(error)
+                if attributes::denied(&error, item.spec.keep.as_deref())
+                    && attributes::open_up(&self.local.root, &item.to) =>
+            {
+                self.attempt(number, item)
+            }
+            answer => answer,
+        }
+    }
+
+    fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        check_file(OP, &item.from)?;
+        check_file(OP, &item.to)?;
+        meta::check_time(OP, &item.to, item.spec.mtime)?;
+        let dir = self.source_dir(item)?;
+        if item.how == CopyHow::Rename && !self.is_own(item) {
+            let message = "what is behind a symbolic link that leads out of the folder isn't moved by renaming it";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
+        }
+        if item.how == CopyHow::Special {
+            let (made_in, stored) = attributes::special(self.local, item, (self.from, &dir))?;
+            self.settled(item, &made_in);
+            return Ok(stored);
+        }
+        if let Some(name) = link_name(self.local.links, &item.from)
+            && let Ok(st) = meta::facts_at(&dir, name, false, attributes::FACTS)
+            && meta::file_type(&st) == FileType::Symlink
+        {
+            return match item.how {
+                CopyHow::Link => self.hard_link(item, &dir),
+                _ => self.link(number, item, &dir, name, &st),
+            };
+        }
+        no_link(OP, &item.from)?;
+        no_link(OP, &item.to)?;
+        if item.how == CopyHow::Link {
+            return self.hard_link(item, &dir);
+        }
+        if let CopyHow::Append { verify } = item.how {
+            let source = append::Source { root: self.from, dir: &dir };
+            if let Some(stored) = append::append(self.local, source, (number, item), &mut self.bytes, verify)? {
+                return Ok(stored);
+            }
+        }
+        if item.how == CopyHow::Rename
+            && let Some(stored) = self.rename(number, item, &dir)?
+        {
+            return Ok(stored);
+        }
+        let unread = |errno| fail("read", &item.from, errno);
+        let file = open_file(&dir, item.from.name(), self.from.follow()).map_err(unread)?;
+        let keeper = attributes::keeper(self.local, &item.spec);
+        let accessed = keeper.map_or(Ok(None), |keeper| keeper.accessed(&file)).map_err(source_error(item))?;
+        self.bytes.read_ahead(item, &file)?;
+        let mask = if keeper.is_some() { attributes::FACTS } else { meta::FACTS };
+        let (mut before, waited) = meta::still_facts(&file, mask).map_err(source_error(item))?;
+        if waited {
+            self.bytes.forget_ahead();
+        }
+        before.stx_atime = accessed.unwrap_or(before.stx_atime);
+        regular(OP, &item.from, &before)?;
+        meta::check_want(item, &before)?;
+        let stored = if item.spec.inplace {
+            // Rare, and not worth a second way of writing in place here: the engine streams it.
+            let message = "writing in place isn't done by copying on the disk";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+        } else {
+            self.file(number, item, &file, &before)?
+        };
+        if item.how == CopyHow::Rename {
+            remove_source(item, &dir, item.from.name(), &before)?;
+        }
+        Ok(stored)
+    }
+
+    fn source_dir(&mut self, item: &CopyItem) -> Result<Dir> {
+        let key = parent(item.from.as_bytes());
+        if let Some((last, dir)) = &self.last
+            && last == key
+        {
+            return Ok(dir.clone());
+        }
+        let dir = self.from.dir(key).map_err(source_error(item))?;
+        self.last = Some((key.to_vec(), dir.clone()));
+        Ok(dir)
+    }
+
+    /// False for a source that is reached only by a link out of its root: it is another folder's, and stays there.
+    fn is_own(&self, item: &CopyItem) -> bool {
+        !self.from.follows_dirs() || self.from.dir_beneath(parent(item.from.as_bytes())).is_ok()
+    }
+
+    fn file(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, before: &Statx) -> Result<Stored> {
+        let private = item.spec.hides();
+        if self.nameless && self.bytes.is_quick(before) {
+            match place::create_nameless(&self.local.root, OP, &item.to, private)? {
+                Some(hidden) => return self.fill(number, item, source, before, &hidden),
+                None => self.nameless = false,
+            }
+        }
+        let hidden =
+            place::create(&self.local.root, OP, &item.to, (Owner::Process, &item.spec.partial_suffix), private)?;
+        self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
+    }
+
+    fn fill(
+        &mut self,
+        number: usize,
+        item: &CopyItem,
+        source: &OwnedFd,
+        before: &Statx,
+        hidden: &Hidden,
+    ) -> Result<Stored> {
+        let target = &hidden.file;
+        if !self.bytes.write_ahead(number, item, before, target)? {
+            self.bytes.bring(number, item, source, before, target)?;
+            let after = meta::facts(source, meta::FACTS).map_err(source_error(item))?;
+            if meta::version(&after) != meta::version(before) {
+                let message = "changed while it was copied";
+                return Err(Error::new(ErrorKind::Changed, OP, message).with_key(&item.from));
+            }
+        }
+        let spec = &item.spec;
+        let meta = spec.meta.as_deref();
+        let mtime = spec.mtime.or_else(|| meta::meta_time(meta, "mtime")).unwrap_or(meta::mtime(before));
+        let hashes = prove(item, target, before.stx_size)?;
+        let mut stored = Stored { version: None, size: before.stx_size, hashes, ..Stored::default() };
+        let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
+        match (attributes::keeper(self.local, spec), meta) {
+            (Some(keeper), _) => {
+                let replaced = keeper.replaced(&hidden.dir, item.to.name());
+                stored.unkept =
+                    keeper.new_file(item.into(), (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
+                own_mode = keeper.keep.private() || replaced.is_some();
+            }
+            (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
+            (None, None) => set_times(item, target, mtime)?,
+        }
+        let keep_mode = (!own_mode).then_some(target);
+        // Of what takes long to copy; a small file isn't worth the call.
+        if before.stx_size >= place::RESERVE_FROM && !hidden.temp.is_empty() {
+            let now = meta::facts(target, meta::FACTS | StatxFlags::NLINK).map_err(target_error(item))?;
+            place::check_named(OP, &item.to, (&hidden.dir, &hidden.temp), &now)?;
+        }
+        if spec.fsync {
+            rustix::fs::fsync(target).map_err(target_error(item))?;
+        }
+        // Also after fsync, which some file systems don't know.
+        late::ask(target, self.tells(&hidden.dir)).map_err(|errno| fail_close(OP, &item.to, errno))?;
+        let place = (&hidden.dir, item.to.name());
+        self.local
+            .made
+            .publish((OP, &item.to), place, || place::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
+        self.settled(item, &hidden.dir);
+        Ok(stored)
+    }
+
+    fn tells(&mut self, dir: &Dir) -> Tells {
+        match &self.late {
+            Some((last, tells)) if Dir::ptr_eq(last, dir) => *tells,
+            _ => {
+                let tells = self.local.late.tells(dir);
+                self.late = Some((dir.clone(), tells));
+                tells
+            }
+        }
+    }
+
+    /// Remembers a directory that got a name, where names are to be on the device too.
+    fn settled(&mut self, item: &CopyItem, dir: &Dir) {
+        let key = parent(item.to.as_bytes());
+        if item.spec.fsync && self.settled.last().is_none_or(|(last, _)| last != key) {
+            self.settled.push((key.to_vec(), dir.clone()));
+        }
+    }
+
+    /// Forces the names that appeared in this batch to the device, once for each directory. Where that fails, the files in it
+    /// count as not copied.
+    fn sync_dirs(&self, items: &[CopyItem], answers: &mut [Result<Stored>]) {
+        for (key, dir) in &self.settled {
+            let Err(errno) = place::sync_dir(dir) else { continue };
+            let here = items.iter().zip(&mut *answers).filter(|(item, _)| parent(item.to.as_bytes()) == key);
+            here.filter(|(_, answer)| answer.is_ok())
+                .for_each(|(item, answer)| *answer = Err(target_error(item)(errno)));
+        }
+    }
+
+    fn link(&mut self, number: usize, item: &CopyItem, dir: &Dir, name: &[u8], st: &Statx) -> Result<Stored> {
+        meta::check_want(item, st)?;
+        if !item.to.is_symlink() {
+            let message = "a symbolic link can only be copied to a name that ends in .rclonelink";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+        }
+        let key = Key::new(item.to.path());
+        let stored = self.make_link(item, (dir, name, st), &key)?;
+        self.bytes.moved(number, stored.size);
+        Ok(stored)
+    }
+
+    /// Makes a link at `key` that is what the link `name` is; a move then takes that away.
+    fn make_link(&mut self, item: &CopyItem, (dir, name, st): (&Dir, &[u8], &Statx), key: &Key) -> Result<Stored> {
+        let target = self.munge.target(target(dir, name).map_err(source_error(item))?);
+        let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
+        let mtime = item.spec.mtime.or(meta_mtime).unwrap_or(meta::mtime(st));
+        let mut stored = Stored { size: target.len() as u64, ..Stored::default() };
+        let dir_of_link = match attributes::keeper(self.local, &item.spec) {
+            Some(keeper) => {
+                let (source, made) = ((dir, name, st), (key, &target[..]));
+                let (dir_of_link, unkept) = attributes::link(self.local, item, keeper, source, made, mtime)?;
+                stored.unkept = unkept;
+                dir_of_link
+            }
+            None => place::link(&self.local.root, OP, key, &target, &item.spec, Some(mtime))?,
+        };
+        self.settled(item, &dir_of_link);
+        if item.how == CopyHow::Rename {
+            remove_source(item, dir, name, st)?;
+        }
+        Ok(stored)
+    }
+
+    /// Gives the source, whatever it is but a directory, another name.
+    fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
+        let name = item.from.name();
+        let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
+        meta::check_want(item, &st)?;
+        let key = Key::new(item.to.path());
+        let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
+            let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
+            rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
+            Ok(temp)
+        })?;
+        let temp = match made {
+            Ok(temp) => temp,
+            // Another file system, one without hard links, or an inode that has as many names as it can.
+            Err(Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                let message = "a hard link to it can't be made here";
+                return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+            }
+            Err(errno) => return Err(target_error(item)(errno)),
+        };
+        let no_file: Option<&OwnedFd> = None;
+        place::settle(OP, &key, (&dir, &temp, key.name()), &item.spec.replace, no_file)
+            .inspect_err(|_| place::discard(&dir, &temp))?;
+        // Renaming one name of an inode over another does nothing: then the hidden name is still there.
+        if st.stx_nlink > 1 {
+            let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
+        }
+        self.settled(item, &dir);
+        // What isn't a file has no size, whatever the file system says.
+        let size = if meta::file_type(&st) == FileType::RegularFile { st.stx_size } else { item.size };
+        Ok(Stored { size, ..Stored::default() })
+    }
+
+    /// Renames; `None` when source and destination aren't on one file system, or the source is a link that is followed.
+    fn rename(&mut self, number: usize, item: &CopyItem, from: &Dir) -> Result<Option<Stored>> {
+        let st = meta::facts_at(from, item.from.name(), false, meta::FACTS).map_err(source_error(item))?;
+        let kind = meta::file_type(&st);
+        if kind == FileType::Symlink && self.from.follow() {
+            return Ok(None);
+        }
+        if kind == FileType::Directory {
+            regular(OP, &item.from, &st)?;
+        }
+        meta::check_want(item, &st)?;
+        // Not through a hidden name: the file is whole already, and a rename shows it at once.
+        let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
+            Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
+            Replace::Anything => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
+            Replace::Exactly(want) => match meta::facts_at(dir, item.to.name(), false, meta::FACTS) {
+                Ok(st) if meta::version(&st) == *want => {
+                    rustix::fs::renameat(from, item.from.name(), dir, item.to.name())
+                }
+                Ok(_) => Err(Errno::BADF),
+                Err(errno) => Err(errno),
+            },
+        })?;
+        let dir = match moved {
+            (dir, Ok(())) => dir,
+            (_, Err(Errno::XDEV)) if kind == FileType::RegularFile => return Ok(None),
+            (_, Err(Errno::XDEV)) => return self.remake(item, from, &st).map(Some),
+            (_, Err(Errno::BADF)) => return Err(changed(OP, &item.to)),
+            (_, Err(errno)) => return Err(target_error(item)(errno)),
+        };
+        if kind != FileType::RegularFile {
+            // It has no bytes, and kept all else; opening it might do more than look.
+            self.settled(item, &dir);
+            return Ok(Some(Stored { size: item.size, ..Stored::default() }));
+        }
+        if item.spec.mtime.is_some_and(|t| t != meta::mtime(&st)) || item.spec.meta.is_some() {
+            let file = open_file(&dir, item.to.name(), false).map_err(target_error(item))?;
+            match item.spec.meta.as_deref().filter(|_| item.spec.keep.is_none()) {
+                Some(meta) => meta::apply(OP, &item.to, &file, meta, item.spec.mtime, item.spec.keep_setid)?,
+                None => set_times(item, &file, item.spec.mtime.unwrap_or(meta::mtime(&st)))?,
+            }
+        }
+        let unkept = match attributes::keeper(self.local, &item.spec) {
+            Some(keeper) => attributes::renamed(item, keeper, &dir)?,
+            None => Unkept::default(),
+        };
+        self.settled(item, &dir);
+        self.bytes.moved(number, st.stx_size);
+        Ok(Some(Stored { size: st.stx_size, unkept, ..Stored::default() }))
+    }
+
+    /// Moves what isn't a regular file to another file system: it is made anew there.
+    ///
+    /// Errors: `Unsupported` where it can't be; it stays then.
+    fn remake(&mut self, item: &CopyItem, from: &Dir, st: &Statx) -> Result<Stored> {
+        if meta::file_type(st) == FileType::Symlink {
+            return self.make_link(item, (from, item.from.name(), st), &item.to);
+        }
+        let (dir, stored) = attributes::special(self.local, item, (self.from, from))?;
+        if stored.unkept.holds(What::Device) || stored.unkept.holds(What::Special) {
+            let message = "what isn't a file couldn't be made on the other file system";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
+        }
+        self.settled(item, &dir);
+        remove_source(item, from, item.from.name(), st)?;
+        Ok(stored)
+    }
+}
+
+/// The end of a move by copying: only what was copied goes. Where the two names turn out to be one, the source is the
+/// copy by now.
+fn remove_source(item: &CopyItem, dir: &Dir, name: &[u8], copied: &Statx) -> Result<()> {
+    let now = meta::facts_at(dir, name, false, meta::FACTS).map_err(source_error(item))?;
+    // Under a link that was followed is what was copied; the link itself says nothing of it.
+    if meta::file_type(&now) == meta::file_type(copied) && !meta::pinned(&meta::version(copied), &now) {
+        return Err(changed(OP, &item.from));
+    }
+    super::dir::unlink(dir, name, false).map_err(|errno| fail("delete the source", &item.from, errno))
+}
+
+fn set_times(item: &CopyItem, file: impl AsFd, mtime: Mtime) -> Result<()> {
+    rustix::fs::futimens(file, &meta::times(None, Some(mtime))).map_err(target_error(item))
+}
+
+/// The source's root for a batch: this store's own descriptors when it copies within itself.
+pub(super) fn source_root(local: &Arc<Local>, from: &[u8], links: SourceLinks) -> Arc<Root> {
+    match *from == *local.place {
+        true => local.root.clone(),
+        false => {
+            let follow = local.root.follow() || links.follow_files;
+            let root = Root::new(from.to_vec(), follow).following_dirs(links.follow_dirs);
+            // As stores name it, there is no link on the way: what is one by now was put there.
+            Arc::new(root.by_own_links(local.root.goes_by_own_links()))
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Hidden names and how they become visible: the one place where something appears in, or replaces something in, a
+//! destination directory.
+
+use super::{
+    dir::{Dir, Root},
+    error::{changed, fail, fail_link, fail_make, fail_write},
+    hidden::{Owner, temp_name},
+    meta,
+};
+use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use haul_store::{nameless, statx::Statx};
+use rustix::{
+    fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
+    io::Errno,
+};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A file under its hidden name, in the directory where it will be.
+pub(super) struct Hidden {
+    pub dir: Dir,
+    /// Empty while it has no name at all, see [`create_nameless`].
+    pub temp: Vec<u8>,
+    pub file: OwnedFd,
+}
+
+/// Runs `make` in the directory of `key`, created if missing; once more when the directory was removed meanwhile.
+pub(super) fn in_dir<T>(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    make: impl FnMut(&Dir) -> rustix::io::Result<T>,
+) -> Result<(Dir, T)> {
+    let (dir, made) = in_dir_or_errno(root, op, key, make)?;
+    Ok((dir, made.map_err(|e| fail_make(op, key, e))?))
+}
+
+/// The same, leaving what `make` answered to the caller.
+pub(super) fn in_dir_or_errno<T>(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    mut make: impl FnMut(&Dir) -> rustix::io::Result<T>,
+) -> Result<(Dir, rustix::io::Result<T>)> {
+    let parent = haul_core::key::parent(key.as_bytes());
+    let dir = root.make(parent).map_err(|e| fail_make(op, key, e))?;
+    match make(&dir) {
+        Err(Errno::NOENT) => {
+            root.forget();
+            let dir = root.make(parent).map_err(|e| fail_make(op, key, e))?;
+            let made = make(&dir);
+            Ok((dir, made))
+        }
+        made => Ok((dir, made)),
+    }
+}
+
+/// Creates the hidden file for `key`. `private` keeps all but its owner from it until it gets permissions of its own.
+pub(super) fn create(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    (owner, suffix): (Owner, &str),
+    private: bool,
+) -> Result<Hidden> {
+    let mode = first_mode(private);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
+        let temp = temp_name(owner, key.name(), suffix);
+        let file = rustix::fs::openat(dir, &temp[..], flags, mode)?;
+        Ok((temp, file))
+    })?;
+    Ok(Hidden { dir, temp, file })
+}
+
+/// Space for files of this size and more is reserved first: a full disk is then known before the bytes move, and ext4 takes
+/// 0.10 s instead of 0.14 s for 400 MB. Smaller ones aren't worth the call.
+pub(super) const RESERVE_FROM: u64 = 1 << 20;
+
+/// `TMPFS_MAGIC` of statfs(2).
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
+/// Reserves space for a file that will have `size` bytes, where that is worth it; its size stays.
+///
+/// Errors: there is not so much space, or a file can't be so large.
+pub(super) fn reserve(file: &impl AsFd, size: u64) -> rustix::io::Result<()> {
+    if size < RESERVE_FROM {
+        return Ok(());
+    }
+    if let Ok(space) = rustix::fs::fstatfs(file)
+        && space.f_type == TMPFS
+    {
+        // Reserving memory means clearing it, which costs as much as filling it; so only look whether it is there.
+        let free = space.f_bavail.saturating_mul(u64::try_from(space.f_bsize).unwrap_or(1));
+        let held = meta::facts(file, meta::FACTS).map_or(0, |st| st.stx_blocks * 512);
+        // Without a limit (`size=0`) it says that there are no blocks at all.
+        let full = space.f_blocks > 0 && size > free.saturating_add(held);
+        return if full { Err(Errno::NOSPC) } else { Ok(()) };
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size) {
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
+        // Not every file system can reserve; then writing tells.
+        _ => Ok(()),
+    }
+}
+
+/// The mode that a file is made with; until its own is set, when it gets one, it is for its owner alone.
+pub(super) fn first_mode(private: bool) -> Mode {
+    Mode::from_raw_mode(if private { 0o600 } else { 0o666 })
+}
+
+/// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`nameless`]).
+pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<Hidden>> {
+    let probe = || temp_name(Owner::Process, b"probe", ".partial");
+    let (dir, file) = in_dir(root, op, key, |dir| nameless::create(dir, b".", first_mode(private), probe))?;
+    Ok(file.map(|file| Hidden { dir, temp: Vec::new(), file }))
+}
+
+/// [`settle`] for what [`create`] or [`create_nameless`] made. On failure a hidden name that `create` gave is still there.
+pub(super) fn settle_hidden(
+    op: &'static str,
+    key: &Key,
+    hidden: &Hidden,
+    spec: &haul_store::WriteSpec,
+    keep_mode: Option<&OwnedFd>,
+) -> Result<()> {
+    let (dir, name) = (&hidden.dir, key.name());
+    if !hidden.temp.is_empty() {
+        return settle(op, key, (dir, &hidden.temp, name), &spec.replace, keep_mode);
+    }
+    if !matches!(spec.replace, Replace::Exactly(_)) {
+        match nameless::give_name(&hidden.file, dir, name) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) if spec.replace == Replace::Absent => {
+                return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fail_make(op, key, errno)),
+        }
+    }
+    // Only a rename replaces.
+    let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
+    nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_make(op, key, e))?;
+    settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
+}
+
+/// Refuses an open file, of which `st` tells, that has lost its name: what is there now, if anything, is not what was written.
+pub(super) fn check_named(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), st: &Statx) -> Result<()> {
+    // Some file systems don't count names.
+    let named =
+        || meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|now| meta::version(&now) == meta::version(st));
+    if st.stx_nlink > 0 || named() {
+        return Ok(());
+    }
+    let message = "what was half written was removed or replaced by somebody";
+    Err(Error::new(ErrorKind::Changed, op, message).with_key(key))
+}
+
+/// Removes a hidden name; nothing can be done if that fails.
+pub(super) fn discard(dir: &Dir, temp: &[u8]) {
+    if let Err(error) = rustix::fs::unlinkat(dir, temp, AtFlags::empty())
+        && error != Errno::NOENT
+    {
+        tracing::warn!(%error, name = %temp.escape_ascii(), "can't remove a partial file");
+    }
+}
+
+/// Puts the hidden `temp` at the name of `key` under the condition `replace`. With `keep_mode`, the open file gets the
+/// permissions of the file that it replaces. On failure the hidden name is still there.
+pub(super) fn settle(
+    op: &'static str,
+    key: &Key,
+    (dir, temp, name): (&Dir, &[u8], &[u8]),
+    replace: &Replace,
+    keep_mode: Option<impl AsFd>,
+) -> Result<()> {
+    let error = |errno| fail_write(op, key, errno);
+    if let Replace::Exactly(want) = replace {
+        match meta::facts_at(dir, name, false, meta::FACTS) {
+            Ok(st) if meta::version(&st) == *want => {}
+            Ok(_) | Err(Errno::NOENT) => return Err(changed(op, key)),
+            Err(errno) => return Err(error(errno)),
+        }
+    } else {
+        // One call for a new name, the common case, and the atomic test for `Absent`.
+        match rename_new((dir, temp), (dir, name)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) if *replace == Replace::Absent => {
+                return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(error(errno)),
+        }
+    }
+    if let Ok(st) = meta::facts_at(dir, name, false, meta::FACTS) {
+        match meta::file_type(&st) {
+            FileType::Directory => {
+                let message = "is a directory: remove or rename it to put a file there";
+                return Err(Error::new(ErrorKind::Exists, op, message).with_key(key));
+            }
+            FileType::RegularFile => {
+                if let Some(file) = keep_mode {
+                    let mode = Mode::from_raw_mode(u32::from(st.stx_mode) & 0o777);
+                    rustix::fs::fchmod(file, mode).map_err(error)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    rustix::fs::renameat(dir, temp, dir, name).map_err(error)
+}
+
+/// Renames if nothing is there, else `EXIST`.
+pub(super) fn rename_new((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8])) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // Some network file systems don't know the flag; a hard link has the same effect.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        answer => return answer,
+    }
+    match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
+        Ok(()) => rustix::fs::unlinkat(from, old, AtFlags::empty()),
+        // Nor hard links (FAT): the best that is left isn't atomic.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => match meta::facts_at(to, new, false, meta::FACTS) {
+            Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
+            Err(errno) => Err(errno),
+            Ok(_) => Err(Errno::EXIST),
+        },
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Creates a symbolic link at `key` that holds `target`, visible at once. Returns the directory that it is in.
+pub(super) fn link(
+    root: &Root,
+    op: &'static str,
+    key: &Key,
+    target: &[u8],
+    spec: &haul_store::WriteSpec,
+    mtime: Option<haul_core::Mtime>,
+) -> Result<Dir> {
+    let name = key.name();
+    let (dir, made) = in_dir_or_errno(root, op, key, |dir| {
+        let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
+        rustix::fs::symlinkat(target, dir, &temp[..])?;
+        Ok(temp)
+    })?;
+    let temp = made.map_err(|e| fail_link(op, key, e))?;
+    let set = match mtime {
+        Some(_) => rustix::fs::utimensat(&dir, &temp[..], &meta::times(None, mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| fail(op, key, e)),
+        None => Ok(()),
+    };
+    let no_file: Option<&OwnedFd> = None;
+    set.and_then(|()| settle(op, key, (&dir, &temp, name), &spec.replace, no_file))
+        .inspect_err(|_| discard(&dir, &temp))?;
+    Ok(dir)
+}
+
+/// Forces the names in a directory to the device.
+pub(super) fn sync_dir(dir: &Dir) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, c".", flags, Mode::empty()).and_then(rustix::fs::fsync) {
+        // This file system has nothing to force for a directory.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+        answer => answer,
+    }
+}

@@ -1,0 +1,415 @@
+//! Writing files: parts at their offsets into a hidden file beside the final name, then a rename.
+
+use super::{
+    Local,
+    content::data_runs,
+    dir::Dir,
+    error::{changed, check_file, fail, fail_close, fail_write},
+    hidden::Owner,
+    meta, place,
+};
+use futures::future::{BoxFuture, ready};
+use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
+use rustix::{
+    fs::{Advice, FallocateFlags, FileType, OFlags, StatxFlags},
+    io::Errno,
+};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::IoSlice,
+    num::NonZeroU64,
+    ops::Range,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+const OP: &str = "write";
+
+/// Longest target of a symbolic link (PATH_MAX less its zero byte).
+const TARGET_MAX: usize = 4095;
+
+/// Pieces for one pwritev: the kernel takes at most 1024.
+const PIECES: usize = 512;
+
+/// See [`haul_store::Store::write`]; runs on the pool.
+pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Box<dyn Upload>> {
+    check_file(OP, key)?;
+    meta::check_time(OP, key, spec.mtime)?;
+    if key.is_symlink() {
+        if !local.links.keeps() {
+            return Err(Error::new(ErrorKind::Unsupported, OP, "symbolic links aren't kept here").with_key(key));
+        }
+        let key = Key::new(key.path());
+        let link = Link { local: local.clone(), key, spec, bytes: Mutex::default() };
+        return Ok(Box::new(LinkWrite(Arc::new(link))));
+    }
+    let place = if spec.inplace { open_inplace(local, key, &spec)? } else { open_hidden(local, key, &spec)? };
+    let write = FileWrite(Arc::new(Inner::new(local, key, spec, place)));
+    if let Err(error) = reserve(&write.0) {
+        write.0.remove();
+        return Err(error);
+    }
+    Ok(Box::new(write))
+}
+
+/// A write that goes on in the hidden file `temp`; runs on the pool.
+pub(super) fn go_on(local: &Arc<Local>, key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
+    let place =
+        Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false };
+    let write = FileWrite(Arc::new(Inner::new(local, key, spec, place)));
+    reserve(&write.0)?;
+    Ok(Box::new(write))
+}
+
+/// Where the bytes go.
+struct Place {
+    dir: Dir,
+    /// Who reads it back shares the descriptor: closing another would take an error that is told once.
+    file: Arc<File>,
+    /// The hidden name; `None` when the file is written in place.
+    temp: Option<Vec<u8>>,
+    /// Written in place, and wasn't there before.
+    created: bool,
+}
+
+fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
+    // What others may not read at the end, they don't read while it comes.
+    let mode = meta::meta_mode(spec.meta.as_deref(), spec.keep_setid).map_or(0o777, |mode| mode.as_raw_mode());
+    let private = mode & 0o044 != 0o044 || spec.hides();
+    let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
+    let hidden = place::create(&local.root, OP, key, (owner, &spec.partial_suffix), private)?;
+    Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
+}
+
+fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mode = place::first_mode(spec.hides());
+    let in_the_way = || {
+        let message = "is a symbolic link, device, FIFO or socket: remove it to write a file there in place";
+        Error::new(ErrorKind::Exists, OP, message).with_key(key)
+    };
+    let regular = |st: &Statx| meta::file_type(st) == FileType::RegularFile;
+    // Before it is opened: that may do more than look.
+    if let Ok(dir) = local.root.dir_beneath(key.parent().as_bytes())
+        && let Ok(st) = meta::facts_at(&dir, key.name(), false, meta::FACTS)
+        && !regular(&st)
+        && meta::file_type(&st) != FileType::Directory
+    {
+        return Err(in_the_way());
+    }
+    let (dir, (file, created)) = place::in_dir(&local.root, OP, key, |dir| {
+        match rustix::fs::openat(dir, key.name(), flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) if spec.replace != Replace::Absent => {
+                rustix::fs::openat(dir, key.name(), flags, mode).map(|file| (file, false))
+            }
+            answer => answer.map(|file| (file, true)),
+        }
+    })?;
+    let place = Place { dir, file: Arc::new(File::from(file)), temp: None, created };
+    if !meta::facts(&place.file, meta::FACTS).is_ok_and(|st| regular(&st)) {
+        return Err(in_the_way());
+    }
+    if let Replace::Exactly(want) = &spec.replace {
+        let st = meta::facts(&place.file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
+        if created {
+            place::discard(&place.dir, key.name());
+        }
+        if created || meta::version(&st) != *want {
+            return Err(changed(OP, key));
+        }
+    }
+    Ok(place)
+}
+
+fn reserve(write: &Inner) -> Result<()> {
+    let Some(size) = write.spec.size.filter(|_| !write.spec.sparse) else { return Ok(()) };
+    place::reserve(&write.place.file, size).map_err(|errno| fail(OP, &write.key, errno))
+}
+
+struct FileWrite(Arc<Inner>);
+
+struct Inner {
+    local: Arc<Local>,
+    key: Key,
+    spec: WriteSpec,
+    place: Place,
+    /// Bytes were lost, which is told once: what was written can't be published any more.
+    lost: AtomicBool,
+}
+
+impl Inner {
+    fn new(local: &Arc<Local>, key: &Key, spec: WriteSpec, place: Place) -> Self {
+        Inner { local: local.clone(), key: key.clone(), spec, place, lost: AtomicBool::new(false) }
+    }
+
+    /// Has the file system say whether it holds what was written.
+    fn check_kept(&self, st: &Statx) -> Result<()> {
+        let file = &self.place.file;
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(fail_close(OP, &self.key, Errno::IO));
+        }
+        let forced = if self.spec.fsync { rustix::fs::fsync(file) } else { Ok(()) };
+        // Also after fsync, which some file systems don't know.
+        let closed = || late::ask(file, self.local.late.tells_of(file, st));
+        forced.and_then(|()| closed()).map_err(|errno| {
+            self.lost.store(true, Ordering::Relaxed);
+            fail_close(OP, &self.key, errno)
+        })
+    }
+
+    fn remove(&self) {
+        match &self.place.temp {
+            Some(temp) => place::discard(&self.place.dir, temp),
+            None if self.place.created => place::discard(&self.place.dir, self.key.name()),
+            // What was there before is partly overwritten; that is what writing in place means.
+            None => {}
+        }
+    }
+
+    fn publish(&self, parts: &[Part], late: Late) -> Result<Stored> {
+        let error = |errno| fail_write(OP, &self.key, errno);
+        let file = &self.place.file;
+        let size = total(&self.key, &self.spec, parts)?;
+        let st = meta::facts(file, meta::FACTS | StatxFlags::NLINK | StatxFlags::MNT_ID).map_err(error)?;
+        if meta::file_type(&st) != FileType::RegularFile {
+            return Err(Error::new(ErrorKind::Exists, OP, "is a device, FIFO or socket").with_key(&self.key));
+        }
+        let name = self.place.temp.as_deref().unwrap_or(self.key.name());
+        place::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
+        // The last blocks may have been zeros, which nobody wrote.
+        if st.stx_size < size && !self.spec.sparse {
+            let message = format!("{} bytes arrived, but the file holds {}", size, st.stx_size);
+            return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&self.key));
+        }
+        // Longer when a part was sent again shorter, when written in place, or when more space was reserved.
+        if st.stx_size != size
+            || self.spec.size.is_some_and(|reserved| reserved >= place::RESERVE_FROM && reserved > size)
+        {
+            rustix::fs::ftruncate(file, size).map_err(error)?;
+        }
+        let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
+        let mtime = late.mtime.or(self.spec.mtime);
+        meta::check_time(OP, &self.key, mtime)?;
+        if let Some(meta) = meta {
+            meta::apply(OP, &self.key, file, meta, mtime, self.spec.keep_setid)?;
+        } else if mtime.is_some() {
+            rustix::fs::futimens(file, &meta::times(None, mtime)).map_err(error)?;
+        }
+        self.check_kept(&st)?;
+        if self.spec.drop_cache {
+            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+        }
+        if let Some(temp) = &self.place.temp {
+            let keep_mode =
+                (!self.spec.is_private() && meta::meta_mode(meta, self.spec.keep_setid).is_none()).then_some(file);
+            let name = self.key.name();
+            self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
+                place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
+            })?;
+        }
+        if self.spec.fsync {
+            place::sync_dir(&self.place.dir).map_err(error)?;
+        }
+        // After the rename, which moves ctime. Should this fail the file is there all the same.
+        let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
+        Ok(Stored { version, size, ..Stored::default() })
+    }
+}
+
+/// The size that the parts make, checked against what was promised.
+fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
+    let sizes: BTreeMap<u64, u64> = parts.iter().map(|p| (p.index, p.size)).collect();
+    let size = sizes.values().sum();
+    match spec.size {
+        Some(want) if want != size && !spec.size_may_differ => {
+            let message = format!("{size} bytes arrived instead of {want}: nothing was changed");
+            Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(key))
+        }
+        _ => Ok(size),
+    }
+}
+
+impl Upload for FileWrite {
+    /// The hidden file's key. What is written in place can't be told from what was there before.
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        let temp = self.0.place.temp.as_deref();
+        Box::pin(ready(Ok(temp.map(|temp| [self.0.key.parent().as_bytes(), temp].concat()))))
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        Box::pin(ready(Ok(Body::File(self.0.place.file.clone(), range))))
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        let inner = self.0.clone();
+        Box::pin(disk::bytes().run(OP, move || {
+            let fail = |e| fail(OP, &inner.key, e);
+            match payload.pieces() {
+                Some(pieces) if !inner.spec.sparse => {
+                    write_at(&inner.place.file, offset, pieces.iter().map(|p| &p[..])).map_err(fail)?;
+                }
+                Some(pieces) => {
+                    let mut at = offset;
+                    for piece in pieces {
+                        write_data(&inner.place.file, at, piece).map_err(fail)?;
+                        at += piece.len() as u64;
+                    }
+                }
+                None => write_blocks(&inner.place.file, offset, &payload, inner.spec.sparse, fail)?,
+            }
+            if inner.spec.drop_cache {
+                // Makes the kernel begin to write the part out; its pages go as the file is published.
+                let _ =
+                    rustix::fs::fadvise(&inner.place.file, offset, NonZeroU64::new(payload.len()), Advice::DontNeed);
+            }
+            Ok(Part { index, size: payload.len(), tag: Vec::new() })
+        }))
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        let inner = self.0.clone();
+        Box::pin(async move {
+            let published = disk::bytes().run(OP, move || inner.publish(&parts, late)).await;
+            published.map_err(|error| Unpublished { error, upload: self })
+        })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let inner = self.0;
+        Box::pin(disk::bytes().run(OP, move || {
+            inner.remove();
+            Ok(())
+        }))
+    }
+}
+
+/// Writes all pieces from `offset` on.
+fn write_at<'a>(file: &File, mut offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) -> rustix::io::Result<()> {
+    let mut pieces: Vec<IoSlice> = pieces.into_iter().filter(|p| !p.is_empty()).map(IoSlice::new).collect();
+    let mut rest = &mut pieces[..];
+    while !rest.is_empty() {
+        let some = rest.len().min(PIECES);
+        let written = match rustix::io::pwritev(file, &rest[..some], offset) {
+            Err(Errno::INTR) => continue,
+            Ok(0) => return Err(Errno::IO),
+            answer => answer?,
+        };
+        offset += written as u64;
+        IoSlice::advance_slices(&mut rest, written);
+    }
+    Ok(())
+}
+
+/// Writes what isn't blocks of zeros; for those a hole is made, as other bytes may be there: of a part that was sent before, or
+/// of a file that is written in place.
+fn write_data(file: &File, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
+    let mut at = 0;
+    for data in data_runs(bytes, offset) {
+        make_hole(file, offset + at as u64, &bytes[at..data.start])?;
+        write_at(file, offset + data.start as u64, [&bytes[data.clone()]])?;
+        at = data.end;
+    }
+    make_hole(file, offset + at as u64, &bytes[at..])
+}
+
+/// Makes a range that holds `zeros` read as zeros.
+fn make_hole(file: &File, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if zeros.is_empty() || meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, flags, offset, zeros.len() as u64) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_at(file, offset, [zeros]),
+        answer => answer,
+    }
+}
+
+/// Writes what is still in another file from `offset` on.
+fn write_blocks(
+    file: &File,
+    mut offset: u64,
+    payload: &Payload,
+    sparse: bool,
+    fail: impl Fn(Errno) -> Error,
+) -> Result<()> {
+    let mut written = Ok(());
+    payload.each(|block| {
+        if written.is_ok() {
+            written = if sparse { write_data(file, offset, block) } else { write_at(file, offset, [block]) };
+            offset += block.len() as u64;
+        }
+    })?;
+    written.map_err(fail)
+}
+
+/// A symbolic link that arrives as the bytes of its target.
+struct LinkWrite(Arc<Link>);
+
+struct Link {
+    local: Arc<Local>,
+    /// The link's own key.
+    key: Key,
+    spec: WriteSpec,
+    bytes: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl Link {
+    fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+        let size = total(&self.key, &self.spec, parts)?;
+        let bytes = self.bytes.lock().unwrap_or_else(|e| e.into_inner());
+        let target: Vec<u8> = bytes.values().flatten().copied().collect();
+        if target.len() as u64 != size || target.is_empty() || target.contains(&0) {
+            let message = "this isn't the target of a symbolic link: it is empty, incomplete or contains a zero byte";
+            return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.key));
+        }
+        let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
+        let mtime = late.mtime.or(self.spec.mtime).or_else(|| meta::meta_time(meta, "mtime"));
+        meta::check_time(OP, &self.key, mtime)?;
+        let dir = place::link(&self.local.root, OP, &self.key, &target, &self.spec, mtime)?;
+        if self.spec.fsync {
+            place::sync_dir(&dir).map_err(|e| fail_write(OP, &self.key, e))?;
+        }
+        Ok(Stored { size, ..Stored::default() })
+    }
+}
+
+impl Upload for LinkWrite {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    fn read_back(&self, _range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "a symbolic link that isn't there yet can't be read";
+        Box::pin(ready(Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&self.0.key))))
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        let size = payload.len();
+        let answer = if offset.saturating_add(size) > TARGET_MAX as u64 {
+            let message = format!("a symbolic link's target can have at most {TARGET_MAX} bytes");
+            Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.0.key))
+        } else {
+            payload.concat().map(|bytes| {
+                self.0.bytes.lock().unwrap_or_else(|e| e.into_inner()).insert(offset, bytes);
+                Part { index, size, tag: Vec::new() }
+            })
+        };
+        Box::pin(ready(answer))
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        Box::pin(async move {
+            let link = self.0.clone();
+            let published = disk::bytes().run(OP, move || link.publish(&parts, &late)).await;
+            published.map_err(|error| Unpublished { error, upload: self })
+        })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(ready(Ok(())))
+    }
+}

@@ -1,0 +1,376 @@
+//! What the indexes say, as far as it was read: found by one listing, each index fetched once and kept.
+
+use super::{
+    Shared,
+    index::{Facts, Head, Index, Place, Record, Said, encode},
+    tar,
+};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Mtime, Result, hash::hash_bytes};
+use haul_store::{Body, ListRequest, Read, disk};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::FileExt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+/// Folder of packs and indexes below the wrapped root.
+pub const PACKS: &str = "packs/";
+/// Folder of files that are too large to be packed.
+pub const FILES: &str = "files/";
+/// Indexes fetched at once.
+const FETCHES: usize = 32;
+/// How often the listing is read when an index is gone once it is fetched, since another run tidied up meanwhile, or seems to be
+/// missing: a listing may show an index that was stored while it went on and lack one before it that this one names.
+const RELISTS: usize = 3;
+/// Bytes of a file that are read at once.
+const PIECE: u64 = 1 << 20;
+
+/// All indexes, the newest last.
+pub type Indexes = Arc<Vec<Arc<Index>>>;
+
+/// What is known of the indexes.
+#[derive(Default)]
+pub struct View {
+    known: Mutex<Known>,
+    /// Held by the one that reads.
+    reading: tokio::sync::Mutex<()>,
+    /// Time of the newest id, in nanoseconds since the epoch.
+    newest: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    loaded: bool,
+    /// Those that count.
+    indexes: Indexes,
+    /// All that are there, as they were read: also those that don't count.
+    read: BTreeMap<String, Arc<Index>>,
+    /// Those that are there and don't count, since others replace them: who tidied up was stopped, or there were two.
+    superseded: BTreeSet<String>,
+    /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
+    own: BTreeMap<String, Instant>,
+}
+
+/// What a look at the folder of packs gave.
+enum Loaded {
+    All(Indexes),
+    /// An index that another one names isn't there: what is there doesn't count.
+    Lost(Error),
+}
+
+/// What is in the folder of packs.
+#[derive(Default)]
+pub struct Folder {
+    pub indexes: BTreeSet<String>,
+    /// With when they were stored, by the store's clock, where that is known.
+    pub tars: BTreeMap<String, Option<Mtime>>,
+}
+
+impl View {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn loaded(&self) -> Option<Indexes> {
+        let known = self.known();
+        known.loaded.then(|| known.indexes.clone())
+    }
+
+    /// The indexes, as they were last read.
+    pub fn now(&self) -> Indexes {
+        self.known().indexes.clone()
+    }
+
+    /// The indexes in the folder that were not read yet.
+    fn unread(&self, folder: &Folder) -> Vec<String> {
+        let known = self.known();
+        folder.indexes.iter().filter(|id| !known.read.contains_key(*id)).cloned().collect()
+    }
+
+    /// Indexes that don't count any more, by what was read last.
+    pub fn superseded(&self) -> BTreeSet<String> {
+        self.known().superseded.clone()
+    }
+
+    /// The indexes that no other one names: those that the next one must, so that the loss of any is noticed. The newest of each
+    /// writer, as a rule.
+    pub fn unnamed(&self) -> Vec<String> {
+        let indexes = self.now();
+        let named: BTreeSet<&String> = indexes.iter().flat_map(|index| &index.head.previous).collect();
+        indexes.iter().map(|index| &index.head.id).filter(|id| !named.contains(id)).cloned().collect()
+    }
+
+    /// An index that was just stored.
+    pub fn add(&self, index: Index) {
+        let mut known = self.known();
+        let index = Arc::new(index);
+        known.own.insert(index.head.id.clone(), Instant::now());
+        known.read.insert(index.head.id.clone(), index.clone());
+        let mut indexes = known.indexes.to_vec();
+        indexes.push(index);
+        indexes.sort_by(|a, b| a.head.id.cmp(&b.head.id));
+        known.indexes = Arc::new(indexes);
+    }
+
+    /// The root is gone, and with it all that was known.
+    pub fn forget(&self) {
+        *self.known() = Known::default();
+    }
+
+    /// A new id, later than all that are known: by time, so that a later one counts, and by chance, so that two
+    /// writers never have the same one.
+    pub fn new_id(&self) -> Result<String> {
+        let now = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0);
+        let later = |newest: u64| Some(now.max(newest + 1));
+        let before = self.newest.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).unwrap_or(0);
+        id_at(now.max(before + 1))
+    }
+}
+
+/// An id of this time, in nanoseconds since the epoch, that nobody else has.
+pub fn id_at(time: u64) -> Result<String> {
+    let mut chance = [0; 4];
+    let random = aws_lc_rs::rand::fill(&mut chance);
+    random.map_err(|_| Error::new(ErrorKind::Io, "write", "the system gives no random numbers"))?;
+    Ok(format!("{time:016x}-{:08x}", u32::from_be_bytes(chance)))
+}
+
+/// Nanoseconds since the epoch at which an id was made; `None` for what is no id.
+pub fn time_of(id: &str) -> Option<u64> {
+    let (time, chance) = id.split_once('-')?;
+    let right = time.len() == 16 && chance.len() == 8 && u32::from_str_radix(chance, 16).is_ok();
+    u64::from_str_radix(time, 16).ok().filter(|_| right)
+}
+
+pub fn tar_key(id: &str) -> Key {
+    Key::new(format!("{PACKS}{id}.tar"))
+}
+
+pub fn index_key(id: &str) -> Key {
+    Key::new(format!("{PACKS}{id}.idx"))
+}
+
+impl Shared {
+    /// The indexes: read now if `fresh`, or if they weren't read yet.
+    ///
+    /// Errors: those of listing and reading the wrapped store; `Corrupt` when an index is damaged, or missing.
+    pub async fn indexes(&self, fresh: bool) -> Result<Indexes> {
+        if let Some(indexes) = self.view.loaded().filter(|_| !fresh) {
+            return Ok(indexes);
+        }
+        let _reading = self.view.reading.lock().await;
+        if let Some(indexes) = self.view.loaded().filter(|_| !fresh) {
+            return Ok(indexes);
+        }
+        let mut rounds = 1;
+        loop {
+            match self.load().await {
+                Ok(Loaded::All(indexes)) => return Ok(indexes),
+                Err(error) if rounds == RELISTS || error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(Loaded::Lost(error)) if rounds == RELISTS => return Err(error),
+                Ok(Loaded::Lost(_)) | Err(_) => rounds += 1,
+            }
+        }
+    }
+
+    /// As [`Shared::indexes`], for a write, which makes the root if there is none.
+    pub async fn indexes_to_write(&self) -> Result<Indexes> {
+        match self.indexes(false).await {
+            Err(error) if error.kind() == ErrorKind::DirNotFound => {
+                self.view.known().loaded = true;
+                Ok(self.view.now())
+            }
+            loaded => loaded,
+        }
+    }
+
+    async fn load(&self) -> Result<Loaded> {
+        let begun = Instant::now();
+        let folder = self.folder().await?;
+        let unread = self.view.unread(&folder);
+        let fetched: Vec<Index> =
+            stream::iter(unread).map(|id| self.fetch(id, &folder)).buffer_unordered(FETCHES).try_collect().await?;
+        let rebuilt = self.rebuild(&folder).await?;
+        let newest = folder.indexes.iter().chain(folder.tars.keys()).filter_map(|id| time_of(id)).max();
+        self.view.newest.fetch_max(newest.unwrap_or(0), Ordering::AcqRel);
+        let mut known = self.view.known();
+        // What this process wrote since the listing began may not be in it.
+        let own = std::mem::take(&mut known.own);
+        known.own = own.into_iter().filter(|(_, at)| *at >= begun).collect();
+        let mut all = std::mem::take(&mut known.read);
+        all.retain(|id, _| folder.indexes.contains(id) || known.own.contains_key(id));
+        all.extend(fetched.into_iter().chain(rebuilt).map(|index| (index.head.id.clone(), Arc::new(index))));
+        known.read = all.clone();
+        let superseded = superseded(&all);
+        if !self.settings.rebuild
+            && let Err(error) = none_lost(&all, &superseded)
+        {
+            return Ok(Loaded::Lost(error));
+        }
+        known.superseded = superseded;
+        all.retain(|id, _| !known.superseded.contains(id));
+        known.indexes = Arc::new(all.into_values().collect());
+        known.loaded = true;
+        Ok(Loaded::All(known.indexes.clone()))
+    }
+
+    /// What is in the folder of packs now.
+    pub async fn folder(&self) -> Result<Folder> {
+        let mut folder = Folder::default();
+        for entry in self.list_whole(PACKS).await? {
+            let name = entry.key.display().into_owned();
+            let name = name.strip_prefix(PACKS).unwrap_or_default();
+            if let Some(id) = name.strip_suffix(".idx").filter(|id| time_of(id).is_some()) {
+                folder.indexes.insert(id.into());
+            } else if let Some(id) = name.strip_suffix(".tar").filter(|id| time_of(id).is_some()) {
+                folder.tars.insert(id.into(), entry.mtime.or(entry.changed));
+            }
+        }
+        Ok(folder)
+    }
+
+    /// All files below a folder of the wrapped store.
+    pub async fn list_whole(&self, prefix: &str) -> Result<Vec<Entry>> {
+        let mut listing = self.inner.list(ListRequest { prefix: prefix.into(), ..ListRequest::all() });
+        let mut found = Vec::new();
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => found.extend(entries.into_iter().filter(|e| !e.is_dir())),
+                Listed::Failed { error, .. } => return Err(error),
+                Listed::End => return Ok(found),
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "list", "the listing of the packs was cut off"))
+    }
+
+    async fn fetch(&self, id: String, folder: &Folder) -> Result<Index> {
+        let key = index_key(&id);
+        let bytes = whole(self.inner.read(&key, None, None).await?).await?;
+        match Index::read(&id, bytes) {
+            Ok(index) => Ok(index),
+            Err(why) if self.settings.rebuild => {
+                tracing::warn!("{key}: the index is damaged ({why}): doing without it");
+                if folder.tars.contains_key(&id) { self.index_of_tar(&id).await } else { Ok(empty(&id)) }
+            }
+            Err(why) => {
+                let message = format!(
+                    "the index is damaged: {why}; the option rebuild of a pack remote reads the packs without it"
+                );
+                Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&key))
+            }
+        }
+    }
+
+    /// With the option `rebuild`, indexes made from the packs that have none.
+    async fn rebuild(&self, folder: &Folder) -> Result<Vec<Index>> {
+        let mut rebuilt = Vec::new();
+        if self.settings.rebuild {
+            for id in folder.tars.keys().filter(|id| !folder.indexes.contains(*id)) {
+                tracing::warn!("{}: the pack has no index: reading it whole", tar_key(id));
+                rebuilt.push(self.index_of_tar(id).await?);
+            }
+        }
+        Ok(rebuilt)
+    }
+
+    async fn index_of_tar(&self, id: &str) -> Result<Index> {
+        let key = tar_key(id);
+        let bytes = whole(self.inner.read(&key, None, None).await?).await?;
+        let corrupt =
+            |why| Error::new(ErrorKind::Corrupt, "read", format!("the pack is damaged: {why}")).with_key(&key);
+        let mut records = BTreeMap::new();
+        for member in tar::members(&bytes).map_err(corrupt)? {
+            let place = Place::Packed { pack: id.into(), offset: member.offset };
+            let content = bytes.slice(member.offset as usize..(member.offset + member.size) as usize);
+            let hashes = hash_bytes(&[Algo::Md5, Algo::Crc64Nvme], &content);
+            let facts = Facts { place, size: member.size, mtime: member.mtime, hashes, meta: member.meta };
+            // Of two of one name the later counts, as for tar itself.
+            records.insert(member.key, facts);
+        }
+        let records: Vec<Record> =
+            records.into_iter().map(|(key, facts)| Record { key, said: Said::Stored(facts) }).collect();
+        let head = Head { id: id.into(), tar: bytes.len() as u64, ..Head::default() };
+        Index::read(id, encode(&head, &records).into()).map_err(corrupt)
+    }
+}
+
+fn empty(id: &str) -> Index {
+    let head = Head { id: id.into(), ..Head::default() };
+    match Index::read(id, encode(&head, &[]).into()) {
+        Ok(index) => index,
+        Err(why) => unreachable!("an index that was just made: {why}"),
+    }
+}
+
+/// Indexes whose records others hold: those that one names as replaced, and of two that replace others the one that replaces less.
+fn superseded(indexes: &BTreeMap<String, Arc<Index>>) -> BTreeSet<String> {
+    let merged: Vec<(&String, BTreeSet<&String>)> = indexes
+        .iter()
+        .filter(|(_, index)| !index.head.replaces.is_empty())
+        .map(|(id, index)| (id, index.head.replaces.iter().collect()))
+        .collect();
+    let replaced = |id: &String| merged.iter().any(|(other, replaces)| *other != id && replaces.contains(id));
+    let less = |id: &String| {
+        let own = merged.iter().find(|(merged, _)| *merged == id).map(|(_, own)| own);
+        own.is_some_and(|own| {
+            merged.iter().any(|(other, others)| own.is_subset(others) && (own.len() < others.len() || id < *other))
+        })
+    };
+    indexes.keys().filter(|id| replaced(id) || less(id)).cloned().collect()
+}
+
+/// Each index names those that its writer knew and no other named; one that is named must be there, or be replaced by another.
+/// Those that don't count are not asked: what they named is older than they are, so whoever replaced them knew it too.
+fn none_lost(indexes: &BTreeMap<String, Arc<Index>>, superseded: &BTreeSet<String>) -> Result<()> {
+    let replaced: BTreeSet<&String> = indexes.values().flat_map(|index| &index.head.replaces).collect();
+    let counting = indexes.iter().filter(|(id, _)| !superseded.contains(*id));
+    let named = counting.flat_map(|(_, index)| &index.head.previous);
+    for id in named {
+        if !indexes.contains_key(id) && !replaced.contains(id) {
+            let message = "the index is missing, and with it files can't be told from deleted ones; the option rebuild \
+                           of a pack remote reads the packs without it";
+            return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&index_key(id)));
+        }
+    }
+    Ok(())
+}
+
+/// All bytes of a body.
+pub async fn whole(read: Read) -> Result<Bytes> {
+    let mut pieces = pieces(read.body);
+    let mut all = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        all.extend_from_slice(&piece?);
+    }
+    Ok(all.into())
+}
+
+/// A body as a stream, also one that is a file.
+pub fn pieces(body: Body) -> stream::BoxStream<'static, Result<Bytes>> {
+    let (file, range) = match body {
+        Body::Stream(stream) => return stream,
+        Body::File(file, range) => (file, range),
+    };
+    stream::try_unfold(range.start, move |at| {
+        let (file, end) = (file.clone(), range.end);
+        async move {
+            if at >= end {
+                return Ok(None);
+            }
+            let len = (end - at).min(PIECE) as usize;
+            let read = move || {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, at).map_err(|e| Error::from_io("read", e))?;
+                Ok(Bytes::from(bytes))
+            };
+            Ok(Some((disk::run(read).await?, at + len as u64)))
+        }
+    })
+    .boxed()
+}

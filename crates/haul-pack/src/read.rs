@@ -1,0 +1,117 @@
+//! Reading: a file in a pack is a range of its tar; one request, whatever the file.
+
+use super::{
+    Shared,
+    index::{Facts, Index, Place, find},
+    list::Merge,
+    load::{FILES, pieces, tar_key},
+};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Result, Version, hash::hash_bytes};
+use haul_store::{Body, Read};
+use std::{future::ready, ops::Range, sync::Arc};
+
+/// Where a file that isn't packed is on the wrapped store.
+pub fn plain_key(folder: &str, full: &[u8]) -> Key {
+    Key::new([FILES.as_bytes(), folder.as_bytes(), b"/", full].concat())
+}
+
+pub async fn stat(shared: &Shared, key: &Key) -> Result<Entry> {
+    const OP: &str = "stat";
+    let full = shared.full(key);
+    if key.is_root() && shared.prefix.is_empty() {
+        return shared.inner.stat(key).await;
+    }
+    let indexes = shared.indexes(false).await?;
+    if !key.is_root()
+        && let Some(facts) = find(&indexes, &full)
+    {
+        return Ok(facts.entry(key.clone(), true));
+    }
+    if (key.is_root() || key.is_dir()) && holds(Merge::new(indexes, &full), &full) {
+        return Ok(Entry::dir(key.clone()));
+    }
+    match key.is_root() {
+        true => Err(Error::new(ErrorKind::DirNotFound, OP, format!("{}: no such directory", shared.locator))),
+        false => Err(shared.not_found(OP, key)),
+    }
+}
+
+/// True when a key begins with `prefix`.
+pub fn holds(merge: Merge, prefix: &[u8]) -> bool {
+    merge.take_while(|(key, _)| key.starts_with(prefix)).any(|(_, facts)| facts.is_some())
+}
+
+pub async fn read(shared: &Shared, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
+    const OP: &str = "read";
+    let full = shared.full(key);
+    let indexes = shared.indexes(false).await?;
+    let facts = find(&indexes, &full).ok_or_else(|| shared.not_found(OP, key))?;
+    if want.is_some_and(|want| *want != facts.version()) {
+        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
+    }
+    let entry = facts.entry(key.clone(), true);
+    let range = range.unwrap_or(0..facts.size);
+    let range = range.start.min(facts.size)..range.end.min(facts.size);
+    if range.is_empty() {
+        return Ok(Read { entry, body: Body::Stream(stream::empty().boxed()) });
+    }
+    let body = match &facts.place {
+        Place::Packed { pack, offset } => {
+            let whole = range == (0..facts.size);
+            shared.ahead.learn(pack, size_of(&indexes, pack));
+            let range = offset + range.start..offset + range.end;
+            let body = packed(shared, pack, range, whole).await.map_err(|e| gone(e, key))?;
+            if whole { stream::once(checked(body, facts, key.clone())).boxed() } else { pieces(body) }
+        }
+        Place::Plain { folder } => {
+            let read = shared.inner.read(&plain_key(folder, &full), None, Some(range)).await;
+            pieces(read.map_err(|e| gone(e, key))?.body)
+        }
+    };
+    Ok(Read { entry, body: Body::Stream(body) })
+}
+
+/// A range of a pack; of whole files, perhaps what is around it too.
+async fn packed(shared: &Shared, pack: &Arc<str>, range: Range<u64>, whole: bool) -> Result<Body> {
+    if whole && let Some(bytes) = shared.read_ahead(pack, &range).await {
+        let bytes = bytes?;
+        return Ok(Body::Stream(stream::once(ready(Ok(bytes))).boxed()));
+    }
+    let read = shared.inner.read(&tar_key(pack), None, Some(range)).await?;
+    shared.ahead.learn(pack, Some(read.entry.size));
+    Ok(read.body)
+}
+
+/// The size of a pack, as its own index has it; `None` when that was put together with others.
+fn size_of(indexes: &[Arc<Index>], pack: &str) -> Option<u64> {
+    let at = indexes.binary_search_by(|index| index.head.id.as_str().cmp(pack)).ok()?;
+    Some(indexes[at].head.tar)
+}
+
+/// A pack or file that an index names is never written anew, so if it is gone another run has replaced it.
+fn gone(error: Error, key: &Key) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::new(ErrorKind::Changed, "read", format!("what holds it is gone: {error}")),
+        _ => error,
+    }
+    .with_key(key)
+}
+
+/// A packed file as a whole, proved to be what was packed before any of it is given out.
+async fn checked(body: Body, facts: Facts, key: Key) -> Result<Bytes> {
+    let mut frames = pieces(body);
+    let mut bytes = Vec::with_capacity(facts.size as usize);
+    while let Some(frame) = frames.next().await {
+        bytes.extend_from_slice(&frame?);
+    }
+    let algo = [Algo::Crc64Nvme, Algo::Md5].into_iter().find(|a| facts.hashes.get(*a).is_some());
+    let same = bytes.len() as u64 == facts.size
+        && algo.is_none_or(|algo| hash_bytes(&[algo], &bytes).get(algo) == facts.hashes.get(algo));
+    if !same {
+        let message = "the pack holds something else than its index says: it is damaged";
+        return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&key));
+    }
+    Ok(bytes.into())
+}

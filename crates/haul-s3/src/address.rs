@@ -1,0 +1,321 @@
+//! Where things are: the root in a bucket, hosts and paths, and the strict encoding that signatures demand.
+
+use super::options::Config;
+use haul_core::{Error, ErrorKind, Result};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// All but unreserved characters, as SigV4 encodes query values.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The same for paths, where `/` stays.
+const PATH: &AsciiSet = &QUERY.remove(b'/');
+
+/// A key as it stands in a path.
+pub fn encode_path(bytes: &[u8]) -> String {
+    percent_encode(bytes, PATH).to_string()
+}
+
+/// A query's name or value.
+pub fn encode_query(bytes: &[u8]) -> String {
+    percent_encode(bytes, QUERY).to_string()
+}
+
+/// A store's root: a bucket and a prefix (empty or ending in `/`), or all buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub bucket: Option<String>,
+    pub prefix: Vec<u8>,
+}
+
+/// One key in one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub bucket: String,
+    pub object: Vec<u8>,
+}
+
+impl Root {
+    /// From the path after the colon: `bucket`, `bucket/dir`, with or without slashes around.
+    ///
+    /// Errors: `Invalid` when the bucket's name isn't text.
+    pub fn parse(path: &[u8]) -> Result<Root> {
+        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+        let path = &path[start..];
+        if path.is_empty() {
+            return Ok(Root { bucket: None, prefix: Vec::new() });
+        }
+        let (bucket, rest) = split(path);
+        let mut prefix = rest.to_vec();
+        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        Ok(Root { bucket: Some(bucket_name(bucket)?), prefix })
+    }
+
+    /// As bytes that [`Root::parse`] reads: `bucket/prefix/`, or nothing.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match &self.bucket {
+            Some(bucket) => [bucket.as_bytes(), b"/", &self.prefix].concat(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Where `key` is. In a root of all buckets the key's first part is the bucket.
+    ///
+    /// Errors: `Invalid` when there is no bucket to be had.
+    pub fn place(&self, key: &[u8]) -> Result<Place> {
+        if let Some(bucket) = &self.bucket {
+            return Ok(Place { bucket: bucket.clone(), object: [&self.prefix, key].concat() });
+        }
+        let (bucket, object) = split(key);
+        Ok(Place { bucket: bucket_name(bucket)?, object: object.to_vec() })
+    }
+}
+
+impl Place {
+    /// Value of `x-amz-copy-source`.
+    pub fn copy_source(&self) -> String {
+        format!("/{}/{}", self.bucket, encode_path(&self.object))
+    }
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (path, b""),
+    }
+}
+
+fn bucket_name(bytes: &[u8]) -> Result<String> {
+    let name = std::str::from_utf8(bytes).ok().filter(|n| !n.is_empty() && !n.chars().any(char::is_control));
+    name.map(str::to_owned).ok_or_else(|| {
+        let message = format!("{:?} is not a bucket's name: give remote:bucket/path", bytes.escape_ascii().to_string());
+        Error::new(ErrorKind::Invalid, "open", message)
+    })
+}
+
+/// How to reach the service.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    tls: bool,
+    /// Host and port; `{region}` stands for the region.
+    authority: String,
+    /// Path before the bucket, without a `/` at its end.
+    base: String,
+    virtual_host: bool,
+    accelerate: bool,
+}
+
+impl Endpoint {
+    /// From the options.
+    ///
+    /// Errors: `Invalid` for an endpoint that is no address.
+    pub fn read(config: &Config) -> Result<Endpoint> {
+        let own = config.endpoint.trim();
+        if config.endpoint.contains('@') {
+            // What stands before it may be a password, which is never shown.
+            let message = "endpoint holds a user name or a password before @: take it out, and set access_key_id and \
+                           secret_access_key";
+            return Err(Error::new(ErrorKind::Invalid, "open", message));
+        }
+        let (tls, rest) = match own {
+            "" => (true, aws_host(config)),
+            url if url.starts_with("http://") => (false, url["http://".len()..].to_owned()),
+            url if url.starts_with("https://") => (true, url["https://".len()..].to_owned()),
+            host => (true, host.to_owned()),
+        };
+        let rest = rest.trim_end_matches('/');
+        let (authority, base) = match rest.find('/') {
+            Some(at) => (&rest[..at], &rest[at..]),
+            None => (rest, ""),
+        };
+        let shown = authority.replace("{region}", "region");
+        if shown.parse::<http::uri::Authority>().is_err() {
+            let message = format!("endpoint = {own:?}: use http://HOST:PORT or https://HOST");
+            return Err(Error::new(ErrorKind::Invalid, "open", message));
+        }
+        let virtual_host = !config.path_style.unwrap_or(!config.provider.virtual_host || is_one_word(&shown));
+        Ok(Endpoint {
+            tls,
+            authority: authority.to_owned(),
+            base: base.to_owned(),
+            virtual_host: config.accelerate || virtual_host && !is_ip(&shown),
+            accelerate: config.accelerate,
+        })
+    }
+
+    /// True for `https`.
+    pub fn tls(&self) -> bool {
+        self.tls
+    }
+
+    /// Host and port without a bucket: names the service.
+    pub fn authority(&self, region: &str) -> String {
+        self.authority.replace("{region}", region)
+    }
+
+    /// Scheme, host and path (encoded) of a bucket, a key, or the service itself.
+    pub fn url(&self, region: &str, bucket: Option<&str>, object: &[u8]) -> Url {
+        let scheme = if self.tls { "https" } else { "http" };
+        let authority = self.authority(region);
+        let Some(bucket) = bucket else {
+            return Url { scheme, authority, path: format!("{}/", self.base) };
+        };
+        let object = encode_path(object);
+        if self.virtual_host && self.fits_host(bucket) {
+            let authority = match self.accelerate {
+                true => format!("{bucket}.s3-accelerate.amazonaws.com"),
+                false => format!("{bucket}.{authority}"),
+            };
+            return Url { scheme, authority, path: format!("{}/{object}", self.base) };
+        }
+        let path = match object.is_empty() {
+            // Some servers take `/bucket/` for a key with an empty name.
+            true => format!("{}/{}", self.base, encode_path(bucket.as_bytes())),
+            false => format!("{}/{}/{object}", self.base, encode_path(bucket.as_bytes())),
+        };
+        Url { scheme, authority, path }
+    }
+
+    /// Names with dots don't match a wildcard certificate; names with capitals or `_` are no host names.
+    fn fits_host(&self, bucket: &str) -> bool {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (b == b'.' && !self.tls);
+        bucket.bytes().all(plain)
+    }
+}
+
+/// An address that is a number has no names below it, whatever the options say (as in AWS's own tools).
+fn is_ip(authority: &str) -> bool {
+    let host = host_of(authority);
+    authority.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// `localhost` and `minio` are names of a machine, below which there are none unless the user says so.
+fn is_one_word(authority: &str) -> bool {
+    !host_of(authority).contains('.')
+}
+
+fn host_of(authority: &str) -> &str {
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+}
+
+/// An address in the pieces that signing needs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Url {
+    pub scheme: &'static str,
+    pub authority: String,
+    pub path: String,
+}
+
+fn aws_host(config: &Config) -> String {
+    let host = config.provider.host;
+    if config.provider.name != "AWS" {
+        return host.to_owned();
+    }
+    let host = if config.dual_stack { "s3.dualstack.{region}.amazonaws.com" } else { host };
+    if config.region.starts_with("cn-") { format!("{host}.cn") } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(options: &[(&str, &str)]) -> Endpoint {
+        let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        Endpoint::read(&Config::read(&crate::tests::request("", options)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_byte_survives_in_a_path() {
+        for (raw, encoded) in [
+            (&b"a b"[..], "a%20b"),
+            (b"a+b", "a%2Bb"),
+            (b"d//x", "d//x"),
+            (b"a/../b", "a/../b"),
+            (b"q?#%\n", "q%3F%23%25%0A"),
+            (b"\xff\xfe", "%FF%FE"),
+            ("é~_-.".as_bytes(), "%C3%A9~_-."),
+            (b"/lead", "/lead"),
+        ] {
+            assert_eq!(encode_path(raw), encoded);
+        }
+        assert_eq!(encode_query(b"a/b=c&d"), "a%2Fb%3Dc%26d");
+    }
+
+    #[test]
+    fn a_uri_keeps_the_path_as_it_is() {
+        let e = endpoint(&[("endpoint", "http://127.0.0.1:9000")]);
+        for key in [&b"d//x"[..], b"a/../b", b"/lead", b"./x", b"x/.", b"a%2fb"] {
+            let url = e.url("r", Some("b"), key);
+            let uri: http::Uri = format!("{}://{}{}", url.scheme, url.authority, url.path).parse().unwrap();
+            assert_eq!(uri.path(), url.path, "{}", key.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn roots() {
+        let root = |path: &[u8]| Root::parse(path).unwrap();
+        assert_eq!(root(b""), Root { bucket: None, prefix: vec![] });
+        assert_eq!(root(b"/b/"), Root { bucket: Some("b".into()), prefix: vec![] });
+        assert_eq!(root(b"b/x/y").prefix, b"x/y/");
+        assert_eq!(root(b"b/x/").prefix, b"x/");
+        assert_eq!(root(b"b//x").prefix, b"/x/");
+        assert_eq!(root(b"b/x").place(b"k").unwrap(), Place { bucket: "b".into(), object: b"x/k".to_vec() });
+        assert_eq!(root(b"").place(b"b/k").unwrap(), Place { bucket: "b".into(), object: b"k".to_vec() });
+        assert_eq!(root(b"").place(b"").unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(Root::parse(&root(b"b/\xff").to_bytes()).unwrap().prefix, b"\xff/");
+    }
+
+    #[test]
+    fn hosts_by_provider_and_style() {
+        let url = |options: &[(&str, &str)], bucket| {
+            let u = endpoint(options).url("eu-west-1", bucket, b"k");
+            format!("{}://{}{}", u.scheme, u.authority, u.path)
+        };
+        let aws = ("provider", "AWS");
+        assert_eq!(url(&[aws], Some("b")), "https://b.s3.eu-west-1.amazonaws.com/k");
+        assert_eq!(url(&[aws], Some("b.c")), "https://s3.eu-west-1.amazonaws.com/b.c/k");
+        assert_eq!(url(&[aws], None), "https://s3.eu-west-1.amazonaws.com/");
+        assert_eq!(url(&[aws, ("force_path_style", "true")], Some("b")), "https://s3.eu-west-1.amazonaws.com/b/k");
+        assert_eq!(
+            url(&[aws, ("use_accelerate_endpoint", "true")], Some("b")),
+            "https://b.s3-accelerate.amazonaws.com/k"
+        );
+        assert_eq!(
+            url(&[aws, ("use_dual_stack", "true")], Some("b")),
+            "https://b.s3.dualstack.eu-west-1.amazonaws.com/k"
+        );
+        assert_eq!(url(&[("endpoint", "http://h:1/base/")], Some("b")), "http://h:1/base/b/k");
+        assert_eq!(url(&[("endpoint", "h"), ("force_path_style", "false")], Some("b")), "https://b.h/k");
+    }
+
+    #[test]
+    fn numbers_and_names_of_machines_have_no_names_below_them() {
+        let url = |endpoint: &str, style: &[(&str, &str)]| {
+            let options = [&[("provider", "AWS"), ("endpoint", endpoint)], style].concat();
+            self::endpoint(&options).url("r", Some("b"), b"k").authority
+        };
+        let names = [("force_path_style", "false")];
+        for number in ["127.0.0.1:9000", "10.0.0.1", "[::1]:9000", "[fe80::1]"] {
+            assert_eq!(url(&format!("http://{number}"), &[]), number);
+            assert_eq!(url(&format!("http://{number}"), &names), number);
+        }
+        assert_eq!(url("http://localhost:9000", &[]), "localhost:9000");
+        assert_eq!(url("http://localhost:9000", &names), "b.localhost:9000");
+        assert_eq!(url("https://s3.example.com", &[]), "b.s3.example.com");
+    }
+
+    #[test]
+    fn a_password_in_an_endpoint_is_refused_and_not_shown() {
+        for endpoint in
+            ["http://user:SECRET@127.0.0.1:9000", "user:SECRET@h", "http://user:SECRET @h", "http://a/SECRET@b"]
+        {
+            let options = [("endpoint".to_owned(), endpoint.to_owned())].into();
+            let config = Config::read(&crate::tests::request("", options)).unwrap();
+            assert_eq!(
+                Endpoint::read(&config).unwrap_err().to_string(),
+                "open: endpoint holds a user name or a password before @: take it out, and set access_key_id and \
+                 secret_access_key"
+            );
+        }
+    }
+}

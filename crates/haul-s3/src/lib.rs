@@ -1,0 +1,311 @@
+//! S3 and what speaks like it: one client over HTTP/1.1, keys as raw bytes, quirks of providers as data.
+//!
+//! Nothing is retried here but two things that are no failures: a wrong region, which the answer corrects, and the
+//! first write into a bucket that doesn't exist yet.
+
+mod address;
+mod admin;
+mod body;
+mod copy;
+mod credentials;
+mod delete;
+mod error;
+mod list;
+mod meta;
+mod options;
+mod proof;
+pub mod provider;
+mod read;
+mod resume;
+mod service;
+mod sign;
+mod upload;
+
+use address::{Endpoint, Root};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_store::xml;
+use haul_store::{
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
+    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
+};
+use options::Config;
+use provider::Checksum;
+use service::Service;
+use std::{
+    ops::Range,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+use tokio::sync::Semaphore;
+
+/// The kind.
+pub const KIND: StoreKind = StoreKind {
+    name: "s3",
+    description: "Amazon S3 and compatible services: AWS, Minio, Ceph, Backblaze B2, Cloudflare R2, Wasabi, GCS and others",
+    options: options::OPTIONS,
+    open,
+};
+
+/// Requests in flight when the user doesn't say: enough to hide 100 ms of latency on small files.
+const CONCURRENCY: usize = 32;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(S3::open(request)?))
+}
+
+/// A bucket, a prefix in one, or all buckets of an account.
+#[derive(Debug)]
+pub struct S3(Arc<Service>);
+
+impl S3 {
+    /// Opens a store; sends nothing.
+    ///
+    /// Errors: `Invalid`, naming the option that is wrong.
+    pub fn open(request: OpenRequest) -> Result<S3> {
+        let config = Config::read(&request)?;
+        let root = Root::parse(&request.path)?;
+        let endpoint = Endpoint::read(&config)?;
+        let http = haul_net::Http::new(&request.net, endpoint.tls() || config.env_auth || !config.role_arn.is_empty())?;
+        let source = credentials::Source::new(&config, &http);
+        let region = [
+            Some(config.region.clone()).filter(|r| !r.is_empty()),
+            config.provider.region_of(&endpoint.authority("")),
+            Some(config.provider.region.to_owned()),
+        ];
+        let region: Arc<str> = region.into_iter().flatten().next().unwrap_or_default().into();
+        let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
+        let lanes = request.net.roads.to(&name, &endpoint.authority(&region));
+        // Directory buckets list in no order; of buckets themselves there is no listing in pages.
+        let ordered = root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
+        let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
+        let caps = caps(&config, ordered, domain, lanes.clone());
+        let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+        Ok(S3(Arc::new(Service {
+            config,
+            root,
+            endpoint,
+            caps,
+            locator,
+            http,
+            source,
+            net: request.net,
+            meters: request.meters,
+            lanes,
+            signer: sign::Signer::new("s3"),
+            region: RwLock::new(region),
+            keys_known: Default::default(),
+            buckets_made: Default::default(),
+            buckets_missed: Default::default(),
+            asks_no_checksums: Default::default(),
+            takes_no_relays: Default::default(),
+            relays_tried: Default::default(),
+            takes_relays: Default::default(),
+            gathering: Semaphore::new(upload::GATHERED as usize),
+        })))
+    }
+
+    /// The parts that an unfinished upload has, in order, by [`Upload::token`]. Their receipts are good for
+    /// [`Upload::publish`]. Empty when it had not come to parts.
+    ///
+    /// Errors: `NotFound` when the upload is gone.
+    pub async fn parts(&self, token: &[u8]) -> Result<Vec<Part>> {
+        resume::parts(&self.0, token).await
+    }
+}
+
+fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Caps {
+    let mut stored = vec![Algo::Md5];
+    if config.provider.checksum == Checksum::Crc64Nvme {
+        stored.push(Algo::Crc64Nvme);
+    }
+    Caps {
+        mtime: Some(Duration::from_nanos(1)),
+        set_mtime: false,
+        set_dir_mtime: false,
+        mtime_listed: false,
+        changed: Changed::Stored,
+        dirs: false,
+        symlinks: false,
+        keeps_empty_dirs: config.directory_markers,
+        hashes_listed: if config.etag_is_md5() { vec![Algo::Md5] } else { Vec::new() },
+        hashes_stored: stored,
+        cheap_reads: false,
+        files: false,
+        parts: Some(PartLimits {
+            min: options::MIN_PART,
+            max: options::MAX_SINGLE,
+            count: config.max_upload_parts,
+            preferred: config.chunk_size,
+            chosen: config.chunk_size_chosen,
+            multiple: 1,
+            equal: config.provider.equal_parts,
+            waits: false,
+            sized: false,
+            single: config.upload_cutoff,
+            single_copy: config.copy_cutoff,
+        }),
+        domain: Some(domain),
+        delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
+        conditional: config.provider.conditional,
+        deletes_version: false,
+        page: ordered.then_some(config.list_chunk),
+        case_insensitive: false,
+        meta: true,
+        attributes: None,
+        concurrency: CONCURRENCY,
+        copy_batch: 1,
+        gathers: 0,
+        // A signature over the body needs all of it first.
+        relays: config.unsigned_payload != Some(false),
+        lanes: Some(lanes),
+    }
+}
+
+impl Store for S3 {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.0.clone(), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { read::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::S3Upload::new(self.0.clone(), key, spec);
+        async move { upload.map(|u| Box::new(u) as Box<dyn Upload>) }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let (key, spec) = (key.clone(), spec.clone());
+        async move { make_dir(&self.0, &key, &spec).await }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        copy::copy(&self.0, batch).boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        async move { copy::touch(&self.0, &key, mtime, meta.as_ref(), None).await.map(|_| ()) }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        delete::delete(&self.0, keys).boxed()
+    }
+
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for S3 {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { resume::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { resume::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for S3 {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        let message = "S3 has no quota to report: add sizes up with `haul size`";
+        async move { Err(Error::new(ErrorKind::Unsupported, "about", message)) }.boxed()
+    }
+
+    fn link(&self, key: &Key, lasts: Duration) -> BoxFuture<'_, Result<String>> {
+        let key = key.clone();
+        async move { admin::link(&self.0, &key, lasts).await }.boxed()
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { admin::cleanup(&self.0, what).await }.boxed()
+    }
+}
+
+async fn make_dir(service: &Service, key: &Key, spec: &WriteSpec) -> Result<()> {
+    let dir = Entry::dir(key.clone()).key;
+    if key.is_root() && service.root.bucket.is_none() {
+        return Ok(());
+    }
+    let place = service.place(&dir)?;
+    if key.is_root() || place.object.is_empty() {
+        if !service.config.no_check_bucket {
+            let made = service.create_bucket(&place.bucket).await;
+            made.map_err(|f| f.error("mkdir"))?;
+        }
+        if place.object.is_empty() {
+            return Ok(());
+        }
+    }
+    if !service.config.directory_markers {
+        return Ok(());
+    }
+    put_markers(service, &dir, spec).await
+}
+
+/// Markers for a directory and all those above it: each is one PUT, and being there already is no error.
+async fn put_markers(service: &Service, dir: &Key, spec: &WriteSpec) -> Result<()> {
+    let mut dirs = vec![dir.clone()];
+    while let Some(last) = dirs.last().filter(|d| !d.is_root()) {
+        let above = last.parent();
+        dirs.push(above);
+    }
+    for dir in dirs.iter().rev() {
+        let place = service.place(dir)?;
+        if place.object.is_empty() {
+            continue;
+        }
+        let own = if dir == dirs.first().unwrap_or(dir) { spec.clone() } else { WriteSpec::default() };
+        let spec = WriteSpec { replace: haul_core::plan::Replace::Anything, hashes: Default::default(), ..own };
+        upload::put(service, dir, &place, &spec, haul_store::Payload::default()).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request to open a store at `path`, with an endpoint unless the options name a provider.
+    pub fn request(path: &str, options: Vec<(String, String)>) -> OpenRequest {
+        let mut options: std::collections::BTreeMap<_, _> = options.into_iter().collect();
+        if !options.contains_key("provider") {
+            options.entry("endpoint".into()).or_insert("http://127.0.0.1:1".into());
+        }
+        OpenRequest {
+            remote: "r".into(),
+            path: path.into(),
+            options,
+            net: Default::default(),
+            meters: Default::default(),
+            links: Default::default(),
+            own_links: false,
+            wrapped: Default::default(),
+            section: None,
+            shared: Default::default(),
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! Listing: pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
+
+use super::{
+    error::{Fault, Tried},
+    meta, read,
+    service::{Call, Service},
+    xml::{self, Step},
+};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, Key, Kind, Listed, Lost, Result, key::after_prefix};
+use haul_store::{ListRequest, task::Task};
+use http::Method;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Pages that wait for the reader, beside the one being fetched.
+const AHEAD: usize = 2;
+
+/// One page of a bucket, as the server gave it.
+#[derive(Debug, Default, PartialEq)]
+pub struct Page {
+    /// Keys and common prefixes (as directories) in key order; keys are the bucket's.
+    pub entries: Vec<Entry>,
+    /// Where the next page begins; `None` on the last one.
+    pub next: Option<Next>,
+    /// The prefix that it is said to be of: as it came, and decoded, since not every server encodes it. Empty when nothing is said.
+    pub of: Vec<Vec<u8>>,
+}
+
+/// How to ask for the next page.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// By the server's token.
+    Token(String),
+    /// After this key (version 1).
+    After(Vec<u8>),
+}
+
+/// Lists as [`haul_store::Store::list`] says.
+pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
+    // The task begins with the first poll: only then is a runtime sure to be there.
+    let begin = async move {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let task = Task::spawn(async move { Lister { service, request, sender, given: 0, seen: 0 }.run().await });
+        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
+            receiver.recv().await.map(|step| (step, (receiver, task)))
+        })
+    };
+    futures::stream::once(begin).flatten().boxed()
+}
+
+struct Lister {
+    service: Arc<Service>,
+    request: ListRequest,
+    sender: mpsc::Sender<Listed>,
+    /// Entries that were given out.
+    given: usize,
+    /// Entries of the pages that were read, with those that aren't given out (the listed directory's own marker).
+    seen: usize,
+}
+
+/// Whether the listing came to its end.
+#[derive(PartialEq)]
+enum Reached {
+    End,
+    /// The limit, or nobody listens any more: there may be more.
+    Limit,
+}
+
+/// A part of the namespace that lies in one bucket.
+struct Scope<'a> {
+    bucket: &'a str,
+    /// Prefix of the bucket's keys to list.
+    prefix: Vec<u8>,
+    /// Only the bucket's keys after this one.
+    after: Option<Vec<u8>>,
+    /// What the bucket's keys lose at their front.
+    cut: usize,
+    /// What they get instead.
+    front: Vec<u8>,
+}
+
+impl Lister {
+    async fn run(mut self) {
+        let result = match self.service.root.bucket.clone() {
+            Some(bucket) => self.root_bucket(&bucket).await,
+            None => self.buckets().await,
+        };
+        let last = match result {
+            Ok(Reached::End) => Listed::End,
+            Ok(Reached::Limit) => return,
+            Err((from, error)) => {
+                let to = after_prefix(&self.request.prefix).map(Key::new);
+                Listed::Failed { lost: Lost { from, to }, error }
+            }
+        };
+        // No reader, no report.
+        let _ = self.sender.send(last).await;
+    }
+
+    async fn root_bucket(&mut self, bucket: &str) -> Result<Reached, (Key, Error)> {
+        let root = self.service.root.prefix.clone();
+        let scope = Scope {
+            bucket,
+            prefix: [&root[..], &self.request.prefix].concat(),
+            after: self.request.after.as_ref().map(|k| [&root[..], k.as_bytes()].concat()),
+            cut: root.len(),
+            front: Vec::new(),
+        };
+        self.scope(scope).await
+    }
+
+    /// All buckets: they are the top directories.
+    async fn buckets(&mut self) -> Result<Reached, (Key, Error)> {
+        let prefix = self.request.prefix.clone();
+        let after = self.request.after.clone();
+        if let Some(at) = prefix.iter().position(|b| *b == b'/') {
+            let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
+            return self.one_of_buckets(&name, prefix[at + 1..].to_vec(), after.as_ref()).await;
+        }
+        let start = || Key::new(&prefix);
+        let mut buckets = buckets(&self.service).await.map_err(|e| (start(), e))?;
+        buckets.retain(|b| b.key.as_bytes().starts_with(&prefix));
+        if !self.request.recursive {
+            buckets.retain(|b| after.as_ref().is_none_or(|a| b.key > *a));
+            let all = buckets.len();
+            buckets.truncate(self.request.limit.unwrap_or(usize::MAX));
+            let whole = buckets.len() == all;
+            self.give(buckets).await;
+            return Ok(if whole { Reached::End } else { Reached::Limit });
+        }
+        for bucket in buckets {
+            if after.as_ref().is_some_and(|a| bucket.key.after_prefix().is_some_and(|end| end <= *a)) {
+                continue;
+            }
+            let name = String::from_utf8_lossy(bucket.key.name()).into_owned();
+            if after.as_ref().is_none_or(|a| bucket.key > *a) && !self.give(vec![bucket]).await {
+                return Ok(Reached::Limit);
+            }
+            if self.one_of_buckets(&name, Vec::new(), after.as_ref()).await? == Reached::Limit {
+                return Ok(Reached::Limit);
+            }
+        }
+        Ok(Reached::End)
+    }
+
+    async fn one_of_buckets(
+        &mut self,
+        bucket: &str,
+        prefix: Vec<u8>,
+        after: Option<&Key>,
+    ) -> Result<Reached, (Key, Error)> {
+        let front = [bucket.as_bytes(), b"/"].concat();
+        let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
+        self.scope(Scope { bucket, prefix, after, cut: 0, front }).await
+    }
+
+    async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
+        let ordered = in_order(scope.bucket);
+        let mut next = scope.after.clone().filter(|a| ordered && *a > scope.prefix).map(Next::After);
+        let mut last: Option<Vec<u8>> = None;
+        let key_of = |object: &[u8]| Key::new([&scope.front, object.get(scope.cut..).unwrap_or_default()].concat());
+        loop {
+            let lost = || match &last {
+                // The first key that may be missing comes right after the last one seen.
+                Some(last) => key_of(last).with_suffix([0]),
+                None => key_of(scope.after.as_deref().unwrap_or(&scope.prefix)),
+            };
+            let page = match ordered {
+                true => self.page(&scope, next.as_ref()).await,
+                false => self.all_pages(&scope).await,
+            };
+            let mut page = match page {
+                Ok(page) => page,
+                Err(fault) => return Err((lost(), fault.error("list"))),
+            };
+            if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
+                return Err((lost(), read::no_root(&self.service, "list")));
+            }
+            if next.is_none() && page.next.is_none() {
+                // All there is: in which order a server tells it is no matter.
+                page.entries.sort_by(|a, b| a.key.cmp(&b.key));
+            }
+            if let Some(fault) = out_of_order(&page, last.as_deref(), &scope) {
+                return Err((lost(), fault.error("list")));
+            }
+            let begins = page.entries.first().map(|e| e.key.as_bytes());
+            if self.request.limit.is_some() && matches!((&next, begins), (Some(Next::After(a)), Some(b)) if b <= &a[..])
+            {
+                let message = "the server doesn't begin a listing where it is asked to";
+                let fault = Fault::new(haul_core::ErrorKind::Unsupported, haul_core::Retry::Never, message);
+                return Err((lost(), fault.error("list")));
+            }
+            last = page.entries.last().map(|e| e.key.as_bytes().to_vec()).or(last);
+            self.seen += page.entries.len();
+            let entries = page.entries.into_iter().filter(|e| {
+                let key = e.key.as_bytes();
+                // The directory that is listed has no entry of its own in it.
+                scope.after.as_ref().is_none_or(|a| key > &a[..])
+                    && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
+                    && key.len() > scope.cut
+            });
+            let entries = match scope.cut == 0 && scope.front.is_empty() {
+                true => entries.collect(),
+                false => entries.map(|e| Entry { key: key_of(e.key.as_bytes()), ..e }).collect(),
+            };
+            let more = self.give(entries).await;
+            if page.next.is_none() {
+                return Ok(Reached::End);
+            }
+            if !more {
+                return Ok(Reached::Limit);
+            }
+            if page.next == next {
+                return Err((
+                    key_of(last.as_deref().unwrap_or_default()),
+                    Fault::broken("the listing does not advance").error("list"),
+                ));
+            }
+            next = page.next;
+        }
+    }
+
+    /// Hands entries to the reader; false when there is no need for more.
+    async fn give(&mut self, entries: Vec<Entry>) -> bool {
+        self.given += entries.len();
+        if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
+            return false;
+        }
+        // A page whose first entry isn't given out still counts as a whole one.
+        self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
+    }
+
+    /// True when all that is below the root is asked for, and the root is a directory.
+    fn is_of_the_root(&self) -> bool {
+        self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
+    }
+
+    async fn page(&self, scope: &Scope<'_>, next: Option<&Next>) -> Tried<Page> {
+        let wanted = self.request.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.given).saturating_add(1));
+        let most = self.service.config.list_chunk;
+        let most = if in_order(scope.bucket) { most.min(wanted) } else { most };
+        let mut call = page_call(&self.service, scope.bucket, &scope.prefix, most);
+        if !self.request.recursive {
+            call = call.query("delimiter", "/");
+        }
+        page(&self.service, call, &scope.prefix, next).await
+    }
+
+    /// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
+    async fn all_pages(&self, scope: &Scope<'_>) -> Tried<Page> {
+        let mut all = Page::default();
+        loop {
+            let page = self.page(scope, all.next.as_ref()).await?;
+            all.entries.extend(page.entries);
+            if page.next.is_some() && page.next == all.next {
+                return Err(Fault::broken("the listing does not advance"));
+            }
+            all.next = page.next;
+            if all.next.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// False for directory buckets, whose listings come in no order and can't begin after a key.
+pub fn in_order(bucket: &str) -> bool {
+    !bucket.ends_with("--x-s3")
+}
+
+/// One page: that which begins at `next`, of the keys with `prefix`, as `call` asks.
+pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option<&Next>) -> Tried<Page> {
+    let config = &service.config;
+    let call = match next {
+        Some(Next::Token(token)) => call.query("continuation-token", token),
+        Some(Next::After(key)) => call.raw_query(if config.list_v1 { "marker" } else { "start-after" }, key),
+        None => call,
+    };
+    let (_, body) = service.ask(call).await?;
+    let page = parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)?;
+    // Entries show by themselves whether they were asked for. Nothing does so only by what it is said to be of.
+    match page.of.iter().any(|of| !of.is_empty()) && page.entries.is_empty() && page.of.iter().all(|of| of != prefix) {
+        true => Err(Fault::broken("the listing is of another folder than was asked for")),
+        false => Ok(page),
+    }
+}
+
+/// A request for the first `max` keys with `prefix`.
+pub fn page_call<'a>(service: &Service, bucket: &'a str, prefix: &[u8], max: usize) -> Call<'a> {
+    let config = &service.config;
+    let kind = if config.list_v1 { "ListObjects" } else { "ListObjectsV2" };
+    let mut call = Call::bucket(kind, Method::GET, bucket).query("max-keys", max.to_string());
+    if !config.list_v1 {
+        call = call.query("list-type", "2");
+    }
+    if config.list_url_encode {
+        call = call.query("encoding-type", "url");
+    }
+    call.raw_query("prefix", prefix)
+}
+
+/// A server that loses its place would make us list for ever, or miss keys.
+fn out_of_order(page: &Page, last: Option<&[u8]>, scope: &Scope<'_>) -> Option<Box<Fault>> {
+    let first = page.entries.first()?;
+    let backwards = last.is_some_and(|last| first.key.as_bytes() <= last)
+        || page.entries.windows(2).any(|pair| pair[0].key >= pair[1].key);
+    if backwards {
+        return Some(Fault::new(
+            haul_core::ErrorKind::Unsupported,
+            haul_core::Retry::Never,
+            "the server's listing goes backwards: it can't be trusted to be whole",
+        ));
+    }
+    let stray = page.entries.iter().find(|e| !e.key.as_bytes().starts_with(&scope.prefix))?;
+    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
+}
+
+/// What a listing is refused with that isn't one.
+const UNREADABLE: &str = "the listing can't be read";
+const CUT: &str = "the listing is truncated and doesn't say where it continues";
+
+/// Reads a page of a listing, version 1 or 2. A page that doesn't say whether it is the last proves nothing, nor does one that
+/// contradicts itself.
+///
+/// Errors: what is wrong with it.
+fn parse(body: &[u8], etag_is_md5: bool, v1: bool) -> Result<Page, String> {
+    let mut found = Parsed::default();
+    xml::walk(body, |step| found.step(step, etag_is_md5)).ok_or(UNREADABLE)?;
+    found.page(v1)
+}
+
+#[derive(Default)]
+struct Parsed {
+    is_listing: bool,
+    keys: Vec<Entry>,
+    /// As they came: they end in `/` once they are decoded.
+    prefixes: Vec<String>,
+    /// The prefix that the page is of.
+    of: Option<String>,
+    current: Option<Told>,
+    in_prefixes: bool,
+    encoded: bool,
+    truncated: Option<bool>,
+    token: Option<String>,
+    marker: Option<String>,
+    count: Option<u64>,
+    bad: bool,
+}
+
+/// One key, as far as it was told.
+struct Told {
+    entry: Entry,
+    key: bool,
+    size: bool,
+}
+
+impl Parsed {
+    fn step(&mut self, step: Step<'_>, etag_is_md5: bool) {
+        match step {
+            Step::Open("ListBucketResult") => self.is_listing = true,
+            Step::Open("Contents") => {
+                self.current = Some(Told { entry: Entry::file(Key::new(""), 0), key: false, size: false });
+            }
+            Step::Open("CommonPrefixes") => self.in_prefixes = true,
+            Step::Close("CommonPrefixes", _) => self.in_prefixes = false,
+            Step::Close("Contents", _) => match self.current.take() {
+                Some(Told { entry, key: true, size: true }) => self.keys.push(entry),
+                _ => self.bad = true,
+            },
+            Step::Close("Prefix", "") if self.in_prefixes => self.bad = true,
+            Step::Close("Prefix", text) if self.in_prefixes => self.prefixes.push(text.to_owned()),
+            Step::Close("Prefix", text) if self.current.is_none() => self.of = Some(text.to_owned()),
+            Step::Close("EncodingType", text) => self.encoded = text.eq_ignore_ascii_case("url"),
+            Step::Close("IsTruncated", text) => match text.trim() {
+                "true" => self.truncated = Some(true),
+                "false" => self.truncated = Some(false),
+                _ => self.bad = true,
+            },
+            Step::Close("NextContinuationToken", text) => self.token = Some(text.to_owned()).filter(|t| !t.is_empty()),
+            Step::Close("NextMarker", text) => self.marker = Some(text.to_owned()).filter(|t| !t.is_empty()),
+            Step::Close("KeyCount", text) => match text.trim().parse() {
+                Ok(count) => self.count = Some(count),
+                Err(_) => self.bad = true,
+            },
+            Step::Close(name, text) => self.fact(name, text, etag_is_md5),
+            Step::Open(_) => {}
+        }
+    }
+
+    fn fact(&mut self, name: &str, text: &str, etag_is_md5: bool) {
+        let Some(Told { entry, key, size }) = &mut self.current else { return };
+        match name {
+            "Key" => (entry.key, *key) = (Key::new(text), true),
+            "Size" => match text.trim().parse() {
+                Ok(told) => (entry.size, *size) = (told, true),
+                Err(_) => self.bad = true,
+            },
+            "LastModified" => entry.changed = meta::iso_date(text),
+            "ETag" => {
+                entry.version = Some(meta::version(text));
+                if etag_is_md5 && let Some(md5) = meta::etag_md5(text) {
+                    entry.hashes.set(Algo::Md5, md5);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Some servers count the keys alone, without the prefixes.
+    fn is_counted(&self) -> bool {
+        let (keys, prefixes) = (self.keys.len() as u64, self.prefixes.len() as u64);
+        self.count.is_none_or(|count| count == keys + prefixes || count == keys)
+    }
+
+    fn page(mut self, v1: bool) -> Result<Page, String> {
+        if !self.is_listing || self.bad {
+            return Err(UNREADABLE.into());
+        }
+        if !self.is_counted() {
+            let (count, held) = (self.count.unwrap_or(0), self.keys.len() + self.prefixes.len());
+            return Err(format!("the listing counts {count} entries and holds {held}"));
+        }
+        let encoded = self.encoded;
+        let decode = |text: &[u8]| if encoded { form_decode(text) } else { text.to_vec() };
+        if encoded {
+            for entry in &mut self.keys {
+                if entry.key.as_bytes().iter().any(|b| matches!(b, b'%' | b'+')) {
+                    entry.key = Key::new(decode(entry.key.as_bytes()));
+                }
+            }
+        }
+        for entry in &mut self.keys {
+            if entry.key.is_dir() && entry.size == 0 {
+                (entry.kind, entry.hashes) = (Kind::Dir, Default::default());
+            }
+        }
+        // With a delimiter a marker `d/` and what is below it are one common prefix, so the two never meet.
+        let mut entries = self.keys;
+        if !self.prefixes.is_empty() {
+            // The delimiter may be encoded too: what ends a prefix shows only when it is decoded.
+            entries.extend(self.prefixes.iter().map(|prefix| Entry::dir(Key::new(decode(prefix.as_bytes())))));
+            entries.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        let next = match (self.truncated, self.token, self.marker) {
+            (None, ..) => return Err("the listing doesn't say whether it is complete (no IsTruncated)".into()),
+            (Some(false), None, None) => None,
+            (Some(false), ..) => return Err("the listing says that it is complete, and where it continues".into()),
+            (Some(true), Some(token), _) if !v1 => Some(Next::Token(token)),
+            (Some(true), _, Some(marker)) if v1 => Some(Next::After(decode(marker.as_bytes()))),
+            (Some(true), ..) => match entries.last().filter(|_| v1) {
+                Some(last) => Some(Next::After(last.key.as_bytes().to_vec())),
+                None if v1 => return Err(CUT.into()),
+                // Servers that only know version 1 answer with it whatever they are asked.
+                None => return Err(format!("{CUT}: try --s3-list-version 1")),
+            },
+        };
+        let of = self.of.iter().flat_map(|of| [of.as_bytes().to_vec(), decode(of.as_bytes())]).collect();
+        Ok(Page { entries, next, of })
+    }
+}
+
+/// Listings encode as HTML forms do: `+` for a space.
+pub fn form_decode(text: &[u8]) -> Vec<u8> {
+    let spaced: Vec<u8> = text.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
+    percent_encoding::percent_decode(&spaced).collect()
+}
+
+/// Every bucket as a directory.
+pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
+    let (mut found, mut next): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut call = Call::service("ListBuckets", Method::GET);
+        if let Some(token) = &next {
+            call = call.query("continuation-token", token);
+        }
+        let (_, body) = service.ask(call).await.map_err(|f| f.error("list"))?;
+        let broken = |message: &str| Fault::broken(message).error("list");
+        let page = parse_buckets(&body).ok_or_else(|| broken("the list of buckets can't be read"))?;
+        found.extend(page.0);
+        if page.1.is_none() {
+            found.sort_by(|a, b| a.key.cmp(&b.key));
+            return Ok(found);
+        }
+        if page.1 == next {
+            return Err(broken("the list of buckets does not advance"));
+        }
+        next = page.1;
+    }
+}
+
+fn parse_buckets(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
+    let (mut is_list, mut in_bucket, mut next) = (false, false, None);
+    let mut found: Vec<Entry> = Vec::new();
+    xml::walk(body, |step| match step {
+        Step::Open("ListAllMyBucketsResult") => is_list = true,
+        Step::Open("Bucket") => {
+            in_bucket = true;
+            found.push(Entry::dir(Key::new("")));
+        }
+        Step::Close("Bucket", _) => in_bucket = false,
+        Step::Close("Name", text) if in_bucket => {
+            if let Some(last) = found.last_mut() {
+                last.key = Key::new(format!("{text}/"));
+            }
+        }
+        Step::Close("CreationDate", text) if in_bucket => {
+            if let Some(last) = found.last_mut() {
+                last.mtime = meta::iso_date(text);
+            }
+        }
+        Step::Close("ContinuationToken", text) => next = Some(text.to_owned()).filter(|t| !t.is_empty()),
+        _ => {}
+    })?;
+    let named = found.iter().all(|bucket| bucket.key.name() != b"");
+    (is_list && named).then_some((found, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(page: &Page) -> Vec<String> {
+        page.entries.iter().map(|e| format!("{:?}", e.key)).collect()
+    }
+
+    #[test]
+    fn a_page_with_everything() {
+        let xml = br#"<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name><Prefix></Prefix>
+<IsTruncated>true</IsTruncated><NextContinuationToken>t/=</NextContinuationToken>
+<Contents><Key>a+b%2B%FF%0A</Key><LastModified>2024-01-02T03:04:05.678Z</LastModified>
+<ETag>&quot;764efa883dda1e11db47671c4a3bbd9e&quot;</ETag><Size>3</Size><Owner><ID>x</ID></Owner></Contents>
+<Contents><Key>m/</Key><ETag>"d41d8cd98f00b204e9800998ecf8427e"</ETag><Size>0</Size></Contents>
+<CommonPrefixes><Prefix>c%2F/</Prefix></CommonPrefixes><CommonPrefixes><Prefix>my_data%2F</Prefix></CommonPrefixes>
+<KeyCount>4</KeyCount><EncodingType>url</EncodingType></ListBucketResult>"#;
+        let page = parse(xml, true, false).unwrap();
+        assert_eq!(keys(&page), ["a b+\\xff\\n", "c//", "m/", "my_data/"]);
+        assert_eq!(page.entries[0].hashes.hex(Algo::Md5).as_deref(), Some("764efa883dda1e11db47671c4a3bbd9e"));
+        assert_eq!(page.entries[0].changed, Some(haul_core::Mtime::new(1_704_164_645, 678_000_000)));
+        assert_eq!(
+            page.entries.iter().map(|e| e.kind).collect::<Vec<_>>(),
+            [Kind::File, Kind::Dir, Kind::Dir, Kind::Dir]
+        );
+        assert_eq!(page.next, Some(Next::Token("t/=".into())));
+        assert!(parse(xml, false, false).unwrap().entries[0].hashes.is_empty());
+    }
+
+    #[test]
+    fn keys_stay_as_they_are_unless_the_server_says_that_it_encoded_them() {
+        let xml = whole("<Contents><Key>a+b%2B</Key><Size>1</Size></Contents>");
+        assert_eq!(keys(&parse(&xml, true, false).unwrap()), ["a+b%2B"]);
+    }
+
+    #[test]
+    fn version_1_goes_on_after_the_marker_or_the_last_key() {
+        let with = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextMarker>m</NextMarker></ListBucketResult>";
+        assert_eq!(parse(with, true, true).unwrap().next, Some(Next::After(b"m".to_vec())));
+        let without =
+            b"<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>k</Key><Size>1</Size></Contents></ListBucketResult>";
+        assert_eq!(parse(without, true, true).unwrap().next, Some(Next::After(b"k".to_vec())));
+    }
+
+    fn whole(text: &str) -> Vec<u8> {
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{text}</ListBucketResult>").into_bytes()
+    }
+
+    #[test]
+    fn what_is_no_whole_listing_is_refused() {
+        let (key, prefix) =
+            ("<Contents><Key>a</Key><Size>1</Size></Contents>", "<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>");
+        let token = "<NextContinuationToken>t</NextContinuationToken>";
+        let cut = "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>";
+        let cut_with_a_key = text(&whole(key)).replace("false", "true");
+        for (bad, why) in [
+            ("<html></html>".to_owned(), UNREADABLE),
+            ("<ListBucketResult><Contents><Key>a</Key>".to_owned(), UNREADABLE),
+            (text(&whole("<Contents><Key>a</Key><Size>x</Size></Contents>")), UNREADABLE),
+            (text(&whole("<Contents><Key>a</Key></Contents>")), UNREADABLE),
+            (text(&whole("<Contents><Size>1</Size></Contents>")), UNREADABLE),
+            (text(&whole("<CommonPrefixes><Prefix/></CommonPrefixes>")), UNREADABLE),
+            (text(&whole(key)).replace("false", "maybe"), UNREADABLE),
+            (
+                text(&whole(key)).replace("<IsTruncated>false</IsTruncated>", ""),
+                "the listing doesn't say whether it is complete (no IsTruncated)",
+            ),
+            (text(&whole(&format!("{key}{token}"))), "the listing says that it is complete, and where it continues"),
+            (cut.to_owned(), "the listing is truncated and doesn't say where it continues: try --s3-list-version 1"),
+            (cut_with_a_key, "the listing is truncated and doesn't say where it continues: try --s3-list-version 1"),
+            (text(&whole(&format!("{key}{prefix}<KeyCount>3</KeyCount>"))), "the listing counts 3 entries and holds 2"),
+            (text(&whole(&format!("{key}<KeyCount>0</KeyCount>"))), "the listing counts 0 entries and holds 1"),
+        ] {
+            assert_eq!(parse(bad.as_bytes(), true, false), Err(why.to_owned()), "{bad}");
+        }
+    }
+
+    fn text(xml: &[u8]) -> String {
+        String::from_utf8_lossy(xml).into_owned()
+    }
+
+    #[test]
+    fn a_page_says_of_what_it_is() {
+        let of = |text: &str| parse(&whole(text), true, false).unwrap().of;
+        assert_eq!(of(""), Vec::<Vec<u8>>::new());
+        assert_eq!(of("<Prefix>a+b/</Prefix><CommonPrefixes><Prefix>x/</Prefix></CommonPrefixes>"), [b"a+b/", b"a+b/"]);
+        assert_eq!(of("<EncodingType>url</EncodingType><Prefix>a+b/</Prefix>"), [b"a+b/", b"a b/"]);
+    }
+
+    #[test]
+    fn servers_may_leave_out_the_count_or_count_the_keys_alone() {
+        let both =
+            "<Contents><Key>a</Key><Size>1</Size></Contents><CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>";
+        for count in ["", "<KeyCount>2</KeyCount>", "<KeyCount>1</KeyCount>"] {
+            assert_eq!(keys(&parse(&whole(&format!("{both}{count}")), true, false).unwrap()), ["a", "d/"], "{count}");
+        }
+        assert!(parse(&whole("<NextContinuationToken/><NextMarker></NextMarker>"), true, false).is_ok());
+    }
+
+    #[test]
+    fn a_list_of_buckets() {
+        let page = |next: &str| {
+            let bucket = "<Bucket><Name>b</Name></Bucket>";
+            format!("<ListAllMyBucketsResult><Buckets>{bucket}</Buckets>{next}</ListAllMyBucketsResult>")
+        };
+        let (found, next) = parse_buckets(page("").as_bytes()).unwrap();
+        assert_eq!((found[0].key.as_bytes(), found.len(), next), (&b"b/"[..], 1, None));
+        let token = "<ContinuationToken>t</ContinuationToken>";
+        assert_eq!(parse_buckets(page(token).as_bytes()).unwrap().1.as_deref(), Some("t"));
+        for bad in [&b"<html></html>"[..], b"", b"<ListAllMyBucketsResult><Bucket/></ListAllMyBucketsResult>"] {
+            assert_eq!(parse_buckets(bad), None);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What the answer to a write proves. No answer is not a yes: without a receipt nothing counts as stored, whatever the
+//! status says, and where a checksum was sent the server must confirm it.
+
+use super::{
+    address::Place,
+    body,
+    error::{Fault, Tried},
+    meta,
+    provider::Checksum,
+    read,
+    service::Service,
+    xml::{self, Step},
+};
+use haul_core::{Algo, ErrorKind, Hashes, Key, Retry};
+use haul_store::Payload;
+use http::HeaderMap;
+
+/// The roots of the answers to CopyObject and UploadPartCopy.
+pub const COPIED: [&str; 2] = ["CopyObjectResult", "CopyPartResult"];
+/// The root of the answer to CompleteMultipartUpload.
+pub const COMPLETED: [&str; 1] = ["CompleteMultipartUploadResult"];
+
+/// A body that a server proved to hold.
+pub struct Proved {
+    /// The receipt, as the server gave it.
+    pub etag: String,
+    /// Hashes of the stored bytes.
+    pub hashes: Hashes,
+}
+
+/// What the answer to a whole key or a part proves. `ours` went along as headers; `key` is given where a HEAD can ask for
+/// what the answer doesn't say.
+///
+/// Errors: `Corrupt` when it says something else than what was sent, `Io` without a receipt, `Unsupported` when nothing
+/// confirms the checksum.
+pub async fn of_body(
+    service: &Service,
+    answer: &HeaderMap,
+    ours: Hashes,
+    payload: &Payload,
+    key: Option<(&Key, &Place)>,
+) -> Tried<Proved> {
+    let etag = receipt(answer)?;
+    let size = payload.len();
+    let theirs = meta::hashes(&service.config, answer);
+    same(&theirs, &ours, size)?;
+    // A server that knows `Content-MD5` has checked it, or it would not have answered so.
+    if service.config.provider.checksum == Checksum::Md5 || theirs.get(Algo::Crc64Nvme).is_some() {
+        return Ok(Proved { etag, hashes: ours });
+    }
+    // A server that says nothing of a CRC may never have looked at it.
+    if theirs.get(Algo::Md5).is_some() {
+        let computed = payload.hash(&[Algo::Md5]).await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
+        same(&theirs, &computed, size)?;
+        return Ok(Proved { etag, hashes: ours });
+    }
+    if let Some((key, place)) = key {
+        let version = meta::version(&etag);
+        let head = read::head(service, key, place, Some(&version)).await;
+        let head = head.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
+        let theirs = meta::hashes(&service.config, &head);
+        same(&theirs, &ours, size)?;
+        if theirs.get(Algo::Crc64Nvme).is_some() {
+            return Ok(Proved { etag, hashes: ours });
+        }
+    }
+    Err(unconfirmed())
+}
+
+/// What the answer to a part proves that was sent with a checksum after it, or none; `ours` are the hashes that it had as it passed.
+/// Gives the receipt.
+///
+/// Errors: as [`of_body`].
+pub fn of_relay(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> Tried<String> {
+    let etag = receipt(answer)?;
+    let theirs = meta::hashes(&service.config, answer);
+    same(&theirs, ours, size)?;
+    let confirmed =
+        [Algo::Crc64Nvme, Algo::Md5].iter().any(|algo| theirs.get(*algo).is_some() && ours.get(*algo).is_some());
+    if confirmed { Ok(etag) } else { Err(unconfirmed()) }
+}
+
+fn receipt(answer: &HeaderMap) -> Tried<String> {
+    meta::etag(answer).map(str::to_owned).ok_or_else(|| {
+        Fault::broken("the server gave no receipt (an ETag) for what was sent: is the endpoint an S3 server?")
+    })
+}
+
+/// The server took what was sent but says nothing of its checksum.
+pub fn unconfirmed() -> Box<Fault> {
+    let message = "the server does not confirm the checksum of what was sent: set provider = Other";
+    Fault::new(ErrorKind::Unsupported, Retry::Never, message)
+}
+
+fn same(theirs: &Hashes, ours: &Hashes, size: u64) -> Tried<()> {
+    match theirs.agree(ours) {
+        Some((algo, false)) => {
+            let message = format!("the server stored something else than the {size} bytes sent: its {algo} differs");
+            Err(Fault::new(ErrorKind::Corrupt, Retry::Backoff, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a document says that tells of something done.
+#[derive(Debug, Default, PartialEq)]
+pub struct Done {
+    pub etag: Option<String>,
+    /// The CRC-64 of the whole, not one of checksums of parts.
+    pub crc: Option<Vec<u8>>,
+}
+
+/// Reads an answer of status 200, which may hold an error all the same; its root must be one of `roots`.
+pub fn done(document: &[u8], roots: &[&str]) -> Tried<Done> {
+    let (mut root, mut found, mut composite) = (String::new(), Done::default(), false);
+    let (mut code, mut message) = (String::new(), String::new());
+    let read = xml::walk(document, |step| match step {
+        Step::Open(name) if root.is_empty() => root = name.to_owned(),
+        Step::Close("ETag", text) if !text.trim().trim_matches('"').is_empty() => found.etag = Some(text.to_owned()),
+        Step::Close("ChecksumCRC64NVME", text) => found.crc = body::from_base64(Algo::Crc64Nvme, text),
+        Step::Close("ChecksumType", text) => composite = text.trim().eq_ignore_ascii_case("COMPOSITE"),
+        Step::Close("Code", text) => code = text.to_owned(),
+        Step::Close("Message", text) => message = text.to_owned(),
+        _ => {}
+    });
+    if root == "Error" {
+        return Err(Fault::coded(500, &code, &message, None));
+    }
+    if read.is_none() || !roots.contains(&root.as_str()) {
+        return Err(Fault::broken("the server's answer is cut, or is not one of S3"));
+    }
+    if composite {
+        found.crc = None;
+    }
+    Ok(found)
+}
+
+/// Checks the answer to a request that S3 answers with nothing, or with a few words of XML: what sends a web page instead has
+/// done nothing.
+pub fn nothing(document: &[u8]) -> Tried<()> {
+    let mut root = String::new();
+    let read = xml::walk(document, |step| match step {
+        Step::Open(name) if root.is_empty() => root = name.to_owned(),
+        _ => {}
+    });
+    match (document.trim_ascii().is_empty(), read, root.as_str()) {
+        (true, ..) => Ok(()),
+        (_, Some(()), root) if !root.is_empty() && root != "Error" && !root.eq_ignore_ascii_case("html") => Ok(()),
+        _ => Err(Fault::broken("the answer is not one of S3: is the endpoint an S3 server?")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_success_may_hold_an_error() {
+        let ok = b"\n\n<?xml version=\"1.0\"?><CompleteMultipartUploadResult><ETag>\"x-1\"</ETag></CompleteMultipartUploadResult>";
+        assert_eq!(done(ok, &COMPLETED).unwrap().etag.as_deref(), Some("\"x-1\""));
+        let error = b"<Error><Code>InternalError</Code><Message>Try again.</Message></Error>";
+        let fault = done(error, &COMPLETED).unwrap_err();
+        assert_eq!((fault.kind, fault.retry, fault.is_ambiguous()), (ErrorKind::Io, Retry::Backoff, true));
+        for bad in [&b"<CompleteMultipartUploadResult>"[..], b"", b"<html><body><ETag>x</ETag></body></html>"] {
+            assert!(done(bad, &COMPLETED).is_err(), "{}", bad.escape_ascii());
+        }
+        assert_eq!(done(b"<CopyObjectResult/>", &COPIED).unwrap(), Done::default());
+    }
+
+    #[test]
+    fn a_checksum_of_checksums_is_not_one_of_the_whole() {
+        let text = |kind: &str| {
+            format!(
+                "<CompleteMultipartUploadResult><ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME>{kind}</CompleteMultipartUploadResult>"
+            )
+        };
+        let crc = |kind: &str| done(text(kind).as_bytes(), &COMPLETED).unwrap().crc;
+        assert!(crc("").is_some() && crc("<ChecksumType>FULL_OBJECT</ChecksumType>").is_some());
+        assert_eq!(crc("<ChecksumType>COMPOSITE</ChecksumType>"), None);
+    }
+
+    #[test]
+    fn a_page_is_not_nothing() {
+        assert!(nothing(b"").is_ok() && nothing(b"\n").is_ok());
+        assert!(nothing(b"<CreateBucketResponse><Bucket>b</Bucket></CreateBucketResponse>").is_ok());
+        for page in [&b"<html><body>Log in</body></html>"[..], b"<!doctype html><p>Log in", b"Welcome", b"<Error/>"] {
+            assert!(nothing(page).is_err(), "{}", page.escape_ascii());
+        }
+    }
+}

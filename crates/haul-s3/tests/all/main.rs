@@ -1,0 +1,7 @@
+//! Tests from outside, in one binary: it is linked once.
+
+#![allow(clippy::disallowed_methods)] // Tests make and read their own files.
+
+mod conformance;
+mod faults;
+mod store;

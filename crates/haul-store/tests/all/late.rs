@@ -1,0 +1,25 @@
+//! Errors that come late, on a file system that has them.
+
+use haul_store::late::{Mounts, Tells, ask};
+use haul_testkit::fuse::{Fault, Habits, Mounted, Of};
+use rustix::io::Errno;
+use std::{fs::File, io::Write as _};
+
+#[test]
+fn each_is_asked_as_it_tells() {
+    let lab = tempfile::tempdir().unwrap();
+    let (real, net) = (lab.path().join("real"), lab.path().join("net"));
+    let Some(mounted) = Mounted::new(&real, &net, Habits::default()) else { return };
+    for (of, forced, closing) in [(Of::Fsync, false, true), (Of::Close(0), false, false)] {
+        let answers = [Tells::Forced, Tells::Closing, Tells::AtOnce].map(|tells| {
+            let mut file = File::create(net.join("f")).unwrap();
+            file.write_all(b"bytes").unwrap();
+            mounted.fault(Fault::new(of.clone(), "f", Errno::IO));
+            let answer = ask(&file, tells);
+            mounted.heal();
+            answer.is_ok()
+        });
+        assert_eq!(answers, [forced, closing, true], "{of:?}");
+    }
+    assert_eq!(Mounts::default().tells(File::open(&net).unwrap()), Tells::Closing);
+}
