@@ -141,6 +141,17 @@ pub async fn set_meta(service: &Service, key: &Key, mtime: Option<Mtime>, meta: 
     set(service, key, &place, facts, mtime, meta).await.map(|_| ())
 }
 
+/// Puts a file into another access tier.
+pub async fn set_tier(service: &Service, key: &Key, tier: &str) -> Result<()> {
+    const OP: &str = "set the storage class";
+    let place = service.place(key)?;
+    if place.blob.is_empty() || key.is_dir() {
+        return Err(Error::new(ErrorKind::Unsupported, OP, "a directory has no access tier").with_key(key));
+    }
+    let call = Call::blob("SetBlobTier", Method::PUT, &place).query("comp", "tier").header("x-ms-access-tier", tier);
+    plain(service.ask(&call).await).map_err(at(OP, key)).map(|_| ())
+}
+
 /// Changes the metadata of the version that the facts are of; gives the one that comes of it.
 async fn set(
     service: &Service,

@@ -164,6 +164,11 @@ impl Resumable for Azure {
 }
 
 impl Admin for Azure {
+    fn set_tier(&self, key: &Key, tier: &str) -> BoxFuture<'_, Result<()>> {
+        let (key, tier) = (key.clone(), tier.to_owned());
+        async move { change::set_tier(&self.0, &key, &tier).await }.boxed()
+    }
+
     fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
         let message = "Azure removes blocks that were never put together by itself, after a week";
         async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()

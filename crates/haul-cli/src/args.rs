@@ -37,7 +37,7 @@ struct Flag {
 }
 
 /// What to type for commands of other programs that haul doesn't have.
-const OTHER_NAMES: [(&str, &str); 13] = [
+const OTHER_NAMES: [(&str, &str); 12] = [
     ("cp", "use copy, or copyto to give a file a new name"),
     ("mv", "use move, or moveto to give a file a new name"),
     ("rm", "use deletefile for one file, delete for the files in a path, purge for a whole directory"),
@@ -47,7 +47,6 @@ const OTHER_NAMES: [(&str, &str); 13] = [
     ("serve", RCLONE),
     ("bisync", RCLONE),
     ("dedupe", RCLONE),
-    ("settier", RCLONE),
     ("backend", RCLONE),
     ("rc", RCLONE),
     ("rcd", RCLONE),

@@ -42,7 +42,10 @@ pub const GROUPS: [(&str, &[&str]); 6] = [
             "cryptdecode",
         ],
     ),
-    ("Create and delete", &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "cleanup"]),
+    (
+        "Create and delete",
+        &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "cleanup", "settier"],
+    ),
     ("Interrupted jobs", &["jobs", "resume"]),
     ("Versions of data", &["snapshot", "dvc"]),
     ("Set up", &["config", "authorize", "listremotes", "obscure", "bench", "completion", "help", "version"]),

@@ -493,6 +493,13 @@ mod tests {
             Verdict::Differ(Reason::Hash(Algo::Md5))
         );
         assert_eq!(say(&p, &at(1, Some(1)), &at(1, None), NotAsked), Verdict::Ask(Need::Mtime));
+        // Sizes are trusted only where the user says so and no hash can tell.
+        let refresh = Job::default().with(|job| job.compare.refresh_times = true);
+        assert_eq!(say(&refresh, &at(1, Some(1)), &at(1, Some(2)), NoneInCommon), Verdict::Touch);
+        assert_eq!(say(&refresh, &at(1, Some(1)), &at(1, Some(2)), NotAsked), Verdict::Ask(Need::Hash));
+        assert_eq!(say(&refresh, &at(1, Some(1)), &at(2, Some(2)), NoneInCommon), Verdict::Differ(Reason::Size));
+        let other = say(&refresh, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, false));
+        assert_eq!(other, Verdict::Differ(Reason::Hash(Algo::Md5)));
         let quiet = Job::default().with(|job| job.attributes.no_update_mtime = true);
         assert_eq!(
             say(&quiet, &at(1, Some(1)), &at(1, Some(2)), Known(Algo::Md5, true)),

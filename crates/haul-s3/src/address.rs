@@ -31,6 +31,8 @@ pub struct Root {
 pub struct Place {
     pub bucket: String,
     pub object: Vec<u8>,
+    /// One of its versions; `None` is what there is now.
+    pub version: Option<String>,
 }
 
 impl Root {
@@ -64,14 +66,19 @@ impl Root {
     /// Errors: `Invalid` when there is no bucket to be had.
     pub fn place(&self, key: &[u8]) -> Result<Place> {
         if let Some(bucket) = &self.bucket {
-            return Ok(Place { bucket: bucket.clone(), object: [&self.prefix, key].concat() });
+            return Ok(Place::new(bucket.clone(), [&self.prefix, key].concat()));
         }
         let (bucket, object) = split(key);
-        Ok(Place { bucket: bucket_name(bucket)?, object: object.to_vec() })
+        Ok(Place::new(bucket_name(bucket)?, object.to_vec()))
     }
 }
 
 impl Place {
+    /// What a bucket has now under a key.
+    pub fn new(bucket: String, object: Vec<u8>) -> Place {
+        Place { bucket, object, version: None }
+    }
+
     /// Value of `x-amz-copy-source`.
     pub fn copy_source(&self) -> String {
         format!("/{}/{}", self.bucket, encode_path(&self.object))
@@ -259,8 +266,8 @@ mod tests {
         assert_eq!(root(b"b/x/y").prefix, b"x/y/");
         assert_eq!(root(b"b/x/").prefix, b"x/");
         assert_eq!(root(b"b//x").prefix, b"/x/");
-        assert_eq!(root(b"b/x").place(b"k").unwrap(), Place { bucket: "b".into(), object: b"x/k".to_vec() });
-        assert_eq!(root(b"").place(b"b/k").unwrap(), Place { bucket: "b".into(), object: b"k".to_vec() });
+        assert_eq!(root(b"b/x").place(b"k").unwrap(), Place::new("b".into(), b"x/k".to_vec()));
+        assert_eq!(root(b"").place(b"b/k").unwrap(), Place::new("b".into(), b"k".to_vec()));
         assert_eq!(root(b"").place(b"").unwrap_err().kind(), ErrorKind::Invalid);
         assert_eq!(Root::parse(&root(b"b/\xff").to_bytes()).unwrap().prefix, b"\xff/");
     }

@@ -1,6 +1,7 @@
 //! Links and unfinished uploads.
 
 use super::{
+    copy,
     error::Fault,
     list, meta, read,
     service::{Call, Service},
@@ -14,6 +15,17 @@ use std::time::Duration;
 
 /// Longest life of a presigned link (SigV4).
 const LINK_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Copies a file onto itself in another storage class, with all that is kept with it.
+pub async fn set_tier(service: &Service, key: &Key, tier: &str) -> Result<()> {
+    const OP: &str = "set the storage class";
+    if key.is_dir() || key.is_root() {
+        return Err(Error::new(ErrorKind::Unsupported, OP, "only files have storage classes").with_key(key));
+    }
+    let mut meta = read::stat(service, key).await?.meta.unwrap_or_default();
+    meta.insert("tier".into(), tier.to_ascii_uppercase());
+    copy::touch(service, key, None, Some(&meta), None).await.map(|_| ())
+}
 
 /// See [`haul_store::Admin::link`].
 pub async fn link(service: &Service, key: &Key, life: Duration) -> Result<String> {
@@ -55,7 +67,7 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
             let Some(key) = begun.object.strip_prefix(&service.root.prefix[..]) else { continue };
             let key = Key::new([front.as_bytes(), key].concat());
             if !dry_run {
-                let place = super::address::Place { bucket: bucket.clone(), object: begun.object.clone() };
+                let place = super::address::Place::new(bucket.clone(), begun.object.clone());
                 upload::abort(service, &place, &begun.id).await.map_err(|f| f.at("clean up", &key))?;
             }
             found.push((key, begun.at));

@@ -35,7 +35,7 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
         for names in names.chunks(BATCH) {
             match names {
                 [(at, name)] => {
-                    single.push((*at, Place { bucket: bucket.clone(), object: name.clone().into_bytes() }));
+                    single.push((*at, Place::new(bucket.clone(), name.clone().into_bytes())));
                 }
                 _ => requests.push((bucket.clone(), names.to_vec())),
             }
@@ -69,7 +69,7 @@ fn batchable(service: &Service, place: &Place) -> Option<String> {
 }
 
 /// The same request in spite of locks, where the user wants it.
-fn bypassing<'a>(service: &Service, call: Call<'a>) -> Call<'a> {
+pub fn bypassing<'a>(service: &Service, call: Call<'a>) -> Call<'a> {
     match service.config.bypass_governance {
         true => call.header("x-amz-bypass-governance-retention", "true"),
         false => call,

@@ -20,6 +20,7 @@ mod resume;
 mod service;
 mod sign;
 mod upload;
+mod versions;
 
 use address::{Endpoint, Root};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -51,7 +52,11 @@ pub const KIND: StoreKind = StoreKind {
 const CONCURRENCY: usize = 32;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(S3::open(request)?))
+    let plain = S3::open(request)?;
+    Ok(match plain.0.config.versions {
+        Some(wanted) => Arc::new(versions::Versions::new(plain, wanted)),
+        None => Arc::new(plain),
+    })
 }
 
 /// A bucket, a prefix in one, or all buckets of an account.
@@ -230,6 +235,11 @@ impl Resumable for S3 {
 }
 
 impl Admin for S3 {
+    fn set_tier(&self, key: &Key, tier: &str) -> BoxFuture<'_, Result<()>> {
+        let (key, tier) = (key.clone(), tier.to_owned());
+        async move { admin::set_tier(&self.0, &key, &tier).await }.boxed()
+    }
+
     fn about(&self) -> BoxFuture<'_, Result<Space>> {
         let message = "S3 has no quota to report: add sizes up with `haul size`";
         async move { Err(Error::new(ErrorKind::Unsupported, "about", message)) }.boxed()

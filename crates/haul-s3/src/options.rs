@@ -1,9 +1,15 @@
 //! The options of a section `type = s3`, and their values once read. Names and meanings are rclone's.
 
-use super::provider::{Provider, provider};
-use haul_core::{Error, ErrorKind, Result, units::parse_duration};
+use super::{
+    provider::{Provider, provider},
+    versions::Wanted,
+};
+use haul_core::{
+    Error, ErrorKind, Mtime, Result,
+    units::{parse_age, parse_duration},
+};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -141,6 +147,17 @@ pub const OPTIONS: &[OptionSpec] = &[
     flag("no_head_object", "false", "Look up single keys by LIST instead of HEAD; their stored mtime is then unknown."),
     flag("directory_markers", "false", "Keep empty directories as empty keys that end in /."),
     flag("disable_checksum", "false", "Don't keep the MD5 of uploads in parts as metadata, where the source knows it."),
+    flag("versions", "false", "Show old versions too, under names such as file-v2026-11-24-102030-123.txt."),
+    text(
+        "version_at",
+        "Show what there was at this time: 2026-11-24, 2026-11-24T10:20:30Z, or so long ago: 36h, 7d. Read-only.",
+    ),
+    flag("version_deleted", "false", "With versions: show the markers of deletions too, as files without content."),
+    flag(
+        "use_presigned_request",
+        "false",
+        "Accepted for rclone's sake: a single PUT carries its signature in a header.",
+    ),
     flag(
         "use_unsigned_payload",
         "",
@@ -191,6 +208,8 @@ pub struct Config {
     pub directory_markers: bool,
     pub disable_checksum: bool,
     pub unsigned_payload: Option<bool>,
+    /// What is shown of what was.
+    pub versions: Option<Wanted>,
 }
 
 /// A key of the user's for encryption at rest (SSE-C), as the headers want it.
@@ -248,8 +267,10 @@ impl Config {
             directory_markers: options.flag("directory_markers")?.unwrap_or(false),
             disable_checksum: options.flag("disable_checksum")?.unwrap_or(false),
             unsigned_payload: options.flag("use_unsigned_payload")?,
+            versions: options.versions()?,
         };
         options.flag("no_head")?;
+        options.flag("use_presigned_request")?;
         config.check()
     }
 
@@ -291,6 +312,19 @@ fn moment(text: &str) -> Result<String> {
 struct Values<'a>(&'a OpenRequest);
 
 impl Values<'_> {
+    /// What is shown of what was.
+    fn versions(&self) -> Result<Option<Wanted>> {
+        let (all, at) = (self.flag("versions")?.unwrap_or(false), self.text("version_at"));
+        let deleted = self.flag("version_deleted")?.unwrap_or(false);
+        if all && !at.is_empty() {
+            return Err(invalid("versions and version_at can't be used together: choose one"));
+        }
+        let now = Mtime(Timestamp::now().as_nanosecond());
+        let at = if at.is_empty() { Ok(None) } else { parse_age(&at, now, &TimeZone::system()) };
+        let at = at.map_err(|why| invalid(format!("version_at: {why}")))?;
+        Ok((all || at.is_some()).then_some(Wanted { at, deleted }))
+    }
+
     /// How what is written is locked.
     fn lock(&self) -> Result<[(&'static str, String); 3]> {
         let one_of = |name: &str, known: [&str; 2]| {

@@ -137,12 +137,22 @@ async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Tried<Op
 
 /// The bytes of a key, as [`haul_store::Store::read`] says.
 pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
-    let place = service.place(key)?;
+    read_at(service, key, &service.place(key)?, want, range).await
+}
+
+/// The same of what is at a place.
+pub async fn read_at(
+    service: &Service,
+    key: &Key,
+    place: &Place,
+    want: Option<&Version>,
+    range: Option<Range<u64>>,
+) -> Result<Read> {
     if range.as_ref().is_some_and(|r| r.start >= r.end) {
-        return empty(service, key, &place, want).await;
+        return empty(service, key, place, want).await;
     }
     let call = || {
-        let call = Call::object("GetObject", Method::GET, &place);
+        let call = Call::object("GetObject", Method::GET, place);
         match &range {
             Some(range) => call.header("range", format!("bytes={}-{}", range.start, range.end - 1)),
             None => call,
@@ -150,7 +160,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     };
     let reply = match ask(service, call, want).await {
         Ok(reply) => reply,
-        Err(fault) if fault.status == 416 => return empty(service, key, &place, want).await,
+        Err(fault) if fault.status == 416 => return empty(service, key, place, want).await,
         Err(fault) => return Err(fault.at("read", key)),
     };
     same_version(&reply.headers, want, "read", key)?;

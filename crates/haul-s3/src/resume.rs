@@ -37,7 +37,7 @@ impl Token {
         let mut fields = bytes.splitn(4, |b| *b == b'\n');
         let mut text = || fields.next().and_then(|f| String::from_utf8(f.to_vec()).ok()).filter(|t| !t.is_empty());
         let (bucket, id, begun) = (text()?, text()?, text()?);
-        Some(Token { place: Place { bucket, object: fields.next()?.to_vec() }, id, begun })
+        Some(Token { place: Place::new(bucket, fields.next()?.to_vec()), id, begun })
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn tokens_read_back_whatever_the_key() {
-        let place = Place { bucket: "b".into(), object: b"a\nb\xff".to_vec() };
+        let place = Place::new("b".into(), b"a\nb\xff".to_vec());
         let token = Token { place, id: "id".into(), begun: "d".into() };
         assert_eq!(Token::read(&token.to_bytes()), Some(token.clone()));
         assert_eq!(Token::read(&Token { id: String::new(), ..token }.to_bytes()), None);

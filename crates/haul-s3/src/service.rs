@@ -107,7 +107,11 @@ impl<'a> Call<'a> {
 
     /// A request to a key.
     pub fn object(kind: &'static str, method: Method, place: &'a Place) -> Call<'a> {
-        Call { object: &place.object, ..Call::bucket(kind, method, &place.bucket) }
+        let call = Call { object: &place.object, ..Call::bucket(kind, method, &place.bucket) };
+        match &place.version {
+            Some(id) => call.query("versionId", id),
+            None => call,
+        }
     }
 
     /// With a query parameter.

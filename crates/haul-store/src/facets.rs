@@ -163,6 +163,11 @@ pub trait Admin: Send + Sync {
     }
 
     /// Forces everything that was written so far to the device. `Unsupported` where a publish is durable by itself.
+    /// Gives a file another storage class, as the service calls it.
+    fn set_tier(&self, _key: &Key, _tier: &str) -> BoxFuture<'_, Result<()>> {
+        lacking("set the storage class", "the store has no storage classes")
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         lacking("sync", "what the store has answered it has")
     }

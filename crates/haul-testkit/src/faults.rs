@@ -395,6 +395,10 @@ impl Admin for Faulty {
         Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).empty_trash(dry_run)))
     }
 
+    fn set_tier(&self, key: &Key, tier: &str) -> BoxFuture<'_, Result<()>> {
+        Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).set_tier(key, tier)))
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(with(self.state.call(Op::Admin), self.below(Store::admin).sync()))
     }

@@ -24,7 +24,6 @@ use std::{
     ops::Range,
     sync::{Arc, Mutex},
 };
-use tokio::sync::OnceCell;
 
 /// Where the new names come from.
 #[derive(Debug, Default)]
@@ -153,7 +152,8 @@ struct Source {
     names: Arc<Names>,
     /// On the old names.
     filter: Arc<Filter>,
-    gathered: Arc<OnceCell<Gathered>>,
+    /// What the last walk that began at the top found, for its further requests.
+    gathered: Arc<tokio::sync::Mutex<Option<Arc<Gathered>>>>,
 }
 
 impl fmt::Debug for Source {
@@ -237,8 +237,14 @@ impl Store for Source {
         let (inner, filter, names) = (self.inner.clone(), self.filter.clone(), self.names.clone());
         let gathered = self.gathered.clone();
         let steps = async move {
-            let all = gathered.get_or_init(|| gather(&inner, &filter, &names, &request)).await;
-            stream::iter(answer(all, &request))
+            let begins = request.prefix.is_empty() && request.after.is_none();
+            let mut kept = gathered.lock().await;
+            let all = match kept.take().filter(|_| !begins) {
+                Some(all) => all,
+                None => Arc::new(gather(&inner, &filter, &names, &request).await),
+            };
+            *kept = Some(all.clone());
+            stream::iter(answer(&all, &request))
         };
         steps.into_stream().flatten().boxed()
     }

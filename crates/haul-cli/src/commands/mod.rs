@@ -45,6 +45,7 @@ pub mod resume;
 pub mod rmdir;
 pub mod rmdirs;
 pub mod rsync;
+pub mod settier;
 pub mod sha1sum;
 pub mod size;
 pub mod snapshot;
@@ -252,6 +253,13 @@ pub enum Command {
     /// Example: haul rsync -a --delete ~/photos/ /mnt/backup/photos/
     #[command(disable_help_flag = true)]
     Rsync(rsync::Args),
+    /// Change the storage class of files
+    ///
+    /// Of the file at REMOTE:PATH, or of the files in it that the filter selects. Files in an archive class can't be read until they
+    /// are restored.
+    ///
+    /// Example: haul settier STANDARD_IA s3:bucket/2020 --min-age 90d
+    Settier(settier::Args),
     /// Print SHA-1 hashes of files
     Sha1sum(sha1sum::Args),
     /// Show the number of files in a path and their total size
@@ -378,6 +386,7 @@ impl Command {
             Command::Rmdir(args) => rmdir::run(args, context).await,
             Command::Rmdirs(args) => rmdirs::run(args, context).await,
             Command::Rsync(args) => rsync::run(args, context).await,
+            Command::Settier(args) => settier::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,
             Command::Size(args) => size::run(args, context).await,
             Command::Snapshot(args) => snapshot::run(args, context).await,

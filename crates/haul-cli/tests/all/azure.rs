@@ -31,6 +31,23 @@ fn lab(server: &str) -> Lab {
 }
 
 #[test]
+fn files_get_another_access_tier() {
+    let Some(server) = WebServer::start(Make::Azurite) else { return };
+    let lab = lab(&server.url());
+    ["a.txt", "d/b.bin"].iter().for_each(|name| write(&lab.path("src").join(name), name.as_bytes(), TIME));
+    lab.haul(&["copy", "@src", "az:tiers"]).ok();
+    lab.haul(&["settier", "Cool", "az:tiers", "--include", "*.txt"]).ok();
+    let tiers = |ran: haul_testkit::lab::Ran| ran.ok().lines().iter().map(|line| line.to_string()).collect::<Vec<_>>();
+    let list = ["lsf", "-R", "--files-only", "--format", "pT", "az:tiers"];
+    assert_eq!(tiers(lab.haul(&list)), ["a.txt;Cool", "d/b.bin;Hot"]);
+    if lab.has_rclone() {
+        assert_eq!(tiers(lab.rclone(&list)), tiers(lab.haul(&list)));
+    }
+    lab.haul(&["check", "--download", "@src", "az:tiers"]).ok();
+    assert_ne!(lab.haul(&["settier", "Silly", "az:tiers/a.txt"]).code, 0);
+}
+
+#[test]
 fn copied_compared_synced_and_moved() {
     let Some(server) = WebServer::start(Make::Azurite) else { return };
     let lab = lab(&server.url());

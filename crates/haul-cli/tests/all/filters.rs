@@ -88,6 +88,29 @@ fn metadata_of_a_bucket_chooses() {
     lab.haul(&["purge", &bucket]).ok();
 }
 
+#[test]
+fn what_has_no_time_shows_the_one_that_is_given() {
+    let Some(minio) = Minio::shared() else { return };
+    let lab = Lab::new(HAUL);
+    lab.remote("m", &minio.endpoint());
+    let bucket = format!("m:default-time-{}", std::process::id());
+    write(&lab.path("src/d/f"), b"text", TIME);
+    lab.haul(&["copy", "@src", &bucket]).ok();
+    for time in ["2020-06-01", "2020-06-01T10:20:30Z", ""] {
+        let flag = format!("--default-time={time}");
+        let flags = if time.is_empty() { vec![] } else { vec![flag.as_str()] };
+        for args in [&["lsf", "-F", "pt", &bucket][..], &["lsd", &bucket]] {
+            let shown: Vec<String> = both().iter().map(|p| lab.run(p, &[args, &flags].concat()).ok().out).collect();
+            let expected = if time.is_empty() { "2000-01-01" } else { "2020-06-01" };
+            assert!(shown[0].contains(expected), "{shown:?}");
+            assert!(shown.windows(2).all(|pair| pair[0] == pair[1]), "{args:?} {flag}: {shown:?}");
+        }
+    }
+    lab.haul(&["purge", &bucket]).ok();
+    let ran = lab.haul(&["ls", "@src", "--default-time", "never"]).code(2);
+    assert!(ran.err.contains("--default-time"), "{}", ran.err);
+}
+
 /// Runs a program in a namespace of its own, with a file system mounted at each place, which holds a file `in`.
 fn with_mounts(lab: &Lab, at: &[&str], program: &Path, args: &[&str]) -> Ran {
     let mounts: Vec<String> = at

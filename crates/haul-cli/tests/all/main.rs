@@ -50,6 +50,8 @@ mod rsync;
 mod s3_answers;
 mod s3_end_to_end;
 mod servers;
+mod settier;
 mod snapshot;
 mod status;
+mod versions;
 mod webdav;

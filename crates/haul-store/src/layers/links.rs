@@ -331,6 +331,14 @@ impl Admin for LinkFiles {
         }
     }
 
+    fn set_tier(&self, key: &Key, tier: &str) -> BoxFuture<'_, Result<()>> {
+        const OP: &str = "set the storage class";
+        match found(OP, key).and_then(|key| Ok((key, offered(self.inner.admin(), OP)?))) {
+            Ok((key, inner)) => inner.set_tier(&key, tier),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         match offered(self.inner.admin(), "sync") {
             Ok(inner) => inner.sync(),

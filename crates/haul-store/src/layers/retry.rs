@@ -372,6 +372,14 @@ impl Admin for Retrying {
         })
     }
 
+    fn set_tier(&self, key: &Key, tier: &str) -> BoxFuture<'_, Result<()>> {
+        let (key, tier) = (key.clone(), tier.to_owned());
+        Box::pin(async move {
+            let below = offered(self.0.inner.admin(), "set the storage class")?;
+            self.0.attempt(|| below.set_tier(&key, &tier)).await
+        })
+    }
+
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let below = offered(self.0.inner.admin(), "sync")?;
