@@ -51,9 +51,11 @@ pub struct Resolver<'a> {
 const MAX_ALIASES: usize = 16;
 /// A remote that stands for a path on another one.
 const ALIAS: &str = "alias";
+/// A remote whose folders are paths on others.
+const COMBINE: &str = "combine";
 
 impl Resolver<'_> {
-    /// The store behind what a user typed, through aliases.
+    /// The store behind what a user typed, through aliases and combined remotes.
     ///
     /// Errors: an unknown remote (with the files that were read and the nearest name), an unknown type, a value that
     /// its option can't have.
@@ -61,6 +63,12 @@ impl Resolver<'_> {
         let mut spec = spec.clone();
         for _ in 0..MAX_ALIASES {
             let (kind, remote, typed) = self.kind(&spec.place)?;
+            if kind == COMBINE {
+                let (target, rest) = self.combined(&remote, &typed, &spec.path)?;
+                let next = Spec::parse(target.as_bytes()).map_err(|e| e.within(format!("combine {remote:?}")))?;
+                spec = Spec { path: join(&next.path, &rest), place: next.place };
+                continue;
+            }
             if kind != ALIAS {
                 return self.finish(&kind, remote, spec.path, typed);
             }
@@ -71,6 +79,30 @@ impl Resolver<'_> {
             spec = Spec { path: join(&next.path, &spec.path), place: next.place };
         }
         Err(Error::config(format!("an alias points to itself, through {MAX_ALIASES} others")))
+    }
+
+    /// What the first part of a path in a combined remote stands for, and the rest of the path.
+    ///
+    /// Errors: it stands for nothing, or there is none.
+    fn combined(&self, remote: &str, typed: &BTreeMap<String, String>, path: &[u8]) -> Result<(String, Vec<u8>)> {
+        let upstreams = self.value(COMBINE, remote, "upstreams", typed)?.unwrap_or_default();
+        let folders =
+            folders(&upstreams).map_err(|e| Error::config(format!("combine {remote:?}, option upstreams: {e}")))?;
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        let (first, rest) = match path.iter().position(|byte| *byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (path, &[][..]),
+        };
+        match folders.iter().find(|(folder, _)| folder.as_bytes() == first) {
+            Some((_, target)) => Ok((target.clone(), rest.to_vec())),
+            None => {
+                let all: Vec<_> = folders.iter().map(|(folder, _)| format!("{remote}:{folder}")).collect();
+                let all = if all.is_empty() { "set upstreams with haul config".into() } else { all.join(", ") };
+                Err(Error::config(format!(
+                    "combine {remote:?} is made of other remotes; name one of its folders: {all}"
+                )))
+            }
+        }
     }
 
     /// A remote's type, its name, and the options typed with it.
@@ -229,6 +261,36 @@ fn unknown(config: &Config, name: &str) -> Error {
     Error::config(format!("unknown remote {name:?}: {files} ({near})"))
 }
 
+/// Folders and what they stand for: `FOLDER=REMOTE:PATH`, with spaces between, and quotation marks around one that has spaces.
+///
+/// Errors: it isn't written so.
+fn folders(text: &str) -> Result<Vec<(String, String)>> {
+    let (mut words, mut quoted, mut begun) = (vec![String::new()], false, false);
+    let mut rest = text.chars().peekable();
+    while let Some(next) = rest.next() {
+        let Some(word) = words.last_mut() else { break };
+        match next {
+            '"' if quoted && rest.next_if_eq(&'"').is_some() => word.push('"'),
+            '"' if quoted || !begun => (quoted, begun) = (!quoted, true),
+            ' ' if !quoted => {
+                words.push(String::new());
+                begun = false;
+            }
+            other => {
+                word.push(other);
+                begun = true;
+            }
+        }
+    }
+    let each = |word: &String| match word.split_once('=') {
+        Some((folder, target)) if !folder.is_empty() && !folder.contains('/') && !target.is_empty() => {
+            Ok((folder.to_owned(), target.to_owned()))
+        }
+        _ => Err(Error::config(format!("{word:?}: write FOLDER=REMOTE:PATH, with a space between several"))),
+    };
+    words.iter().filter(|word| !word.is_empty()).map(each).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +317,24 @@ mod tests {
             resolve("c:", conf, &[], &[]).unwrap_err().to_string(),
             "an alias points to itself, through 16 others"
         );
+    }
+
+    #[test]
+    fn folders_of_a_combined_remote_are_other_remotes() {
+        let conf = "[all]\ntype = combine\nupstreams = \"big files=local:/data/big files\" up=a:x\n[a]\ntype = alias\nremote = /base\n[bad]\ntype = combine\nupstreams = x\n[none]\ntype = combine\n[round]\ntype = combine\nupstreams = r=round:r\n";
+        let path = |typed: &str| resolve(typed, conf, &[], &[]).map(|found| String::from_utf8(found.path).unwrap());
+        assert_eq!(path("all:big files/d/f").unwrap(), "/data/big files/d/f");
+        assert_eq!(path("all:up").unwrap(), "/base/x");
+        assert_eq!(path("all:/up/y/").unwrap(), "/base/x/y/");
+        let why = |typed: &str| path(typed).unwrap_err().to_string();
+        let named = "combine \"all\" is made of other remotes; name one of its folders: all:big files, all:up";
+        assert_eq!((why("all:"), why("all:upper/x")), (named.into(), named.into()));
+        assert_eq!(
+            why("bad:x"),
+            "combine \"bad\", option upstreams: \"x\": write FOLDER=REMOTE:PATH, with a space between several"
+        );
+        assert!(why("none:x").ends_with("set upstreams with haul config"), "{}", why("none:x"));
+        assert!(why("round:r").contains("points to itself"));
     }
 
     #[test]

@@ -45,8 +45,9 @@ const AT_RISK: u64 = 8;
 /// … and this many bytes in any case, 16 parts, so that a smaller file isn't slowed down for it.
 const RISKED: u64 = 128 << 20;
 
-/// Where a store says how long parts are (8 MiB, or 64), one part in so many of the file, which three kills then cost 5 % of, …
-const DICTATED: u64 = 64;
+/// Where parts can't be smaller (a service says that they have 8 MiB, or 64), one byte in so many of the file: a kill costs a third of what
+/// is under way, as measured, so that three cost 5 % …
+const COARSE: u64 = 20;
 /// … and so many parts in any case.
 const FEW: u64 = 4;
 
@@ -194,8 +195,9 @@ fn at_once(mover: &Mover, target: &Target, size: u64) -> usize {
     if target.track.is_none() || pinned {
         return usize::MAX;
     }
-    let most = match target.dictated {
-        true => (size / DICTATED / target.block).max(FEW),
+    let smallest = mover.cx.dst.caps().parts.is_some_and(|limits| !limits.chosen && limits.min >= limits.preferred);
+    let most = match target.dictated || smallest {
+        true => (size / COARSE / target.block).max(FEW),
         false => at_risk(size) / target.block,
     };
     usize::try_from(most).unwrap_or(usize::MAX).max(1)
