@@ -62,6 +62,10 @@ impl Run {
             Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone())),
             Arc::<Index>::default(),
         );
+        let wants_metadata = job.attributes.metadata || !job.attributes.metadata_set.is_empty();
+        if wants_metadata && !cx.dst.caps().meta && cx.dst.caps().attributes.is_none() {
+            ledger.notice(None, format!("{} keeps no metadata of files: it isn't copied", cx.dst.locator()));
+        }
         let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
         let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
         let told = ledger.clone();

@@ -45,7 +45,8 @@ fn copied_compared_synced_and_moved() {
     lab.haul(&["check", "@src", "b:d"]).ok();
     assert!(!sim.counts().contains_key("Download"), "hashes are listed");
     lab.haul(&["check", "--download", "@src", "b:d"]).ok();
-    let again = lab.haul(&["copy", "@src", "b:d", "-v"]).ok();
+    let again = lab.haul(&["copy", "@src", "b:d", "-v", "--metadata"]).ok();
+    assert!(again.err.contains("b:d keeps no metadata of files: it isn't copied"), "{}", again.err);
     assert!(!again.err.contains("Copied"), "nothing moves again: {}", again.err);
     let sums = |ran: haul_testkit::lab::Ran| ran.ok().lines().join("\n");
     assert_eq!(sums(lab.haul(&["hashsum", "sha1", "@src"])), sums(lab.haul(&["hashsum", "sha1", "b:d"])));
