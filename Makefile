@@ -12,7 +12,8 @@ FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.52.3
 GCS_EMULATOR := gcp-storage-emulator==2026.7.19
 MOTO := 'moto[server]==5.2.5' boto3==1.44.5
 # What the clouds' own vendors give to Python.
-SDKS := boxsdk==10.18.0 dropbox==12.2.4 google-api-python-client==2.202.0 msgraph-sdk==1.65.0 requests==2.34.2
+SDKS := azure-storage-blob==12.31.0 azure-storage-extensions==0.1.0 boxsdk==10.18.0 dropbox==12.2.4 google-api-python-client==2.202.0 \
+  google-cloud-storage==3.17.1 msgraph-sdk==1.65.0 requests==2.34.2
 # Newer ones need a newer Node than Debian has.
 AZURITE := azurite@3.35.0
 MVN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DincludeScope=runtime
@@ -68,8 +69,9 @@ tools:
 	    && $(TOOLS)/../gcs_emulator/bin/pip install -q --retries 1 $(GCS_EMULATOR) \
 	    && ln -sf ../gcs_emulator/bin/gcp-storage-emulator $(TOOLS)/gcp-storage-emulator; } \
 	    || { rm -rf $(TOOLS)/../gcs_emulator; echo "gcp-storage-emulator could not be installed: the test against it will be skipped"; }; \
-	  [ -x $(TOOLS)/../cloud_sdks/bin/cloud_sdks ] || { python3 -m venv $(TOOLS)/../cloud_sdks \
-	    && $(TOOLS)/../cloud_sdks/bin/pip install -q --no-compile --retries 1 $(SDKS) && ln -sf python3 $(TOOLS)/../cloud_sdks/bin/cloud_sdks; } \
+	  [ "$$(cat $(TOOLS)/../cloud_sdks/installed 2>/dev/null)" = "$(SDKS)" ] || { python3 -m venv $(TOOLS)/../cloud_sdks \
+	    && $(TOOLS)/../cloud_sdks/bin/pip install -q --no-compile --retries 1 $(SDKS) && ln -sf python3 $(TOOLS)/../cloud_sdks/bin/cloud_sdks \
+	    && echo "$(SDKS)" > $(TOOLS)/../cloud_sdks/installed; } \
 	    || { rm -rf $(TOOLS)/../cloud_sdks; echo "The clouds' SDKs could not be installed: the tests against them will be skipped"; }; \
 	else echo "Python is not installed: the tests against DVC, moto, boto3, the clouds' SDKs and gcp-storage-emulator will be skipped"; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \

@@ -1,7 +1,7 @@
 //! Changing what is there: copies inside the account, metadata, deletes, containers.
 
 use crate::{
-    error::{Refused, plain},
+    error::{Refused, plain, refused},
     meta::{self, Facts, quoted},
     read,
     service::{Call, Place, Root, Service},
@@ -17,6 +17,8 @@ use tokio::time::Instant;
 
 /// Requests of one batch that are begun at once; the lane bounds them in the end.
 const AT_ONCE: usize = 64;
+/// Files that one request deletes.
+pub const BATCH: usize = 256;
 /// A copy that the service makes by and by and that stands still for so long is given up.
 const STILL: Duration = Duration::from_secs(600);
 
@@ -182,11 +184,60 @@ async fn set(
 
 /// Deletes as [`haul_store::Store::delete`] says.
 pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-    stream::iter(keys)
-        .map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    let batches: Vec<_> = keys.chunks(BATCH).map(<[_]>::to_vec).collect();
+    let answers = stream::iter(batches).map(|keys| async move { delete_some(service, keys).await }).buffered(AT_ONCE);
+    answers.flat_map(stream::iter).collect().await
+}
+
+/// Deletes what one request takes: blobs of one container.
+async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    let place = |key: &Key| service.place(key).ok().filter(|place| !key.is_root() && !place.blob.is_empty());
+    let places: Vec<Place> = keys.iter().map_while(|(key, _)| place(key)).collect();
+    let together = places.len() == keys.len() && places.windows(2).all(|two| two[0].container == two[1].container);
+    let Some(first) = places.first().filter(|_| together && keys.len() > 1) else {
+        let each =
+            stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
+        return each.buffered(AT_ONCE).collect().await;
+    };
+    let calls = places.iter().zip(&keys).map(|(place, (_, version))| delete_call(service, place, version.as_ref()));
+    let calls: Vec<_> = calls.collect();
+    match service.ask_several(&first.container, &calls).await {
+        Ok(answers) => {
+            let each = keys.iter().zip(answers).map(|((key, _), answer)| match answer.status.is_success() {
+                true => Ok(()),
+                false => deleted(key, Err(refused(answer.status, &answer.headers, &answer.body))),
+            });
+            each.collect()
+        }
+        Err(refused) if refused.code == "ContainerNotFound" => keys.iter().map(|_| Ok(())).collect(),
+        Err(Refused { fault, .. }) => {
+            let error = |key| Error::new(fault.kind, "delete", &*fault.message).with_retry(fault.retry).with_key(key);
+            keys.iter().map(|(key, _)| Err(error(key))).collect()
+        }
+    }
+}
+
+fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> Call {
+    let mut call = Call::blob("DeleteBlob", Method::DELETE, place);
+    if let Some(version) = version {
+        call = call.header("if-match", quoted(version));
+    }
+    if !service.config.delete_snapshots.is_empty() {
+        call = call.header("x-ms-delete-snapshots", &service.config.delete_snapshots);
+    }
+    call
+}
+
+/// What the answer to a delete means: what isn't there is deleted.
+fn deleted(key: &Key, answer: Result<(), Refused>) -> Result<()> {
+    const OP: &str = "delete";
+    match answer {
+        Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
+        Err(Refused { fault, .. }) if fault.kind == ErrorKind::Changed => {
+            Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
+        }
+        other => plain(other).map_err(at(OP, key)),
+    }
 }
 
 async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> Result<()> {
@@ -202,20 +253,7 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
         // A prefix of a container: there is nothing that could be deleted, or it isn't empty.
         return Ok(());
     }
-    let mut call = Call::blob("DeleteBlob", Method::DELETE, &place);
-    if let Some(version) = version {
-        call = call.header("if-match", quoted(version));
-    }
-    if !service.config.delete_snapshots.is_empty() {
-        call = call.header("x-ms-delete-snapshots", &service.config.delete_snapshots);
-    }
-    match service.ask(&call).await {
-        Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
-        Err(Refused { fault, .. }) if fault.kind == ErrorKind::Changed => {
-            Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
-        }
-        other => plain(other).map(|_| ()).map_err(at(OP, key)),
-    }
+    deleted(key, service.ask(&delete_call(service, &place, version)).await.map(|_| ()))
 }
 
 /// The service would delete a container with all that is in it: it is looked at first, for blobs, for what uploads have sent so far and for

@@ -71,12 +71,12 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         // The MD5 goes before the body.
         relays: false,
         domain: Some(domain),
-        delete_batch: 1,
+        delete_batch: change::BATCH,
         copy_batch: 1,
         conditional: true,
         deletes_version: true,
-        // It can't begin a listing after a key.
-        page: None,
+        // Azurite can't begin a listing at a name.
+        page: (!config.emulator).then_some(config.list_chunk),
         case_insensitive: false,
         meta: true,
         attributes: None,
@@ -90,7 +90,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         _ => None,
     };
     let (net, meters, made) = (request.net, request.meters, Default::default());
-    Ok(Arc::new(Azure(Arc::new(Service { config, root, caps, locator, http, token, net, meters, lanes, made }))))
+    let (crc64, whole_listings) = Default::default();
+    let service = Service { config, root, caps, locator, http, token, net, meters, lanes, crc64, whole_listings, made };
+    Ok(Arc::new(Azure(Arc::new(service))))
 }
 
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! Listing: pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
 
 use crate::{
-    error::plain,
+    error::{Refused, plain},
     meta::Facts,
-    service::{Call, Service},
+    service::{Call, RANGES, Service},
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
-use haul_net::{Fault, Tried};
+use haul_net::Fault;
 use haul_store::{
     ListRequest,
     task::Task,
@@ -15,7 +15,7 @@ use haul_store::{
     xml::{self, Step},
 };
 use http::Method;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tokio::sync::mpsc;
 
 /// Pages that wait for the reader, beside the one being fetched.
@@ -133,6 +133,7 @@ impl Lister {
 
     async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
         let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
+        let mut whole = self.service.whole_listings.load(Relaxed);
         let key_of = |blob: &[u8]| Key::new([&scope.front, blob.get(scope.cut..).unwrap_or_default()].concat());
         loop {
             let lost = || match &last {
@@ -140,21 +141,36 @@ impl Lister {
                 Some(last) => key_of(last).with_suffix([0]),
                 None => key_of(&scope.prefix),
             };
-            let delimiter = if self.request.recursive { "" } else { "/" };
-            // The service can't begin after a key, so that a limit is no reason for a small page.
-            let few =
-                self.request.limit.filter(|_| scope.after.is_none()).map(|limit| (limit - self.given.min(limit)) + 1);
-            let most = few.map_or(self.service.config.list_chunk, |few| few.min(self.service.config.list_chunk));
-            let page = page(
-                &self.service,
-                scope.container,
-                &scope.prefix,
-                delimiter,
-                most,
-                next.as_deref(),
-                self.request.meta,
-            );
-            let page = page.await.map_err(|fault| (lost(), fault.error("list")))?;
+            let from = scope.after.as_deref().and_then(|after| begin(after, &scope.prefix)).filter(|_| !whole);
+            // Where it can't begin at a name, a limit is no reason for a small page.
+            let begins = scope.after.is_none() || from.is_some();
+            // The key after which it begins, and the directory itself, may come too.
+            let few = self.request.limit.filter(|_| begins).map(|limit| (limit - self.given.min(limit)) + 2);
+            let question = Question {
+                prefix: &scope.prefix,
+                delimiter: if self.request.recursive { "" } else { "/" },
+                most: few.map_or(self.service.config.list_chunk, |few| few.min(self.service.config.list_chunk)),
+                marker: next.as_deref(),
+                from,
+                meta: self.request.meta,
+            };
+            let page = match page(&self.service, scope.container, &question).await {
+                Err(refused) if from.is_some() && next.is_none() && is_unknown(&refused) => {
+                    // It knows no such question: all is listed, and what was to be left out is. Of a single folder it takes not all.
+                    whole = true;
+                    self.service.whole_listings.fetch_or(self.request.recursive, Relaxed);
+                    continue;
+                }
+                other => plain(other).map_err(|fault| (lost(), fault.error("list")))?,
+            };
+            let first = page.entries.first().filter(|_| next.is_none());
+            if let (Some(from), Some(first)) = (from, first)
+                && first.key.as_bytes() < from.as_bytes()
+                && !from.as_bytes().starts_with(first.key.as_bytes())
+            {
+                // It knows no such question, and doesn't say so.
+                self.service.whole_listings.store(true, Relaxed);
+            }
             if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
                 return Err((lost(), no_root(&self.service, "list")));
             }
@@ -216,16 +232,32 @@ fn disorder(page: &Page, last: Option<&[u8]>, prefix: &[u8]) -> Option<Box<Fault
     Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
 }
 
-/// One page: of the blobs with `prefix`, from `marker` on.
-pub async fn page(
-    service: &Service,
-    container: &str,
-    prefix: &[u8],
-    delimiter: &str,
-    most: usize,
-    marker: Option<&str>,
-    meta: bool,
-) -> Tried<Page> {
+/// The name at which a listing of these names after `after` may begin; `None` where that is at the first of them.
+fn begin<'a>(after: &'a [u8], prefix: &[u8]) -> Option<&'a str> {
+    // As much of it as is text: where that begins is not after it.
+    let text = after.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    Some(text).filter(|text| text.as_bytes() > prefix && text.as_bytes().starts_with(prefix))
+}
+
+/// The service doesn't know of listings that begin at a name, or not of this one.
+fn is_unknown(refused: &Refused) -> bool {
+    refused.fault.status == 400
+}
+
+/// Which page.
+pub struct Question<'a> {
+    pub prefix: &'a [u8],
+    pub delimiter: &'a str,
+    pub most: usize,
+    pub marker: Option<&'a str>,
+    /// From this name on.
+    pub from: Option<&'a str>,
+    pub meta: bool,
+}
+
+/// One page.
+pub async fn page(service: &Service, container: &str, question: &Question<'_>) -> Result<Page, Refused> {
+    let Question { prefix, delimiter, most, marker, from, meta } = question;
     let Ok(text) = std::str::from_utf8(prefix) else { return Ok(Page::default()) };
     let mut call = Call::container("ListBlobs", Method::GET, container)
         .query("comp", "list")
@@ -237,8 +269,11 @@ pub async fn page(
             call = call.query(name, value);
         }
     }
-    let (_, body) = plain(service.ask(&call).await)?;
-    parse(&body, text, meta).map_err(Fault::broken)
+    if let Some(from) = from {
+        call = call.query("startFrom", *from).version(RANGES);
+    }
+    let (_, body) = service.ask(&call).await?;
+    Ok(parse(&body, text, *meta).map_err(Fault::broken)?)
 }
 
 #[derive(Default)]

@@ -41,7 +41,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     flag(
         "env_auth",
-        "Log in as Azure's own tools would here: by AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, else by the machine's identity.",
+        "Log in as Azure's own tools would here: by AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE, else by the machine's identity.",
     ),
     basic("tenant", "Tenant of the service principal."),
     basic("client_id", "Client id of the service principal."),
@@ -127,6 +127,8 @@ pub struct Config {
     pub list_chunk: usize,
     pub access_tier: String,
     pub no_check_container: bool,
+    /// It is Azurite.
+    pub emulator: bool,
     pub delete_snapshots: String,
 }
 
@@ -154,6 +156,7 @@ impl Config {
             endpoint: option("endpoint"),
             sas: String::new(),
             container: None,
+            emulator: false,
         };
         let identity = identity(&option, &is)?;
         // In rclone's order.
@@ -200,6 +203,7 @@ impl Config {
             list_chunk,
             access_tier: option("access_tier"),
             no_check_container: is("no_check_container"),
+            emulator: given.emulator,
             delete_snapshots,
         })
     }
@@ -247,10 +251,12 @@ struct Given {
     endpoint: String,
     sas: String,
     container: Option<String>,
+    emulator: bool,
 }
 
 impl Given {
     fn emulate(&mut self) {
+        self.emulator = true;
         for (value, default) in
             [(&mut self.account, EMULATOR), (&mut self.key, EMULATOR_KEY), (&mut self.endpoint, EMULATOR_URL)]
         {
@@ -368,6 +374,7 @@ mod tests {
             Auth::Key(_) => "key",
             Auth::Sas(_) => "sas",
             Auth::Token(Identity::Principal { .. }) => "principal",
+            Auth::Token(Identity::Workload { .. }) => "workload",
             Auth::Token(Identity::Machine(_)) => "machine",
             Auth::Anonymous => "",
         };

@@ -2,7 +2,7 @@
 
 use crate::{
     error::plain,
-    list::{self, no_root},
+    list::{self, Question, no_root},
     meta::{Facts, quoted},
     service::{Call, Place, Service},
 };
@@ -71,7 +71,8 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
 async fn first_below(service: &Service, container: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
     let mut next: Option<String> = None;
     loop {
-        let page = list::page(service, container, prefix, "", 1, next.as_deref(), false).await?;
+        let question = Question { prefix, delimiter: "", most: 1, marker: next.as_deref(), from: None, meta: false };
+        let page = plain(list::page(service, container, &question).await)?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.
             (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),

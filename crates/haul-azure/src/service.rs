@@ -9,13 +9,19 @@ use crate::{
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Http, Reply, Tried, reach};
-use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces, web::authority};
+use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, batch, body::Pieces, web::authority};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicBool},
+};
+use tokio::sync::OnceCell;
 
-/// The version of the service that is spoken.
+/// The version of the service that is spoken, …
 const VERSION: &str = "2021-12-02";
+/// … and one that can begin a listing at a name.
+pub const RANGES: &str = "2026-02-06";
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
@@ -115,6 +121,10 @@ pub struct Service {
     pub net: Net,
     pub meters: Arc<Meters>,
     pub lanes: Arc<Lanes>,
+    /// The service looks at the CRC-64 of a block; unset before the first.
+    pub crc64: OnceCell<bool>,
+    /// It can't begin a listing at a name.
+    pub whole_listings: AtomicBool,
     /// Containers that were missing and have been made.
     pub made: tokio::sync::Mutex<BTreeSet<String>>,
 }
@@ -130,13 +140,16 @@ pub struct Call {
     query: Vec<(&'static str, String)>,
     headers: HeaderMap,
     body: Payload,
+    /// None where the request that it is a part of says it.
+    version: Option<&'static str>,
 }
 
 impl Call {
     /// A request to the service itself; `kind` is Azure's name of it.
     pub fn service(kind: &'static str, method: Method) -> Call {
         let (direction, headers, body) = (Direction::Meta, HeaderMap::new(), Payload::default());
-        Call { kind, direction, method, path: "/".into(), query: Vec::new(), headers, body }
+        let (path, query, version) = ("/".into(), Vec::new(), Some(VERSION));
+        Call { kind, direction, method, path, query, headers, body, version }
     }
 
     /// A request to a container.
@@ -161,6 +174,12 @@ impl Call {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
             self.headers.insert(HeaderName::from_static(name), value);
         }
+        self
+    }
+
+    /// Of this version of the service.
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = Some(version);
         self
     }
 
@@ -249,6 +268,25 @@ impl Service {
         Err(refused)
     }
 
+    /// Sends requests without bodies as one; gives their answers, in their order.
+    pub async fn ask_several(&self, container: &str, calls: &[Call]) -> Result<Vec<batch::Answer>, Refused> {
+        let bearer = match &self.token {
+            Some(token) => Some(token.get(&self.http).await?),
+            None => None,
+        };
+        let mut requests = Vec::with_capacity(calls.len());
+        for call in calls {
+            requests.push(self.signed(&Call { version: None, ..call.clone() }, bearer.clone())?);
+        }
+        let whole = Call::container("Batch", Method::POST, container)
+            .query("comp", "batch")
+            .header("content-type", batch::TYPE)
+            .body(Direction::Meta, batch::deletes(requests).into());
+        let (headers, body) = self.ask(&whole).await?;
+        let broken = || Fault::broken("the service doesn't say what became of each of several deletes");
+        Ok(batch::answers(&headers, &body, calls.len()).ok_or_else(broken)?)
+    }
+
     /// Sends a request and reads its (small) answer.
     pub async fn ask(&self, call: &Call) -> Result<(HeaderMap, Bytes), Refused> {
         let reply = self.call(call).await?;
@@ -280,16 +318,14 @@ impl Service {
         }
     }
 
-    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<Request<Pieces>> {
-        let bad = |e: http::Error| Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"));
+    /// The path and query of a request, and its headers with the proof of who we are.
+    fn signed(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<(String, HeaderMap)> {
         let mut headers = call.headers.clone();
-        self.net.headers.add(call.direction, &mut headers);
-        if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
-            headers.insert(header::USER_AGENT, agent);
-        }
         let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         headers.insert("x-ms-date", HeaderValue::from_str(&date).map_err(|e| bad(e.into()))?);
-        headers.insert("x-ms-version", HeaderValue::from_static(VERSION));
+        if let Some(version) = call.version {
+            headers.insert("x-ms-version", HeaderValue::from_static(version));
+        }
         // An empty PUT or POST must say so.
         if matches!(call.method, Method::PUT | Method::POST) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
@@ -312,21 +348,37 @@ impl Service {
                 bearer.into_iter().for_each(|bearer| drop(headers.insert(header::AUTHORIZATION, bearer)));
             }
         }
+        let question = if query.is_empty() { "" } else { "?" };
+        Ok((format!("{path}{question}{}", query.join("&")), headers))
+    }
+
+    fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<Request<Pieces>> {
+        let mut call = call.clone();
+        self.net.headers.add(call.direction, &mut call.headers);
+        if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
+            call.headers.insert(header::USER_AGENT, agent);
+        }
+        let (target, headers) = self.signed(&call, bearer)?;
         if self.net.dump_headers {
             let shown: Vec<_> = headers
                 .iter()
                 .filter(|(name, _)| *name != header::AUTHORIZATION && *name != "x-ms-copy-source")
                 .collect();
+            // What is behind the question mark may be a secret.
+            let path = target.split('?').next();
             tracing::info!(method = %call.method, path, headers = ?shown, "request {}", call.kind);
         }
-        let question = if query.is_empty() { "" } else { "?" };
         let origin = format!("{}://{}", self.config.endpoint.scheme(), authority(&self.config.endpoint));
-        let uri = format!("{origin}{path}{question}{}", query.join("&"));
+        let uri = format!("{origin}{target}");
         let request = Request::builder().method(call.method.clone()).uri(uri).body(Pieces::new(call.body.clone()));
         let mut request = request.map_err(bad)?;
         *request.headers_mut() = headers;
         Ok(request)
     }
+}
+
+fn bad(e: http::Error) -> Box<Fault> {
+    Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Tokens of Microsoft Entra ID: of a service principal by its secret, or of the machine that this runs on (managed identity). Kept until
-//! shortly before they expire.
+//! Tokens of Microsoft Entra ID: of a service principal by its secret, of a workload by the token that its cluster gave it, or of the machine
+//! that this runs on (managed identity). Kept until shortly before they expire.
 
-// Azure's own tools find the machine's identity and other clouds by these variables.
+// Azure's own tools find the machine's identity and other clouds by these variables, and a workload's token in a file.
 #![allow(clippy::disallowed_methods)]
 
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, Http, Tried};
-use haul_store::{Payload, body::Pieces};
+use haul_store::{Payload, body::Pieces, disk};
 use http::{HeaderValue, Method, Request, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -28,6 +28,8 @@ const EARLY: Duration = Duration::from_secs(300);
 pub enum Identity {
     /// A service principal.
     Principal { tenant: String, client_id: String, secret: String },
+    /// A workload of a cluster, whose token is in this file. It is written anew from time to time.
+    Workload { tenant: String, client_id: String, file: String },
     /// The machine's own, or the one of this name and value, such as `client_id`.
     Machine(Option<(&'static str, String)>),
 }
@@ -36,6 +38,7 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Identity::Principal { .. } => "Principal",
+            Identity::Workload { .. } => "Workload",
             Identity::Machine(_) => "Machine",
         })
     }
@@ -44,10 +47,15 @@ impl fmt::Debug for Identity {
 impl Identity {
     /// What Azure's tools would use here (`env_auth`).
     pub fn of_environment() -> Identity {
-        let get = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-        match (get("AZURE_TENANT_ID"), get("AZURE_CLIENT_ID"), get("AZURE_CLIENT_SECRET")) {
-            (Some(tenant), Some(client_id), Some(secret)) => Identity::Principal { tenant, client_id, secret },
-            (_, client_id, _) => Identity::Machine(client_id.map(|id| ("client_id", id))),
+        Identity::of(|name| env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn of(get: impl Fn(&str) -> Option<String>) -> Identity {
+        let (secret, file) = (get("AZURE_CLIENT_SECRET"), get("AZURE_FEDERATED_TOKEN_FILE"));
+        match (get("AZURE_TENANT_ID"), get("AZURE_CLIENT_ID"), secret, file) {
+            (Some(tenant), Some(client_id), Some(secret), _) => Identity::Principal { tenant, client_id, secret },
+            (Some(tenant), Some(client_id), None, Some(file)) => Identity::Workload { tenant, client_id, file },
+            (_, client_id, ..) => Identity::Machine(client_id.map(|id| ("client_id", id))),
         }
     }
 }
@@ -99,7 +107,7 @@ impl Source {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.until > Instant::now()) {
             return Ok(kept.token.clone());
         }
-        let (request, hint) = self.question().map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
+        let (request, hint) = self.question().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
         let asked = Instant::now();
         let reply = http.send(request).await?;
         let (status, headers) = (reply.status, reply.headers.clone());
@@ -129,23 +137,28 @@ impl Source {
     }
 
     /// The request for a token, and what to look at if it is refused.
-    fn question(&self) -> Result<(Request<Pieces>, &'static str)> {
+    async fn question(&self) -> Result<(Request<Pieces>, &'static str)> {
         let get = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let bad = |_| Error::new(ErrorKind::Invalid, "open", "no such address for tokens");
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let authority = || get("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.into());
+        let post = |tenant: &str, form: String| {
+            let url = format!("{}/{}/oauth2/v2.0/token", authority().trim_end_matches('/'), encoded(tenant));
+            let body = Payload::from(bytes::Bytes::from(form));
+            let request = Request::builder()
+                .method(Method::POST)
+                .uri(url)
+                .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .header(header::CONTENT_LENGTH, body.len());
+            request.body(Pieces::new(body)).map_err(bad)
+        };
         match &self.identity {
             Identity::Principal { tenant, client_id, secret } => {
-                let authority = get("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.into());
-                let url = format!("{}/{}/oauth2/v2.0/token", authority.trim_end_matches('/'), encoded(tenant));
-                let form = [("client_id", &**client_id), ("client_secret", secret), ("scope", SCOPE)];
-                let form: String = form.iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
-                let body = Payload::from(bytes::Bytes::from(format!("grant_type=client_credentials{form}")));
-                let request = Request::builder()
-                    .method(Method::POST)
-                    .uri(url)
-                    .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-                    .header(header::CONTENT_LENGTH, body.len());
-                Ok((request.body(Pieces::new(body)).map_err(bad)?, "check tenant, client_id and client_secret"))
+                let form = form(&[("client_id", client_id), ("client_secret", secret), ("scope", SCOPE)]);
+                Ok((post(tenant, form)?, "check tenant, client_id and client_secret"))
+            }
+            Identity::Workload { tenant, client_id, file } => {
+                let form = form(&workload(client_id, &token_of(file).await?));
+                Ok((post(tenant, form)?, "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE"))
             }
             Identity::Machine(which) => {
                 let which =
@@ -168,5 +181,66 @@ impl Source {
                 Ok((request.body(Pieces::new(Payload::default())).map_err(bad)?, hint))
             }
         }
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+fn form(fields: &[(&str, &str)]) -> String {
+    let fields: String = fields.iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
+    format!("grant_type=client_credentials{fields}")
+}
+
+/// What a workload asks with: its cluster's token proves who it is.
+fn workload<'a>(client_id: &'a str, token: &'a str) -> [(&'static str, &'a str); 4] {
+    let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+    [("client_id", client_id), ("client_assertion_type", kind), ("client_assertion", token), ("scope", SCOPE)]
+}
+
+async fn token_of(file: &str) -> Result<String> {
+    let path = file.to_owned();
+    let text = disk::run(move || {
+        std::fs::read_to_string(&path).map_err(|e| {
+            let message = format!("can't read the workload's token {path}: {e}");
+            Error::new(ErrorKind::Unauthenticated, "open", message)
+        })
+    });
+    Ok(text.await?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[tokio::test]
+    async fn a_workload_proves_itself_by_the_token_of_its_cluster() {
+        let with = |names: &'static [&str]| Identity::of(|name| names.contains(&name).then(|| name.to_lowercase()));
+        let is_workload = |names| matches!(with(names), Identity::Workload { .. });
+        assert!(is_workload(&["AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"]));
+        assert!(!is_workload(&[
+            "AZURE_TENANT_ID",
+            "AZURE_CLIENT_ID",
+            "AZURE_CLIENT_SECRET",
+            "AZURE_FEDERATED_TOKEN_FILE"
+        ]));
+        assert!(matches!(with(&["AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"]), Identity::Machine(Some(_))));
+        let mut held = tempfile::NamedTempFile::new().unwrap();
+        held.write_all(b"e30.e30.x\n").unwrap();
+        let file = held.path().to_str().unwrap().to_owned();
+        let token = token_of(&file).await.unwrap();
+        assert_eq!(
+            form(&workload("app", &token)),
+            "grant_type=client_credentials&client_id=app&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient%2Dassertion%2Dtype%3Ajwt%2Dbearer\
+             &client_assertion=e30%2Ee30%2Ex&scope=https%3A%2F%2Fstorage%2Eazure%2Ecom%2F%2Edefault"
+        );
+        let source = Source::new(Identity::Workload { tenant: "t".into(), client_id: "app".into(), file });
+        let (request, _) = source.question().await.unwrap();
+        assert!(request.uri().path() == "/t/oauth2/v2.0/token" && request.method() == Method::POST);
+        drop(held);
+        let error = source.question().await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     }
 }

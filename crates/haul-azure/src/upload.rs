@@ -1,5 +1,5 @@
-//! Writing: one request for what is small, else blocks in any order, which show when their list is put. Each body goes with its MD5,
-//! which the server checks.
+//! Writing: one request for what is small, else blocks in any order, which show when their list is put. Each body goes with a checksum,
+//! which the server checks: blocks with their CRC-64 where it says that it looked at it, all else with its MD5.
 
 use crate::{
     error::Refused,
@@ -85,36 +85,68 @@ impl Blocks {
 
     async fn send(&self, index: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
-        // Hashed now, while whoever reads the source still looks whether it stays the same: what a file holds by the time it is sent
-        // must be that.
-        let hashes = self.hash(&payload).await?;
-        let payload = payload.with_hashes(hashes);
         if index == 0 && !self.begun.load(Relaxed) && self.may_hold(size) {
-            *self.held() = Some(payload);
+            // Hashed now, while whoever reads the source still looks whether it stays the same: what a file holds by the time it is
+            // sent must be that.
+            let hashes = self.hash(&payload, Algo::Md5).await?;
+            *self.held() = Some(payload.with_hashes(hashes));
             return Ok(Part { index, size, tag: HELD.into() });
         }
         self.begun.store(true, Relaxed);
         Ok(Part { index, size, tag: self.put_block(index, payload).await?.into_bytes() })
     }
 
-    /// The MD5 of a body is always sent with it. While there is no place for the request its hash may wait too.
-    async fn hash(&self, payload: &Payload) -> Result<Hashes> {
+    /// The checksum that goes with a body. While there is no place for the request its hash may wait too.
+    async fn hash(&self, payload: &Payload, algo: Algo) -> Result<Hashes> {
         let lane = self.service.lanes.lane(Direction::Up);
-        let hashes = payload.hash_at(&[Algo::Md5], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))?;
-        Ok(hashes)
+        payload.hash_at(&[algo], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))
     }
 
     async fn put_block(&self, index: u64, payload: Payload) -> Result<String> {
         let name = block_name(&self.id, index);
-        let call = Call::blob("PutBlock", Method::PUT, &self.place)
-            .query("comp", "block")
-            .query("blockid", &name)
-            .header("content-md5", md5_of(payload.hashes()))
-            .body(Direction::Up, payload.clone());
+        let mut arrived = false;
+        // Whether the service looks at a CRC-64 shows with the first block: the others wait, or all of them might be sent twice.
+        let first = async {
+            arrived = self.put_checked(&name, &payload).await?;
+            Ok::<bool, Error>(arrived)
+        };
+        let looks = *self.service.crc64.get_or_try_init(|| first).await?;
+        if arrived || looks && self.put_checked(&name, &payload).await? {
+            return Ok(name);
+        }
+        let payload = payload.clone().with_hashes(self.hash(&payload, Algo::Md5).await?);
+        let call = self.block(&name, &payload).header("content-md5", md5_of(payload.hashes()));
         let answer = self.service.ask_in(&self.place.container, &call).await;
         let (headers, _) = answer.map_err(|refused| refused.fault.at("write", &self.key))?;
         confirmed(&headers, payload.hashes()).map_err(at("write", &self.key))?;
         Ok(name)
+    }
+
+    fn block(&self, name: &str, payload: &Payload) -> Call {
+        let call = Call::blob("PutBlock", Method::PUT, &self.place).query("comp", "block").query("blockid", name);
+        call.body(Direction::Up, payload.clone())
+    }
+
+    /// Sends a block with its CRC-64; false when the service doesn't say that it looked at it, or doesn't take it.
+    async fn put_checked(&self, name: &str, payload: &Payload) -> Result<bool> {
+        let hashes = self.hash(payload, Algo::Crc64Nvme).await?;
+        // Its bytes go the other way round.
+        let crc: Vec<u8> = hashes.get(Algo::Crc64Nvme).unwrap_or_default().iter().rev().copied().collect();
+        let ours = B64.encode(crc);
+        let call = self.block(name, payload).header("x-ms-content-crc64", &ours);
+        let answer = match self.service.ask_in(&self.place.container, &call).await {
+            Ok((headers, _)) => headers,
+            Err(refused) if refused.fault.status == 400 || refused.code == "FeatureNotSupported" => return Ok(false),
+            Err(refused) => return Err(refused.fault.at("write", &self.key)),
+        };
+        match answer.get("x-ms-content-crc64").map(|theirs| theirs.as_bytes() == ours.as_bytes()) {
+            Some(true) => Ok(true),
+            None => Ok(false),
+            Some(false) => {
+                let message = "the server took other bytes than were sent (crc64nvme differs)";
+                Err(self.corrupt(message).with_retry(Retry::Backoff))
+            }
+        }
     }
 
     /// All that goes with the blob.
@@ -165,7 +197,7 @@ impl Blocks {
     }
 
     async fn put_blob(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
-        let payload = payload.clone().with_hashes(self.hash(&payload).await?);
+        let payload = payload.clone().with_hashes(self.hash(&payload, Algo::Md5).await?);
         if let Some((algo, false)) = payload.hashes().agree(&spec.hashes) {
             return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
         }
@@ -218,7 +250,7 @@ impl Blocks {
             .body(Direction::Meta, body.into());
         let size = parts.iter().map(|part| part.size).sum();
         let mut stored = Stored { size, ..Stored::default() };
-        // Each block was checked by its MD5; what the whole's is, only its source says.
+        // Each block was checked by itself; what the whole's is, only its source says.
         match self.service.ask(&call).await {
             Ok((headers, _)) => stored.version = Some(receipt(&headers).map_err(at("write", &self.key))?),
             Err(refused) => {

@@ -1,22 +1,29 @@
 //! Changing what is there: copies inside the service, metadata, deletes, buckets.
 
 use crate::{
+    error::judge,
     meta::{self, FIELDS, Object},
-    read,
+    parts, read,
     service::{Place, Root, Service, path},
     upload::{condition, generation, refusal},
 };
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version};
 use haul_net::{Fault, at};
-use haul_oauth::{Refusal, google::Shown as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
-use http::Method;
+use haul_oauth::{
+    Refusal, Refused,
+    google::{RELATED, Shown as _, related},
+    plain,
+};
+use haul_store::{Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished, batch};
+use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Requests of one batch that are begun at once; the lane bounds them in the end.
 const AT_ONCE: usize = 64;
+/// Files that one request deletes.
+pub const BATCH: usize = 100;
 
 /// An answer to a rewrite, which may take several.
 #[derive(Deserialize)]
@@ -160,11 +167,44 @@ pub async fn patch(
 
 /// Deletes as [`haul_store::Store::delete`] says.
 pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-    stream::iter(keys)
-        .map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    let batches: Vec<_> = keys.chunks(BATCH).map(<[_]>::to_vec).collect();
+    let answers = stream::iter(batches).map(|keys| async move { delete_some(service, keys).await }).buffered(AT_ONCE);
+    answers.flat_map(stream::iter).collect().await
+}
+
+/// Deletes what one request takes.
+async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    let is_object = |key: &Key| !key.is_root() && service.place(key).is_ok_and(|place| !place.object.is_empty());
+    if keys.len() < 2 || !keys.iter().all(|(key, _)| is_object(key)) {
+        let each =
+            stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
+        return each.buffered(AT_ONCE).collect().await;
+    }
+    let requests = keys.iter().filter_map(|(key, version)| {
+        let (place, generation) = (service.place(key).ok()?, generation(version.as_ref()));
+        Some((service.target(&place, &[("ifGenerationMatch", &*generation)]), HeaderMap::new()))
+    });
+    let body = Payload::from(batch::deletes(requests));
+    let call = service.batch().body(Direction::Meta, batch::TYPE, body);
+    let answers = async {
+        let reply = service.api.send(&call).await?;
+        let (headers, body) = (reply.headers.clone(), reply.bytes().await?);
+        let broken = || Fault::broken("the service doesn't say what became of each of several deletes");
+        Ok(batch::answers(&headers, &body, keys.len()).ok_or_else(broken)?)
+    };
+    let answers: Vec<batch::Answer> = match answers.await {
+        Ok(answers) => answers,
+        Err(refused) => {
+            let Refused { fault, .. } = refused;
+            let error = |key| Error::new(fault.kind, "delete", &*fault.message).with_retry(fault.retry).with_key(key);
+            return keys.iter().map(|(key, _)| Err(error(key))).collect();
+        }
+    };
+    let each = keys.iter().zip(answers).map(|((key, _), answer)| match answer.status.is_success() {
+        true => Ok(()),
+        false => deleted(key, Err(judge(answer.status, &answer.headers, &answer.body))),
+    });
+    each.collect()
 }
 
 async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> Result<()> {
@@ -180,7 +220,14 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
         // A prefix of a bucket: there is nothing that could be deleted, or it isn't empty.
         return Ok(());
     }
-    match remove(service, &place, version).await {
+    deleted(key, remove(service, &place, version).await)
+}
+
+/// What the answer to a delete means: what isn't there is deleted.
+fn deleted(key: &Key, answer: Refusal<()>) -> Result<()> {
+    const OP: &str = "delete";
+    match answer {
+        Err(refused) if refused.fault.status == 404 => Ok(()),
         Err(refused) if refused.fault.kind == ErrorKind::Changed => {
             Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
         }
@@ -214,16 +261,88 @@ async fn delete_bucket(service: &Service, key: &Key, bucket: &str) -> Result<()>
     }
 }
 
-/// See [`haul_store::Store::make_dir`]: of directories only buckets are made.
-pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
+/// See [`haul_store::Store::make_dir`]: a bucket, or markers where they are asked for.
+pub async fn make_dir(service: &Service, key: &Key, mtime: Option<Mtime>) -> Result<()> {
     if key.is_root() && service.root.bucket.is_none() {
         return Ok(());
     }
     let dir = Entry::dir(key.clone()).key;
     let place = service.place(&dir)?;
-    if (!key.is_root() && !place.object.is_empty()) || service.config.no_check_bucket {
+    if (key.is_root() || place.object.is_empty()) && !service.config.no_check_bucket {
+        let created = service.create(&place.bucket).await;
+        created.map_err(|refused| refused.fault.error("mkdir"))?;
+    }
+    if !service.config.directory_markers {
         return Ok(());
     }
-    let created = service.create(&place.bucket).await;
-    created.map_err(|refused| refused.fault.error("mkdir"))
+    // Those above it come first.
+    let ends = place.object.match_indices('/').map(|(at, _)| at + 1);
+    let below = if key.is_root() { 0 } else { place.object.len() - dir.as_bytes().len() };
+    for end in ends.filter(|end| key.is_root() || *end > below) {
+        let marker = Place { bucket: place.bucket.clone(), object: place.object[..end].to_owned() };
+        let own = mtime.filter(|_| end == place.object.len());
+        put_marker(service, &marker, own).await.map_err(|refused| refused.at("mkdir", &dir))?;
+    }
+    Ok(())
+}
+
+/// A directory as an empty object whose name ends in a slash; one that is there already stays.
+async fn put_marker(service: &Service, place: &Place, mtime: Option<Mtime>) -> Refusal<()> {
+    let mut resource = meta::resource(&place.object, mtime, None);
+    resource.insert("name".into(), place.object.as_str().into());
+    let query = [
+        ("uploadType", "multipart"),
+        ("name", &*place.object),
+        ("ifGenerationMatch", "0"),
+        ("predefinedAcl", &service.config.object_acl),
+    ];
+    let body = related(&Value::from(resource).to_string(), &Payload::default()).await;
+    let body = body.map_err(|error| Fault::new(error.kind(), error.retry(), error.message()))?;
+    let send = || async {
+        let call = service.upload("InsertObject", place, &query);
+        service.api.json::<Object>(&call.body(Direction::Up, RELATED, body.clone())).await
+    };
+    match service.in_bucket(&place.bucket, send).await {
+        Err(refused) if refused.fault.status == 412 => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// Finds uploads in parts that were never finished, and removes them unless only asked for.
+pub async fn cleanup(service: &Service, what: &Cleanup) -> Result<Unfinished> {
+    let Cleanup { older_than, dry_run, below } = what;
+    let buckets = match (&service.root.bucket, below.is_root()) {
+        (Some(bucket), _) => vec![(bucket.clone(), String::new())],
+        (None, false) => vec![(service.place(below)?.bucket, format!("{}/", service.place(below)?.bucket))],
+        (None, true) => {
+            let all = crate::list::buckets(service).await?;
+            let name = |entry: &Entry| String::from_utf8_lossy(entry.key.name()).into_owned();
+            all.iter().map(|entry| (name(entry), format!("{}/", name(entry)))).collect()
+        }
+    };
+    let prefix = match below.is_root() {
+        true => String::from_utf8_lossy(&service.root.prefix).into_owned(),
+        false => service.place(&Entry::dir(below.clone()).key)?.object,
+    };
+    let before = jiff::Timestamp::now().as_nanosecond() - older_than.as_nanos() as i128;
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    for (bucket, front) in buckets {
+        for begun in parts::unfinished(service, &bucket, &prefix).await? {
+            // One whose age is unknown may be under way right now.
+            if begun.begun.is_none_or(|at| at.0 > before) {
+                continue;
+            }
+            let Some(key) = begun.object.as_bytes().strip_prefix(&service.root.prefix[..]) else { continue };
+            let key = Key::new([front.as_bytes(), key].concat());
+            if !*dry_run {
+                let place = Place { bucket: bucket.clone(), object: begun.object.clone() };
+                if let Err(refused) = parts::abort(service, &place, &begun.id).await {
+                    failed.push(refused.at("clean up", &key));
+                    continue;
+                }
+            }
+            found.push((key, begun.begun));
+        }
+    }
+    Ok(Unfinished { found, failed })
 }

@@ -3,6 +3,7 @@
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
 use haul_oauth::Refused;
+use haul_store::xml;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
@@ -25,9 +26,15 @@ struct Reason {
     reason: String,
 }
 
+/// The other interface says the same in XML.
+fn of_xml(body: &[u8]) -> Option<Said> {
+    let reason = xml::text_of(body, "Code")?;
+    Some(Said { message: xml::text_of(body, "Message").unwrap_or_default(), errors: vec![Reason { reason }] })
+}
+
 /// What a refusal means. Its code is the service's reason.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
-    let said = serde_json::from_slice::<Body>(body).ok().map(|body| body.error);
+    let said = serde_json::from_slice::<Body>(body).ok().map(|body| body.error).or_else(|| of_xml(body));
     let message = said.as_ref().map(|said| said.message.lines().next().unwrap_or_default().trim_end_matches('.'));
     let code = said.as_ref().and_then(|said| said.errors.first()).map(|first| first.reason.clone()).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, message.filter(|message| !message.is_empty()));
@@ -40,6 +47,8 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         }
         // An object that is under a hold, or in a bucket that keeps what it has.
         (412, _) | (304, _) => Some((ErrorKind::Changed, Retry::Never)),
+        (404, "NoSuchBucket") => Some((ErrorKind::DirNotFound, Retry::Never)),
+        (400, "BadDigest" | "CrcMismatch") => Some((ErrorKind::Corrupt, Retry::Backoff)),
         (409, "conflict") => Some((ErrorKind::Exists, Retry::Never)),
         _ => None,
     };
@@ -75,6 +84,14 @@ mod tests {
             (&*refused.code, &*refused.fault.message),
             ("forbidden", "the server answered 403: x does not have access")
         );
+        let other = |status: u16, code: &str| {
+            let body = format!("<?xml version='1.0'?><Error><Code>{code}</Code><Message>Words.</Message></Error>");
+            judge(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+        };
+        assert_eq!(other(404, "NoSuchUpload").fault.message, "the server answered 404: Words");
+        assert_eq!(kind(other(404, "NoSuchUpload")), (K::NotFound, Retry::Never));
+        assert_eq!(kind(other(404, "NoSuchBucket")), (K::DirNotFound, Retry::Never));
+        assert_eq!(kind(other(400, "CrcMismatch")), (K::Corrupt, Retry::Backoff));
         assert_eq!(judge(StatusCode::BAD_GATEWAY, &HeaderMap::new(), b"<html>").code, "");
     }
 }

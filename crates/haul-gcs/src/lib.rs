@@ -1,19 +1,21 @@
 //! Google Cloud Storage (`gcs`), by its own JSON interface.
 //!
 //! A version of an object is its generation, so that reads, copies and deletes are of exactly what was listed. What is small is one
-//! request; what is larger goes in order, by a session that goes on after an interruption. Nothing is retried here.
+//! request; what is larger goes in parts at once, or, where those can't be had, in order by a session. Either goes on after an interruption.
+//! Nothing is retried here.
 
 mod change;
 mod error;
 mod list;
 mod meta;
 mod options;
+mod parts;
 mod read;
 mod service;
 mod upload;
 
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
@@ -38,6 +40,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let host = config.host();
     let name = format!("gcs:{host}:{}", config.who);
     let api = Arc::new(Api::open(&request, &host, &name, config.tokens(&request)?, error::judge)?);
+    // Parts that are smaller than those that go at once go in order.
+    let at_once = config.chunk_size >= parts::LEAST;
     let caps = Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: true,
@@ -46,19 +50,20 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         changed: Changed::Stored,
         dirs: false,
         symlinks: false,
-        keeps_empty_dirs: false,
+        keeps_empty_dirs: config.directory_markers,
         hashes_listed: vec![Algo::Md5, Algo::Crc32c],
         hashes_stored: vec![Algo::Md5, Algo::Crc32c],
         cheap_reads: false,
         files: false,
         parts: Some(PartLimits {
-            min: google::GRANULE,
-            max: 5 << 40,
-            count: u64::MAX / 2,
+            min: if at_once { parts::LEAST } else { google::GRANULE },
+            max: if at_once { parts::MOST } else { 5 << 40 },
+            count: if at_once { parts::COUNT } else { u64::MAX / 2 },
             preferred: config.chunk_size,
             chosen: config.chunk_size_chosen,
             multiple: google::GRANULE,
             equal: false,
+            // Those of a write under a condition do.
             waits: true,
             sized: false,
             single: config.chunk_size,
@@ -66,7 +71,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         }),
         relays: false,
         domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
-        delete_batch: 1,
+        delete_batch: change::BATCH,
         copy_batch: 1,
         conditional: true,
         deletes_version: true,
@@ -113,9 +118,9 @@ impl Store for Gcs {
         async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
     }
 
-    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
-        let key = key.clone();
-        async move { change::make_dir(&self.0, &key).await }.boxed()
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let (key, mtime) = (key.clone(), spec.mtime);
+        async move { change::make_dir(&self.0, &key, mtime).await }.boxed()
     }
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
@@ -153,8 +158,7 @@ impl Resumable for Gcs {
 }
 
 impl Admin for Gcs {
-    fn cleanup(&self, _: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
-        let message = "Google removes uploads that were never finished by itself, after a week";
-        async move { Err(Error::new(ErrorKind::Unsupported, "clean up", message)) }.boxed()
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { change::cleanup(&self.0, &what).await }.boxed()
     }
 }

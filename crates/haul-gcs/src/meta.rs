@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Metadata that are properties: our name, the service's.
-const SYSTEM: [(&str, &str); 5] = [
+pub const SYSTEM: [(&str, &str); 5] = [
     ("cache-control", "cacheControl"),
     ("content-disposition", "contentDisposition"),
     ("content-encoding", "contentEncoding"),
@@ -44,11 +44,16 @@ pub struct Object {
 
 impl Shown for Object {
     fn size(&self) -> Option<u64> {
-        self.size.as_deref()?.parse().ok()
+        self.told_size()
     }
 }
 
 impl Object {
+    /// Bytes; `None` when it wasn't told.
+    pub fn told_size(&self) -> Option<u64> {
+        self.size.as_deref()?.parse().ok()
+    }
+
     /// Its version; `None` when it wasn't told.
     pub fn version(&self) -> Option<Version> {
         self.generation.as_ref().filter(|text| !text.is_empty()).map(Version::new)
@@ -116,7 +121,8 @@ pub fn hashes(md5: &str, crc32c: &str) -> Hashes {
     hashes
 }
 
-fn time(text: &str) -> Option<Mtime> {
+/// A time as the service tells it.
+pub fn time(text: &str) -> Option<Mtime> {
     text.trim().parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
 }
 

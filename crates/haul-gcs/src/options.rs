@@ -94,9 +94,10 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Storage class of what is written: STANDARD, NEARLINE, COLDLINE, ARCHIVE. Unset: the bucket's.",
     ),
     flag("no_check_bucket", "Never create a bucket before writing."),
+    flag("directory_markers", "Keep empty directories as empty objects whose names end in /."),
     OptionSpec {
         name: "chunk_size",
-        help: "Size of the pieces of larger uploads, rounded up to a multiple of 256Ki. Smaller files are sent by one request.",
+        help: "Size of the parts of larger uploads, rounded up to a multiple of 256Ki. Smaller files are sent by one request. Parts of less than 5Mi are sent one after the other.",
         default: "16Mi",
         kind: OptionKind::Size,
         ..BASE
@@ -114,6 +115,7 @@ pub struct Config {
     pub location: String,
     pub storage_class: String,
     pub no_check_bucket: bool,
+    pub directory_markers: bool,
     pub chunk_size: u64,
     pub chunk_size_chosen: bool,
     /// Tells accounts apart.
@@ -183,6 +185,7 @@ impl Config {
             location: option("location"),
             storage_class: option("storage_class"),
             no_check_bucket: is("no_check_bucket"),
+            directory_markers: is("directory_markers"),
             chunk_size,
             chunk_size_chosen: !option("chunk_size").is_empty(),
             who: email.unwrap_or_else(|| request.remote.clone()),

@@ -6,11 +6,11 @@ use crate::{
     service::{Place, Service},
 };
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Kind, Result, Version};
 use haul_net::{Fault, Reply, at};
 use haul_oauth::{Refusal, google::Shown as _, plain};
 use haul_store::{Body, Direction, Read, web};
-use http::{Method, header};
+use http::{HeaderMap, Method, header};
 use std::ops::Range;
 
 /// Facts of one key.
@@ -144,15 +144,21 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     Ok(Read { entry, body: Body::Stream(web::content(reply, range.as_ref(), length, key)) })
 }
 
+/// The hashes that an answer's headers tell.
+pub fn hashes_of(headers: &HeaderMap) -> Hashes {
+    meta::hashes(&hash_of(headers, "md5="), &hash_of(headers, "crc32c="))
+}
+
+fn hash_of(headers: &HeaderMap, name: &str) -> String {
+    // One header for each, or all in one.
+    let lines = headers.get_all("x-goog-hash").iter().filter_map(|value| value.to_str().ok());
+    let found = lines.flat_map(|line| line.split(',')).find_map(|hash| hash.trim().strip_prefix(name));
+    found.unwrap_or_default().to_owned()
+}
+
 /// What the headers of an answer with content tell.
 fn of_headers(reply: &Reply, size: u64) -> Object {
     let text = |name: &str| reply.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    // One header for each, or all in one.
-    let all =
-        reply.headers.get_all("x-goog-hash").iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let all: Vec<String> =
-        all.flat_map(|line| line.split(',').map(|hash| hash.trim().to_owned()).collect::<Vec<_>>()).collect();
-    let hash = |name: &str| all.iter().find_map(|hash| hash.strip_prefix(name)).unwrap_or_default().to_owned();
     let user = reply.headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix("x-goog-meta-")?;
         Some((name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
@@ -160,8 +166,8 @@ fn of_headers(reply: &Reply, size: u64) -> Object {
     Object {
         size: Some(size.to_string()),
         generation: text("x-goog-generation"),
-        md5_hash: hash("md5="),
-        crc32c: hash("crc32c="),
+        md5_hash: hash_of(&reply.headers, "md5="),
+        crc32c: hash_of(&reply.headers, "crc32c="),
         metadata: user.collect(),
         updated: text("last-modified").and_then(|date| {
             let time = jiff::Timestamp::from_nanosecond(web::date(&date)?.0).ok()?;

@@ -148,6 +148,18 @@ impl Service {
         self.call(kind, method, &path(place), query)
     }
 
+    /// The path and query of a request to an object, as a request of several has them.
+    pub fn target(&self, place: &Place, query: &[(&str, &str)]) -> String {
+        let url = self.url("", &path(place), query);
+        let host = url.find("://").map_or(0, |at| at + 3);
+        url[host..].find('/').map_or_else(String::new, |at| url[host + at..].to_owned())
+    }
+
+    /// Several requests in one.
+    pub fn batch(&self) -> Call {
+        Call::new("Batch", Method::POST, format!("{}/batch/storage/v1", self.config.endpoint))
+    }
+
     /// A request that begins an upload into a bucket.
     pub fn upload(&self, kind: &'static str, place: &Place, query: &[(&str, &str)]) -> Call {
         let path = format!("/b/{}/o", encoded(&place.bucket));

@@ -1,14 +1,15 @@
-//! Writing: one request for what is small, else a session that takes bytes in order. An object shows with its last byte, so the end of
-//! what is sent is kept until it is published.
+//! Writing: one request for what is small, else parts that go at once ([`crate::parts`]). What is written under a condition, or with what
+//! those can't carry, goes by a session that takes bytes in order. There an object shows with its last byte, so the end of what is sent is
+//! kept until it is published.
 
 use crate::{
     meta::{self, Object},
-    read,
+    parts, read,
     service::{Place, Service},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Version, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Version, hash::hash_bytes, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::{
     Refusal, Refused,
@@ -37,6 +38,10 @@ pub struct Write {
     key: Key,
     place: Place,
     spec: WriteSpec,
+    /// Parts may go at once.
+    at_once: bool,
+    /// The id of such an upload, when it has begun.
+    id: OnceCell<String>,
     /// The session of a write in pieces, when there is one.
     pieces: OnceCell<InOrder<Pieces<Object>>>,
     /// Pieces are asked for, or were sent by an earlier run.
@@ -47,12 +52,23 @@ pub struct Write {
     maybe: AtomicBool,
 }
 
-/// What finds a session again.
+/// What finds an upload again.
 #[derive(Serialize, Deserialize)]
 struct Token {
     bucket: String,
     object: String,
-    session: String,
+    way: Way,
+    /// See [`Write::begun_with`].
+    begun: String,
+}
+
+/// By which way it goes.
+#[derive(Serialize, Deserialize)]
+enum Way {
+    /// The address of its session.
+    Session(String),
+    /// Its id.
+    Parts(String),
 }
 
 /// The query of a write's condition.
@@ -86,11 +102,16 @@ impl Write {
         if place.object.is_empty() || key.is_dir() {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of an object").with_key(key));
         }
+        let at_once = spec.replace == Replace::Anything
+            && service.config.chunk_size >= parts::LEAST
+            && parts::headers(&service, &place, &spec).is_some();
         Ok(Write {
             service,
             key: key.clone(),
             place,
             spec,
+            at_once,
+            id: OnceCell::new(),
             pieces: OnceCell::new(),
             begun: AtomicBool::default(),
             held: Mutex::default(),
@@ -122,6 +143,24 @@ impl Write {
         };
         self.begun.store(true, Relaxed);
         self.pieces.get_or_try_init(open).await
+    }
+
+    /// The id of the upload whose parts go at once.
+    async fn id(&self) -> Result<&str> {
+        let begin = async || {
+            let headers = parts::headers(&self.service, &self.place, &self.spec).unwrap_or_default();
+            let begun = parts::begin(&self.service, &self.place, headers).await;
+            begun.map_err(|refused| refused.at("write", &self.key))
+        };
+        self.begun.store(true, Relaxed);
+        Ok(self.id.get_or_try_init(begin).await?)
+    }
+
+    /// A digest of all that is told when an upload begins and can't be changed later: what was begun with something else isn't wanted.
+    fn begun_with(&self) -> String {
+        let resource = serde_json::Value::from(self.resource(&self.spec, None)).to_string();
+        let all = [resource.as_str(), &self.service.config.object_acl, &condition(&self.spec.replace)].join("\n");
+        hash_bytes(&[Algo::Xxh128], all.as_bytes()).hex(Algo::Xxh128).unwrap_or_default()
     }
 
     fn session(&self, url: String) -> Pieces<Object> {
@@ -164,6 +203,10 @@ impl Write {
             *self.held() = Some(payload.with_hashes(hashes));
             return Ok(Part { index, size, tag: HELD.into() });
         }
+        if self.at_once {
+            let id = self.id().await?;
+            return parts::put(&self.service, &self.key, &self.place, id, index, payload).await;
+        }
         if index > 0 {
             self.release().await?;
         }
@@ -204,6 +247,9 @@ impl Write {
             }
             return self.whole(spec, payload).await;
         }
+        if self.at_once {
+            return self.put_together(spec, parts).await;
+        }
         self.release().await?;
         let pieces = self.pieces().await?;
         pieces.finish(bytes).await.map_err(|error| match (error.kind(), &spec.replace) {
@@ -215,19 +261,54 @@ impl Write {
         let done = pieces.session.done();
         let object = done.ok_or_else(|| self.corrupt("the service took all bytes and shows no object"))?;
         let stored = self.stored(&object, bytes, &spec.hashes).await?;
-        if (spec.mtime, &spec.meta) != (self.spec.mtime, &self.spec.meta) {
-            // They came after the session began.
-            let generation = object.version();
-            crate::change::patch(
-                &self.service,
-                &self.key,
-                &self.place,
-                generation.as_ref(),
-                spec.mtime,
-                spec.meta.as_deref(),
-            )
-            .await?;
+        self.describe(&spec, &object).await?;
+        Ok(stored)
+    }
+
+    /// Tells of an object what came after its upload had begun.
+    async fn describe(&self, spec: &WriteSpec, object: &Object) -> Result<()> {
+        if (spec.mtime, &spec.meta) == (self.spec.mtime, &self.spec.meta) {
+            return Ok(());
         }
+        let (service, version) = (&self.service, object.version());
+        crate::change::patch(service, &self.key, &self.place, version.as_ref(), spec.mtime, spec.meta.as_deref()).await
+    }
+
+    /// Makes an object of parts that went at once.
+    async fn put_together(&self, mut spec: WriteSpec, mut parts: Vec<Part>) -> Result<Stored> {
+        let (id, held) = (self.id().await?, self.held().clone());
+        if let (Some(payload), Some(first)) = (held, parts.first_mut().filter(|part| part.tag == HELD)) {
+            if first.size != payload.len() {
+                return Err(self.corrupt("another first part came than was sent last"));
+            }
+            *first = parts::put(&self.service, &self.key, &self.place, id, 0, payload).await?;
+        }
+        if parts.is_empty() {
+            // An object of no bytes has one part all the same.
+            parts.push(parts::put(&self.service, &self.key, &self.place, id, 0, Payload::default()).await?);
+        }
+        let whole = parts::whole(&parts).ok_or_else(|| self.corrupt("a part of the upload was never sent"))?;
+        if let Some((algo, false)) = whole.agree(&spec.hashes) {
+            return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
+        }
+        spec.hashes.merge(&whole);
+        let object = match parts::complete(&self.service, &self.place, id, &parts).await {
+            Ok(version) => read::facts(&self.service, &self.key, &self.place, version.as_ref()).await?,
+            Err(refused) => {
+                let gone = refused.fault.kind == ErrorKind::NotFound && self.maybe.load(Relaxed);
+                self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);
+                // An earlier try was done, and nobody learnt of it.
+                let landed =
+                    if gone { parts::landed(&self.service, &self.key, &self.place, &parts).await } else { None };
+                landed.ok_or_else(|| refused.at("write", &self.key))?
+            }
+        };
+        if object.hashes().agree(&whole).is_none() {
+            return Err(Fault::broken("the service tells no CRC-32C of what it has").at("write", &self.key));
+        }
+        let bytes = parts.iter().map(|part| part.size).sum();
+        let stored = self.stored(&object, bytes, &spec.hashes).await?;
+        self.describe(&spec, &object).await?;
         Ok(stored)
     }
 
@@ -290,16 +371,19 @@ impl Write {
     }
 }
 
-fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<(Place, String)> {
+fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
     let bad = || Error::new(ErrorKind::Invalid, "resume", "this names no upload of this file").with_key(key);
     let token: Token = serde_json::from_slice(token).map_err(|_| bad())?;
     let place = service.place(key)?;
     // Its address came from a file: what it leads to must be the service itself.
-    let ours = is_at(&token.session, &service.config.endpoint);
+    let ours = match &token.way {
+        Way::Session(url) => is_at(url, &service.config.endpoint),
+        Way::Parts(id) => !id.is_empty(),
+    };
     if (&token.bucket, &token.object) != (&place.bucket, &place.object) || !ours {
         return Err(bad());
     }
-    Ok((place, token.session))
+    Ok(token)
 }
 
 /// See [`haul_store::Resumable::resume`].
@@ -310,23 +394,39 @@ pub async fn resume(
     sent: Vec<Sent>,
     spec: WriteSpec,
 ) -> Result<Resumed> {
-    let (_, url) = read_token(service, key, token)?;
-    let write = Write::begin(service.clone(), key, spec)?;
+    const OP: &str = "resume";
+    let token = read_token(service, key, token)?;
+    let mut write = Write::begin(service.clone(), key, spec)?;
+    if token.begun != write.begun_with() {
+        let message = "the upload was begun with other metadata or settings";
+        return Err(Error::new(ErrorKind::Changed, OP, message).with_key(key));
+    }
+    write.begun.store(true, Relaxed);
+    let gone = |why: &str| Error::new(ErrorKind::NotFound, OP, why).with_key(key);
+    let url = match token.way {
+        Way::Session(url) => url,
+        Way::Parts(id) => {
+            let sent = sent.into_iter().map(|sent| sent.part).collect();
+            let there = parts::there(service, key, &write.place, &id, sent).await?;
+            (write.at_once, write.id) = (true, OnceCell::new_with(Some(id)));
+            return Ok((Box::new(write), there));
+        }
+    };
+    write.at_once = false;
     let session = write.session(url);
     let has = session
         .has()
         .await
-        .map_err(|error| Error::new(error.kind(), "resume", error.message()).with_retry(error.retry()).with_key(key))?;
+        .map_err(|error| Error::new(error.kind(), OP, error.message()).with_retry(error.retry()).with_key(key))?;
     if session.done().is_some() {
         // It was published, and whoever did that didn't learn of it.
-        return Err(Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key));
+        return Err(gone("the upload has ended"));
     }
     let parts = InOrder::<Pieces<Object>>::proved(sent, has);
     if parts.is_empty() && has == 0 {
-        return Err(Error::new(ErrorKind::NotFound, "resume", "nothing of the upload is there").with_key(key));
+        return Err(gone("nothing of the upload is there"));
     }
     let pieces = InOrder::new(session, write.size(), has, GRANULE);
-    write.begun.store(true, Relaxed);
     // The cell is new.
     let _ = write.pieces.set(pieces);
     Ok((Box::new(write), parts))
@@ -334,16 +434,24 @@ pub async fn resume(
 
 /// See [`haul_store::Resumable::discard`].
 pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
-    let (_, url) = read_token(service, key, token)?;
-    forget(&service.api, key, &url).await
+    match read_token(service, key, token)?.way {
+        Way::Session(url) => forget(&service.api, key, &url).await,
+        Way::Parts(id) => {
+            let gone = parts::abort(service, &service.place(key)?, &id).await;
+            gone.map_err(|refused| refused.at("discard", key))
+        }
+    }
 }
 
 impl Upload for Write {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         async move {
-            let session = self.pieces().await?.session.url.clone();
+            let way = match self.at_once {
+                true => Way::Parts(self.id().await?.to_owned()),
+                false => Way::Session(self.pieces().await?.session.url.clone()),
+            };
             let Place { bucket, object } = self.place.clone();
-            Ok(serde_json::to_vec(&Token { bucket, object, session }).ok())
+            Ok(serde_json::to_vec(&Token { bucket, object, way, begun: self.begun_with() }).ok())
         }
         .boxed()
     }
@@ -369,6 +477,10 @@ impl Upload for Write {
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         async move {
+            if let Some(id) = self.id.get() {
+                let gone = parts::abort(&self.service, &self.place, id).await;
+                return gone.map(|_| ()).map_err(|refused| refused.at("abort", &self.key));
+            }
             match self.pieces.get() {
                 Some(pieces) => forget(&self.service.api, &self.key, &pieces.session.url).await.map(|_| ()),
                 None => Ok(()),

@@ -3,6 +3,7 @@
 //! Each store is a crate with the same file names (`list.rs`, `read.rs`, `upload.rs`, `error.rs`, …), so that
 //! knowing one is knowing all. No store imports another.
 
+pub mod batch;
 pub mod blocks;
 pub mod body;
 pub mod disk;

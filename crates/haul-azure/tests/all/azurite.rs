@@ -27,7 +27,7 @@ fn open_with(server: &WebServer, path: &str, more: &[(&str, &str)]) -> Arc<dyn S
     open_by(path, &[&[("use_emulator", "true"), ("endpoint", &*endpoint)], more].concat())
 }
 
-fn open_by(path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+pub fn open_by(path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
     let options = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let request = OpenRequest {
         remote: "az".into(),
@@ -82,7 +82,7 @@ async fn azurite_keeps_the_contract() {
     assert!(surprises.is_empty(), "skipped too: {surprises:?}");
 }
 
-async fn keys(store: &dyn Store, request: ListRequest) -> Vec<String> {
+pub async fn keys(store: &dyn Store, request: ListRequest) -> Vec<String> {
     let (mut keys, mut listing) = (Vec::new(), store.list(request));
     while let Some(listed) = listing.next().await {
         match listed {
@@ -105,12 +105,12 @@ async fn send(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> (
     (upload, parts)
 }
 
-async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Option<Version> {
+pub async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Option<Version> {
     let (upload, parts) = send(store, name, bytes, WriteSpec::default()).await;
     upload.publish(parts, Late::default()).await.expect("published").version
 }
 
-async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
+pub async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
     let read = store.read(&Key::new(name), None, None).await.expect("there");
     conformance::collect(read).await.expect("bytes")
 }
@@ -253,7 +253,7 @@ async fn a_publish_whose_answer_was_lost_is_found_out() {
 }
 
 /// A signature for an account, as its owner makes it.
-fn signature() -> String {
+pub fn signature() -> String {
     use aws_lc_rs::hmac;
     use base64::{Engine, engine::general_purpose::STANDARD as B64};
     // Azurite's own key.

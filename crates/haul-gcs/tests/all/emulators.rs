@@ -22,7 +22,7 @@ use std::{
 
 const PIECE: usize = 256 << 10;
 
-fn open_at(endpoint: &str, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+pub fn open_at(endpoint: &str, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
     let base = [("endpoint", endpoint), ("anonymous", "true"), ("chunk_size", "256Ki"), ("project_number", "1")];
     let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let request = OpenRequest {
@@ -82,7 +82,7 @@ async fn fake_gcs_server_keeps_the_contract() {
     keeps_the_contract(Make::FakeGcs, &except).await;
 }
 
-async fn keys(store: &dyn Store, request: ListRequest) -> Vec<String> {
+pub async fn keys(store: &dyn Store, request: ListRequest) -> Vec<String> {
     let (mut keys, mut listing) = (Vec::new(), store.list(request));
     while let Some(listed) = listing.next().await {
         match listed {
@@ -105,7 +105,7 @@ async fn send(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -> (
     (upload, parts)
 }
 
-async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
+pub async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
     let read = store.read(&Key::new(name), None, None).await.expect("there");
     conformance::collect(read).await.expect("bytes")
 }

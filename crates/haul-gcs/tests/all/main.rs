@@ -3,3 +3,5 @@
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
 mod emulators;
+mod peers;
+mod simulator;

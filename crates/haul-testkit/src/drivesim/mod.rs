@@ -2,14 +2,14 @@
 //! and what goes wrong with it: rate limits, queries of several folders that find nothing, lost answers, sessions that are gone.
 
 mod auth;
-mod fields;
+pub(crate) mod fields;
 mod query;
 mod reply;
-mod serve;
+pub(crate) mod serve;
 mod space;
 #[cfg(test)]
 mod tests;
-mod uploads;
+pub(crate) mod uploads;
 
 use crate::serve::Server;
 use auth::Auth;

@@ -102,7 +102,7 @@ fn told(query: &BTreeMap<String, String>, usual: &str, answer: &Value) -> Result
     Ok(fields.of(answer))
 }
 
-fn pairs(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn pairs(text: &str) -> BTreeMap<String, String> {
     let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(a, b)| (decode(a), decode(b))).collect()
@@ -111,7 +111,7 @@ fn pairs(text: &str) -> BTreeMap<String, String> {
 /// Answers a request.
 ///
 /// Errors: the connection ends.
-pub async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let asked = Asked {
@@ -545,7 +545,7 @@ impl State {
 }
 
 /// The parts of a body of type `multipart/related`: facts, the content's type, content. Google's own client ends its lines without CR.
-fn related(kind: &str, body: &Bytes) -> Option<(Bytes, String, Bytes)> {
+pub(crate) fn related(kind: &str, body: &Bytes) -> Option<(Bytes, String, Bytes)> {
     let boundary = kind.split("boundary=").nth(1)?.split(';').next()?.trim().trim_matches('"');
     let line = format!("--{boundary}");
     let find = |from: usize, what: &[u8]| {

@@ -56,9 +56,9 @@ impl Sessions {
 }
 
 /// `bytes 0-9/100`: from, to (not included), the whole.
-type Span = (Option<(u64, u64)>, Option<u64>);
+pub(crate) type Span = (Option<(u64, u64)>, Option<u64>);
 
-fn span(header: &str) -> Option<Span> {
+pub(crate) fn span(header: &str) -> Option<Span> {
     let (range, whole) = header.strip_prefix("bytes ")?.split_once('/')?;
     let whole = if whole == "*" { None } else { Some(whole.parse().ok()?) };
     if range == "*" {
@@ -69,7 +69,7 @@ fn span(header: &str) -> Option<Span> {
 }
 
 /// Takes bytes of a session, or answers how many it has.
-pub fn put(state: &mut State, id: &str, range: Option<&str>, body: Bytes) -> Reply {
+pub(super) fn put(state: &mut State, id: &str, range: Option<&str>, body: Bytes) -> Reply {
     let Some(mut session) = state.sessions.0.remove(id) else {
         return refuse(404, "notFound", "Upload session not found");
     };

@@ -1,0 +1,41 @@
+"""What Microsoft's client for Python does: `sdk.py ACCOUNT SIGNATURE FILE`, with a file of 300,000 bytes that is `large` in the container
+`box`, beside `d0/f000` to `d1/f019`."""
+
+import sys
+
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import BlobBlock, BlobServiceClient
+
+account, signature, file = sys.argv[1:4]
+container = BlobServiceClient(account, credential=signature).get_container_client("box")
+large = open(file, "rb").read()
+
+# Listings that begin at a name, over pages too.
+names = [f"d{number // 10}/f{number:03}" for number in range(20)] + ["large"]
+assert [blob.name for blob in container.list_blobs()] == names
+for start in (0, 7, 20):
+    listed = [blob.name for blob in container.list_blobs(start_from=names[start], results_per_page=4)]
+    assert listed == names[start:], listed
+
+# Blocks with their CRC-64, in any order.
+blob = container.get_blob_client("by the client")
+half = len(large) // 2
+blob.stage_block("MQ==", large[half:], validate_content="crc64")
+blob.stage_block("MA==", large[:half], validate_content="crc64")
+blob.commit_block_list([BlobBlock("MA=="), BlobBlock("MQ==")])
+assert blob.download_blob().readall() == large
+
+# What haul wrote in blocks.
+theirs = container.get_blob_client("large")
+assert theirs.download_blob().readall() == large
+sizes = [block.size for block in theirs.get_block_list("committed")[0]]
+assert sizes == [65536] * 4 + [300_000 - 4 * 65536], sizes
+
+# Several deletes as one, each answered by itself.
+answers = list(container.delete_blobs(*names[:10], "never was", raise_on_any_failure=False))
+assert [answer.status_code for answer in answers] == [202] * 10 + [404], answers
+try:
+    container.get_blob_client(names[0]).get_blob_properties()
+except HttpResponseError as e:
+    assert e.status_code == 404, e
+print("passed")
