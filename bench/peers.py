@@ -15,7 +15,7 @@ PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
 # Known only by their binary: these belong to the workspace.
-SILENT = ("cloudsim", "farfs")
+SILENT = ("cloudsim", "farfs", "gcssim", "link")
 
 
 @dataclass
@@ -54,8 +54,8 @@ def obtain(root, name, haul, cloudsim, heavy, profile):
         return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul", profile)), None
     if name == "cloudsim":
         return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim", profile)), None
-    if name == "farfs":
-        return build(root, "haul-testkit", "farfs", profile), None
+    if name in ("farfs", "gcssim", "link"):
+        return build(root, "haul-testkit", name, profile), None
     if name == "s5cmd":
         return s5cmd(root)
     path = look(root, name)

@@ -18,7 +18,7 @@ class Cases(unittest.TestCase):
         names = [[case.name for case in cases.all_cases(quick)] for quick in (False, True)]
         self.assertEqual(names[0], names[1])
         self.assertEqual(len(set(names[0])), len(names[0]))
-        for experiment in ("hpc", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass"):
+        for experiment in ("hpc", "clouds", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass"):
             self.assertTrue(any(name.startswith(f"{experiment}-") for name in names[0]), experiment)
 
     def test_reduced_cases_are_smaller(self):

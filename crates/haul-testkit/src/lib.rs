@@ -18,6 +18,7 @@ pub mod fuse;
 pub mod gcssim;
 pub mod interceptor;
 pub mod lab;
+pub mod link;
 pub mod minio;
 pub mod newer_azure;
 pub mod nextcloud;

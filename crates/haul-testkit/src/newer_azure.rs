@@ -8,7 +8,7 @@ use crate::{
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use haul_core::{Algo, hash::hash_bytes};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response, StatusCode, body::Incoming, header::HeaderValue};
+use hyper::{Request, Response, StatusCode, body::Incoming};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::{
     io,
@@ -101,7 +101,7 @@ async fn serve(counts: Arc<Counts>, azurite: SocketAddr, request: Request<Incomi
     }
     let mut response = pass(Request::from_parts(parts, Full::new(body)), azurite).await?;
     if let Some(told) = told.filter(|_| response.status().is_success()) {
-        response.headers_mut().insert(CRC64, HeaderValue::from_bytes(told.as_bytes()).map_err(io::Error::other)?);
+        response.headers_mut().insert(CRC64, told);
     }
     Ok(response)
 }
