@@ -132,8 +132,9 @@ def upload(files, server, bucket):
             server.put(bucket, file.key, b"".join(blocks(file.key, file.size)), file.meta())
 
 
-def check_folder(files, folder, whole, links_by_key=None, times=False):
-    """What is wrong below `folder`, or None: names, kinds, sizes, links' targets, content, and modification times if asked."""
+def check_folder(files, folder, whole, links_by_key=None, times=0):
+    """What is wrong below `folder`, or None: names, kinds, sizes, links' targets, content, and modification times to so many
+    nanoseconds if asked."""
     sizes, found, stamps = {}, {}, {}
     for parent, folders, names in os.walk(folder):
         for name in names + folders:
@@ -146,7 +147,7 @@ def check_folder(files, folder, whole, links_by_key=None, times=False):
                 sizes[key], stamps[key] = stat.st_size, stat.st_mtime_ns
     if found != (links_by_key or {}):
         return f"{len(found)} links instead of {len(links_by_key or {})}, or other targets"
-    late = [file.key for file in files if times and stamps.get(file.key, file.time_ns()) != file.time_ns()]
+    late = [file.key for file in files if times and stamps.get(file.key, file.time_ns()) // times != file.time_ns() // times]
     if late:
         return f"{len(late)} files with another modification time: {late[:3]}"
     return compare(files, sizes, whole, lambda key, first, length: digest(Path(folder, key), first, length))

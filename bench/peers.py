@@ -15,7 +15,7 @@ PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
 # Known only by their binary: these belong to the workspace.
-SILENT = ("cloudsim", "farfs", "gcssim", "link")
+SILENT = ("cloudsim", "farfs", "gcssim", "haul-relay", "link", "scp")
 
 
 @dataclass
@@ -54,7 +54,7 @@ def obtain(root, name, haul, cloudsim, heavy, profile):
         return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul", profile)), None
     if name == "cloudsim":
         return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim", profile)), None
-    if name in ("farfs", "gcssim", "link"):
+    if name in ("farfs", "gcssim", "haul-relay", "link"):
         return build(root, "haul-testkit", name, profile), None
     if name == "s5cmd":
         return s5cmd(root)

@@ -40,6 +40,8 @@ pub struct Net {
     pub roads: Arc<Roads>,
     /// What is read from the network goes into these.
     pub buffers: Buffers,
+    /// Where the system keeps what a session's processes need, such as sockets (`XDG_RUNTIME_DIR`).
+    pub runtime: Option<PathBuf>,
     /// Log requests and answers' headers, without secrets (`--dump headers`).
     pub dump_headers: bool,
 }
@@ -63,6 +65,7 @@ impl Default for Net {
             gate: Arc::new(Gate::open()),
             roads: Arc::default(),
             buffers: Buffers::default(),
+            runtime: None,
             dump_headers: false,
         }
     }

@@ -112,11 +112,18 @@ impl Resolver<'_> {
             Place::Backend { kind, options } => Ok((kind.clone(), format!(":{kind}"), options.clone())),
             Place::Remote { name, options } => {
                 let typed = options.get("type").cloned().or_else(|| self.variable(&config_variable(name, "type")));
-                let kind = match typed {
-                    Some(kind) => kind,
-                    None => self.type_of(name)?,
-                };
-                Ok((kind, name.clone(), options.clone()))
+                if let Some(kind) = typed {
+                    return Ok((kind, name.clone(), options.clone()));
+                }
+                match self.type_of(name) {
+                    Err(error) => match self.far_host(name)? {
+                        Some((kind, host)) => {
+                            Ok((kind, name.clone(), host.into_iter().chain(options.clone()).collect()))
+                        }
+                        None => Err(error),
+                    },
+                    kind => Ok((kind?, name.clone(), options.clone())),
+                }
             }
         }
     }
@@ -136,6 +143,15 @@ impl Resolver<'_> {
             let why = "set one with haul config update, or create the remote again";
             Error::config(format!("remote {name:?} has no type: {why}"))
         })
+    }
+
+    /// The type of store and the options for a host that needs no remote: `user@host`, or one that the user's ssh config knows. `None`
+    /// for all else, above all what is configured.
+    fn far_host(&self, name: &str) -> Result<Option<(String, BTreeMap<String, String>)>> {
+        if (self.config)()?.source(name).is_some() {
+            return Ok(None);
+        }
+        Ok(registry::far_host(name))
     }
 
     fn finish(&self, kind: &str, remote: String, path: Vec<u8>, typed: BTreeMap<String, String>) -> Result<Resolved> {

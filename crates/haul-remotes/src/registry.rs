@@ -4,6 +4,7 @@
 use haul_core::{Error, ErrorKind, Result};
 use haul_oauth::Provider;
 use haul_store::StoreKind;
+use std::collections::BTreeMap;
 
 /// Every kind of store.
 pub fn kinds() -> &'static [StoreKind] {
@@ -25,6 +26,8 @@ pub fn kinds() -> &'static [StoreKind] {
         haul_onedrive::KIND,
         #[cfg(feature = "http")]
         haul_http::KIND,
+        #[cfg(feature = "sftp")]
+        haul_sftp::KIND,
         #[cfg(feature = "webdav")]
         haul_webdav::KIND,
         #[cfg(feature = "crypt")]
@@ -63,6 +66,29 @@ pub fn kind(name: &str) -> Result<&'static StoreKind> {
         let message = format!("unknown type of store {name:?}; haul has {}", names.join(", "));
         Error::new(ErrorKind::Unsupported, "open", message)
     })
+}
+
+/// The type of store and the options for a host that people reach without configuring it: `user@host`, or one that the user's ssh
+/// config knows. ssh is asked.
+pub fn far_host(name: &str) -> Option<(String, BTreeMap<String, String>)> {
+    #[cfg(feature = "sftp")]
+    {
+        let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let options = match name.rsplit_once('@') {
+            Some((user, host)) if !user.is_empty() && !host.is_empty() => {
+                [option("user", user), option("host", host)].into()
+            }
+            Some(_) => return None,
+            None if haul_ssh::is_known(name) => [option("host", name)].into(),
+            None => return None,
+        };
+        Some((haul_sftp::KIND.name.to_owned(), options))
+    }
+    #[cfg(not(feature = "sftp"))]
+    {
+        let _ = name;
+        None
+    }
 }
 
 /// The log-in of a kind; `None` where nobody logs in.

@@ -19,6 +19,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -274,7 +275,8 @@ impl Session {
         let Settings { net, environment, .. } = &self.settings;
         let variable = |name: &str| environment.get(name)?.into_string().ok();
         let proxies = if net.proxies.any() { net.proxies.clone() } else { Proxies::from_variables(variable) };
-        Net { proxies, ..net.clone() }
+        let runtime = net.runtime.clone().or_else(|| environment.get("XDG_RUNTIME_DIR").map(PathBuf::from));
+        Net { proxies, runtime, ..net.clone() }
     }
 
     fn open_on(

@@ -45,3 +45,14 @@ pub fn skip(why: &str) {
         let _ = writeln!(file, "skipped: {why}");
     }
 }
+
+/// A program of this crate, where cargo has built it; `None` after saying that the test is skipped.
+pub fn own(program: &str) -> Option<PathBuf> {
+    let test = env::current_exe().ok()?;
+    // Tests are in `deps` below the folder of programs.
+    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join(program)).find(|path| path.is_file());
+    if found.is_none() {
+        skip(&format!("{program} isn't built: cargo build -p haul-testkit"));
+    }
+    found
+}

@@ -51,6 +51,7 @@ mod s3_answers;
 mod s3_end_to_end;
 mod servers;
 mod settier;
+mod sftp;
 mod snapshot;
 mod status;
 mod versions;

@@ -28,6 +28,8 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-s3"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-http"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-webdav"), ["haul-core", "haul-net", "haul-store"]);
+    assert_eq!(ours("haul-ssh"), ["haul-core"]);
+    assert_eq!(ours("haul-sftp"), ["haul-core", "haul-ssh", "haul-store"]);
     assert_eq!(ours("haul-crypt"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul-oauth"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-box"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
@@ -53,6 +55,8 @@ fn crates_import_one_way() {
             "haul-onedrive",
             "haul-pack",
             "haul-s3",
+            "haul-sftp",
+            "haul-ssh",
             "haul-store",
             "haul-webdav"
         ]
@@ -129,6 +133,8 @@ fn the_engine_knows_no_store_by_name() {
             "haul_crypt",
             "haul_http",
             "haul_onedrive",
+            "haul_sftp",
+            "haul_ssh",
             "haul_webdav",
         ] {
             assert!(!text.contains(banned), "{file} names {banned}");
@@ -195,6 +201,8 @@ fn only_the_command_line_prints() {
         "haul-azure",
         "haul-box",
         "haul-onedrive",
+        "haul-ssh",
+        "haul-sftp",
         "haul-remotes",
         "haul",
         "haul-bench",
@@ -227,6 +235,7 @@ fn no_file_of_tests_is_forgotten() {
         "haul-azure",
         "haul-box",
         "haul-onedrive",
+        "haul-sftp",
         "haul",
         "haul-cli",
     ] {

@@ -1,0 +1,404 @@
+//! The real binary and real SSH servers: every verb, beside rclone, by hosts of ssh's config, over a slow road, killed.
+
+use haul_testkit::{
+    folder::{self, files, noise, write},
+    lab::{Lab, Ran, until},
+    peers,
+    relay::Road,
+    sshd::{Setup, Sshd},
+};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const MIB: usize = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+const TIME: u64 = 1_600_000_000 * SECOND;
+
+/// A server, and a lab with the remote `far` on it; `far:X` is below the home directory, so paths are whole.
+fn start(setup: &Setup) -> Option<(Sshd, Lab)> {
+    let server = Sshd::start(setup)?;
+    let lab = Lab::new(HAUL);
+    fs::write(lab.config(), server.section("far")).expect("config");
+    Some((server, lab))
+}
+
+fn far(server: &Sshd, path: &str) -> String {
+    format!("far:{}", server.data().join(path).display())
+}
+
+/// A directory with names of all kinds.
+fn tree(at: &Path) {
+    for (n, name) in ["a", "d/b c", "d/e/ü", "d/e/'q\"", "d.x/.hidden", "-dash", "new\nline"].into_iter().enumerate() {
+        write(&at.join(name), &noise(n as u64, 1000 * n), TIME + n as u64 * SECOND);
+    }
+    write(&at.join("big"), &noise(9, 20 * MIB + 7), TIME);
+}
+
+fn same(here: &Path, there: &Path) {
+    assert_eq!(files(&folder::read(here)), files(&folder::read(there)));
+}
+
+#[test]
+fn every_verb_does_what_it_does_elsewhere() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    tree(&lab.path("src"));
+    let top = far(&server, "top");
+    lab.haul(&["copy", "@src", &top]).ok();
+    same(&lab.path("src"), &server.data().join("top"));
+    let again = lab.haul(&["copy", "-v", "@src", &top]).ok();
+    assert!(!again.err.contains("Copied"), "{}", again.err);
+    assert_eq!(lab.haul(&["lsf", &format!("{top}/d")]).ok().out, "b c\ne/\n");
+    let bytes = lab.haul(&["cat", &format!("{top}/d/b c")]).ok();
+    assert_eq!(bytes.out.len(), String::from_utf8_lossy(&noise(1, 1000)).len());
+    lab.haul(&["check", "--download", "@src", &top]).ok();
+    lab.haul(&["copy", &top, "@back"]).ok();
+    same(&lab.path("src"), &lab.path("back"));
+    // One changed, one new, one gone.
+    write(&lab.path("src/a"), b"changed", TIME + 99 * SECOND);
+    fs::remove_file(lab.path("src/d/b c")).expect("removed");
+    write(&lab.path("src/d/new"), b"new", TIME);
+    lab.haul(&["sync", "@src", &top]).ok();
+    same(&lab.path("src"), &server.data().join("top"));
+    // Inside the host nothing passes here.
+    let moved = lab.haul(&["moveto", "-v", &format!("{top}/big"), &far(&server, "moved/large")]).ok();
+    assert!(server.data().join("moved/large").exists() && !server.data().join("top/big").exists(), "{}", moved.err);
+    lab.haul(&["copy", &far(&server, "moved"), &far(&server, "copied")]).ok();
+    same(&server.data().join("moved"), &server.data().join("copied"));
+    lab.haul(&["mkdir", &far(&server, "empty/dir")]).ok();
+    lab.haul(&["rmdir", &far(&server, "empty/dir")]).ok();
+    assert!(!server.data().join("empty/dir").exists());
+    lab.haul(&["delete", &format!("{top}/d")]).ok();
+    assert!(server.data().join("top/d/e").is_dir() && files(&folder::read(&server.data().join("top/d"))).is_empty());
+    lab.haul(&["purge", &top]).ok();
+    assert!(!server.data().join("top").exists());
+    let about = lab.haul(&["about", &far(&server, "")]).ok();
+    assert!(about.out.contains("Free:"), "{}", about.out);
+    let missing = lab.haul(&["lsf", &far(&server, "none")]).code(3);
+    assert!(missing.err.contains("no such directory"), "{}", missing.err);
+    lab.haul_reading(&["rcat", &far(&server, "piped")], b"from a pipe").ok();
+    assert_eq!(fs::read(server.data().join("piped")).expect("there"), b"from a pipe");
+}
+
+#[test]
+fn permissions_times_and_links_are_kept_as_asked() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    write(&lab.path("src/run"), b"x", TIME);
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+    fs::set_permissions(lab.path("src/run"), fs::Permissions::from_mode(0o750)).expect("set");
+    std::os::unix::fs::symlink("run", lab.path("src/link")).expect("linked");
+    let top = far(&server, "top");
+    lab.haul(&["copy", "-M", "--links", "@src", &top]).ok();
+    let there = server.data().join("top");
+    assert_eq!(mode(&there.join("run")), 0o750);
+    assert_eq!(fs::read_link(there.join("link")).expect("a link"), Path::new("run"));
+    // What is replaced gives its permissions on.
+    fs::set_permissions(there.join("run"), fs::Permissions::from_mode(0o711)).expect("set");
+    write(&lab.path("src/run"), b"other", TIME + SECOND);
+    lab.haul(&["copy", "@src", &top]).ok();
+    assert_eq!((mode(&there.join("run")), fs::read(there.join("run")).expect("there")), (0o711, b"other".to_vec()));
+    lab.haul(&["copy", "-M", "--links", &top, "@back"]).ok();
+    assert_eq!(mode(&lab.path("back/run")), 0o711);
+    assert_eq!(fs::read_link(lab.path("back/link")).expect("a link"), Path::new("run"));
+    // Followed where nothing is said, left out where that is.
+    assert_eq!(lab.haul(&["lsf", &top]).ok().out, "link\nrun\n");
+    assert_eq!(lab.haul(&["lsf", "--files-only", "--sftp-skip-links", &top]).ok().out, "run\n");
+    // Nothing behind a link to a directory is deleted.
+    fs::create_dir(server.data().join("apart")).expect("made");
+    write(&server.data().join("apart/kept"), b"kept", TIME);
+    std::os::unix::fs::symlink("../apart", there.join("dir")).expect("linked");
+    let ran = lab.haul(&["sync", "@src", &top]);
+    assert_ne!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("Refused to delete what is behind the symbolic link dir"), "{}", ran.err);
+    assert!(server.data().join("apart/kept").exists());
+}
+
+#[test]
+fn rclone_and_haul_see_the_same_tree() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    if !lab.has_rclone() {
+        return;
+    }
+    tree(&lab.path("src"));
+    fs::remove_file(lab.path("src/new\nline")).expect("rclone's external ssh doesn't take it everywhere");
+    lab.haul(&["copy", "@src", &far(&server, "by-haul")]).ok();
+    lab.rclone(&["check", "--download", "@src", &far(&server, "by-haul")]).ok();
+    lab.rclone(&["copy", "@src", &far(&server, "by-rclone")]).ok();
+    lab.haul(&["check", "--download", "@src", &far(&server, "by-rclone")]).ok();
+    let listed = |ran: Ran| {
+        let mut lines: Vec<String> = ran.ok().out.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let args = ["lsf", "-R", "--format", "pst"];
+    let of = |place: &str| {
+        let all = [&args[..], &[place]].concat();
+        (listed(lab.haul(&all)), listed(lab.rclone(&all)))
+    };
+    for place in ["by-haul", "by-rclone"] {
+        let (own, theirs) = of(&far(&server, place));
+        assert_eq!(
+            own.iter().filter(|l| !l.contains("/;")).collect::<Vec<_>>(),
+            theirs.iter().filter(|l| !l.contains("/;")).collect::<Vec<_>>()
+        );
+    }
+    // Nothing to do for either on what the other wrote.
+    let again = lab.haul(&["sync", "-v", "@src", &far(&server, "by-rclone")]).ok();
+    assert!(!again.err.contains("Copied"), "{}", again.err);
+    let again = lab.rclone(&["sync", "-v", "@src", &far(&server, "by-haul")]).ok();
+    assert!(!again.err.contains("Copied"), "{}", again.err);
+}
+
+/// A folder to put before `PATH`, with an `ssh` that has this config as the user's own.
+fn path_with_ssh(lab: &Lab, config: &Path) -> String {
+    let bin = lab.path("bin");
+    fs::create_dir_all(&bin).expect("made");
+    fs::write(bin.join("ssh"), format!("#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n", config.display()))
+        .expect("written");
+    fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).expect("set");
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn a_host_of_sshs_config_needs_no_remote() {
+    let Some(server) = Sshd::start(&Setup::default()) else { return };
+    let lab = Lab::new(HAUL);
+    let path = path_with_ssh(&lab, &server.config());
+    write(&lab.path("a.txt"), b"hello", TIME);
+    let haul = |args: &[&str]| {
+        let mut command = lab.haul_command(args);
+        let output = command.env("PATH", &path).output().expect("runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let data = far(&server, "");
+    let (code, _, err) = haul(&["copy", "@a.txt", &data]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(fs::read(server.data().join("a.txt")).expect("there"), b"hello");
+    assert_eq!(haul(&["cat", &far(&server, "a.txt")]).1, "hello");
+    let user = String::from_utf8(Command::new("id").arg("-un").output().expect("id").stdout).expect("a name");
+    let at = format!("{}@{data}", user.trim());
+    assert_eq!(haul(&["lsf", &at]).1, "a.txt\n");
+    // Others are no hosts.
+    let (code, _, err) = haul(&["lsf", "fat:x"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("unknown remote \"fat\""), "{err}");
+    // A remote of that name comes first.
+    fs::write(lab.config(), "[far]\ntype = memory\n").expect("config");
+    assert_eq!(haul(&["lsf", "far:"]).1, "");
+}
+
+#[test]
+fn a_connection_that_the_user_has_open_is_used() {
+    let Some(server) = Sshd::start(&Setup::default()) else { return };
+    let lab = Lab::new(HAUL);
+    let mut config = fs::read_to_string(server.config()).expect("a config");
+    config += &format!(" ControlPath {}\n", lab.path("cm").display());
+    fs::write(server.config(), config).expect("written");
+    fs::write(lab.config(), server.section("far")).expect("config");
+    let config = server.config();
+    let ssh = |args: &[&str]| {
+        let mut command = Command::new("ssh");
+        command.arg("-F").arg(&config).args(args).status().expect("ssh").success()
+    };
+    assert!(ssh(&["-f", "-N", "-M", "far"]));
+    tree(&lab.path("src"));
+    lab.haul(&["copy", "@src", &far(&server, "top")]).ok();
+    same(&lab.path("src"), &server.data().join("top"));
+    assert_eq!(server.logins(), 1, "{}", server.log());
+    // It is the user's, and stays.
+    assert!(ssh(&["-O", "check", "far"]));
+    assert!(ssh(&["-O", "exit", "far"]));
+    lab.haul(&["lsf", &far(&server, "top")]).ok();
+    assert_eq!(server.logins(), 2);
+}
+
+#[test]
+fn servers_that_allow_little_get_little() {
+    let few = Setup { lines: vec!["MaxSessions 2".into()], listens: true, ..Setup::default() };
+    let one = Setup { lines: vec!["MaxSessions 1".into()], ..Setup::default() };
+    let forced = Setup { lines: vec!["ForceCommand internal-sftp".into(), "PermitTTY no".into()], ..Setup::default() };
+    let noisy = "echo Welcome to far; echo; exec /usr/lib/openssh/sftp-server";
+    let noisy = Setup { lines: vec![format!("Subsystem sftp /bin/sh -c '{noisy}'")], ..Setup::default() };
+    for (number, setup) in [few, one, forced, noisy].iter().enumerate() {
+        let Some((server, lab)) = start(setup) else { return };
+        tree(&lab.path("src"));
+        // Long enough for another session to be asked for and refused.
+        write(&lab.path("src/large"), &noise(8, 150 * MIB), TIME);
+        let ran = lab.haul(&["copy", "-v", "@src", &far(&server, "top")]).ok();
+        same(&lab.path("src"), &server.data().join("top"));
+        assert_eq!(server.logins(), 1, "{number}: {}", server.log());
+        if number < 2 {
+            let told = format!("the server takes {} sessions at once on a connection (MaxSessions", 2 - number);
+            assert!(ran.err.contains(&told), "{number}: {}", ran.err);
+        }
+    }
+}
+
+/// A run in which ssh's questions have no answer, not even from the terminal of who runs the tests.
+fn asking_nobody(lab: &Lab, place: &str) -> Ran {
+    let mut command = lab.haul_command(&["lsf", place]);
+    command.env("SSH_ASKPASS", "/bin/false").env("SSH_ASKPASS_REQUIRE", "force");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    lab.end(command.spawn().expect("haul starts"))
+}
+
+#[test]
+fn what_keeps_ssh_from_logging_in_is_told_in_its_words() {
+    let Some((server, lab)) = start(&Setup { passphrase: Some("of this key".into()), ..Setup::default() }) else {
+        return;
+    };
+    let place = far(&server, "");
+    let ran = asking_nobody(&lab, &place);
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("Permission denied (publickey"), "{}", ran.err);
+    // Somebody can: ssh's own helper.
+    let helper = lab.path("askpass");
+    fs::write(&helper, "#!/bin/sh\necho of this key\n").expect("written");
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).expect("set");
+    let mut command = lab.haul_command(&["lsf", &place]);
+    let output = command.env("SSH_ASKPASS", &helper).env("SSH_ASKPASS_REQUIRE", "force").output().expect("runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The remote knows.
+    let hidden = lab.haul(&["obscure", "of this key"]).ok().out;
+    let config = format!("{}key_file_pass = {hidden}", server.section("far"));
+    fs::write(lab.config(), config).expect("config");
+    lab.haul(&["lsf", &place]).ok();
+    let logins = server.logins();
+    let wrong = lab.haul(&["obscure", "another"]).ok().out;
+    fs::write(lab.config(), format!("{}key_file_pass = {wrong}", server.section("far"))).expect("config");
+    assert_ne!(lab.haul(&["copy", &place, "@x"]).code, 0);
+    assert_eq!(server.logins(), logins);
+    let tries = server.log().lines().filter(|line| line.contains("Connection closed by authenticating")).count();
+    assert!(tries <= 2, "asked once a run: {}", server.log());
+}
+
+#[test]
+fn a_host_that_nobody_knows_is_refused() {
+    let Some((server, lab)) = start(&Setup { stranger: true, ..Setup::default() }) else { return };
+    let ran = asking_nobody(&lab, &far(&server, ""));
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("ssh doesn't know its key: type `"), "{}", ran.err);
+    assert_eq!(server.logins(), 0);
+}
+
+#[test]
+fn a_shell_that_does_nothing_is_told_of() {
+    let setup = Setup { lines: vec!["ForceCommand echo This account is not available.".into()], ..Setup::default() };
+    let Some((server, lab)) = start(&setup) else { return };
+    let ran = lab.haul(&["lsf", &far(&server, "")]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("no SFTP there, but: This account is not available."), "{}", ran.err);
+}
+
+/// Its processes, by the folder that is in their command lines.
+fn processes(server: &Sshd) -> usize {
+    let folder = server.config().parent().expect("a folder").display().to_string();
+    let all = fs::read_dir("/proc").expect("processes").flatten();
+    let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(&folder)).count()
+}
+
+#[test]
+fn a_killed_run_leaves_no_connection_and_the_next_goes_on() {
+    let Some(relay) = peers::own("haul-relay") else { return };
+    let road = Road { rate: Some(20 << 20), ..Road::default() };
+    let through = [relay.display().to_string()].into_iter().chain(road.words()).collect::<Vec<_>>().join(" ");
+    let setup = Setup { lines: vec!["LogLevel VERBOSE".into()], through: Some(through), ..Setup::default() };
+    let Some((server, lab)) = start(&setup) else { return };
+    let bytes = noise(3, 200 * MIB);
+    write(&lab.path("src/big"), &bytes, TIME);
+    let top = far(&server, "top");
+    let mut child = lab.start(&["copy", "@src", &top]);
+    let hidden = || {
+        let names = fs::read_dir(server.data().join("top")).into_iter().flatten().flatten();
+        names
+            .filter_map(|name| Some((name.file_name().into_string().ok()?, name.metadata().ok()?.len())))
+            .collect::<Vec<_>>()
+    };
+    let journal = || {
+        let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs")).into_iter().flatten().flatten();
+        jobs.filter_map(|job| Some(job.metadata().ok()?.len())).sum::<u64>()
+    };
+    let mut first = 0;
+    let parts_are_noted = || {
+        let now = journal();
+        first = if first == 0 { now } else { first };
+        now > first + 300
+    };
+    assert!(until(parts_are_noted), "no parts were noted");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(hidden().iter().all(|(name, _)| name.starts_with(".haul-")), "nothing shows: {:?}", hidden());
+    assert!(until(|| processes(&server) == 0), "its connection goes on");
+    assert_eq!(lab.haul(&["lsf", &top]).ok().out, "");
+    let ran = lab.haul(&["copy", "@src", &top, "-v"]).ok();
+    assert!(fs::read(server.data().join("top/big")).expect("there") == bytes, "{}", ran.err);
+    assert_eq!(hidden().len(), 1, "{:?}", hidden());
+    assert!(server.log().contains("Starting session: command"), "what arrived was hashed there: {}", server.log());
+    assert!(until(|| processes(&server) == 0));
+}
+
+#[test]
+fn a_connection_that_is_cut_is_made_again() {
+    let Some(relay) = peers::own("haul-relay") else { return };
+    let here = tempfile::tempdir().expect("a folder");
+    let cut = here.path().join("cut");
+    fs::write(&cut, "").expect("written");
+    let road = Road { delay: Duration::from_millis(1), cut: Some((30 << 20, cut.clone())), ..Road::default() };
+    let through = [relay.display().to_string()].into_iter().chain(road.words()).collect::<Vec<_>>().join(" ");
+    let Some((server, lab)) = start(&Setup { through: Some(through), ..Setup::default() }) else { return };
+    tree(&lab.path("src"));
+    write(&lab.path("src/large"), &noise(4, 80 * MIB), TIME);
+    let ran = lab.haul(&["copy", "-v", "@src", &far(&server, "top")]).ok();
+    assert!(!cut.exists(), "it was cut");
+    same(&lab.path("src"), &server.data().join("top"));
+    assert!(server.logins() == 2, "{}", ran.err);
+    lab.haul(&["copy", &far(&server, "top"), "@back"]).ok();
+    same(&lab.path("src"), &lab.path("back"));
+}
+
+/// A server that lies writes nothing outside, and the run ends with one line.
+#[test]
+fn a_hostile_server_is_told_of_in_one_line() {
+    let Some(hostile) = peers::own("haul-hostile-sftp") else { return };
+    let lab = Lab::new(HAUL);
+    let without_end = "lists this directory without an end";
+    for (how, said) in [
+        ("name=../escaped", "can't be a name"),
+        ("name=a/b", "can't be a name"),
+        ("name=..", ""),
+        ("size", "ended after 7 of 1000 bytes"),
+        ("endless", without_end),
+        ("garbage", "can't be read"),
+        ("huge", "can't be read"),
+        ("strange", "answered another question"),
+        ("more", "more bytes than"),
+        ("silent", ""),
+    ] {
+        let config = format!("[far]\ntype = sftp\nssh = {} {how}\n", hostile.display());
+        fs::write(lab.config(), config).expect("config");
+        let ran = lab.haul(&["copy", "far:x", "@dst/in", "--low-level-retries=1", "--retries=1"]);
+        let found: Vec<_> =
+            fs::read_dir(lab.path("")).expect("the lab").flatten().map(|entry| entry.file_name()).collect();
+        assert!(!lab.path("escaped").exists() && !lab.path("dst/escaped").exists(), "{how}: {found:?}");
+        assert!(ran.err.contains(said), "{how}: {}", ran.err);
+        let told: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("haul: ")).collect();
+        if how != "name=.." {
+            assert!(ran.code != 0 && told.len() <= 1, "{how}: {}", ran.err);
+        }
+        if lab.path("dst").exists() {
+            let whole = files(&folder::read(&lab.path("dst")));
+            assert!(whole.is_empty(), "{how}: {whole:?}");
+        }
+        let _ = fs::remove_dir_all(lab.path("dst"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Folders on hosts that the user's own ssh reaches (`sftp`): any OpenSSH server, and others that speak SFTP version 3.
+//!
+//! One login carries several sessions (`haul_ssh`), each with many requests under way (`channel`), as many sessions as there is work for
+//! (`pool`). A file is written under a hidden name beside its own and renamed. Names are raw bytes. Nothing is retried here.
+
+mod change;
+mod channel;
+mod hidden;
+mod list;
+mod options;
+mod pool;
+mod read;
+mod service;
+mod shell;
+mod upload;
+mod wire;
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use haul_core::{Entry, Key, Listed, Meta, Mtime, Result, Version};
+use haul_ssh::{Settings, Ssh};
+use haul_store::{
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree,
+};
+use pool::Pool;
+use service::Service;
+use std::{ops::Range, sync::Arc, time::Duration};
+
+/// The kind.
+pub const KIND: StoreKind =
+    StoreKind { name: "sftp", description: "SFTP: any host that your ssh reaches", options: options::OPTIONS, open };
+
+/// Keys of one batch that are asked about or deleted at once; the lane bounds them in the end.
+const AT_ONCE: usize = 64;
+
+fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
+    let config = options::read(&request)?;
+    let (net, target) = (&request.net, config.target);
+    let name = format!("sftp:{}", target.shown());
+    let label = target.shown();
+    // Stores of one host and user share its sessions, if they are asked for in the same way.
+    let way = format!("{name} {:?} {:?} {:?} {:?}", target, config.remote, config.chunk, config.connections);
+    let pool = request.shared.get(&way, || {
+        let settings = Settings {
+            target,
+            runtime: net.runtime.clone(),
+            connect_timeout: net.connect_timeout,
+            idle_timeout: net.idle_timeout,
+        };
+        Ok(Pool::new(Ssh::new(settings), config.remote.clone(), net.idle_timeout, config.connections, config.chunk))
+    })?;
+    let root = root(&request.path);
+    let lanes = net.roads.to(&name, &label);
+    let domain = Domain { name, place: root.clone().into(), on_device: None };
+    let caps = Caps {
+        set_mtime: config.set_times,
+        set_dir_mtime: config.set_times,
+        symlinks: request.links.tells(),
+        domain: Some(domain),
+        ..caps(lanes.clone())
+    };
+    let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
+    Ok(Arc::new(Sftp(Arc::new(Service {
+        pool,
+        root,
+        links: request.links,
+        skip_links: config.skip_links,
+        set_times: config.set_times,
+        copy_is_hardlink: config.copy_is_hardlink,
+        caps,
+        locator,
+        gate: net.gate.clone(),
+        lanes,
+        meters: request.meters.clone(),
+        made: Default::default(),
+        real: Default::default(),
+    }))))
+}
+
+/// Where keys begin: empty for the user's home, else ending in `/`.
+fn root(path: &[u8]) -> Vec<u8> {
+    let home = path.strip_prefix(b"~/").or((path == b"~").then_some(&b""[..])).unwrap_or(path);
+    let end = home.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+    match (&home[..end], home.first()) {
+        (b"", Some(b'/')) => b"/".to_vec(),
+        (b"" | b".", _) => Vec::new(),
+        (path, _) => [path, b"/"].concat(),
+    }
+}
+
+fn caps(lanes: Arc<Lanes>) -> Caps {
+    Caps {
+        mtime: Some(Duration::from_secs(1)),
+        set_mtime: true,
+        set_dir_mtime: true,
+        mtime_listed: true,
+        changed: Changed::Unknown,
+        dirs: true,
+        symlinks: false,
+        keeps_empty_dirs: true,
+        hashes_listed: Vec::new(),
+        hashes_stored: Vec::new(),
+        cheap_reads: false,
+        files: false,
+        parts: Some(PartLimits::FILE),
+        relays: true,
+        domain: None,
+        delete_batch: 1,
+        copy_batch: 1,
+        conditional: false,
+        deletes_version: true,
+        page: None,
+        case_insensitive: false,
+        meta: true,
+        attributes: None,
+        concurrency: 32,
+        gathers: 0,
+        lanes: Some(lanes),
+    }
+}
+
+#[derive(Debug)]
+struct Sftp(Arc<Service>);
+
+impl Store for Sftp {
+    fn locator(&self) -> &str {
+        &self.0.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        let directories = list::Directories::new(&self.0, &request);
+        tree::list(Arc::new(directories), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        async move { list::stat(&self.0, &key).await }.boxed()
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let (key, want) = (key.clone(), want.cloned());
+        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::begin(&self.0, key, spec);
+        async move { upload }.boxed()
+    }
+
+    fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let key = Entry::dir(key.clone()).key;
+        async move { change::make_dir(&self.0, &key).await }.boxed()
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, progress, .. } = batch;
+        let service = self.0.clone();
+        let copies = items.into_iter().enumerate().map(move |(number, item)| {
+            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            async move {
+                let stored = change::copy(&service, &from, &item).await?;
+                if let Some(progress) = progress {
+                    (progress.0)(number, stored.size);
+                }
+                Ok(stored)
+            }
+        });
+        stream::iter(copies).buffered(AT_ONCE).collect().boxed()
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let (key, meta) = (key.clone(), meta.cloned());
+        async move { change::set_meta(&self.0, &key, mtime, meta.as_ref()).await }.boxed()
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        // In order: a directory comes after what was in it.
+        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
+        let service = self.0.clone();
+        let deletes = keys.into_iter().map(move |(key, version)| {
+            let service = service.clone();
+            async move { change::delete(&service, &key, version.as_ref()).await }
+        });
+        stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Resumable for Sftp {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+    }
+}
+
+impl Admin for Sftp {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        async move {
+            let (total, free, available) = change::space(&self.0).await?;
+            Ok(Space { total: Some(total), used: Some(total.saturating_sub(free)), free: Some(available) })
+        }
+        .boxed()
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        async move { Ok(change::cleanup(&self.0, what).await) }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_begins_at_home_or_at_the_root() {
+        for (path, want) in [
+            ("", ""),
+            (".", ""),
+            ("~", ""),
+            ("~/", ""),
+            ("~/d/", "d/"),
+            ("d", "d/"),
+            ("d/e//", "d/e/"),
+            ("/", "/"),
+            ("//", "/"),
+            ("/srv", "/srv/"),
+        ] {
+            assert_eq!(root(path.as_bytes()), want.as_bytes(), "{path}");
+        }
+    }
+}

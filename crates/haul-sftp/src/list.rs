@@ -1,0 +1,194 @@
+//! Listing one directory at a time, and facts of one name.
+
+use crate::{
+    hidden,
+    pool::{self, Claim, Fault, Handle},
+    service::{Service, at},
+    wire::{Attrs, Name, Reply, Request, status},
+};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use haul_core::{Entry, Error, ErrorKind, Key, Result};
+use haul_store::{
+    ListRequest,
+    tree::{self, Folders, Found, Wanted},
+};
+use std::{collections::VecDeque, sync::Arc};
+
+const OP: &str = "list";
+
+/// Requests for names of a directory that are under way at once, at first and at most. An answer has some hundred names: without
+/// asking ahead a directory of a hundred thousand costs a thousand round trips.
+const AHEAD: (usize, usize) = (2, 64);
+
+/// Names of a directory at most: what lists more lists without an end.
+const NAMES: usize = 10_000_000;
+
+/// Names whose facts must be asked for at once.
+const ASKED: usize = 64;
+
+/// The directories of a store.
+pub struct Directories {
+    /// Whose.
+    pub service: Arc<Service>,
+    /// With metadata.
+    pub meta: bool,
+}
+
+impl Directories {
+    /// Those that a request asks for.
+    pub fn new(service: &Arc<Service>, request: &ListRequest) -> Directories {
+        Directories { service: service.clone(), meta: request.meta }
+    }
+}
+
+impl Folders for Directories {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let (service, meta) = (self.service.clone(), self.meta);
+        async move {
+            let names = names(&service, &dir).await?;
+            found(&service, &dir, names, meta).await
+        }
+        .boxed()
+    }
+}
+
+/// All names of a directory but its own and the one above; hidden ones too.
+///
+/// Errors: `NotFound` when it isn't a directory.
+pub async fn names(service: &Service, dir: &Key) -> Result<Vec<Name>> {
+    let path = service.path(dir)?;
+    let names = service.ask("Readdir", async |channel| read(channel, &path).await).await;
+    match names {
+        // So servers answer where a file is.
+        Err(Fault::Status(code, _)) if code != status::NO_SUCH_FILE && code != status::PERMISSION_DENIED => {
+            let fault = match service.facts(&path, true).await {
+                Ok(attrs) if !attrs.is_dir() => Fault::Status(status::NO_SUCH_FILE, String::new()),
+                Ok(_) => Fault::Status(code, String::new()),
+                Err(fault) => fault,
+            };
+            Err(at(OP, dir)(fault))
+        }
+        other => other.map_err(at(OP, dir)),
+    }
+}
+
+async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
+    let handle = Handle::opened(channel, channel.ask(&Request::Opendir(path))).await?;
+    let (mut all, mut asked, mut ahead) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0);
+    loop {
+        while asked.len() < ahead {
+            asked.push_back(channel.ask(&Request::Readdir(&handle.name)));
+        }
+        let Some(next) = asked.pop_front() else { break };
+        match next.await? {
+            Reply::Names(names) => {
+                if names.is_empty() || all.len() > NAMES || starts_anew(&all, &names) {
+                    let message = "the server lists this directory without an end";
+                    return Err(Error::new(ErrorKind::Invalid, OP, message).into());
+                }
+                all.extend(names);
+                ahead = (2 * ahead).min(AHEAD.1);
+            }
+            Reply::Status(status::EOF, _) => break,
+            other => return Err(Fault::unexpected(other)),
+        }
+    }
+    pool::done(handle.close()).await?;
+    all.retain(|name| !matches!(&name.name[..], b"." | b".."));
+    Ok(all)
+}
+
+/// A server that has come to its end and begins again.
+fn starts_anew(all: &[Name], names: &[Name]) -> bool {
+    all.first().zip(names.first()).is_some_and(|(first, again)| first.name == again.name)
+}
+
+/// What the names of a directory stand for.
+async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) -> Result<Vec<Found>> {
+    let (mut found, mut unclear) = (Vec::with_capacity(names.len()), Vec::new());
+    for Name { name, attrs } in names {
+        if hidden::is_hidden(&name) {
+            continue;
+        }
+        let key = Key::new([dir.as_bytes(), &name].concat());
+        if tree::is_odd(&name) || name.contains(&b'/') {
+            let message = format!("the server listed {:?}, which can't be a name", String::from_utf8_lossy(&name));
+            return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(dir));
+        }
+        let follow = attrs.is_link() && service.follows();
+        // Some servers tell no length of a symlink.
+        let no_size = attrs.is_link() && service.links.keeps() && attrs.size.unwrap_or(0) == 0;
+        match service.entry(&key, &attrs, meta).filter(|entry| !follow && !no_size && entry.mtime.is_some()) {
+            Some(entry) => found.push(Found::Entry(entry)),
+            None => unclear.push(key),
+        }
+    }
+    let asked = stream::iter(unclear).map(|key| {
+        let service = service.clone();
+        async move {
+            let entry = ask(&service, &key, meta).await;
+            entry.map_or_else(
+                |error| (error.kind() != ErrorKind::NotFound).then(|| Found::Failed(key, error)),
+                |e| Some(Found::Entry(e)),
+            )
+        }
+    });
+    found.extend(asked.buffered(ASKED).filter_map(std::future::ready).collect::<Vec<_>>().await);
+    Ok(found)
+}
+
+/// What is called so, a file, directory or whatever else. `plain` ends in no `/`.
+///
+/// Errors: `NotFound`, and others.
+pub async fn ask(service: &Service, plain: &Key, meta: bool) -> Result<Entry> {
+    let path = service.path(plain)?;
+    let attrs = service.facts(&path, service.follows() || plain.is_root()).await.map_err(at("stat", plain))?;
+    told(service, plain, &path, attrs, meta).await
+}
+
+async fn told(service: &Service, plain: &Key, path: &[u8], mut attrs: Attrs, meta: bool) -> Result<Entry> {
+    if attrs.is_link() && service.links.keeps() && attrs.size.unwrap_or(0) == 0 {
+        attrs.size = Some(target(service, path).await.map_err(at("stat", plain))?.len() as u64);
+    }
+    service.entry(plain, &attrs, meta).ok_or_else(|| {
+        let message = "the server doesn't say what kind of file this is, or how long it is";
+        Error::new(ErrorKind::Invalid, "stat", message).with_key(plain)
+    })
+}
+
+/// Where a symlink leads.
+///
+/// Errors: what the server says instead.
+pub async fn target(service: &Service, path: &[u8]) -> Result<bytes::Bytes, Fault> {
+    service.ask("Readlink", async |channel| pool::name(channel.ask(&Request::Readlink(path))).await).await
+}
+
+/// See [`haul_store::Store::stat`].
+pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
+    let plain = Key::new(key.path());
+    let missing = || Error::new(ErrorKind::NotFound, "stat", "no such file or directory").with_key(key);
+    if key.is_root() {
+        return match ask(service, key, true).await {
+            Ok(entry) if entry.is_dir() => Ok(entry),
+            Ok(_) => Err(Error::new(
+                ErrorKind::DirNotFound,
+                "stat",
+                format!("{}: is a file, not a directory", service.locator),
+            )),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let message = format!("{}: no such directory", service.locator);
+                Err(Error::new(ErrorKind::DirNotFound, "stat", message))
+            }
+            Err(error) => Err(error),
+        };
+    }
+    // Nothing can be called so.
+    if service.path(&plain).is_err() {
+        return Err(missing());
+    }
+    match ask(service, &plain, true).await {
+        Ok(entry) if entry.key == *key => Ok(entry),
+        Ok(_) => Err(missing()),
+        Err(error) => Err(error.with_key(key)),
+    }
+}

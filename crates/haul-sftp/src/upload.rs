@@ -1,0 +1,681 @@
+//! Writing files: parts at their offsets into a hidden file beside the final name, over as many sessions as there is work for, then a
+//! rename.
+
+use crate::{
+    change,
+    channel::Answer,
+    hidden,
+    pool::{self, Fault, Handle},
+    read,
+    service::{Service, Turn, Wish, at, version},
+    shell,
+    wire::{Attrs, Request, open, status},
+};
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result};
+use haul_store::{
+    Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, body::Pieces,
+};
+use http_body::Body as _;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::poll_fn,
+    ops::Range,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+const OP: &str = "write";
+
+/// Longest target of a symlink: that of Linux (PATH_MAX less its zero byte).
+const TARGET_MAX: usize = 4095;
+
+/// Parts that are read back at once.
+const PROVED: usize = 8;
+
+/// See [`haul_store::Store::write`]; sends nothing.
+pub fn begin(service: &Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Box<dyn Upload>> {
+    if key.is_root() || key.is_dir() {
+        return Err(Error::new(ErrorKind::Invalid, OP, "this can't be the name of a file").with_key(key));
+    }
+    service.path(key)?;
+    Wish::new(key, spec.mtime, None, false)?;
+    if key.is_symlink() {
+        if !service.links.keeps() {
+            return Err(Error::new(ErrorKind::Unsupported, OP, "symbolic links aren't kept here").with_key(key));
+        }
+        let link = Link { service: service.clone(), key: key.clone(), spec, bytes: Mutex::default() };
+        return Ok(Box::new(LinkWrite(Arc::new(link))));
+    }
+    let temp = match spec.inplace {
+        true => key.clone(),
+        false => beside(key, &hidden::new(key.name(), &spec.partial_suffix)),
+    };
+    Ok(Box::new(FileWrite(Arc::new(Inner::new(service, key, spec, temp, false)?))))
+}
+
+fn beside(key: &Key, name: &[u8]) -> Key {
+    Key::new([key.parent().as_bytes(), name].concat())
+}
+
+struct FileWrite(Arc<Inner>);
+
+struct Inner {
+    service: Arc<Service>,
+    key: Key,
+    spec: WriteSpec,
+    /// What is written to: the key itself in place.
+    temp: Key,
+    /// Where that is.
+    path: Vec<u8>,
+    /// It is there; held by who makes it.
+    made: tokio::sync::Mutex<bool>,
+    state: Mutex<State>,
+    /// Bytes may lie behind the end.
+    longer: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// By session.
+    handles: BTreeMap<u64, Arc<Handle>>,
+    /// The file that is there already, when the write began.
+    there: Option<Attrs>,
+    /// What is written is whole and has what it was to get: its facts, as the server told them.
+    finished: Option<(Attrs, Attrs)>,
+    /// A rename was asked for and nobody knows whether it was made.
+    maybe_renamed: bool,
+    /// It was made by us.
+    created: bool,
+}
+
+impl Inner {
+    fn new(service: &Arc<Service>, key: &Key, spec: WriteSpec, temp: Key, made: bool) -> Result<Inner> {
+        let path = service.path(&temp)?;
+        let (service, longer) = (service.clone(), AtomicBool::new(spec.inplace));
+        let made = tokio::sync::Mutex::new(made);
+        Ok(Inner { service, key: key.clone(), spec, temp, path, made, state: Mutex::default(), longer })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn error(&self, message: &str, kind: ErrorKind) -> Error {
+        Error::new(kind, OP, message).with_key(&self.key)
+    }
+
+    /// The open file on the session of a turn.
+    async fn handle(&self, turn: &Turn) -> Result<Arc<Handle>, Fault> {
+        let channel = &turn.claim;
+        if let Some(handle) = self.state().handles.get(&channel.number) {
+            return Ok(handle.clone());
+        }
+        let mut made = self.made.lock().await;
+        let handle = match *made {
+            true => {
+                drop(made);
+                Handle::opened(channel, channel.ask(&Request::Open(&self.path, open::WRITE, Attrs::default()))).await?
+            }
+            false => {
+                let handle = self.create(turn).await?;
+                *made = true;
+                handle
+            }
+        };
+        let handle = Arc::new(handle);
+        // Of two that came at once the second is closed by being dropped.
+        Ok(self.state().handles.entry(channel.number).or_insert(handle).clone())
+    }
+
+    async fn create(&self, turn: &Turn) -> Result<Handle, Fault> {
+        let parent = self.key.parent();
+        match self.try_create(turn).await {
+            Err(fault) if fault.is(status::NO_SUCH_FILE) => {
+                self.service.forget(&parent);
+                change::make_dir(&self.service, &parent).await?;
+                self.try_create(turn).await
+            }
+            other => other,
+        }
+    }
+
+    async fn try_create(&self, turn: &Turn) -> Result<Handle, Fault> {
+        let (channel, spec) = (&turn.claim, &self.spec);
+        // What is there gives its permissions on. Asked together with what doesn't depend on it.
+        let own = self.service.path(&self.key)?;
+        let there = channel.ask(&Request::Lstat(&own));
+        if spec.inplace {
+            let there = pool::attrs(there).await;
+            if let Ok(there) = &there
+                && !there.is_file()
+            {
+                let message =
+                    "is a directory, symbolic link, device, FIFO or socket: remove it to write a file there in place";
+                return Err(self.error(message, ErrorKind::Exists).into());
+            }
+            if let haul_core::plan::Replace::Exactly(want) = &spec.replace
+                && there.as_ref().ok().map(version).as_ref() != Some(want)
+            {
+                return Err(self.error("changed since it was listed", ErrorKind::Changed).into());
+            }
+            let new = there.is_err();
+            let exclusive = if spec.replace == haul_core::plan::Replace::Absent { open::EXCLUSIVE } else { 0 };
+            let flags = open::WRITE | open::READ | open::CREATE | exclusive;
+            let handle =
+                Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, Attrs::default()))).await;
+            let handle = match handle {
+                Err(fault) if exclusive != 0 && !new && !matches!(fault, Fault::Lost(_)) => {
+                    return Err(self.error("is there already", ErrorKind::Exists).into());
+                }
+                other => other?,
+            };
+            self.state().created = new;
+            return Ok(handle);
+        }
+        // What others may not read at the end, they don't read while it comes.
+        let mode = spec.meta.as_ref().and_then(|meta| u32::from_str_radix(meta.get("mode")?, 8).ok());
+        let private = mode.is_some_and(|mode| mode & 0o044 != 0o044);
+        let attrs = Attrs { mode: private.then_some(0o600), ..Attrs::default() };
+        let flags = open::WRITE | open::READ | open::CREATE | open::EXCLUSIVE;
+        let handle = Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, attrs))).await;
+        let there = match pool::attrs(there).await {
+            Ok(there) => Some(there),
+            Err(fault @ Fault::Lost(_)) => return Err(fault),
+            Err(_) => None,
+        };
+        let handle = handle?;
+        self.service.has(&self.key.parent());
+        let mut state = self.state();
+        (state.there, state.created) = (there, true);
+        Ok(handle)
+    }
+
+    /// What the file is to have, as far as it is known now.
+    fn wish(&self, late: &Late) -> Result<Wish> {
+        let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
+        let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
+        let mut wish = Wish::new(&self.key, mtime, meta, self.spec.keep_setid)?;
+        if !self.service.set_times {
+            wish.attrs.times = None;
+        }
+        if wish.attrs.mode.is_none() && !self.spec.inplace {
+            let there = self.state().there.filter(Attrs::is_file);
+            wish.attrs.mode = there.and_then(|there| there.mode).map(|mode| mode & 0o777);
+        }
+        Ok(wish)
+    }
+
+    async fn part(&self, index: u64, offset: u64, payload: Payload) -> Result<Part> {
+        let (size, error) = (payload.len(), at(OP, &self.key));
+        let turn = self.service.turn("Write", Direction::Up, size).await?;
+        let whole = index == 0 && offset == 0 && self.spec.size == Some(size) && !self.spec.inplace;
+        self.state().finished = None;
+        // A later run must find out whether the part is there.
+        let mut hasher = self.spec.resumable.then(|| Hasher::new(&[Algo::Sha256]));
+        let result = async {
+            let handle = self.handle(&turn).await?;
+            let answers = self.send(&turn, &handle, offset, &payload, &mut hasher).await?;
+            // A server that does all in order gets the rest in the same breath.
+            match whole && is_in_order(&turn) {
+                true => {
+                    let wish = self.wish(&Late::default())?;
+                    self.state().handles.remove(&turn.claim.number);
+                    let finished = self.finish(&handle, &wish, size, answers).await?;
+                    self.state().finished = Some((wish.attrs, finished));
+                }
+                false => settled(answers).await?,
+            }
+            Ok(())
+        };
+        let result = result.await;
+        turn.end(&result);
+        match result {
+            Ok(()) => {
+                let hashes = hasher.map(Hasher::finish).unwrap_or_default();
+                let tag = hashes.get(Algo::Sha256).map(<[u8]>::to_vec).unwrap_or_default();
+                Ok(Part { index, size, tag })
+            }
+            Err(fault) => {
+                let own = payload.relay().and_then(|relay| relay.error());
+                Err(match own {
+                    Some(own) => own,
+                    None => change::no_space(&self.service, error(fault), size).await,
+                })
+            }
+        }
+    }
+
+    /// Sends content as it is at hand, and gives the answers that are still to come.
+    async fn send(
+        &self,
+        turn: &Turn,
+        handle: &Handle,
+        offset: u64,
+        payload: &Payload,
+        hasher: &mut Option<Hasher>,
+    ) -> Result<VecDeque<Answer>, Fault> {
+        let (mut at, mut left) = (offset, payload.len());
+        let mut pieces = Pieces::new(payload.clone());
+        let mut held = Bytes::new();
+        let mut answers: VecDeque<Answer> = VecDeque::new();
+        while left > 0 {
+            let len = u64::from(self.service.pool.write_len()).min(left) as u32;
+            let room = turn.claim.room(len).await;
+            let (mut content, mut got) = (Vec::new(), 0);
+            while got < len as usize {
+                if held.is_empty() {
+                    held = next(&mut pieces).await?;
+                }
+                let piece = held.split_to(held.len().min(len as usize - got));
+                got += piece.len();
+                hasher.iter_mut().for_each(|hasher| hasher.update(&piece));
+                content.push(piece);
+            }
+            answers.push_back(turn.claim.write(&handle.name, at, content, room));
+            (at, left) = (at + u64::from(len), left - u64::from(len));
+            turn.moved(len.into());
+            // What went wrong is known as early as can be.
+            while let Some(answer) = answers.front_mut().and_then(|answer| answer.now_or_never()) {
+                answers.pop_front();
+                pool::is_done(answer?)?;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Gives what is written its facts, asks for them, and closes it, behind what is on its way.
+    async fn finish(
+        &self,
+        handle: &Arc<Handle>,
+        wish: &Wish,
+        size: u64,
+        before: VecDeque<Answer>,
+    ) -> Result<Attrs, Fault> {
+        let channel = &handle.channel;
+        let owner = wish.owner.map(|owner| {
+            channel.ask(&Request::Fsetstat(&handle.name, Attrs { owner: Some(owner), ..Attrs::default() }))
+        });
+        let cut = self.longer.load(Ordering::Relaxed).then_some(size);
+        let attrs = Attrs { size: cut, ..wish.attrs };
+        let set = (attrs != Attrs::default()).then(|| channel.ask(&Request::Fsetstat(&handle.name, attrs)));
+        let synced = match self.spec.fsync && channel.hello.has("fsync@openssh.com", "1") {
+            true => Some(channel.ask(&Request::Extended("fsync@openssh.com", &[&handle.name]))),
+            false => None,
+        };
+        let facts = channel.ask(&Request::Fstat(&handle.name));
+        let closed = channel.ask(&Request::Close(&handle.name));
+        handle.is_closed();
+        settled(before).await?;
+        if let Some(owner) = owner {
+            match pool::done(owner).await {
+                Err(fault @ Fault::Lost(_)) => return Err(fault),
+                Err(fault) => tracing::debug!(key = %self.key, ?fault, "can't set the owner"),
+                Ok(()) => {}
+            }
+        }
+        if let Some(set) = set {
+            pool::done(set).await?;
+        }
+        if let Some(synced) = synced {
+            pool::done(synced).await?;
+        }
+        let facts = pool::attrs(facts).await?;
+        pool::done(closed).await?;
+        match facts.size {
+            Some(there) if there == size => Ok(facts),
+            there => {
+                let there = there.map_or("doesn't say how many it has".to_owned(), |there| format!("has {there}"));
+                let message = format!("{size} bytes were sent, and the server {there}");
+                Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&self.key).into())
+            }
+        }
+    }
+
+    async fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+        let size = total(&self.key, &self.spec, parts)?;
+        let wish = self.wish(late)?;
+        let finished = self.state().finished.filter(|(had, facts)| {
+            let same_times = had.times.map(|(_, mtime)| mtime) == wish.attrs.times.map(|(_, mtime)| mtime);
+            same_times && had.mode == wish.attrs.mode && facts.size == Some(size)
+        });
+        let facts = match finished {
+            Some((_, facts)) => facts,
+            None => match self.complete(&wish, size).await {
+                Ok(facts) => facts,
+                Err(error) if error.kind() == ErrorKind::NotFound && self.state().maybe_renamed => {
+                    return self.was_renamed(size, &wish).await;
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        self.state().finished = Some((wish.attrs, facts));
+        if !self.spec.inplace {
+            let there = self.state().there;
+            let renamed =
+                change::settle(&self.service, &self.path, &self.key, &self.spec.replace, there.as_ref()).await;
+            match renamed {
+                Err((error, true)) if self.state().maybe_renamed && error.kind() == ErrorKind::NotFound => {
+                    return self.was_renamed(size, &wish).await;
+                }
+                Err((error, maybe)) => {
+                    self.state().maybe_renamed |= maybe;
+                    return Err(error);
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(Stored { version: Some(version(&facts)), size, ..Stored::default() })
+    }
+
+    /// The answer to an earlier rename was lost, and what was written isn't there any more: it has its name.
+    async fn was_renamed(&self, size: u64, wish: &Wish) -> Result<Stored> {
+        let path = self.service.path(&self.key)?;
+        let facts = self.service.facts(&path, false).await.map_err(at(OP, &self.key))?;
+        let same = facts.is_file()
+            && facts.size == Some(size)
+            && wish.attrs.times.is_none_or(|(_, mtime)| facts.times.is_some_and(|(_, there)| there == mtime));
+        match same {
+            true => Ok(Stored { version: Some(version(&facts)), size, ..Stored::default() }),
+            false => Err(self.error("what was written is gone: somebody removed it", ErrorKind::Changed)),
+        }
+    }
+
+    /// Closes all that is open of what was written, and gives it its facts.
+    async fn complete(&self, wish: &Wish, size: u64) -> Result<Attrs> {
+        let turn = self.service.turn("Fsetstat", Direction::Meta, 0).await?;
+        let result = async {
+            let mut handles: Vec<Arc<Handle>> = std::mem::take(&mut self.state().handles).into_values().collect();
+            handles.retain(|handle| !handle.channel.is_dead());
+            let last = match handles.pop() {
+                Some(last) => last,
+                None => {
+                    let opened = self.handle(&turn).await?;
+                    self.state().handles.clear();
+                    opened
+                }
+            };
+            // What a server on a network's disk couldn't keep it may say as it closes.
+            let closing: Vec<_> = handles.iter().map(|handle| handle.close()).collect();
+            for closed in closing {
+                pool::done(closed).await?;
+            }
+            self.finish(&last, wish, size, VecDeque::new()).await
+        };
+        let result = result.await;
+        turn.end(&result);
+        result.map_err(at(OP, &self.key))
+    }
+
+    async fn remove(&self) -> Result<()> {
+        self.state().handles.clear();
+        let made = *self.made.lock().await;
+        if !made || self.spec.inplace && !self.state().created {
+            // In place it is the user's file.
+            return Ok(());
+        }
+        change::remove(&self.service, &self.path, &self.key).await
+    }
+}
+
+/// A server that does one request after another, as OpenSSH's and ProFTPD's do: others may set a time before bytes come that were
+/// sent before it, and which change it.
+fn is_in_order(turn: &Turn) -> bool {
+    turn.claim.hello.has("fsync@openssh.com", "1")
+}
+
+async fn settled(answers: VecDeque<Answer>) -> Result<(), Fault> {
+    for answer in answers {
+        pool::done(answer).await?;
+    }
+    Ok(())
+}
+
+async fn next(pieces: &mut Pieces) -> Result<Bytes, Fault> {
+    let frame = poll_fn(|cx| Pin::new(&mut *pieces).poll_frame(cx)).await;
+    let early = || Error::new(ErrorKind::Io, OP, "the source ended early");
+    match frame {
+        Some(Ok(frame)) => Ok(frame.into_data().unwrap_or_default()),
+        Some(Err(error)) => Err(Error::new(ErrorKind::Io, OP, error.to_string()).into()),
+        None => Err(early().into()),
+    }
+}
+
+/// The size that the parts make, checked against what was promised.
+fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
+    let sizes: BTreeMap<u64, u64> = parts.iter().map(|part| (part.index, part.size)).collect();
+    let size = sizes.values().sum();
+    match spec.size {
+        Some(want) if want != size && !spec.size_may_differ => {
+            let message = format!("{size} bytes arrived instead of {want}: nothing was changed");
+            Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(key))
+        }
+        _ => Ok(size),
+    }
+}
+
+impl Upload for FileWrite {
+    /// The hidden file's key. What is written in place can't be told from what was there before.
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        let token = (!self.0.spec.inplace).then(|| self.0.temp.as_bytes().to_vec());
+        async { Ok(token) }.boxed()
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        async move { Ok(read::read(&self.0.service, &self.0.temp, None, Some(range)).await?.body) }.boxed()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        let inner = self.0.clone();
+        if offset + payload.len() > self.0.spec.size.unwrap_or(0) {
+            self.0.longer.store(true, Ordering::Relaxed);
+        }
+        async move { inner.part(index, offset, payload).await }.boxed()
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        async move {
+            match self.0.publish(&parts, &late).await {
+                Ok(stored) => Ok(stored),
+                Err(error) => Err(Unpublished { error, upload: self }),
+            }
+        }
+        .boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async move { self.0.remove().await }.boxed()
+    }
+}
+
+/// See [`haul_store::Resumable::resume`]. Every part is compared, since what a server had in memory is gone after it crashed: by a
+/// command there that hashes it, else by reading it back.
+pub async fn resume(
+    service: &Arc<Service>,
+    key: &Key,
+    token: &[u8],
+    sent: Vec<Sent>,
+    spec: WriteSpec,
+) -> Result<Resumed> {
+    const OP: &str = "resume";
+    let temp = hidden_key(OP, key, token)?;
+    if spec.inplace {
+        return Err(Error::new(ErrorKind::Changed, OP, "it was begun under a hidden name").with_key(key));
+    }
+    let gone = || Error::new(ErrorKind::NotFound, OP, "the partial file is no longer there").with_key(key);
+    let facts = service.facts(&service.path(&temp)?, false).await.map_err(at(OP, key))?;
+    let most = spec.size.filter(|_| !spec.size_may_differ).unwrap_or(u64::MAX);
+    let Some(size) = facts.size.filter(|size| facts.is_file() && *size <= most) else { return Err(gone()) };
+    let own = service.facts(&service.path(key)?, false).await;
+    let there = match own {
+        Err(Fault::Lost(error)) => return Err(error.with_key(key)),
+        other => other.ok(),
+    };
+    let (hashed, unknown) = proved_there(service, &temp, size, sent).await?;
+    let proofs = unknown.into_iter().map(|sent| {
+        let (service, temp) = (service.clone(), temp.clone());
+        async move { is_there(&service, &temp, size, &sent).await.map(|there| there.then_some(sent.part)) }
+    });
+    let read: Vec<Option<Part>> =
+        stream::iter(proofs).buffered(PROVED).try_collect().await.map_err(|e: Error| e.with_key(key))?;
+    let inner = Inner::new(service, key, WriteSpec { resumable: true, ..spec }, temp, true)?;
+    {
+        let mut state = inner.state();
+        (state.there, state.created) = (there, true);
+    }
+    Ok((Box::new(FileWrite(Arc::new(inner))), hashed.into_iter().chain(read.into_iter().flatten()).collect()))
+}
+
+/// The parts whose hashes a command there found, and those of which it can say nothing. What it found to be otherwise is neither.
+async fn proved_there(service: &Service, temp: &Key, size: u64, sent: Vec<Sent>) -> Result<(Vec<Part>, Vec<Sent>)> {
+    let whole =
+        |sent: &Sent| sent.part.tag.len() == Algo::Sha256.size() && sent.offset.saturating_add(sent.part.size) <= size;
+    let (tagged, others): (Vec<Sent>, Vec<Sent>) = sent.into_iter().partition(whole);
+    let of: Vec<(u64, u64)> = tagged.iter().map(|sent| (sent.offset, sent.part.size)).collect();
+    let found = if of.is_empty() { None } else { shell::stretches(&service.pool, &service.path(temp)?, &of).await? };
+    match found {
+        Some(found) => {
+            let pairs = tagged.into_iter().zip(found);
+            Ok((pairs.filter(|(sent, found)| sent.part.tag == *found).map(|(sent, _)| sent.part).collect(), others))
+        }
+        None => Ok((Vec::new(), tagged.into_iter().chain(others).collect())),
+    }
+}
+
+async fn is_there(service: &Arc<Service>, temp: &Key, size: u64, sent: &Sent) -> Result<bool> {
+    let range = sent.offset..sent.offset.saturating_add(sent.part.size);
+    if range.end > size {
+        return Ok(false);
+    }
+    if range.is_empty() {
+        return Ok(true);
+    }
+    let Body::Stream(mut pieces) = read::read(service, temp, None, Some(range)).await?.body else { return Ok(false) };
+    let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
+    while let Some(piece) = pieces.next().await {
+        hasher.update(&piece?);
+    }
+    let hashes = hasher.finish();
+    let crc = hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map(u64::from_be_bytes);
+    Ok(crc == Some(sent.crc64))
+}
+
+/// See [`haul_store::Resumable::discard`].
+pub async fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
+    let temp = hidden_key("discard", key, token)?;
+    let path = service.path(&temp)?;
+    let removed = service.ask("Remove", async |channel| pool::done(channel.ask(&Request::Remove(&path))).await).await;
+    match removed {
+        Err(fault) if fault.is(status::NO_SUCH_FILE) => Ok(false),
+        other => other.map(|()| true).map_err(at("discard", key)),
+    }
+}
+
+/// The key in a token, which must be one that hidden files beside `key` have: a token can't make us touch another file.
+fn hidden_key(op: &'static str, key: &Key, token: &[u8]) -> Result<Key> {
+    let name = token.strip_prefix(key.parent().as_bytes());
+    let name = name.filter(|name| !name.contains(&b'/') && hidden::is_hidden(name));
+    match name {
+        Some(name) if !key.is_dir() && !key.is_root() => Ok(beside(key, name)),
+        _ => Err(Error::new(ErrorKind::Invalid, op, "this isn't the token of a write to it").with_key(key)),
+    }
+}
+
+/// A symlink that arrives as the bytes of its target.
+struct LinkWrite(Arc<Link>);
+
+struct Link {
+    service: Arc<Service>,
+    key: Key,
+    spec: WriteSpec,
+    bytes: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl Link {
+    fn target(&self, parts: &[Part]) -> Result<Vec<u8>> {
+        let size = total(&self.key, &self.spec, parts)?;
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let target: Vec<u8> = bytes.values().flatten().copied().collect();
+        if target.len() as u64 != size || target.is_empty() || target.contains(&0) {
+            let message = "this isn't the target of a symbolic link: it is empty, incomplete or contains a zero byte";
+            return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.key));
+        }
+        Ok(target)
+    }
+
+    async fn publish(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+        let target = self.target(parts)?;
+        let plain = Key::new(self.key.path());
+        let temp = self.service.path(&beside(&plain, &hidden::new(plain.name(), &self.spec.partial_suffix)))?;
+        let error = at(OP, &self.key);
+        change::make_dir(&self.service, &plain.parent()).await?;
+        let asked = async |channel: &pool::Claim| pool::done(channel.ask(&Request::Symlink(&temp, &target))).await;
+        self.service.ask("Symlink", asked).await.map_err(&error)?;
+        let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
+        let wish = Wish::new(&self.key, mtime, None, false)?;
+        let own = self.service.path(&plain)?;
+        let settled = async {
+            if !wish.is_empty() {
+                change::set_own(&self.service, &self.key, &temp, &wish).await?;
+            }
+            let there = match self.service.facts(&own, false).await {
+                Err(Fault::Lost(lost)) => return Err(lost.with_key(&self.key)),
+                other => other.ok(),
+            };
+            let settled = change::settle(&self.service, &temp, &self.key, &self.spec.replace, there.as_ref()).await;
+            settled.map_err(|(error, _)| error)
+        };
+        if let Err(error) = settled.await {
+            // What is left of it is hidden, and `cleanup` finds it.
+            let _ = change::remove(&self.service, &temp, &self.key).await;
+            return Err(error);
+        }
+        Ok(Stored { size: target.len() as u64, ..Stored::default() })
+    }
+}
+
+impl Upload for LinkWrite {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        let message = "a symbolic link that isn't there yet can't be read";
+        async move { Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&self.0.key)) }.boxed()
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        let size = payload.len();
+        async move {
+            if offset.saturating_add(size) > TARGET_MAX as u64 {
+                let message = format!("a symbolic link's target can have at most {TARGET_MAX} bytes");
+                return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(&self.0.key));
+            }
+            let (mut pieces, mut bytes) = (Pieces::new(payload), Vec::new());
+            while (bytes.len() as u64) < size {
+                bytes.extend_from_slice(&next(&mut pieces).await.map_err(at(OP, &self.0.key))?);
+            }
+            self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner).insert(offset, bytes);
+            Ok(Part { index, size, tag: Vec::new() })
+        }
+        .boxed()
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        async move {
+            match self.0.publish(&parts, &late).await {
+                Ok(stored) => Ok(stored),
+                Err(error) => Err(Unpublished { error, upload: self }),
+            }
+        }
+        .boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async { Ok(()) }.boxed()
+    }
+}

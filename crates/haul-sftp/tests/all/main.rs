@@ -1,0 +1,5 @@
+//! SFTP from outside: on real servers, and on one that answers wrongly.
+
+#![allow(clippy::disallowed_methods)] // Tests make and read their own files.
+
+mod servers;

@@ -1,0 +1,125 @@
+//! A slow road: what comes in at one end goes out at the other a while later, no faster than it may, until it is cut. Between a command
+//! and who starts it (`haul-relay`), so that it stands where ssh has its ProxyCommand.
+
+use std::{
+    io::{self, Read, Write},
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How slow.
+#[derive(Clone, Debug, Default)]
+pub struct Road {
+    /// What each byte takes, in each direction.
+    pub delay: Duration,
+    /// Bytes a second in each direction.
+    pub rate: Option<u64>,
+    /// It ends after so many bytes in both directions together, if this file is there, which is removed then.
+    pub cut: Option<(u64, PathBuf)>,
+}
+
+/// Bytes that are taken at a time: little, so that a rate is even.
+const PIECE: usize = 32 << 10;
+
+impl Road {
+    /// The words of the program for this road, before the command that is at its end.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![format!("--delay-ms={}", self.delay.as_millis())];
+        words.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        if let Some((bytes, file)) = &self.cut {
+            words.extend([format!("--cut={bytes}"), format!("--cut-if={}", file.display())]);
+        }
+        words
+    }
+
+    /// Reads them again; gives the command, too.
+    ///
+    /// # Panics
+    /// On a word that isn't one.
+    pub fn read(words: impl Iterator<Item = String>) -> (Road, Vec<String>) {
+        let (mut road, mut command) = (Road::default(), Vec::new());
+        for word in words {
+            match word.split_once('=') {
+                _ if !command.is_empty() || !word.starts_with("--") => command.push(word),
+                Some(("--delay-ms", ms)) => road.delay = Duration::from_millis(ms.parse().expect("milliseconds")),
+                Some(("--rate", rate)) => road.rate = Some(rate.parse().expect("bytes a second")),
+                Some(("--cut", bytes)) => road.cut = Some((bytes.parse().expect("bytes"), PathBuf::new())),
+                Some(("--cut-if", file)) => road.cut = road.cut.map(|(bytes, _)| (bytes, file.into())),
+                _ => panic!("{word:?}?"),
+            }
+        }
+        (road, command)
+    }
+
+    /// Runs a command whose input and output are ours, at the other end of the road.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn run(&self, command: &[String]) -> ExitCode {
+        let mut started = Command::new(&command[0]);
+        let mut child =
+            started.args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let passed = Arc::new(AtomicU64::new(0));
+        let (input, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        let (road, count) = (self.clone(), passed.clone());
+        thread::spawn(move || road.carry(io::stdin(), input, &count));
+        self.carry(output, io::stdout(), &passed);
+        let _ = child.kill();
+        let _ = child.wait();
+        ExitCode::SUCCESS
+    }
+
+    fn carry(&self, mut from: impl Read + Send + 'static, mut to: impl Write, passed: &AtomicU64) {
+        let (send, pieces) = mpsc::channel::<(Instant, Vec<u8>)>();
+        let reader = move || {
+            let mut buffer = vec![0; PIECE];
+            while let Ok(got @ 1..) = from.read(&mut buffer) {
+                if send.send((Instant::now(), buffer[..got].to_vec())).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::spawn(reader);
+        let mut free = Instant::now();
+        for (came, bytes) in pieces {
+            let mut goes = came + self.delay;
+            if let Some(rate) = self.rate {
+                goes = goes.max(free);
+                free = goes.max(Instant::now() - Duration::from_millis(50))
+                    + Duration::from_secs_f64(bytes.len() as f64 / rate as f64);
+            }
+            thread::sleep(goes.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).and_then(|()| to.flush()).is_err() {
+                return;
+            }
+            let passed = passed.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64;
+            if let Some((most, file)) = &self.cut
+                && passed >= *most
+                && std::fs::remove_file(file).is_ok()
+            {
+                std::process::exit(1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_road_is_told_in_words() {
+        let road = Road { delay: Duration::from_millis(50), rate: Some(1000), cut: Some((77, "/f".into())) };
+        let words = road.words().into_iter().chain(["sshd".to_owned(), "--delay-ms=1".to_owned()]);
+        let (read, command) = Road::read(words);
+        assert_eq!(format!("{read:?}"), format!("{road:?}"));
+        assert_eq!(command, ["sshd", "--delay-ms=1"]);
+    }
+}
