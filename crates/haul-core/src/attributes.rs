@@ -67,7 +67,7 @@ impl Differs {
 }
 
 /// What of a file may fail to be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum What {
     /// Its owner.
     Owner,
@@ -100,7 +100,7 @@ const WHATS: [What; 8] =
     [What::Owner, What::Group, What::Mode, What::Xattrs, What::Acls, What::Device, What::Special, What::HardLink];
 
 /// What of one file wasn't kept: a small set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unkept(u16);
 
 impl Unkept {

@@ -128,7 +128,7 @@ impl Posix {
 }
 
 /// One listed thing. Facts only: no error, no decision, no handle to its store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name, relative to the store's root.
     pub key: Key,

@@ -1,5 +1,6 @@
 //! Names inside a store.
 
+use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};
 
 /// Ending of a symlink's name in a store that has no symlinks; rclone's (`--links`).
@@ -9,7 +10,7 @@ const STORED: &[u8] = b".rclonelink";
 const SYMLINK: &[u8] = b".rclonelink\0";
 
 /// What a key names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Bytes under a name.
     File,

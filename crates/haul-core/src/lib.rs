@@ -29,7 +29,7 @@ pub mod ranges;
 pub mod refine;
 pub mod text;
 pub mod units;
-mod wire;
+pub mod wire;
 
 pub use entry::{Entry, Inode, Meta, Mtime, Posix, Version};
 pub use error::{Error, ErrorKind, Result, Retry};

@@ -1,11 +1,14 @@
 //! Symlinks as text: where they lead as far as that tells, and how they are made unusable on their way. Pure: nothing is
 //! looked up.
 
+use serde::{Deserialize, Serialize};
+
 /// What stands before the target of a symlink that is made unusable; rsync's (`--munge-links`).
 pub const MUNGED: &[u8] = b"/rsyncd-munged/";
 
 /// How a source's symlinks are shown, so that whoever copies them by another way shows them the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SourceLinks {
     /// Those to directories that are shown as directories are followed.
     pub follow_dirs: bool,
@@ -16,7 +19,8 @@ pub struct SourceLinks {
 }
 
 /// What is done to targets of symlinks between where they are and where they go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Munge {
     /// [`MUNGED`] is taken off those that begin with it; before
     pub off: bool,

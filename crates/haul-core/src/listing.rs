@@ -21,7 +21,7 @@ pub enum Listed {
 }
 
 /// A range of keys that a listing did not see: `from` ≤ key < `to`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// First key that may be missing.
     pub from: Key,

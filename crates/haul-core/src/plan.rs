@@ -23,7 +23,7 @@ pub enum Route {
 }
 
 /// What may be at the destination when a write is published.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replace {
     /// Nothing.
     Absent,

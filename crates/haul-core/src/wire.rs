@@ -1,11 +1,11 @@
 //! How values are written for other programs (JSON lines, say): names and targets are bytes, and come back as they were.
 
 use crate::{
-    Algo, Error, ErrorKind, Key, Mtime, Retry,
+    Algo, Error, ErrorKind, Hashes, Key, Mtime, Retry, Version,
     hash::{from_hex, to_hex},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// Bytes as text where they are text, else as hexadecimal.
 #[derive(Serialize, Deserialize)]
@@ -79,6 +79,78 @@ pub mod maybe_bytes {
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<[u8]>>, D::Error> {
         let bytes = Option::<Bytes>::deserialize(from)?.map(Bytes::bytes).transpose();
         bytes.map(|bytes| bytes.map(Vec::into_boxed_slice)).map_err(de::Error::custom)
+    }
+}
+
+/// Bytes that nobody reads as text, for `#[serde(with)]`.
+pub mod raw {
+    use serde::{Deserializer, Serializer, de::Visitor};
+    use std::fmt;
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(bytes: impl AsRef<[u8]>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes.as_ref())
+    }
+
+    /// Reads them.
+    ///
+    /// Errors: what is no bytes.
+    pub fn deserialize<'de, D: Deserializer<'de>, T: From<Vec<u8>>>(from: D) -> Result<T, D::Error> {
+        struct Bytes;
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Vec<u8>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(bytes.to_vec())
+            }
+
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
+                Ok(bytes)
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Vec<u8>, A::Error> {
+                let mut bytes = Vec::new();
+                while let Some(byte) = items.next_element()? {
+                    bytes.push(byte);
+                }
+                Ok(bytes)
+            }
+        }
+        from.deserialize_byte_buf(Bytes).map(T::from)
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        raw::serialize(&self.0, to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        raw::deserialize(from).map(Version)
+    }
+}
+
+/// Hashes by algorithm, in hexadecimal.
+impl Serialize for Hashes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter().map(|(algo, value)| (algo, to_hex(value))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hashes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut hashes = Hashes::default();
+        for (algo, value) in BTreeMap::<Algo, String>::deserialize(from)? {
+            let value = from_hex(&value).filter(|value| value.len() == algo.size());
+            hashes.set(algo, value.ok_or_else(|| de::Error::custom("not the hash of such an algorithm"))?);
+        }
+        Ok(hashes)
     }
 }
 

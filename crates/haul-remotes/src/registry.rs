@@ -20,6 +20,8 @@ pub fn kinds() -> &'static [StoreKind] {
         haul_drive::KIND,
         #[cfg(feature = "dropbox")]
         haul_dropbox::KIND,
+        #[cfg(feature = "far")]
+        haul_far::KIND,
         #[cfg(feature = "gcs")]
         haul_gcs::KIND,
         #[cfg(feature = "onedrive")]

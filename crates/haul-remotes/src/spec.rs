@@ -35,11 +35,16 @@ pub enum Place {
 }
 
 impl Spec {
+    /// A path of this machine, whatever it looks like.
+    pub fn local(path: impl Into<Vec<u8>>) -> Spec {
+        Spec { place: Place::Local, path: path.into() }
+    }
+
     /// Reads what a user typed.
     ///
     /// Errors: a name that can't be one, quotes or options that don't end.
     pub fn parse(text: &[u8]) -> Result<Spec> {
-        let local = || Spec { place: Place::Local, path: text.to_vec() };
+        let local = || Spec::local(text);
         let backend = text.first() == Some(&b':');
         let start = usize::from(backend);
         let Some(end) = text[start..].iter().position(|b| matches!(b, b'/' | b':' | b',')).map(|at| at + start) else {

@@ -153,7 +153,7 @@ pub async fn settle(
         return Err(is_dir());
     }
     match replace {
-        Replace::Absent => return add(service, from, &path, to).await.map_err(|(error, maybe)| (error, maybe)),
+        Replace::Absent => return add(service, from, &path, to).await,
         Replace::Exactly(want) => match service.facts(&path, false).await {
             Ok(attrs) if version(&attrs) == *want => {}
             Err(fault @ Fault::Lost(_)) => return Err((at("write", to)(fault), false)),
@@ -381,7 +381,8 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
     let source = below(from, &item.from)?;
     let there = service.facts(&source, service.follows()).await.map_err(&error)?;
     let is_kept_link = there.is_link() && item.from.is_symlink();
-    if !there.is_file() && !(is_kept_link && item.how == CopyHow::Rename) {
+    let goes = there.is_file() || is_kept_link && item.how == CopyHow::Rename;
+    if !goes {
         return Err(match there.is_dir() {
             true => Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from),
             false => unsupported("only files are copied there"),
@@ -495,8 +496,11 @@ pub async fn no_space(service: &Service, error: Error, size: u64) -> Error {
     }
     match space(service).await {
         Ok((_, _, available)) if available < size.max(1) => {
-            let told = Error::new(ErrorKind::NoSpace, error.op(), "no space is left there");
-            error.key().cloned().map_or_else(|| told.to_report(), |key| told.to_report().with_key(&key))
+            let told = Error::new(ErrorKind::NoSpace, error.op().to_owned(), "no space is left there");
+            match error.key() {
+                Some(key) => told.with_key(key),
+                None => told,
+            }
         }
         _ => error,
     }

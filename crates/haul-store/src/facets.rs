@@ -11,6 +11,7 @@ use haul_core::{
     links::SourceLinks,
     plan::Replace,
 };
+use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The facet, for who can't do without it.
@@ -48,7 +49,7 @@ pub trait Resumable: Send + Sync {
 }
 
 /// A part that was sent by an earlier run, as a journal remembers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// What the store answered.
     pub part: Part,
@@ -162,19 +163,20 @@ pub trait Admin: Send + Sync {
         lacking("empty the trash", "the store has no trash that can be emptied")
     }
 
-    /// Forces everything that was written so far to the device. `Unsupported` where a publish is durable by itself.
     /// Gives a file another storage class, as the service calls it.
     fn set_tier(&self, _key: &Key, _tier: &str) -> BoxFuture<'_, Result<()>> {
         lacking("set the storage class", "the store has no storage classes")
     }
 
+    /// Forces everything that was written so far to the device. `Unsupported` where a publish is durable by itself.
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         lacking("sync", "what the store has answered it has")
     }
 }
 
 /// Bytes in total, used and free; `None` where unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Space {
     /// Size of the whole.
     pub total: Option<u64>,
@@ -185,7 +187,7 @@ pub struct Space {
 }
 
 /// Which unfinished writes are to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleanup {
     /// Only those at least this old.
     pub older_than: Duration,

@@ -3,6 +3,7 @@
 use crate::{Meters, Net, Store};
 use futures::future::BoxFuture;
 use haul_core::{Result, links::Munge};
+use serde::{Deserialize, Serialize};
 use std::{
     any::Any,
     collections::BTreeMap,
@@ -132,7 +133,7 @@ pub trait Locked: Send + Sync {
 }
 
 /// How symlinks are treated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Links {
     /// Leave them out and say so.
     #[default]
@@ -146,7 +147,8 @@ pub enum Links {
 }
 
 /// How symlinks are treated that aren't all treated alike: those that a rule follows are what they lead to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LinkRules {
     /// The others are as in [`Links::Keep`], else left out as in [`Links::Skip`].
     pub keep: bool,

@@ -11,6 +11,7 @@ use haul_core::{
     links::SourceLinks,
     plan::Replace,
 };
+use serde::{Deserialize, Serialize};
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
@@ -244,9 +245,11 @@ impl fmt::Debug for Gone {
 }
 
 /// Which keys to list.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ListRequest {
     /// Only keys that start with these bytes. A whole directory's prefix ends in `/`.
+    #[serde(with = "haul_core::wire::raw")]
     pub prefix: Vec<u8>,
     /// Only keys after this one.
     pub after: Option<Key>,
@@ -261,9 +264,11 @@ pub struct ListRequest {
     pub posix: bool,
     /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
     /// the directory itself. Stores that list flat may ignore it.
+    #[serde(skip)]
     pub descend: Option<Descend>,
     /// For who must know whether it saw all: a file that is renamed while a folder is listed may be seen under neither name. Stores
     /// whose listing is one answer have nothing to tell.
+    #[serde(skip)]
     pub gone: Option<Gone>,
     /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
     /// directory itself is listed.
@@ -332,7 +337,8 @@ impl fmt::Debug for Body {
 }
 
 /// How to write: what may be there before, what to keep with it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WriteSpec {
     /// Bytes to come; `None` when unknown (a pipe). When known, `publish` fails with `Corrupt` unless exactly as
     /// many arrived.
@@ -357,6 +363,7 @@ pub struct WriteSpec {
     /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
     /// [`Store::make_dir`] it tells that directories get attributes of their own later: those made from now on are
     /// for their owner alone until then, and those of ours that forbid a change are opened for it.
+    #[serde(skip)]
     pub keep: Option<Arc<Keep>>,
     /// Blocks of zeros become holes, where there are holes.
     pub sparse: bool,
@@ -403,7 +410,8 @@ impl Default for WriteSpec {
 }
 
 /// What the store says that it now holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stored {
     /// Pins what was written.
     pub version: Option<Version>,
@@ -417,13 +425,14 @@ pub struct Stored {
 }
 
 /// One part that the store has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Number, from 0.
     pub index: u64,
     /// Bytes.
     pub size: u64,
     /// The store's receipt.
+    #[serde(with = "haul_core::wire::raw")]
     pub tag: Vec<u8>,
 }
 
@@ -485,7 +494,8 @@ impl fmt::Debug for Unpublished {
 }
 
 /// What a writer learns only while the bytes pass; each `Some` or non-empty value replaces the spec's.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Late {
     /// Modification time (from the source's answer to the read).
     pub mtime: Option<Mtime>,
@@ -509,7 +519,7 @@ pub struct CopyBatch {
 }
 
 /// One copy of a batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyItem {
     /// Key below the source's root.
     pub from: Key,
@@ -524,11 +534,12 @@ pub struct CopyItem {
     /// By which means.
     pub how: CopyHow,
     /// Remembers the copy, if it is a large one that goes in parts.
+    #[serde(skip)]
     pub log: Option<CopyLog>,
 }
 
 /// By which means a copy within a domain is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CopyHow {
     /// The bytes are there twice afterwards, as far as a user can tell.
     #[default]

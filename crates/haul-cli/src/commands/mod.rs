@@ -20,6 +20,7 @@ pub mod delete;
 pub mod deletefile;
 pub mod dvc;
 mod events;
+pub mod far;
 pub mod generate;
 pub mod hashsum;
 pub mod help;
@@ -165,6 +166,13 @@ pub enum Command {
     ///
     /// Example: haul -P dvc pull -r backup data
     Dvc(dvc::Args),
+    /// Serve a directory to a haul on another machine
+    ///
+    /// The other haul starts it, through ssh or any command that leads here, and speaks to it on standard input and output.
+    /// With --root it can stand behind command= in ~/.ssh/authorized_keys.
+    ///
+    /// Example: haul copy ~/photos ":far,command='ssh nas haul far':photos"
+    Far(far::Args),
     /// Write the reference and the man pages
     #[command(hide = true)]
     Generate(generate::Args),
@@ -362,6 +370,7 @@ impl Command {
             Command::Delete(args) => delete::run(args, context).await,
             Command::Deletefile(args) => deletefile::run(args, context).await,
             Command::Dvc(args) => dvc::run(args, context).await,
+            Command::Far(args) => far::run(args, context).await,
             Command::Generate(args) => generate::run(args, context).await,
             Command::Hashsum(args) => hashsum::run(args, context).await,
             Command::Help(args) => help::run(args, context).await,

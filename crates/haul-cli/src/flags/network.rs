@@ -158,6 +158,8 @@ pub fn net(flags: &super::Flags) -> Result<Net> {
         })),
         buffers: Buffers::keeping(usize::try_from(super::transfer::max_memory(copy) / 4).unwrap_or(usize::MAX)),
         dump_headers: flags.dump == Some(Dump::Headers),
+        // The session reads it from the environment.
+        runtime: default.runtime,
     })
 }
 

@@ -21,6 +21,7 @@ mod drive;
 mod dvc;
 mod encoding;
 mod events;
+mod far;
 mod faults;
 mod file_systems;
 mod filters;

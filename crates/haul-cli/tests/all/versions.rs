@@ -53,8 +53,8 @@ fn old_versions_are_rclones() {
     let (first, second, long_ago, an_hour) = (at(&first), at(&second), at("2001-01-01"), at("1h"));
     let list = |program: &Path, path: &str, flags: &[&str]| {
         let ran = lab.run(program, &[&["lsf", "-R", "-F", "pst", path], flags].concat()).ok();
-        let lines = ran.lines().iter().filter(|line| !line.contains("/;")).map(|line| line.to_string());
-        lines.collect::<Vec<_>>()
+        let lines = ran.lines();
+        lines.iter().filter(|line| !line.contains("/;")).map(|line| line.to_string()).collect::<Vec<_>>()
     };
     for flags in [
         &["--s3-versions"][..],

@@ -35,6 +35,7 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-box"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-drive"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-dropbox"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
+    assert_eq!(ours("haul-far"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul-gcs"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-azure"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-onedrive"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
@@ -47,6 +48,7 @@ fn crates_import_one_way() {
             "haul-crypt",
             "haul-drive",
             "haul-dropbox",
+            "haul-far",
             "haul-fs",
             "haul-gcs",
             "haul-http",

@@ -1,0 +1,294 @@
+//! The near end of a connection: sends requests, and gives each its answers. Many are under way at once; none waits for another.
+
+use crate::{
+    dial::Pipe,
+    frame::{Frame, Kind, PIECE},
+    message::{self, Answer, Asking, FolderId, Request},
+};
+use bytes::Bytes;
+use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_store::task::Task;
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+    time::timeout,
+};
+
+/// Frames of content that wait to be written: some megabytes, so that the pipe is never idle.
+const QUEUE: usize = 16;
+
+/// Bytes of an answer that may be on their way for one request: what a link of 100 MB/s holds in 40 ms. A larger one has several requests.
+pub const WINDOW: u64 = 4 << 20;
+
+/// The asker tells that it took bytes when they are so many.
+const TELL: u64 = WINDOW / 4;
+
+/// A connection to a far end that was greeted.
+pub struct Channel {
+    /// Requests and what else is small: goes before content.
+    first: mpsc::UnboundedSender<Frame>,
+    /// Content.
+    content: mpsc::Sender<Frame>,
+    waiting: Arc<Waiting>,
+    next: AtomicU32,
+    _tasks: (Task<()>, Task<()>),
+}
+
+/// Who waits for answers.
+#[derive(Default)]
+struct Waiting(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    by_id: HashMap<u32, mpsc::UnboundedSender<Came>>,
+    /// Why no more will come.
+    over: Option<String>,
+}
+
+/// What comes for a request.
+#[derive(Debug)]
+enum Came {
+    Answer(Frame),
+    Data(Bytes),
+}
+
+/// An answer or a piece of content.
+#[derive(Debug)]
+pub enum Given {
+    /// An answer.
+    Answer(Answer),
+    /// Content.
+    Data(Bytes),
+}
+
+/// A request that is under way. Dropping it before its last answer tells the far end that it is no longer wanted.
+pub struct Asked {
+    id: u32,
+    came: mpsc::UnboundedReceiver<Came>,
+    channel: Arc<Channel>,
+    untold: u64,
+    ended: bool,
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more comes: all who wait are told.
+    fn end(&self, why: String) {
+        let mut state = self.state();
+        state.over.get_or_insert(why);
+        state.by_id.clear();
+    }
+}
+
+impl Channel {
+    /// Begins to read and write.
+    ///
+    /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there.
+    pub fn new(pipe: Pipe, patience: Duration) -> Arc<Channel> {
+        let (first, firsts) = mpsc::unbounded_channel();
+        let (content, contents) = mpsc::channel(QUEUE);
+        let waiting = Arc::<Waiting>::default();
+        let (reads, writes) = (waiting.clone(), waiting.clone());
+        let Pipe { input, output, process } = pipe;
+        let reader = Task::spawn(async move {
+            let ended = match take(input, &reads, patience).await {
+                Ok(()) => "the far end closed the connection".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let said = match process {
+                Some(process) => process.last_words().await,
+                None => String::new(),
+            };
+            reads.end(if said.is_empty() { ended } else { format!("{ended}: {said}") });
+        });
+        let writer = Task::spawn(async move {
+            // The reader says why it ended, where that says more.
+            if let Err(error) = send(output, firsts, contents).await
+                && error.kind() != io::ErrorKind::BrokenPipe
+            {
+                writes.end(error.to_string());
+            }
+        });
+        Arc::new(Channel { first, content, waiting, next: AtomicU32::new(1), _tasks: (reader, writer) })
+    }
+
+    /// True while requests can be sent.
+    pub fn is_open(&self) -> bool {
+        self.waiting.state().over.is_none()
+    }
+
+    fn lost(&self) -> Error {
+        let why = self.waiting.state().over.clone();
+        let why = why.unwrap_or_else(|| "the connection to the far end is lost".to_owned());
+        Error::new(ErrorKind::Io, "connect", why).with_retry(Retry::Backoff)
+    }
+
+    /// Sends a request.
+    ///
+    /// Errors: the connection is lost; the request is too large.
+    pub fn ask(self: &Arc<Self>, folder: FolderId, request: &Request) -> Result<Asked> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = message::frame(Kind::Request, id, &Asking { folder, request })
+            .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
+        let (tell, came) = mpsc::unbounded_channel();
+        {
+            let mut state = self.waiting.state();
+            if state.over.is_some() {
+                drop(state);
+                return Err(self.lost());
+            }
+            state.by_id.insert(id, tell);
+        }
+        // What can't be sent any more is answered by the end of the connection.
+        let _ = self.first.send(frame);
+        Ok(Asked { id, came, channel: self.clone(), untold: 0, ended: false })
+    }
+
+    /// Sends a request that has one answer.
+    ///
+    /// Errors: the far end's, and those of [`Channel::ask`].
+    pub async fn answer(self: &Arc<Self>, folder: FolderId, request: &Request) -> Result<Answer> {
+        self.ask(folder, request)?.answer().await
+    }
+}
+
+impl Asked {
+    /// Sends content of the request, in pieces.
+    ///
+    /// Errors: the connection is lost.
+    pub async fn send(&self, mut content: Bytes) -> Result<()> {
+        while !content.is_empty() {
+            let body = content.split_to(PIECE.min(content.len()));
+            let frame = Frame { kind: Kind::Data, id: self.id, body };
+            if self.channel.content.send(frame).await.is_err() {
+                return Err(self.channel.lost());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next answer or content.
+    ///
+    /// Errors: the far end's; the connection is lost.
+    pub async fn next(&mut self) -> Result<Given> {
+        let came = self.came.recv().await;
+        let Some(came) = came else {
+            self.ended = true;
+            return Err(self.channel.lost());
+        };
+        match came {
+            Came::Data(bytes) => {
+                self.took(bytes.len() as u64);
+                Ok(Given::Data(bytes))
+            }
+            Came::Answer(frame) => {
+                let size = frame.body.len() as u64;
+                let answer = message::read::<Answer>(&frame);
+                self.ended = answer.as_ref().is_ok_and(Answer::is_last);
+                match answer? {
+                    Answer::Failed(error) => Err(error),
+                    answer => {
+                        if !answer.is_last() {
+                            self.took(size);
+                        }
+                        Ok(Given::Answer(answer))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The one answer.
+    ///
+    /// Errors: as [`Asked::next`].
+    pub async fn answer(mut self) -> Result<Answer> {
+        match self.next().await? {
+            Given::Answer(answer) => Ok(answer),
+            Given::Data(_) => Err(unexpected()),
+        }
+    }
+
+    fn took(&mut self, bytes: u64) {
+        self.untold += bytes;
+        if self.untold >= TELL {
+            let _ = self.channel.first.send(Frame::taken(self.id, self.untold));
+            self.untold = 0;
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.channel.waiting.state().by_id.remove(&self.id);
+        if !self.ended {
+            let _ = self.channel.first.send(Frame { kind: Kind::Cancel, id: self.id, body: Bytes::new() });
+        }
+    }
+}
+
+/// The error of an answer that doesn't belong to its request.
+pub fn unexpected() -> Error {
+    Error::new(ErrorKind::Corrupt, "connect", "the far end answered something else than what was asked")
+}
+
+/// Hands on what comes until the pipe ends.
+async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration) -> io::Result<()> {
+    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
+    while let Some(frame) = timeout(patience, Frame::read(&mut from)).await.map_err(silent)?? {
+        let came = match frame.kind {
+            Kind::Data => Came::Data(frame.body),
+            Kind::Answer => {
+                let id = frame.id;
+                let state = waiting.state();
+                // One that was cancelled meanwhile has nobody who waits.
+                state.by_id.get(&id).map(|tell| tell.send(Came::Answer(frame)));
+                continue;
+            }
+            Kind::Alive => continue,
+            Kind::Request | Kind::Taken | Kind::Cancel => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the far end asks, where it should answer"));
+            }
+        };
+        waiting.state().by_id.get(&frame.id).map(|tell| tell.send(came));
+    }
+    Ok(())
+}
+
+/// Writes what is to be sent, what is small before content, until nobody sends any more.
+pub async fn send(
+    mut to: impl AsyncWrite + Unpin,
+    mut firsts: mpsc::UnboundedReceiver<Frame>,
+    mut contents: mpsc::Receiver<Frame>,
+) -> io::Result<()> {
+    loop {
+        let ready = firsts.try_recv().or_else(|_| contents.try_recv());
+        let frame = match ready {
+            Ok(frame) => Some(frame),
+            Err(_) => {
+                // Nothing else is ready: what was written goes now.
+                to.flush().await?;
+                tokio::select! {
+                    biased;
+                    frame = firsts.recv() => frame,
+                    Some(frame) = contents.recv() => Some(frame),
+                }
+            }
+        };
+        match frame {
+            Some(frame) => frame.write(&mut to).await?,
+            None => return to.shutdown().await,
+        }
+    }
+}

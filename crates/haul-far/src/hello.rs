@@ -1,0 +1,219 @@
+//! How two ends meet: past what a login shell may print, each says who it is, and the older version of the two that both speak is taken.
+
+use crate::{frame::Frame, message};
+use haul_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The version of the messages that this build speaks best. A change that an older end can't read takes a new one.
+pub const VERSION: u32 = 1;
+
+/// The oldest version that it still speaks.
+pub const OLDEST: u32 = 1;
+
+/// What each end says before all else, followed by the asker's nonce: in no prompt, message of the day or error of a shell.
+const MAGIC: &[u8; 8] = b"\x00haulfar";
+
+/// Bytes of a nonce.
+const NONCE: usize = 16;
+
+/// A login shell prints no more before the far end is heard.
+const NOISE: usize = 64 << 10;
+
+/// What the near end says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// The oldest version of the messages that it speaks.
+    pub oldest: u32,
+    /// The newest.
+    pub newest: u32,
+    /// The version of its program, for messages to people.
+    pub build: String,
+}
+
+/// What the far end answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Welcome {
+    /// It serves.
+    Serves {
+        /// The version of the messages.
+        version: u32,
+        /// The version of its program.
+        build: String,
+    },
+    /// It doesn't, and why.
+    Refuses(String),
+}
+
+/// The version that two ends take of which one speaks `oldest` to `newest`; `None` where they have none in common.
+pub fn common(oldest: u32, newest: u32) -> Option<u32> {
+    let version = newest.min(VERSION);
+    (version >= oldest.max(OLDEST)).then_some(version)
+}
+
+fn lost(error: std::io::Error) -> Error {
+    Error::from_io("connect", error)
+}
+
+/// The near end's half: says `hello`, waits for the far end behind what its shell prints, and gives its answer.
+///
+/// Errors: `Unreachable` with what was printed instead, or with what the far end refuses for.
+pub async fn greet(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    nonce: [u8; NONCE],
+    hello: &Hello,
+) -> Result<u32> {
+    let mark = [&MAGIC[..], &nonce].concat();
+    // A pipe that nobody reads any more is told by what its other end printed.
+    let said = async {
+        to.write_all(&mark).await?;
+        message::frame(crate::frame::Kind::Request, 0, hello)?.write(to).await?;
+        to.flush().await
+    };
+    let said = said.await;
+    let noise = skip(from, &mark).await?;
+    said.map_err(lost)?;
+    if let Some(noise) = noise {
+        return Err(Error::new(ErrorKind::Unreachable, "connect", instead(&noise)));
+    }
+    let answer = Frame::read(from).await.map_err(lost)?;
+    match answer.as_ref().map(message::read::<Welcome>) {
+        Some(Ok(Welcome::Serves { version, .. })) if common(version, version) == Some(version) => Ok(version),
+        Some(Ok(Welcome::Serves { build, .. })) => {
+            let why =
+                format!("haul there ({build}) speaks no version of the messages that this one ({}) knows", hello.build);
+            Err(Error::new(ErrorKind::Unreachable, "connect", why))
+        }
+        Some(Ok(Welcome::Refuses(why))) => Err(Error::new(ErrorKind::Denied, "connect", why)),
+        Some(Err(error)) => Err(error),
+        None => Err(Error::new(ErrorKind::Unreachable, "connect", "the far end closed before it answered")),
+    }
+}
+
+impl Hello {
+    /// This build's.
+    pub fn of_this() -> Hello {
+        Hello { oldest: OLDEST, newest: VERSION, build: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+}
+
+/// The far end's half: waits for a near end and answers. The version that both speak; `None` where there is none, or nobody came.
+///
+/// Errors: the pipe's; `InvalidData` for somebody who is no haul.
+pub async fn receive(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<Option<u32>> {
+    let mut mark = [0; MAGIC.len() + NONCE];
+    from.read_exact(&mut mark).await?;
+    if !mark.starts_with(MAGIC) {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "what calls is no haul"));
+    }
+    let Some(frame) = Frame::read(from).await? else { return Ok(None) };
+    let build = env!("CARGO_PKG_VERSION").to_owned();
+    let (welcome, version) = match message::read::<Hello>(&frame) {
+        Err(error) => (Welcome::Refuses(error.message().to_owned()), None),
+        Ok(hello) => match common(hello.oldest, hello.newest) {
+            Some(version) => (Welcome::Serves { version, build }, Some(version)),
+            None => {
+                let why = format!("haul there ({build}) is too far from version {} to understand it", hello.build);
+                (Welcome::Refuses(why), None)
+            }
+        },
+    };
+    to.write_all(&mark).await?;
+    message::frame(crate::frame::Kind::Answer, 0, &welcome)?.write(to).await?;
+    to.flush().await?;
+    Ok(version)
+}
+
+/// Reads up to the end of `mark`; what came in its place, when it doesn't come.
+///
+/// Errors: the pipe's.
+async fn skip(from: &mut (impl AsyncRead + Unpin), mark: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut seen = Vec::new();
+    while !seen.ends_with(mark) {
+        // Byte by byte: what follows the mark is somebody else's. The pipe is read through a buffer.
+        match from.read_u8().await {
+            Ok(byte) if seen.len() < NOISE => seen.push(byte),
+            Ok(_) => return Ok(Some(seen)),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(Some(seen)),
+            Err(error) => return Err(lost(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// In one line, what the other end said that isn't haul.
+fn instead(noise: &[u8]) -> String {
+    let text = String::from_utf8_lossy(noise);
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    match last {
+        Some(line) => {
+            let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+            format!("no haul answered there, but: {line}")
+        }
+        None => "no haul answered there".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_of_the_newest_versions_is_taken() {
+        assert_eq!(common(VERSION, VERSION + 3), Some(VERSION));
+        assert_eq!(common(OLDEST, OLDEST), Some(OLDEST));
+        assert_eq!(common(VERSION + 1, VERSION + 1), None);
+    }
+
+    #[tokio::test]
+    async fn they_meet_behind_what_a_shell_prints() {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (mut near_from, mut near_to) = tokio::io::split(near);
+        let far = async move {
+            let (mut from, mut to) = tokio::io::split(far);
+            to.write_all(b"Welcome to node 7\r\n\x00haulfa \x00haulfar no\n").await.unwrap();
+            assert_eq!(receive(&mut from, &mut to).await.unwrap(), Some(VERSION));
+            (from, to)
+        };
+        let hello = Hello::of_this();
+        let (version, _far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &hello), far);
+        assert_eq!(version.unwrap(), VERSION);
+    }
+
+    #[tokio::test]
+    async fn a_far_end_of_other_times_is_refused() {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (mut near_from, mut near_to) = tokio::io::split(near);
+        let far = async move {
+            let (mut from, mut to) = tokio::io::split(far);
+            (receive(&mut from, &mut to).await.unwrap(), from, to)
+        };
+        let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into() };
+        let (refused, far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &newer), far);
+        assert_eq!(far.0, None);
+        let told = format!("haul there ({}) is too far from version 99 to understand it", env!("CARGO_PKG_VERSION"));
+        let error = refused.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told.as_str()));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_haul_is_told_by_its_last_line() {
+        for (printed, told) in [
+            (
+                &b"motd\nbash: line 1: haul: command not found\n\n"[..],
+                "no haul answered there, but: bash: line 1: haul: command not found",
+            ),
+            (b"", "no haul answered there"),
+        ] {
+            let mut to = tokio::io::sink();
+            let error = greet(&mut &printed[..], &mut to, [7; 16], &Hello::of_this()).await.unwrap_err();
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Unreachable, told));
+        }
+        let endless = vec![b'x'; 2 * NOISE];
+        assert!(greet(&mut endless.as_slice(), &mut tokio::io::sink(), [7; 16], &Hello::of_this()).await.is_err());
+    }
+}

@@ -1,0 +1,307 @@
+//! haul at both ends (`far`): the store contract over a pair of pipes, such as a session of ssh gives. The near end ([`KIND`]) is a store like any
+//! other; the far end ([`serve`]) answers with a store of its own machine. Many requests are under way at once, and a small file is one
+//! of them, so that thousands of files cost few round trips.
+
+mod channel;
+mod dial;
+mod frame;
+mod hello;
+mod list;
+mod message;
+mod open;
+mod read;
+mod serve;
+mod upload;
+
+pub use dial::{Dial, Pipe, Process, ShellCommand, run};
+pub use open::{KIND, open_on};
+pub use serve::{Open, Settings, serve};
+
+use channel::{Asked, Channel, Given, unexpected};
+use futures::{future::BoxFuture, stream::BoxStream};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version};
+use haul_store::{
+    Admin, Caps, Cleanup, CopyBatch, ListRequest, Meters, Read, Resumable, Resumed, Sent, Space, Store, Stored,
+    Unfinished, Upload, WriteSpec,
+};
+use hello::Hello;
+use message::{Answer, Folder, FolderId, Request};
+use std::{
+    fmt,
+    hash::{BuildHasher as _, RandomState},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::{Mutex, Semaphore};
+
+/// Keys of one delete request.
+const DELETE_BATCH: usize = 1000;
+
+/// A folder at the far end.
+struct FarStore {
+    far: Arc<Far>,
+    caps: Caps,
+    locator: String,
+}
+
+/// A folder there, and the way to it.
+struct Far {
+    line: Arc<Line>,
+    folder: Folder,
+    opened: Mutex<Option<(Arc<Channel>, FolderId)>>,
+    meters: Arc<Meters>,
+}
+
+/// The way to another machine, which all stores there share.
+struct Line {
+    dial: Arc<dyn Dial>,
+    /// Reaching it takes no longer.
+    patience: Duration,
+    /// A far end that says nothing for so long is given up.
+    idle: Duration,
+    channel: Mutex<Option<Arc<Channel>>>,
+    /// Bytes of content that are on their way there.
+    on_the_way: Arc<Semaphore>,
+}
+
+impl fmt::Debug for FarStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FarStore({:?})", self.locator)
+    }
+}
+
+impl Line {
+    /// The connection; a new one where there is none, or it broke.
+    ///
+    /// Errors: none can be had.
+    async fn channel(&self) -> Result<Arc<Channel>> {
+        let mut kept = self.channel.lock().await;
+        if let Some(open) = kept.as_ref().filter(|channel| channel.is_open()) {
+            return Ok(open.clone());
+        }
+        let connected = tokio::time::timeout(self.patience, self.connect()).await;
+        let connected = connected.unwrap_or_else(|_| {
+            let why = format!("no haul answered there within {} s", self.patience.as_secs());
+            Err(Error::new(ErrorKind::Unreachable, "connect", why))
+        })?;
+        Ok(kept.insert(connected).clone())
+    }
+
+    async fn connect(&self) -> Result<Arc<Channel>> {
+        let mut pipe = self.dial.dial().await?;
+        let state = RandomState::new();
+        let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
+        match hello::greet(&mut pipe.input, &mut pipe.output, nonce, &Hello::of_this()).await {
+            Ok(_version) => Ok(Channel::new(pipe, self.idle)),
+            Err(error) => {
+                let words = match pipe.process {
+                    Some(process) => process.last_words().await,
+                    None => String::new(),
+                };
+                if words.is_empty() {
+                    return Err(error);
+                }
+                Err(Error::new(error.kind(), "connect", format!("{}: {words}", error.message())))
+            }
+        }
+    }
+}
+
+impl Far {
+    /// The connection, and the number that this folder has on it.
+    ///
+    /// Errors: there is none; the far end refuses the folder.
+    async fn opened(&self) -> Result<(Arc<Channel>, FolderId)> {
+        let channel = self.line.channel().await?;
+        let mut kept = self.opened.lock().await;
+        if let Some(opened) = kept.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &channel)) {
+            return Ok(opened.clone());
+        }
+        match channel.answer(0, &Request::Open(self.folder.clone())).await? {
+            Answer::Folder(id) => Ok(kept.insert((channel, id)).clone()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sends a request.
+    ///
+    /// Errors: as [`Far::opened`].
+    async fn begin(&self, kind: &'static str, request: &Request) -> Result<Asked> {
+        let (channel, folder) = self.opened().await?;
+        self.meters.request(kind);
+        channel.ask(folder, request)
+    }
+
+    /// Asks something that has one answer.
+    ///
+    /// Errors: the far end's; it can't be reached.
+    async fn ask(&self, kind: &'static str, request: Request) -> Result<Answer> {
+        self.begin(kind, &request).await?.answer().await
+    }
+
+    /// The same, of something whose answer says nothing.
+    ///
+    /// Errors: as [`Far::ask`].
+    async fn done(&self, kind: &'static str, request: Request) -> Result<()> {
+        match self.ask(kind, request).await? {
+            Answer::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl Store for FarStore {
+    fn locator(&self) -> &str {
+        &self.locator
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
+        list::list(self.far.clone(), request)
+    }
+
+    fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
+        let key = key.clone();
+        Box::pin(async move {
+            match self.far.ask("STAT", Request::Stat(key)).await? {
+                Answer::Entry(entry) => Ok(list::near(entry)),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
+        let request = Request::Read(key.clone(), want.cloned(), range);
+        Box::pin(async move { read::read(self.far.begin("READ", &request).await?).await })
+    }
+
+    fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
+        let upload = upload::FarUpload::new(self.far.clone(), key.clone(), spec);
+        Box::pin(async move { Ok(Box::new(upload) as Box<dyn Upload>) })
+    }
+
+    fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {
+        let request = Request::MakeDir(key.clone(), upload::told(spec));
+        Box::pin(self.far.done("MKDIR", request))
+    }
+
+    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        Box::pin(async move {
+            let count = batch.items.len();
+            let all = |error: Error| (0..count).map(|_| Err(error.to_report())).collect();
+            self.copied(batch).await.unwrap_or_else(all)
+        })
+    }
+
+    fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
+        let request = Request::SetMeta(key.clone(), mtime, meta.cloned());
+        Box::pin(self.far.done("SETMETA", request))
+    }
+
+    fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(keys.len());
+            for batch in keys.chunks(DELETE_BATCH) {
+                answers.extend(self.deleted(batch.to_vec()).await);
+            }
+            answers
+        })
+    }
+
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl FarStore {
+    async fn deleted(&self, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+        let count = keys.len();
+        let answer = self.far.ask("DELETE", Request::Delete(keys)).await.and_then(|answer| match answer {
+            Answer::Deleted(answers) if answers.len() == count => Ok(answers),
+            _ => Err(unexpected()),
+        });
+        answer.unwrap_or_else(|error| (0..count).map(|_| Err(error.to_report())).collect())
+    }
+
+    async fn copied(&self, batch: CopyBatch) -> Result<Vec<Result<Stored>>> {
+        let count = batch.items.len();
+        let items = batch.items.into_iter().map(|item| haul_store::CopyItem { spec: upload::told(&item.spec), ..item });
+        let request = Request::Copy { from: batch.from.to_vec(), items: items.collect() };
+        let mut asked = self.far.begin("COPY", &request).await?;
+        loop {
+            match asked.next().await? {
+                Given::Answer(Answer::Progress(item, bytes)) if item < count => {
+                    batch.progress.iter().for_each(|progress| (progress.0)(item, bytes));
+                }
+                Given::Answer(Answer::Copied(answers)) if answers.len() == count => return Ok(answers),
+                _ => return Err(unexpected()),
+            }
+        }
+    }
+}
+
+impl Resumable for FarStore {
+    fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
+        let (key, token) = (key.clone(), token.to_vec());
+        Box::pin(async move {
+            let (channel, folder) = self.far.opened().await?;
+            self.far.meters.request("RESUME");
+            let request = Request::Resume(key.clone(), token, sent, upload::told(&spec));
+            match channel.answer(folder, &request).await? {
+                Answer::Resumed(id, parts) => {
+                    let place = upload::Place { channel, folder, id };
+                    let upload = upload::FarUpload::found(self.far.clone(), key, spec, place);
+                    Ok((Box::new(upload) as Box<dyn Upload>, parts))
+                }
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
+        let request = Request::Discard(key.clone(), token.to_vec());
+        Box::pin(async move {
+            match self.far.ask("DISCARD", request).await? {
+                Answer::Flag(gone) => Ok(gone),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+}
+
+impl Admin for FarStore {
+    fn about(&self) -> BoxFuture<'_, Result<Space>> {
+        Box::pin(async move {
+            match self.far.ask("ABOUT", Request::About).await? {
+                Answer::Space(space) => Ok(space),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
+        Box::pin(async move {
+            match self.far.ask("CLEANUP", Request::Cleanup(what)).await? {
+                Answer::Unfinished(found, failed) => Ok(Unfinished { found, failed }),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.far.done("SYNC", Request::Sync))
+    }
+}
+
+/// CRC-64/NVME among hashes.
+fn crc64(hashes: &Hashes) -> u64 {
+    hashes.get(Algo::Crc64Nvme).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
+}

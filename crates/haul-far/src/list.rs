@@ -1,0 +1,124 @@
+//! Listings: the far end's batches as they come. One that breaks off says from where on nothing is known. What is in directories that
+//! nobody wants is left out here: the far end doesn't know which those are.
+
+use crate::{
+    Far,
+    channel::{Asked, Given, unexpected},
+    message::{Answer, Request, Told},
+};
+use futures::stream::{self, BoxStream, StreamExt as _};
+use haul_core::{Entry, Error, Key, Listed, Result, listing::Lost};
+use haul_store::{Descend, Gone, ListRequest};
+use std::sync::Arc;
+
+/// Where a listing is.
+enum State {
+    Begin(Arc<Far>, Box<ListRequest>),
+    Going(Asked),
+    /// All that is told is told.
+    Over,
+}
+
+struct Listing {
+    state: State,
+    gone: Option<Gone>,
+    descend: Option<Descend>,
+    /// The last directory that nobody wants.
+    unwanted: Option<Key>,
+    /// From here on nothing is known yet.
+    next: Key,
+    prefix: Key,
+}
+
+/// The keys that `request` asks for.
+pub fn list(far: Arc<Far>, request: ListRequest) -> BoxStream<'static, Listed> {
+    let prefix = Key::new(&request.prefix);
+    let next = request.after.as_ref().map(|after| after.with_suffix([0])).filter(|after| *after > prefix);
+    let next = next.unwrap_or_else(|| prefix.clone());
+    let (gone, descend) = (request.gone.clone(), request.descend.clone());
+    let state = State::Begin(far, Box::new(request));
+    let listing = Listing { state, gone, descend, unwanted: None, next, prefix };
+    stream::unfold(listing, async |mut listing| listing.step().await.map(|listed| (listed, listing))).boxed()
+}
+
+impl Listing {
+    async fn step(&mut self) -> Option<Listed> {
+        if let State::Begin(far, request) = &self.state {
+            match begin(far, request).await {
+                Ok(asked) => self.state = State::Going(asked),
+                Err(error) => return Some(self.lose(error)),
+            }
+        }
+        loop {
+            let State::Going(asked) = &mut self.state else { return None };
+            match asked.next().await {
+                Ok(Given::Answer(Answer::Batch(mut entries))) => {
+                    let Some(last) = entries.last() else { continue };
+                    // What comes in no order, or was not asked for, proves nothing.
+                    let keys = entries.iter().map(|entry| &entry.key);
+                    let starts = keys.clone().all(|key| key.as_bytes().starts_with(self.prefix.as_bytes()));
+                    if !starts || !keys.is_sorted() || entries.first().is_some_and(|first| first.key < self.next) {
+                        return Some(self.lose(unexpected()));
+                    }
+                    self.next = last.key.with_suffix([0]);
+                    entries.retain(|entry| wants(&mut self.unwanted, self.descend.as_ref(), &entry.key));
+                    return Some(Listed::Batch(entries.into_iter().map(near).collect()));
+                }
+                Ok(Given::Answer(Answer::Lost(lost, error))) => {
+                    if self.may_want(&lost.from) {
+                        return Some(Listed::Failed { lost, error });
+                    }
+                }
+                Ok(Given::Answer(Answer::Gone(key))) => {
+                    if self.may_want(&key) {
+                        self.gone.iter().for_each(|gone| (gone.0)(&key));
+                    }
+                }
+                Ok(Given::Answer(Answer::End)) => {
+                    self.state = State::Over;
+                    return Some(Listed::End);
+                }
+                Ok(Given::Answer(Answer::Cut)) => {
+                    self.state = State::Over;
+                    return None;
+                }
+                Ok(_) => return Some(self.lose(unexpected())),
+                Err(error) => return Some(self.lose(error)),
+            }
+        }
+    }
+
+    /// False for what is in a directory that nobody wants, which need not have been listed.
+    fn may_want(&self, key: &Key) -> bool {
+        let Some(descend) = &self.descend else { return true };
+        let key = key.as_bytes();
+        key.iter().enumerate().filter(|(_, byte)| **byte == b'/').all(|(at, _)| descend(&key[..=at]))
+    }
+
+    /// The rest is not known.
+    fn lose(&mut self, error: Error) -> Listed {
+        self.state = State::Over;
+        Listed::Failed { lost: Lost { from: self.next.clone(), to: self.prefix.after_prefix() }, error }
+    }
+}
+
+/// False for a directory that nobody wants, and for what comes behind it and is in it.
+fn wants(unwanted: &mut Option<Key>, descend: Option<&Descend>, key: &Key) -> bool {
+    if unwanted.as_ref().is_some_and(|dir| key.as_bytes().starts_with(dir.as_bytes())) {
+        return false;
+    }
+    let wanted = !key.is_dir() || descend.is_none_or(|descend| descend(key.as_bytes()));
+    if !wanted {
+        *unwanted = Some(key.clone());
+    }
+    wanted
+}
+
+/// An entry without what means nothing on this machine.
+pub fn near(entry: Entry) -> Entry {
+    Entry { changed: None, ..entry }
+}
+
+async fn begin(far: &Far, request: &ListRequest) -> Result<Asked> {
+    far.begin("LIST", &Request::List(request.clone(), Told { gone: request.gone.is_some() })).await
+}

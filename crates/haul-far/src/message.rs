@@ -1,0 +1,218 @@
+//! Messages: what is asked of the far end, and what it answers. They are the contract of `haul_store::Store` as data, in MessagePack with
+//! the fields' names, so that an end ignores what a newer one adds.
+
+use crate::frame::{Frame, Kind, MOST};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, listing::Lost};
+use haul_store::{Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, Space, Stored, WriteSpec};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{io, ops::Range};
+
+/// Names a write that was begun, for as long as the two ends are connected.
+pub type UploadId = u64;
+
+/// Names a folder that was opened, for as long as the two ends are connected.
+pub type FolderId = u64;
+
+/// A folder of the far end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Folder {
+    /// Its path, raw bytes; relative to where the far end starts (a home folder).
+    #[serde(with = "haul_core::wire::raw")]
+    pub path: Vec<u8>,
+    /// How symlinks in it are treated.
+    pub links: Links,
+    /// Symlinks on the way to it are followed only where they are root's or the user's.
+    pub own_links: bool,
+}
+
+/// A request, and the folder that its keys are in.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Asking<R> {
+    /// The folder; 0 where none is meant.
+    pub folder: FolderId,
+    /// What is asked for.
+    pub request: R,
+}
+
+/// Something asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Opens a folder. Answer: [`Answer::Folder`].
+    Open(Folder),
+    /// Answers: [`Answer::Batch`], [`Answer::Lost`], [`Answer::Gone`], then [`Answer::End`] or [`Answer::Cut`].
+    List(ListRequest, Told),
+    /// Answer: [`Answer::Entry`].
+    Stat(Key),
+    /// Answers: [`Answer::Entry`], content, then [`Answer::Sent`].
+    Read(Key, Option<Version>, Option<Range<u64>>),
+    /// A small file as a whole. Answer: [`Answer::Stored`].
+    Put {
+        /// Its name.
+        key: Key,
+        /// How it is written.
+        spec: WriteSpec,
+        /// What it is to hold.
+        #[serde(with = "haul_core::wire::raw")]
+        bytes: Vec<u8>,
+    },
+    /// Begins a write. Answer: [`Answer::Upload`].
+    Begin(Key, WriteSpec),
+    /// Finds one again. Answer: [`Answer::Resumed`].
+    Resume(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>, Vec<Sent>, WriteSpec),
+    /// Removes one that was left. Answer: [`Answer::Flag`].
+    Discard(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>),
+    /// What finds it again. Answer: [`Answer::Token`].
+    Token(UploadId),
+    /// A part, whose `size` bytes follow. Answer: [`Answer::Part`].
+    Part {
+        /// Of which write.
+        upload: UploadId,
+        /// Its number, from 0.
+        index: u64,
+        /// Its first byte's place in the whole.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// Bytes that were sent already. Answers: content, then [`Answer::Sent`].
+    ReadBack(UploadId, Range<u64>),
+    /// Makes the whole visible. Answer: [`Answer::Stored`]; after an error the write goes on.
+    Publish(UploadId, Vec<Part>, Late),
+    /// Removes what was sent. Answer: [`Answer::Done`].
+    Abort(UploadId),
+    /// Answer: [`Answer::Done`].
+    MakeDir(Key, WriteSpec),
+    /// Copies from another folder of the far end. Answers: [`Answer::Progress`], then [`Answer::Copied`].
+    Copy {
+        /// The other folder's place.
+        #[serde(with = "haul_core::wire::raw")]
+        from: Vec<u8>,
+        /// What to copy.
+        items: Vec<CopyItem>,
+    },
+    /// Answer: [`Answer::Done`].
+    SetMeta(Key, Option<Mtime>, Option<Meta>),
+    /// Answer: [`Answer::Deleted`].
+    Delete(Vec<(Key, Option<Version>)>),
+    /// Hashes content where it lies. Answer: [`Answer::Hashes`].
+    Hash(Key, Option<Version>, Vec<Algo>),
+    /// Answer: [`Answer::Space`].
+    About,
+    /// Answer: [`Answer::Unfinished`].
+    Cleanup(Cleanup),
+    /// Answer: [`Answer::Done`].
+    Sync,
+}
+
+/// Of a listing: what is told beside entries.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// Names that were gone when they were looked at.
+    pub gone: bool,
+}
+
+/// An answer, or one of several.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// A folder was opened.
+    Folder(FolderId),
+    /// Entries of a listing.
+    Batch(Vec<Entry>),
+    /// A range that couldn't be listed.
+    Lost(Lost, Error),
+    /// A name that was gone when it was looked at.
+    Gone(Key),
+    /// All else of the listing was seen.
+    End,
+    /// The listing stopped before its end, and says nothing of why: its limit was reached.
+    Cut,
+    /// Facts.
+    Entry(Entry),
+    /// All content was sent; CRC-64/NVME of it.
+    Sent(u64),
+    /// A write was begun.
+    Upload(UploadId),
+    /// A write was found again, with these parts.
+    Resumed(UploadId, Vec<Part>),
+    /// What finds it again.
+    Token(Option<Vec<u8>>),
+    /// A part arrived; CRC-64/NVME of what arrived.
+    Part(Part, u64),
+    /// A file is there; CRC-64/NVME of what arrived, where it came as a whole.
+    Stored(Stored, Option<u64>),
+    /// Whether it was so.
+    Flag(bool),
+    /// Of this item of a copy so many bytes more are copied.
+    Progress(usize, u64),
+    /// One answer for each item.
+    Copied(Vec<Result<Stored>>),
+    /// One answer for each key.
+    Deleted(Vec<Result<()>>),
+    /// Hashes.
+    Hashes(Hashes),
+    /// How much space there is.
+    Space(Space),
+    /// Writes that were never finished, and what couldn't be looked through.
+    Unfinished(Vec<(Key, Option<Mtime>)>, Vec<Error>),
+    /// It is done.
+    Done,
+    /// It failed.
+    Failed(Error),
+}
+
+impl Answer {
+    /// True when nothing of the same request follows.
+    pub fn is_last(&self) -> bool {
+        !matches!(self, Answer::Batch(_) | Answer::Lost(..) | Answer::Gone(_) | Answer::Progress(..))
+    }
+}
+
+impl Request {
+    /// True for those that change something.
+    pub fn changes(&self) -> bool {
+        match self {
+            Request::Open(_)
+            | Request::List(..)
+            | Request::Stat(_)
+            | Request::Read(..)
+            | Request::Hash(..)
+            | Request::About
+            | Request::Sync
+            | Request::ReadBack(..)
+            | Request::Token(_) => false,
+            Request::Cleanup(what) => !what.dry_run,
+            Request::Put { .. }
+            | Request::Begin(..)
+            | Request::Resume(..)
+            | Request::Discard(..)
+            | Request::Part { .. }
+            | Request::Publish(..)
+            | Request::Abort(_)
+            | Request::MakeDir(..)
+            | Request::Copy { .. }
+            | Request::SetMeta(..)
+            | Request::Delete(_) => true,
+        }
+    }
+}
+
+/// A frame that carries a message.
+///
+/// Errors: `InvalidInput` for one that is larger than a frame.
+pub fn frame(kind: Kind, id: u32, message: &impl Serialize) -> io::Result<Frame> {
+    let body = rmp_serde::to_vec_named(message).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+    if body.len() > MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a message is larger than a frame"));
+    }
+    Ok(Frame { kind, id, body: body.into() })
+}
+
+/// The message in a frame.
+///
+/// Errors: `Unsupported` for one that this version doesn't know.
+pub fn read<T: DeserializeOwned>(frame: &Frame) -> Result<T> {
+    rmp_serde::from_slice(&frame.body).map_err(|error| {
+        let why = format!("the other end says what this version of haul doesn't understand: {error}");
+        Error::new(ErrorKind::Unsupported, "connect", why)
+    })
+}

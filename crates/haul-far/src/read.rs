@@ -1,0 +1,47 @@
+//! Reading: facts, then content as it comes, then the checksum of what was sent.
+
+use crate::{
+    channel::{Asked, Given, unexpected},
+    crc64,
+    list::near,
+    message::Answer,
+};
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Result, Retry};
+use haul_store::{Body, Read};
+
+/// The answer to a read.
+///
+/// Errors: the far end's.
+pub async fn read(mut asked: Asked) -> Result<Read> {
+    match asked.next().await? {
+        Given::Answer(Answer::Entry(entry)) => Ok(Read { entry: near(entry), body: Body::Stream(content(asked)) }),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Content up to the checksum, which must be that of what came.
+pub fn content(asked: Asked) -> BoxStream<'static, Result<Bytes>> {
+    let begun = Some((asked, Hasher::new(&[Algo::Crc64Nvme])));
+    let next = async |state: Option<(Asked, Hasher)>| {
+        let (mut asked, mut hasher) = state?;
+        match asked.next().await {
+            Ok(Given::Data(bytes)) => {
+                hasher.update(&bytes);
+                Some((Ok(bytes), Some((asked, hasher))))
+            }
+            Ok(Given::Answer(Answer::Sent(sent))) if sent == crc64(&hasher.finish()) => None,
+            Ok(Given::Answer(Answer::Sent(_))) => Some((Err(other_bytes("read")), None)),
+            Ok(Given::Answer(_)) => Some((Err(unexpected()), None)),
+            Err(error) => Some((Err(error), None)),
+        }
+    };
+    stream::unfold(begun, next).boxed()
+}
+
+/// What arrived isn't what was sent.
+pub fn other_bytes(op: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, op, "what arrived has another checksum than what was sent")
+        .with_retry(Retry::Backoff)
+}

@@ -1,0 +1,269 @@
+//! The far end: answers requests with a store of its own, many at once. What it may touch is a folder: the one that the near end
+//! names, or one below the folder that it was started for.
+
+mod answer;
+
+use crate::{
+    channel,
+    frame::{Frame, Kind},
+    hello,
+    message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
+};
+use answer::Replies;
+use bytes::Bytes;
+use haul_core::{Error, ErrorKind, Result};
+use haul_store::{Links, Store, Upload, task::Task};
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Component, Path},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{Semaphore, mpsc},
+};
+
+/// Requests that are under way at once. A near end has some hundreds.
+const REQUESTS: usize = 4096;
+
+/// Bytes of content that came and wait to be stored.
+const UNSTORED: u64 = 256 << 20;
+
+/// How often the far end says that it is there.
+pub const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+
+/// Opens a folder of this machine.
+pub type Open = Arc<dyn Fn(&[u8], Links, bool) -> Result<Arc<dyn Store>> + Send + Sync>;
+
+/// What the far end lets others do.
+#[derive(Clone)]
+pub struct Settings {
+    /// Opens folders.
+    pub open: Open,
+    /// Only this folder and what is in it.
+    pub root: Option<Vec<u8>>,
+    /// Nothing may be changed.
+    pub read_only: bool,
+}
+
+/// Serves one near end until it hangs up. What it left half written and won't go on with is removed.
+///
+/// Errors: the pipes'; `InvalidData` for what is no haul, or breaks its own rules.
+pub async fn serve(
+    mut from: impl AsyncRead + Send + Unpin,
+    mut to: impl AsyncWrite + Send + Unpin + 'static,
+    settings: Settings,
+) -> io::Result<()> {
+    let Some(_version) = hello::receive(&mut from, &mut to).await? else { return Ok(()) };
+    let session = Arc::new(Session::new(settings));
+    let (first, firsts) = mpsc::unbounded_channel();
+    // Nothing waits long for a place here: each request has a window of its own.
+    let (content, contents) = mpsc::channel(16);
+    let writer = Task::spawn(channel::send(to, firsts, contents));
+    let signs = first.clone();
+    let alive = Task::spawn(async move {
+        loop {
+            tokio::time::sleep(SIGN_OF_LIFE).await;
+            let _ = signs.send(Frame::ALIVE);
+        }
+    });
+    let served = requests(&mut from, &session, &first, &content).await;
+    drop((alive, first, content));
+    session.tidy().await;
+    served.and(writer.await)
+}
+
+/// One near end's.
+struct Session {
+    settings: Settings,
+    folders: Mutex<HashMap<FolderId, Arc<Opened>>>,
+    uploads: Mutex<HashMap<UploadId, Held>>,
+    next: AtomicU64,
+}
+
+/// A folder that the near end opened.
+struct Opened {
+    store: Arc<dyn Store>,
+    /// Keys of the near end are below this one of the store: empty, or ending in `/`.
+    below: Vec<u8>,
+    as_asked: Folder,
+}
+
+/// A write under way.
+#[derive(Clone)]
+struct Held {
+    upload: Arc<Box<dyn Upload>>,
+    /// A later run may go on with it.
+    resumable: bool,
+}
+
+/// A request under way.
+struct UnderWay {
+    _task: Task<()>,
+    window: Arc<Semaphore>,
+    content: mpsc::UnboundedSender<Bytes>,
+}
+
+impl Session {
+    fn new(settings: Settings) -> Session {
+        Session { settings, folders: Mutex::default(), uploads: Mutex::default(), next: AtomicU64::new(1) }
+    }
+
+    /// Opens a folder, if it may be had.
+    ///
+    /// Errors: `Denied` where it is outside of the one that is allowed; the store's.
+    fn open(&self, folder: &Folder) -> Result<Opened> {
+        let denied = |why: String| Error::new(ErrorKind::Denied, "open", why);
+        let follows = folder.links.follows_dirs() || folder.links.follows_files();
+        let (place, below) = match &self.settings.root {
+            None => (&folder.path, Vec::new()),
+            Some(_) if follows => return Err(denied("symlinks aren't followed by haul far --root".to_owned())),
+            Some(root) => (root, within(root, &folder.path).map_err(denied)?),
+        };
+        let own_links = folder.own_links || self.settings.root.is_some();
+        let store = (self.settings.open)(place, folder.links, own_links)?;
+        Ok(Opened { store, below, as_asked: folder.clone() })
+    }
+
+    fn keep(&self, opened: Opened) -> FolderId {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::new(opened));
+        id
+    }
+
+    fn folder(&self, id: FolderId) -> Result<Arc<Opened>> {
+        let folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = || Error::new(ErrorKind::Invalid, "open", "the near end asks for a folder that it didn't open");
+        folders.get(&id).cloned().ok_or_else(unknown)
+    }
+
+    fn uploads(&self) -> MutexGuard<'_, HashMap<UploadId, Held>> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self, upload: Box<dyn Upload>, resumable: bool) -> UploadId {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.uploads().insert(id, Held { upload: Arc::new(upload), resumable });
+        id
+    }
+
+    fn held(&self, id: UploadId) -> Result<Held> {
+        self.uploads().get(&id).cloned().ok_or_else(no_upload)
+    }
+
+    /// Takes a write out, to end it.
+    fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, bool)> {
+        let held = self.uploads().remove(&id).ok_or_else(no_upload)?;
+        let resumable = held.resumable;
+        Arc::try_unwrap(held.upload).map(|upload| (upload, resumable)).map_err(|upload| {
+            self.uploads().insert(id, Held { upload, resumable });
+            Error::new(ErrorKind::Invalid, "write", "parts of it are still on their way")
+        })
+    }
+
+    /// Removes what was begun and has no end.
+    async fn tidy(&self) {
+        let left: Vec<_> = self.uploads().drain().map(|(_, held)| held).collect();
+        for held in left.into_iter().filter(|held| !held.resumable) {
+            if let Ok(upload) = Arc::try_unwrap(held.upload) {
+                // Who would be told is gone; a later `cleanup` finds what can't be removed now.
+                let _ = upload.abort().await;
+            }
+        }
+    }
+}
+
+fn no_upload() -> Error {
+    Error::new(ErrorKind::NotFound, "write", "the far end knows nothing of this write")
+}
+
+/// Where a path is below a root, as the beginning of keys.
+fn within(root: &[u8], path: &[u8]) -> Result<Vec<u8>, String> {
+    let (root, path) = (Path::new(OsStr::from_bytes(root)), Path::new(OsStr::from_bytes(path)));
+    let refused = || format!("{} is outside of {}", path.display(), root.display());
+    let path_below = match path.is_absolute() {
+        true => path.strip_prefix(root).map_err(|_| refused())?,
+        false => path,
+    };
+    let mut below = Vec::new();
+    for part in path_below.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => {
+                below.extend_from_slice(name.as_bytes());
+                below.push(b'/');
+            }
+            _ => return Err(refused()),
+        }
+    }
+    Ok(below)
+}
+
+/// Takes requests in until the near end hangs up; those under way then end.
+async fn requests(
+    from: &mut (impl AsyncRead + Unpin),
+    session: &Arc<Session>,
+    first: &mpsc::UnboundedSender<Frame>,
+    content: &mpsc::Sender<Frame>,
+) -> io::Result<()> {
+    let unstored = Arc::new(AtomicU64::new(0));
+    let (end, mut ended) = mpsc::unbounded_channel::<u32>();
+    let mut under_way: HashMap<u32, UnderWay> = HashMap::new();
+    let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    while let Some(frame) = Frame::read(from).await? {
+        while let Ok(id) = ended.try_recv() {
+            under_way.remove(&id);
+        }
+        match frame.kind {
+            Kind::Answer | Kind::Alive => return Err(broken("the near end answers, where it should ask")),
+            Kind::Cancel => drop(under_way.remove(&frame.id)),
+            Kind::Taken => {
+                let count = frame.count().filter(|count| *count <= 2 * channel::WINDOW);
+                let count = count.ok_or_else(|| broken("the near end took more than it was sent"))?;
+                // One that has ended needs no more room.
+                under_way.get(&frame.id).inspect(|request| request.window.add_permits(count as usize));
+            }
+            Kind::Data => {
+                let size = frame.body.len() as u64;
+                if unstored.fetch_add(size, Ordering::Relaxed) + size > UNSTORED {
+                    return Err(broken("the near end sends more than can be stored"));
+                }
+                let taken = under_way.get(&frame.id).is_some_and(|request| request.content.send(frame.body).is_ok());
+                if !taken {
+                    // Of a part that failed.
+                    unstored.fetch_sub(size, Ordering::Relaxed);
+                }
+            }
+            Kind::Request => {
+                if under_way.len() >= REQUESTS || under_way.contains_key(&frame.id) {
+                    return Err(broken("the near end asks for too much at once"));
+                }
+                let id = frame.id;
+                let (send, receive) = mpsc::unbounded_channel();
+                let window = Arc::new(Semaphore::new(channel::WINDOW as usize));
+                let replies = Replies { id, first: first.clone(), content: content.clone(), window: window.clone() };
+                let incoming = answer::Incoming::new(receive, unstored.clone());
+                let (session, end) = (session.clone(), end.clone());
+                let task = Task::spawn(async move {
+                    let done = match message::read::<Asking<Request>>(&frame) {
+                        Ok(asking) => answer::answer(&session, asking, &replies, incoming).await,
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = done {
+                        replies.last(Answer::Failed(error)).await;
+                    }
+                    let _ = end.send(replies.id);
+                });
+                under_way.insert(id, UnderWay { _task: task, window, content: send });
+            }
+        }
+    }
+    Ok(())
+}

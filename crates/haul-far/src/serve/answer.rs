@@ -1,0 +1,400 @@
+//! Answers one request with the store.
+
+use super::{Opened, Session};
+use crate::{
+    channel::WINDOW,
+    frame::{Frame, Kind, PIECE},
+    message::{self, Answer, Asking, Folder, Request, Told},
+};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, listing::Lost};
+use haul_store::{
+    Body, Cleanup, CopyBatch, CopyItem, Gone, Late, ListRequest, Payload, Progress, Stored, WriteSpec, disk, offered,
+};
+use std::{
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Entries in one answer of a listing: below a megabyte.
+const BATCH: usize = 2000;
+
+/// Blocks of a file that are read ahead.
+const AHEAD: usize = 2;
+
+/// Answers that go to one request.
+pub struct Replies {
+    pub id: u32,
+    pub first: mpsc::UnboundedSender<Frame>,
+    pub content: mpsc::Sender<Frame>,
+    /// Bytes that the near end has room for.
+    pub window: Arc<Semaphore>,
+}
+
+/// Content that comes with one request.
+pub struct Incoming {
+    pieces: mpsc::UnboundedReceiver<Bytes>,
+    /// Counts what waits, of all requests.
+    unstored: Arc<AtomicU64>,
+    /// Of that, what was taken here.
+    taken: u64,
+}
+
+impl Incoming {
+    pub fn new(pieces: mpsc::UnboundedReceiver<Bytes>, unstored: Arc<AtomicU64>) -> Self {
+        Incoming { pieces, unstored, taken: 0 }
+    }
+
+    /// All of it, and its CRC-64/NVME.
+    async fn all(&mut self, size: u64) -> Result<(Vec<Bytes>, u64)> {
+        let (mut pieces, mut hasher, mut left) = (Vec::new(), Hasher::new(&[Algo::Crc64Nvme]), size);
+        while left > 0 {
+            // The near end hung up, or gave the request up: nobody hears the answer.
+            let Some(piece) = self.pieces.recv().await else {
+                return Err(Error::new(ErrorKind::Io, "write", "the near end hung up"));
+            };
+            self.taken += piece.len() as u64;
+            left = left
+                .checked_sub(piece.len() as u64)
+                .ok_or_else(|| Error::new(ErrorKind::Corrupt, "write", "the near end sent more than it said"))?;
+            hasher.update(&piece);
+            pieces.push(piece);
+        }
+        Ok((pieces, crc64(&hasher.finish())))
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        while let Ok(piece) = self.pieces.try_recv() {
+            self.taken += piece.len() as u64;
+        }
+        self.unstored.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
+fn crc64(hashes: &Hashes) -> u64 {
+    hashes.get(Algo::Crc64Nvme).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+impl Replies {
+    /// The only answer, or the last.
+    pub async fn last(&self, answer: Answer) {
+        // Who hung up hears nothing.
+        let _ = self.first.send(self.frame(&answer));
+    }
+
+    /// One of several, in order with content: waits until the near end has room for it.
+    async fn next(&self, answer: Answer) {
+        self.in_order(self.frame(&answer)).await;
+    }
+
+    async fn data(&self, body: Bytes) {
+        self.in_order(Frame { kind: Kind::Data, id: self.id, body }).await;
+    }
+
+    async fn in_order(&self, frame: Frame) {
+        let size = (frame.body.len() as u64).min(WINDOW) as u32;
+        if let Ok(room) = self.window.acquire_many(size).await {
+            room.forget();
+        }
+        let _ = self.content.send(frame).await;
+    }
+
+    /// The last of several: behind those.
+    async fn end(&self, answer: Answer) {
+        let _ = self.content.send(self.frame(&answer)).await;
+    }
+
+    fn frame(&self, answer: &Answer) -> Frame {
+        let failed = |error: std::io::Error| {
+            let error = Error::new(ErrorKind::Invalid, "connect", error.to_string());
+            message::frame(Kind::Answer, self.id, &Answer::Failed(error))
+        };
+        match message::frame(Kind::Answer, self.id, answer).or_else(failed) {
+            Ok(frame) => frame,
+            Err(_) => unreachable!("an error fits into a frame"),
+        }
+    }
+}
+
+/// A key of the near end's, as the store has it.
+fn far(folder: &Opened, key: &Key) -> Key {
+    if folder.below.is_empty() { key.clone() } else { key.below(&folder.below) }
+}
+
+/// A key of the store's, as the near end has it.
+fn near_key(folder: &Opened, key: &Key) -> Key {
+    key.as_bytes().strip_prefix(&folder.below[..]).map_or_else(|| key.clone(), Key::new)
+}
+
+/// An error of the store's, with the near end's key.
+pub fn near(folder: &Opened, error: Error) -> Error {
+    match error.key().map(|key| near_key(folder, key)) {
+        Some(key) => error.with_key(&key),
+        None => error,
+    }
+}
+
+fn near_entry(folder: &Opened, entry: Entry) -> Entry {
+    Entry { key: near_key(folder, &entry.key), ..entry }
+}
+
+/// Answers a request, whose content comes in `incoming`.
+///
+/// Errors: what is to be the answer.
+pub async fn answer(session: &Session, asking: Asking<Request>, replies: &Replies, incoming: Incoming) -> Result<()> {
+    if session.settings.read_only && asking.request.changes() {
+        return Err(Error::new(ErrorKind::Denied, "write", "haul there was started with --read-only"));
+    }
+    if let Request::Open(folder) = &asking.request {
+        replies.last(Answer::Folder(session.keep(session.open(folder)?))).await;
+        return Ok(());
+    }
+    let folder = session.folder(asking.folder)?;
+    let answered = in_folder(session, &folder, asking.request, replies, incoming).await;
+    answered.map_err(|error| near(&folder, error))
+}
+
+async fn in_folder(
+    session: &Session,
+    folder: &Opened,
+    request: Request,
+    replies: &Replies,
+    mut incoming: Incoming,
+) -> Result<()> {
+    let store = &folder.store;
+    let answer = match request {
+        Request::Open(_) => unreachable!("it is answered before"),
+        Request::List(request, told) => {
+            list(folder, request, told, replies).await;
+            return Ok(());
+        }
+        Request::Stat(key) => Answer::Entry(near_entry(folder, store.stat(&far(folder, &key)).await?)),
+        Request::Read(key, version, range) => {
+            let read = store.read(&far(folder, &key), version.as_ref(), range).await?;
+            replies.end(Answer::Entry(near_entry(folder, read.entry))).await;
+            return send(read.body, replies).await;
+        }
+        Request::Put { key, spec, bytes } => put(folder, &far(folder, &key), spec, bytes.into()).await?,
+        Request::Begin(key, spec) => {
+            let resumable = spec.resumable;
+            Answer::Upload(session.hold(store.write(&far(folder, &key), spec).await?, resumable))
+        }
+        Request::Resume(key, token, sent, spec) => {
+            let resumable = offered(store.resumable(), "resume")?;
+            let (upload, parts) = resumable.resume(&far(folder, &key), &token, sent, spec).await?;
+            Answer::Resumed(session.hold(upload, true), parts)
+        }
+        Request::Discard(key, token) => {
+            Answer::Flag(offered(store.resumable(), "discard")?.discard(&far(folder, &key), &token).await?)
+        }
+        Request::Token(id) => Answer::Token(session.held(id)?.upload.token().await?),
+        Request::Part { upload, index, offset, size } => {
+            let upload = session.held(upload)?.upload;
+            let (pieces, crc64) = incoming.all(size).await?;
+            let part = upload.part(index, offset, Payload::new(pieces)).await?;
+            Answer::Part(part, crc64)
+        }
+        Request::ReadBack(id, range) => {
+            let body = session.held(id)?.upload.read_back(range).await?;
+            return send(body, replies).await;
+        }
+        Request::Publish(id, parts, late) => {
+            let (upload, resumable) = session.release(id)?;
+            match upload.publish(parts, late).await {
+                Ok(stored) => Answer::Stored(stored, None),
+                Err(unpublished) => {
+                    session.uploads().insert(id, super::Held { upload: Arc::new(unpublished.upload), resumable });
+                    return Err(unpublished.error);
+                }
+            }
+        }
+        Request::Abort(id) => {
+            session.release(id)?.0.abort().await?;
+            Answer::Done
+        }
+        Request::MakeDir(key, spec) => {
+            store.make_dir(&far(folder, &key), &spec).await?;
+            Answer::Done
+        }
+        Request::Copy { from, items } => copy(session, folder, from, items, replies).await?,
+        Request::SetMeta(key, mtime, meta) => {
+            store.set_meta(&far(folder, &key), mtime, meta.as_ref()).await?;
+            Answer::Done
+        }
+        Request::Delete(keys) => {
+            let keys = keys.into_iter().map(|(key, version)| (far(folder, &key), version)).collect();
+            let answers = store.delete(keys).await.into_iter();
+            Answer::Deleted(answers.map(|answer| answer.map_err(|error| near(folder, error))).collect())
+        }
+        Request::Hash(key, version, algos) => Answer::Hashes(hash(folder, far(folder, &key), version, algos).await?),
+        Request::About => Answer::Space(offered(store.admin(), "about")?.about().await?),
+        Request::Cleanup(what) => {
+            let what = Cleanup { below: far(folder, &what.below), ..what };
+            let done = offered(store.admin(), "clean up")?.cleanup(what).await?;
+            let found = done.found.into_iter().map(|(key, begun)| (near_key(folder, &key), begun)).collect();
+            Answer::Unfinished(found, done.failed.into_iter().map(|error| near(folder, error)).collect())
+        }
+        Request::Sync => {
+            offered(store.admin(), "sync")?.sync().await?;
+            Answer::Done
+        }
+    };
+    replies.last(answer).await;
+    Ok(())
+}
+
+/// A listing, as it comes.
+async fn list(folder: &Opened, request: ListRequest, told: Told, replies: &Replies) {
+    let (tell, mut gone) = mpsc::unbounded_channel();
+    let request = ListRequest {
+        prefix: [&folder.below[..], &request.prefix].concat(),
+        after: request.after.map(|key| far(folder, &key)),
+        gone: told.gone.then(|| Gone(Arc::new(move |key: &Key| drop(tell.send(key.clone()))))),
+        ..request
+    };
+    let mut listing = folder.store.list(request);
+    while let Some(listed) = listing.next().await {
+        // Before what comes after them: who hears `End` has heard all.
+        while let Ok(key) = gone.try_recv() {
+            replies.next(Answer::Gone(near_key(folder, &key))).await;
+        }
+        match listed {
+            Listed::Batch(entries) => {
+                let mut entries = entries.into_iter().map(|entry| near_entry(folder, entry));
+                loop {
+                    let batch: Vec<_> = entries.by_ref().take(BATCH).collect();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    replies.next(Answer::Batch(batch)).await;
+                }
+            }
+            Listed::Failed { lost, error } => {
+                let lost = Lost {
+                    from: near_key(folder, &lost.from),
+                    to: lost.to.filter(|to| to.as_bytes().starts_with(&folder.below)).map(|to| near_key(folder, &to)),
+                };
+                replies.next(Answer::Lost(lost, near(folder, error))).await;
+            }
+            Listed::End => return replies.end(Answer::End).await,
+        }
+    }
+    replies.end(Answer::Cut).await;
+}
+
+/// A small file as a whole.
+async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<Answer> {
+    let payload = Payload::from(bytes);
+    let hashes = payload.hash(&[Algo::Crc64Nvme]).await?;
+    let upload = folder.store.write(key, spec).await?;
+    let stored = match upload.part(0, 0, payload.with_hashes(hashes.clone())).await {
+        Ok(part) => upload.publish(vec![part], Late::default()).await.map_err(|failed| (failed.error, failed.upload)),
+        Err(error) => Err((error, upload)),
+    };
+    match stored {
+        Ok(stored) => Ok(Answer::Stored(stored, Some(crc64(&hashes)))),
+        Err((error, upload)) => {
+            // The first error is the one to tell; what can't be removed now is found by a cleanup.
+            let _ = upload.abort().await;
+            Err(error)
+        }
+    }
+}
+
+/// Sends content, then its checksum.
+async fn send(body: Body, replies: &Replies) -> Result<()> {
+    let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
+    match body {
+        Body::File(file, range) => {
+            let starts = range.clone().step_by(PIECE).map(|from| from..range.end.min(from + PIECE as u64));
+            let blocks = futures::stream::iter(starts).map(|range| {
+                let file = file.clone();
+                disk::run(move || block(&file, range))
+            });
+            let mut blocks = blocks.buffered(AHEAD);
+            while let Some(block) = blocks.next().await {
+                let block = block?;
+                hasher.update(&block);
+                replies.data(block).await;
+            }
+        }
+        Body::Stream(mut pieces) => {
+            while let Some(piece) = pieces.next().await {
+                let mut piece = piece?;
+                hasher.update(&piece);
+                while !piece.is_empty() {
+                    replies.data(piece.split_to(PIECE.min(piece.len()))).await;
+                }
+            }
+        }
+    }
+    replies.end(Answer::Sent(crc64(&hasher.finish()))).await;
+    Ok(())
+}
+
+fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
+    let mut block = BytesMut::zeroed((range.end - range.start) as usize);
+    file.read_exact_at(&mut block, range.start).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::new(ErrorKind::Changed, "read", "the file became shorter while it was read")
+        }
+        _ => Error::from_io("read", error),
+    })?;
+    Ok(block.freeze())
+}
+
+/// Hashes a file where it lies.
+async fn hash(folder: &Opened, key: Key, version: Option<haul_core::Version>, algos: Vec<Algo>) -> Result<Hashes> {
+    let read = folder.store.read(&key, version.as_ref(), None).await?;
+    let Body::File(file, range) = read.body else {
+        return Err(Error::new(ErrorKind::Unsupported, "hash", "content there isn't in a file"));
+    };
+    let hashes = disk::run(move || {
+        let mut hasher = Hasher::new(&algos);
+        haul_store::blocks::read(&*file, range, |block| hasher.update(block))?;
+        Ok(hasher.finish())
+    });
+    let hashes = hashes.await?;
+    if read.entry.version.is_some() && folder.store.stat(&key).await?.version != read.entry.version {
+        return Err(Error::new(ErrorKind::Changed, "hash", "changed while it was read"));
+    }
+    Ok(hashes)
+}
+
+/// Copies from another folder of this machine.
+async fn copy(
+    session: &Session,
+    folder: &Opened,
+    from: Vec<u8>,
+    items: Vec<CopyItem>,
+    replies: &Replies,
+) -> Result<Answer> {
+    let source = session.open(&Folder { path: from, ..folder.as_asked.clone() })?;
+    let Some(domain) = source.store.caps().domain.clone() else {
+        return Err(Error::new(ErrorKind::Unsupported, "copy", "it copies nothing by itself"));
+    };
+    let items =
+        items.into_iter().map(|item| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item });
+    let (id, first) = (replies.id, replies.first.clone());
+    let progress = move |item: usize, bytes: u64| {
+        if let Ok(frame) = message::frame(Kind::Answer, id, &Answer::Progress(item, bytes)) {
+            let _ = first.send(frame);
+        }
+    };
+    let batch = CopyBatch {
+        from: domain.place,
+        items: items.collect(),
+        progress: Some(Progress(Arc::new(progress))),
+        links: Default::default(),
+    };
+    let answers: Vec<Result<Stored>> = folder.store.copy(batch).await;
+    Ok(Answer::Copied(answers.into_iter().map(|answer| answer.map_err(|error| near(folder, error))).collect()))
+}

@@ -1,0 +1,222 @@
+//! Writing: a small file goes as one message when it is published; of a large one the parts go as they come, many at once.
+
+use crate::{
+    Far,
+    channel::{Channel, unexpected},
+    crc64,
+    message::{Answer, FolderId, Request, UploadId},
+    open::{SMALL, weight},
+    read::{content, other_bytes},
+};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Key, Result, Retry, hash};
+use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, body::Pieces};
+use http_body_util::BodyExt as _;
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::OnceCell;
+
+/// A write to the far end.
+pub struct FarUpload {
+    far: Arc<Far>,
+    key: Key,
+    spec: WriteSpec,
+    begun: OnceCell<Place>,
+    /// The whole of a small file, or nothing yet.
+    held: Mutex<Option<Bytes>>,
+    /// By offset: length and CRC-64/NVME of parts that arrived.
+    crcs: Mutex<BTreeMap<u64, (u64, u64)>>,
+}
+
+/// Where a write is begun at the far end: it ends with the connection.
+pub struct Place {
+    pub channel: Arc<Channel>,
+    pub folder: FolderId,
+    pub id: UploadId,
+}
+
+impl Place {
+    async fn answer(&self, request: &Request) -> Result<Answer> {
+        self.channel.answer(self.folder, request).await
+    }
+}
+
+/// What the far end is told of how to write: not what only a copy on one machine can use.
+pub fn told(spec: &WriteSpec) -> WriteSpec {
+    WriteSpec { keep: None, hashes: Hashes::default(), ..spec.clone() }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FarUpload {
+    /// A new one, of which the far end knows nothing yet.
+    pub fn new(far: Arc<Far>, key: Key, spec: WriteSpec) -> Self {
+        let begun = OnceCell::new();
+        FarUpload { far, key, spec, begun, held: Mutex::default(), crcs: Mutex::default() }
+    }
+
+    /// One that the far end found again.
+    pub fn found(far: Arc<Far>, key: Key, spec: WriteSpec, place: Place) -> Self {
+        FarUpload { begun: OnceCell::new_with(Some(place)), ..FarUpload::new(far, key, spec) }
+    }
+
+    async fn begun(&self) -> Result<&Place> {
+        let begun = self.begun.get_or_try_init(async || {
+            let (channel, folder) = self.far.opened().await?;
+            self.far.meters.request("WRITE");
+            match channel.answer(folder, &Request::Begin(self.key.clone(), told(&self.spec))).await? {
+                Answer::Upload(id) => Ok(Place { channel, folder, id }),
+                _ => Err(unexpected()),
+            }
+        });
+        let begun = begun.await?;
+        if !begun.channel.is_open() {
+            // Trying again what is bound to a connection that broke is no use: the file is begun anew, or found again.
+            let why = "the connection to the far end broke while the file was written";
+            return Err(Error::new(ErrorKind::Io, "write", why).with_retry(Retry::Never).with_key(&self.key));
+        }
+        Ok(begun)
+    }
+
+    async fn send(&self, index: u64, offset: u64, payload: Payload) -> Result<Part> {
+        let size = payload.len();
+        let place = self.begun().await?;
+        let upload = place.id;
+        // Closed never.
+        let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
+        self.far.meters.request("PART");
+        let asked = place.channel.ask(place.folder, &Request::Part { upload, index, offset, size })?;
+        let mut pieces = Pieces::new(payload);
+        let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
+        while let Some(frame) = pieces.frame().await {
+            let bytes = frame.map_err(|e| Error::from_io("write", e))?.into_data().unwrap_or_default();
+            hasher.update(&bytes);
+            asked.send(bytes).await?;
+        }
+        let crc = crc64(&hasher.finish());
+        match asked.answer().await? {
+            Answer::Part(part, arrived) if arrived == crc => {
+                lock(&self.crcs).insert(offset, (size, crc));
+                Ok(part)
+            }
+            Answer::Part(..) => Err(other_bytes("write")),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The CRC of the whole, where each byte's is known.
+    fn whole(&self) -> Option<(u64, u64)> {
+        let crcs = lock(&self.crcs);
+        let mut at = 0;
+        for (offset, (size, _)) in crcs.iter() {
+            if *offset != at {
+                return None;
+            }
+            at += size;
+        }
+        let values: Vec<_> = crcs.values().map(|(size, crc)| (crc.to_be_bytes(), *size)).collect();
+        let crc = hash::combine(Algo::Crc64Nvme, values.iter().map(|(crc, size)| (Some(&crc[..]), *size)))?;
+        Some((u64::from_be_bytes(crc.try_into().ok()?), at))
+    }
+
+    /// A small file, as one message.
+    async fn put(&self, bytes: Bytes, late: &Late) -> Result<Stored> {
+        let size = bytes.len() as u64;
+        let spec = WriteSpec {
+            mtime: late.mtime.or(self.spec.mtime),
+            meta: late.meta.clone().or_else(|| self.spec.meta.clone()),
+            ..told(&self.spec)
+        };
+        let crc = hash::hash_bytes(&[Algo::Crc64Nvme], &bytes);
+        let request = Request::Put { key: self.key.clone(), spec, bytes: bytes.into() };
+        // Closed never.
+        let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
+        match self.far.ask("PUT", request).await? {
+            Answer::Stored(stored, Some(arrived)) if arrived == crc64(&crc) && stored.size == size => {
+                Ok(Stored { hashes: crc, ..stored })
+            }
+            Answer::Stored(..) => Err(other_bytes("write")),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn published(&self, parts: &[Part], late: &Late) -> Result<Stored> {
+        if self.begun.get().is_none() {
+            let held = lock(&self.held).clone();
+            match held {
+                Some(bytes) => return self.put(bytes, late).await,
+                None if parts.is_empty() && self.spec.size.is_none_or(|size| size == 0) => {
+                    return self.put(Bytes::new(), late).await;
+                }
+                None => {}
+            }
+        }
+        let place = self.begun().await?;
+        self.far.meters.request("PUBLISH");
+        match place.answer(&Request::Publish(place.id, parts.to_vec(), late.clone())).await? {
+            Answer::Stored(stored, _) => {
+                let whole = self.whole().filter(|(_, size)| *size == stored.size);
+                let hashes = whole.map(|(crc, _)| Hashes::default().with(Algo::Crc64Nvme, crc.to_be_bytes()));
+                Ok(Stored { hashes: hashes.unwrap_or_default(), ..stored })
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl Upload for FarUpload {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            let place = self.begun().await?;
+            match place.answer(&Request::Token(place.id)).await? {
+                Answer::Token(token) => Ok(token),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        Box::pin(async move {
+            let place = self.begun().await?;
+            Ok(Body::Stream(content(place.channel.ask(place.folder, &Request::ReadBack(place.id, range))?)))
+        })
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        Box::pin(async move {
+            let size = payload.len();
+            let whole = offset == 0 && size <= SMALL && self.spec.size == Some(size) && self.begun.get().is_none();
+            if !whole {
+                return self.send(index, offset, payload).await;
+            }
+            let bytes = Pieces::new(payload).collect().await.map_err(|e| Error::from_io("write", e))?.to_bytes();
+            *lock(&self.held) = Some(bytes);
+            Ok(Part { index, size, tag: Vec::new() })
+        })
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        Box::pin(async move {
+            match self.published(&parts, &late).await {
+                Ok(stored) => Ok(stored),
+                Err(error) => Err(Unpublished { error, upload: self }),
+            }
+        })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let Some(place) = self.begun.get() else { return Ok(()) };
+            match place.answer(&Request::Abort(place.id)).await? {
+                Answer::Done => Ok(()),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+}

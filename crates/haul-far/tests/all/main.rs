@@ -1,0 +1,7 @@
+//! Tests from outside, in one binary.
+
+#![allow(clippy::disallowed_methods)] // Tests make and read their own files.
+
+mod contract;
+mod far_end;
+mod stage;

@@ -1,0 +1,62 @@
+//! A near and a far end in one process, on a pair of pipes in memory.
+
+use futures::future::BoxFuture;
+use haul_core::Result;
+use haul_far::{Dial, Pipe, Settings};
+use haul_store::{Links, OpenRequest, Store};
+use std::{path::Path, sync::Arc};
+use tokio::io::{BufReader, BufWriter, duplex, split};
+
+/// Serves each connection from this process.
+pub struct Here(pub Settings);
+
+impl std::fmt::Debug for Here {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Here")
+    }
+}
+
+impl Dial for Here {
+    fn dial(&self) -> BoxFuture<'_, Result<Pipe>> {
+        let settings = self.0.clone();
+        let (near, far) = duplex(1 << 20);
+        tokio::spawn(async move {
+            let (from, to) = split(far);
+            haul_far::serve(BufReader::new(from), BufWriter::new(to), settings).await
+        });
+        let (input, output) = split(near);
+        let pipe =
+            Pipe { input: Box::new(BufReader::new(input)), output: Box::new(BufWriter::new(output)), process: None };
+        Box::pin(std::future::ready(Ok(pipe)))
+    }
+}
+
+/// What opens folders of this machine.
+pub fn settings() -> Settings {
+    let open = |path: &[u8], links: Links, own_links: bool| {
+        let request = OpenRequest { links, own_links, ..request(path) };
+        (haul_fs::KIND.open)(request)
+    };
+    Settings { open: Arc::new(open), root: None, read_only: false }
+}
+
+pub fn request(path: &[u8]) -> OpenRequest {
+    OpenRequest {
+        remote: "far".into(),
+        path: path.to_vec(),
+        options: Default::default(),
+        net: Default::default(),
+        meters: Default::default(),
+        links: Links::Keep,
+        own_links: false,
+        wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
+    }
+}
+
+/// A store on a folder, through both ends.
+pub fn open(folder: &Path, settings: Settings) -> Arc<dyn Store> {
+    let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str());
+    haul_far::open_on(&request(path), Arc::new(Here(settings)), "far here").unwrap()
+}
