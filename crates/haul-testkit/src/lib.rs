@@ -27,7 +27,6 @@ pub mod peers;
 pub mod proftpd;
 pub mod proxy;
 pub mod relay;
-pub mod s3_server;
 pub mod serve;
 pub mod servers;
 pub mod sshd;
