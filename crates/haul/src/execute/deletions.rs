@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Delete requests in flight at once.
 const DELETES_AT_ONCE: usize = 8;
 
-/// Files at the destination that it need not have, as `--compare-dest` has them.
+/// Files of the destination that are redundant, because `--compare-dest` has them.
 #[derive(Default)]
 pub struct Redundant(Mutex<Spool>);
 
@@ -39,7 +39,7 @@ impl Executor {
             return;
         }
         if self.ledger.cut_short() {
-            // The limit or the signal is what the exit code tells; this only explains what stayed.
+            // The exit code tells of the limit or signal; this only explains why files were kept.
             return self.ledger.notice(None, format!("{waiting} files were not deleted, as the run was cut short"));
         }
         let grounds = Grounds {
@@ -57,7 +57,7 @@ impl Executor {
         self.delete_all(spool, true).await;
     }
 
-    /// Deletes these, as far as `--max-delete` lets; `told`: the sink is told of each.
+    /// Deletes these, up to `--max-delete`; `told`: each one is reported to the sink.
     async fn delete_all(&self, spool: Spool, told: bool) {
         let batch = self.cx.dst.caps().delete_batch.clamp(1, DELETE_BATCH);
         let mut batches = match spool.into_batches(batch) {
@@ -68,14 +68,14 @@ impl Executor {
         let keys = futures::stream::poll_fn(|_| {
             let mut next = batches.next_batch().map_err(|e| self.ledger.error(e)).unwrap_or_default();
             let more = !next.is_empty() && !self.cx.cancel.is_cancelled();
-            // What the limit leaves of it may be nothing; what comes after it is still to be counted.
+            // The limit may leave nothing of this batch; the files after it must still be counted.
             self.keep_to(&mut left, &mut next);
             std::task::Poll::Ready(more.then_some(next))
         });
         keys.for_each_concurrent(DELETES_AT_ONCE, |keys| self.delete_batch(keys, told)).await;
     }
 
-    /// Deletes what the destination need not have, if all went well: nothing is reported of it.
+    /// Deletes redundant files of the destination if all went well, without reporting them.
     pub async fn delete_redundant(&self) {
         let spool = std::mem::take(&mut *self.redundant.spool());
         let failed = self.ledger.report().error_count > 0 && !self.job.deletes.ignore_errors;
@@ -91,7 +91,7 @@ impl Executor {
         self.delete_all(spool, false).await;
     }
 
-    /// Cuts `next` to what is allowed; what is beyond it is counted, and stops the job in the end.
+    /// Cuts `next` to what is allowed. The rest is counted, and makes the job fail in the end.
     pub(super) fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
         let beyond = pending::cut(left, next);
         if beyond > 0 {
@@ -133,7 +133,7 @@ impl Executor {
         }
     }
 
-    /// With `--backup-dir` or `--suffix` a deleted file is moved away instead; true when that is all there was to do.
+    /// Moves the file to the backups instead of deleting it, with `--backup-dir` or `--suffix`. True if that was done.
     async fn backup_before_delete(&self, gone: &Gone, told: bool) -> bool {
         let backup = self.backup();
         if !backup.keeps(&gone.key) {

@@ -1,5 +1,5 @@
-//! Directories: made as files need them, settled when the files are done. Those that the source lacks go, deepest first; times
-//! and attributes come last, since writing into a directory changes its time.
+//! Directories: created as files need them, finished when the files are done. Those that are missing from the source are deleted,
+//! deepest first; times and attributes come last, because writing into a directory changes its time.
 
 use super::{Executor, dirs::Due, pending::DELETE_BATCH};
 use crate::namesakes::of_name;
@@ -16,18 +16,18 @@ use haul_core::{
 use haul_store::{AttributesItem, Store, WriteSpec};
 use std::{collections::HashSet, sync::Arc};
 
-/// What all may do with a directory that anybody may look into.
+/// Permission bits of a directory that everybody may read and enter.
 const SEEN_BY_ALL: u32 = 0o055;
 
 impl Executor {
-    /// Takes what was decided about a directory.
+    /// Does, or remembers for the end, what was decided about a directory.
     pub async fn directory(&self, step: Step) {
         match (step.action, step.src, step.dst) {
             (Action::Keep, Some(src), Some(dst)) => {
                 self.note_stage(&src.key).await;
                 self.dirs.both(src, dst);
             }
-            // Something in it could not be looked at.
+            // Something in it could not be examined.
             (Action::Keep, None, Some(dst)) if step.why == Reason::NotSeen => self.dirs.spare(&dst.key),
             (Action::Keep, None, Some(dst)) => self.dirs.keep(dst),
             (Action::MakeDir, Some(src), _) if src.key.is_root() => self.dirs.root_is_new(),
@@ -37,8 +37,8 @@ impl Executor {
         }
     }
 
-    /// A directory that the destination lacks is made when something comes into it. Where what is of another kind makes way, that
-    /// goes at once.
+    /// A directory that is missing from the destination is created when something is written into it. If something of another kind
+    /// has its name and is to be replaced, that is deleted at once.
     async fn new_dir(&self, src: Entry) {
         if self.job.existing.other_kinds.are_replaced() {
             if !self.job.dry_run && self.cx.dst.caps().dirs {
@@ -59,7 +59,7 @@ impl Executor {
         if self.job.dry_run || !self.cx.dst.caps().dirs {
             return Ok(());
         }
-        // Only for a source that is there: a mistyped source must not leave an empty folder behind.
+        // Only if the source exists: a mistyped source must not leave an empty folder behind.
         if !self.cx.src.caps().dirs {
             self.see_prefix().await?;
         } else {
@@ -71,23 +71,23 @@ impl Executor {
                 && (self.job.dirs.root != Root::Excluded)
                 && !self.planner.keeps_own_attributes(&top.key)
             {
-                // As it is now: a move changes its time.
+                // Remembered as it is now: a move changes its time.
                 self.dirs.src_only(top);
             }
         }
-        // Not where some of what is made gets no permissions of its own in the end.
+        // Not where some new entries never get permissions of their own.
         let hides = !self.planner.asks_each()
             && (self.job.dirs.root != Root::Excluded || !self.cx.filter.has_unlisted_parents());
         let keep = self.attributes.keep.clone().filter(|_| hides);
         if !(self.job.dirs.root != Root::Excluded) {
-            // It keeps the permissions with which it is made; what is made in it gets its own.
+            // The root keeps the permissions it is created with; its entries get their own.
             self.cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
         }
         self.cx.dst.make_dir(&Key::new(""), &WriteSpec { keep, ..WriteSpec::default() }).await
     }
 
-    /// Where the source's folders are only beginnings of keys: that there are such keys, before a folder is made for them. Asked only
-    /// where one is to be made; what else is wrong is told when they are listed.
+    /// Checks that a source whose folders are only prefixes of keys has such keys, before a folder is created for them. Asks only
+    /// where a folder would be created; any other problem is reported when the source is listed.
     async fn see_prefix(&self) -> Result<()> {
         let root = Key::new("");
         match self.cx.dst.stat(&root).await {
@@ -100,8 +100,8 @@ impl Executor {
         }
     }
 
-    /// Where permissions aren't kept, directories are as open as the umask has it until the end. One that is less open at the source
-    /// is made with its own permissions before anything comes into it.
+    /// Where permissions aren't kept, new directories have the umask's permissions until the end. One that is less open at the source
+    /// gets its own permissions before anything is written into it.
     async fn close_at_once(&self, src: &Entry) {
         let (Some(keep), Some(posix)) = (&self.attributes.keep, &src.posix) else { return };
         if keep.private() || self.job.dry_run || !self.cx.dst.caps().dirs || self.planner.keeps_own_attributes(&src.key)
@@ -111,19 +111,19 @@ impl Executor {
         if attributes::changed(&keep.chmod, posix.mode, true) & SEEN_BY_ALL == SEEN_BY_ALL {
             return;
         }
-        // Until the end it must let its owner in.
+        // Its owner must be able to write into it until the end.
         let own = Chmod { dirs: true, files: false, clear: 0, set: 0o700, exec_if_any: 0, copied: None };
         let chmod = keep.chmod.iter().copied().chain([own]).collect();
         let keep = Some(Arc::new(Keep { chmod, ..(**keep).clone() }));
         let item = AttributesItem { keep, new: true, ..self.attributes.item(src, &src.key, None) };
-        // What fails here fails again when something is written there, and is told then.
+        // An error here comes back when something is written there, and is reported then.
         if self.cx.dst.make_dir(&src.key, &WriteSpec::default()).await.is_ok() {
             self.ask_attributes(vec![item], true).await;
         }
     }
 
-    /// Settles directories: creates empty ones where asked, removes what the source lacks, sets times; and takes the
-    /// source's empty ones away after a move.
+    /// Finishes directories: creates empty ones if asked, deletes those that are missing from the source, sets times, and deletes
+    /// the source's empty ones after a move.
     pub async fn finish_dirs(&self, deletes: bool) {
         if self.job.dry_run && deletes && self.job.tell.details {
             self.tell_extra_dirs().await;
@@ -165,7 +165,7 @@ impl Executor {
         }
     }
 
-    /// Removes the directories that the source lacks, if the job went well enough to trust it.
+    /// Deletes the directories that are missing from the source, if the job went well enough to trust it.
     pub async fn delete_extra_dirs(&self) {
         if !self.job.dry_run
             && !self.ledger.cut_short()
@@ -175,7 +175,7 @@ impl Executor {
         }
     }
 
-    /// Deepest first. A directory that still holds something (an excluded file, say) stays, and that is no error.
+    /// Deepest first. A directory that still holds something (an excluded file, for example) stays, which isn't an error.
     async fn remove_extra_dirs(&self) {
         let mut extra = self.dirs.take_extra();
         if !has_dirs(&self.cx.dst) {
@@ -201,7 +201,7 @@ impl Executor {
         }
     }
 
-    /// What a dry run says of directories that the source lacks: one that would still hold something stays.
+    /// Reports in a dry run which directories would be deleted: one that would still hold something stays.
     async fn tell_extra_dirs(&self) {
         let mut stay: HashSet<Key> = HashSet::new();
         for key in self.dirs.take_extra() {
@@ -224,7 +224,7 @@ impl Executor {
         }
     }
 
-    /// Writing into a directory moves its time, so times come last, deepest first.
+    /// Writing into a directory changes its time, so times come last, deepest first.
     async fn set_dir_times(&self) {
         let caps = self.cx.dst.caps();
         if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
@@ -241,7 +241,7 @@ impl Executor {
         futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
     }
 
-    /// Gives directories that keep their attributes back what writing into them changed.
+    /// Restores directories that keep their own attributes after files were written into them.
     async fn restore_dirs(&self) {
         for (key, mtime, mode) in self.dirs.take_changed_of_others() {
             let mode = mode.map(|mode| ("mode".to_string(), format!("{:o}", mode & 0o7777)));
@@ -311,7 +311,7 @@ impl Executor {
     }
 }
 
-/// Where directories only show in the names of files there is none to remove, and asking would cost requests.
+/// False where directories exist only as prefixes of keys: there is nothing to delete, and asking would cost requests.
 fn has_dirs(store: &Arc<dyn Store>) -> bool {
     store.caps().dirs || store.caps().keeps_empty_dirs
 }

@@ -1,4 +1,4 @@
-//! Doing what was decided: steps come in order, and what each asks for is done here or handed to the part that does it.
+//! Carries out decisions: takes steps in order, and does each or hands it to the part that does it.
 //!
 //! Files go to the queue of transfers, attributes to their setter; deletions wait until it is known that nothing went wrong,
 //! directories until the files are done, further names of a file until the first is there.
@@ -68,12 +68,12 @@ pub(crate) struct Executor {
     rules: Rules,
     attributes: Arc<Attributes>,
     index: Arc<Index>,
-    /// Asked again where something turns out otherwise than it was decided.
+    /// Decides again when something turns out to be different.
     planner: Arc<Planner>,
     mover: Mover,
     starts: Starts,
     pending: PendingDeletes,
-    /// What the destination has although `--compare-dest` has it.
+    /// Files of the destination that `--compare-dest` has too.
     redundant: Redundant,
     dirs: Dirs,
     links: Arc<HardLinks>,
@@ -81,12 +81,12 @@ pub(crate) struct Executor {
     moved_sources: Mutex<Vec<Gone>>,
     /// Files that wait for their names.
     delayed: delayed::Delayed,
-    /// What found no room at the destination.
+    /// Files that failed with "no space".
     full: full::Full,
 }
 
 impl Executor {
-    /// Nothing is done yet; `mover` moves bytes between the ends of `cx`.
+    /// An executor that has done nothing yet; `mover` moves bytes between the ends of `cx`.
     pub fn new(
         job: &Arc<Job>,
         cx: &Cx,
@@ -116,7 +116,7 @@ impl Executor {
         }
     }
 
-    /// Does a step, or hands it to what does it.
+    /// Does a step, or hands it to the part that does it.
     pub async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
         let is_dir = step.src.as_ref().or(step.dst.as_ref()).is_some_and(Entry::is_dir);
         match step.action {
@@ -134,14 +134,14 @@ impl Executor {
             match Box::pin(self.take_elsewhere(&mut step)).await {
                 Outcome::Done => return,
                 Outcome::Nothing => {}
-                // Though it was unchanged, it is there no more.
+                // It was unchanged, but it isn't there any more.
                 Outcome::SetAside => (step.action, step.look, aside) = (Action::Copy, false, true),
             }
         }
         let dry_run = self.job.dry_run;
         let Step { action, src, dst, why, to, differs, look, .. } = step;
         let Some(src) = src else {
-            // What only the destination has and keeps.
+            // Only the destination has it, and it stays.
             let kept = Step { differs, ..Step::new(action, None, dst, why) };
             return self.ledger.decided(&kept, dry_run);
         };
@@ -181,7 +181,7 @@ impl Executor {
         }
     }
 
-    /// A file of the destination is to be deleted: it waits until it may be.
+    /// Puts a file of the destination on the list of pending deletions.
     async fn doom(&self, step: Step) {
         let dry_run = self.job.dry_run;
         if dry_run && self.ledger.is_beyond_max_delete(&self.job.deletes) {
@@ -202,7 +202,7 @@ impl Executor {
         }
     }
 
-    /// A file of the destination gets another name; where that can't be, it is copied, and deleted under the old one.
+    /// Renames a file of the destination. If the store can't, the file is copied from the source and the old one deleted.
     fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a Orders) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (Some(src), Some(old)) = (step.src, step.dst) else { return };
@@ -241,18 +241,18 @@ impl Executor {
         }
     }
 
-    /// A key of the destination is about to be written or deleted, whatever was found there: the index may know of it.
+    /// Tells the index that a key of the destination is about to be written or deleted.
     async fn will_write(&self, key: &Key) {
         if let Some(index) = self.index.get() {
             index.will_change(key).await;
-            // What is there may be kept under another name first.
+            // The existing file may be backed up under another name first.
             if let Some(kept) = self.backup().kept_in(&self.cx.dst, key) {
                 index.will_change(&kept).await;
             }
         }
     }
 
-    /// How a walk went.
+    /// Notes that a walk ended, `whole` or early.
     pub fn walked(&self, whole: bool) {
         if whole {
             self.full.all_is_known();
@@ -268,14 +268,14 @@ impl Executor {
         self.confirm(what, key)
     }
 
-    /// Asks the person, when there is one to ask (`--interactive`).
+    /// Asks for confirmation with `--interactive`.
     fn confirm(&self, what: &str, key: &Key) -> bool {
         let Some(confirm) = &self.cx.confirm else { return true };
-        // A question blocks; other transfers go on on the runtime's other threads.
+        // A question blocks this thread; transfers continue on the runtime's other threads.
         tokio::task::block_in_place(|| confirm.ask(what, key))
     }
 
-    /// An unchanged file: a move still takes its source away.
+    /// Counts an unchanged file. A move still deletes its source.
     fn kept(&self, src: &Entry, why: Reason) {
         self.ledger.report().totals.unchanged += 1;
         if !self.job.moves() || why.is_left_alone() || self.job.dry_run {
@@ -291,9 +291,9 @@ impl Executor {
         Box::new(Order::new(self.ledger.next_step(), src, to, replaced))
     }
 
-    /// Equal bytes, other time. Where the store can't set times by themselves, the file is copied again.
+    /// Sets the time of a file with equal bytes. If the store can't set only the time, the file is copied again.
     async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
-        // Metadata that isn't known must not replace what is there.
+        // Unknown metadata must not replace the existing metadata.
         let meta = src.meta.as_ref().filter(|_| self.job.attributes.metadata);
         let meta = meta.and_then(|_| crate::transfer::meta(&self.job, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
@@ -309,13 +309,13 @@ impl Executor {
         }
     }
 
-    /// `--immutable` forbids it.
+    /// Reports an error: `--immutable` forbids the change.
     fn refuse(&self, key: &Key) {
         let message = "it exists and differs, and --immutable forbids to change it";
         self.ledger.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
     }
 
-    /// Tells the further names of a file what becomes of the first.
+    /// Notes for further names of a file what happens to its first name.
     fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
         match action {
             Action::Keep if !why.is_left_alone() => self.links.there(src, dst),

@@ -1,5 +1,5 @@
-//! The transfers of a job: started as permits come free, and what becomes of each: counted, reported, and, in a move, the
-//! source taken away.
+//! The transfers of a job: started as permits become free; each result is counted and reported, and in a move the source is
+//! deleted.
 
 use super::{Executor, starts::Admission};
 use crate::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 impl Executor {
-    /// Starts transfers as permits come free, until the queue is done.
+    /// Starts transfers as permits become free, until the queue is done.
     pub(super) async fn schedule(self: Arc<Self>, mut queue: Queue) {
         let mut running = JoinSet::new();
         let budget = &self.mover.budget;
@@ -53,7 +53,7 @@ impl Executor {
         }
         match self.starts.admit(order.src.size) {
             Admission::Starts => true,
-            // What goes through this process asks chunk by chunk.
+            // Transfers through this process ask chunk by chunk.
             Admission::AsksItself => !by_server || self.mover.allows_by_server(order),
             Admission::LimitReached => {
                 self.ledger.transfer_limit();
@@ -84,7 +84,7 @@ impl Executor {
                     self.mover.give_back(order);
                 }
                 let result = match answer {
-                    // Another way may do what the store can't do by itself, or what was changing is at rest now.
+                    // Another route may work where the store's own copy doesn't, or the file has stopped changing.
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
                         let brought = self.bring(order, &claim).await;
                         if brought.is_ok() {
@@ -109,7 +109,7 @@ impl Executor {
         self.delete_moved_sources(false).await;
     }
 
-    /// Brings a file over through memory; what is in the way of one makes way, where it may.
+    /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.
     async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
         match self.mover.bring(order, claim).await {
             Err(error) if error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
@@ -120,17 +120,17 @@ impl Executor {
         }
     }
 
-    /// True when these files may be moved by taking their names with them. What waits for its name is the source's only copy no
-    /// sooner than it has it; and a file whose other names may lie elsewhere may have to get an inode of its own.
+    /// True when these files may be moved by renaming. Not if they wait for their names (until then the source must stay), nor if
+    /// a file has other names elsewhere and needs an inode of its own.
     fn renames(&self, batch: &[Order]) -> bool {
         let shared = |order: &Order| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
-        // What isn't to be kept doesn't come with the inode either.
+        // Attributes that aren't kept must not come along with the inode.
         let (keep, only_kept) = (&self.job.attributes.keep, self.job.attributes.only_kept);
         let kept = !only_kept || keep.perms && keep.owner && keep.group;
         self.job.moves() && kept && !self.delays_any() && !(only_kept && batch.iter().any(shared))
     }
 
-    /// What became of an order.
+    /// Records the result of an order.
     pub(super) fn ended(&self, order: &Order, result: Result<Arrived>) {
         match result {
             Ok(arrived) if !is_file(order) && could_not_be(&arrived) => {
@@ -147,7 +147,7 @@ impl Executor {
                     // Its directory may have been opened for it.
                     self.dirs.written(&order.to);
                 }
-                // Every further file would fail the same way, after filling what little is left: said once, at the end.
+                // Every further file would fail the same way, after filling the little space that is left: reported once, at the end.
                 let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
                 let error = if self.ledger.was_hopeless(error.kind()) { crate::transfer::cancelled() } else { error };
                 let kind = error.kind();
@@ -201,7 +201,7 @@ impl Executor {
         }
     }
 
-    /// A source that may go, at exactly the version that is at the destination.
+    /// Puts a moved source on the list of sources to delete, at exactly the version that is at the destination.
     pub fn delete_source(&self, moved: Gone) {
         self.moved_sources.lock().unwrap_or_else(|e| e.into_inner()).push(moved);
     }
@@ -211,7 +211,7 @@ impl Executor {
         self.ledger.tell(Event::Deleted { side: Side::Src, key: key.clone(), size });
     }
 
-    /// Deletes moved sources, a full batch at a time, or all that are left.
+    /// Deletes moved sources: a full batch, or `all` that are left.
     pub async fn delete_moved_sources(&self, all: bool) {
         let moved = {
             let mut waiting = self.moved_sources.lock().unwrap_or_else(|e| e.into_inner());
@@ -230,8 +230,8 @@ impl Executor {
         }
     }
 
-    /// Of moved sources those that may go. A store that deletes whatever has the name is asked first whether that is still what was
-    /// copied: of what somebody put there meanwhile this would be the only copy.
+    /// Keeps only those moved sources that may be deleted. A store that deletes whatever has the name is asked first whether it is
+    /// still the version that was copied: anything newer would be the only copy.
     async fn still_there(&self, mut moved: Vec<Gone>) -> Vec<Gone> {
         if self.cx.src.caps().deletes_version {
             return moved;
@@ -247,7 +247,7 @@ impl Executor {
                 // Not every service lists encrypted content under the ETag that it gives to those who ask.
                 Answer::There(now) if copied.is_some() && now.version != *copied => self.cx.src.stat(&key).await,
                 Answer::Unknown(error) => Err(error.to_report()),
-                // What is gone by now counts as deleted.
+                // A file that is missing by now counts as deleted.
                 Answer::There(_) | Answer::Absent | Answer::NotAsked => {
                     may_go.push(moved);
                     continue;
@@ -266,7 +266,7 @@ impl Executor {
     }
 }
 
-/// A regular file or a symlink: has bytes that can be brought in more than one way.
+/// True for a regular file or a symlink: its bytes can be transferred by more than one route.
 fn is_file(order: &Order) -> bool {
     order.src.has_bytes()
 }

@@ -1,4 +1,4 @@
-//! Making way for a file: what is in its place at the destination goes, as far as the job lets it.
+//! Replacing something of another kind: deletes it at the destination where a file is to be written, if the job allows it.
 
 use super::Executor;
 use crate::{namesakes::of_name, plan::no_way, transfer::Order};
@@ -9,10 +9,10 @@ use haul_core::{
 use haul_store::ListRequest;
 
 impl Executor {
-    /// Makes way for a file where a directory is: it goes when it is empty, or with all that is in it where deleting is
-    /// asked for. What isn't a regular file makes way for one that is written in place.
+    /// Deletes the directory at a file's name: an empty one, or one with its contents where the job deletes. Also deletes what
+    /// isn't a regular file before a file is written in place.
     ///
-    /// Errors: those of deleting, or that it is not to be.
+    /// Errors: those of deleting; `Exists` when it must stay.
     pub(super) async fn clear_target(&self, order: &Order) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
@@ -35,9 +35,9 @@ impl Executor {
         })
     }
 
-    /// Removes what has this name, unless it is a directory.
+    /// Deletes what has this name, unless it is a directory.
     ///
-    /// Errors: those of deleting; in a move, that this job brought it.
+    /// Errors: those of deleting; in a move, when this job wrote it.
     pub(super) async fn clear_file(&self, key: &Key) -> Result<()> {
         match self.cx.dst.stat(key).await {
             Ok(entry) if !entry.is_dir() => {
@@ -48,13 +48,14 @@ impl Executor {
                 let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
                 answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(key))
             }
-            // What is there, if anything is, will say so itself when it is written to.
+            // If anything is there, writing to it will report it.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// Removes a file or link of this name where the one that is to come is of the other kind and must not replace anything,
-    /// since its source goes. What this job has brought stays: on a disk that takes two names for one it is another's only copy.
+    /// Deletes a file or symlink of this name where one of the other kind is to be written and must not replace anything, because
+    /// its source will be deleted. A file that this job wrote stays: on a disk that takes two names for one, it is the only copy
+    /// of another source.
     async fn clear_other_kind(&self, key: &Key) -> Result<()> {
         if !self.never_replaces_own() {
             return Ok(());
@@ -69,14 +70,14 @@ impl Executor {
         Ok(())
     }
 
-    /// Removes what a directory holds, as far as rules let it.
+    /// Deletes what a directory holds, as far as the rules allow.
     ///
-    /// Errors: before anything is deleted, what can't be listed, so another file system in it where those are left alone; that
-    /// this job brought something of it: on a disk that takes two names for one it is another directory's.
+    /// Errors, before anything is deleted: something in it can't be listed (another file system, where those are left alone), or
+    /// was written by this job: on a disk that takes two names for one, it belongs to another directory.
     async fn clear_dir(&self, dir: &Key) -> Result<()> {
         let gone = self.planner.held_by(dir).await?;
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
-        // The time alone could be that of a file that lost another of its names.
+        // The time alone could also come from deleting another name of the file.
         if let Some(own) = gone.iter().find(|entry| self.is_of_this_run(entry))
             && !self.is_called_so(dir).await
         {
@@ -100,20 +101,20 @@ impl Executor {
         Ok(())
     }
 
-    /// True where two names may be one place at the destination, and what came under one must not go for the other: in a move,
-    /// and where symlinks of the destination stay.
+    /// True where two names may be the same place at the destination, so that a file written under one must not be deleted for the
+    /// other: in a move, and where symlinks of the destination stay.
     fn never_replaces_own(&self) -> bool {
         self.job.existing.began.is_some() && (self.job.moves() || self.job.links.keep_dirlinks)
     }
 
-    /// Where that counts: true for what may have come in this run. In a move it may be the only copy of another source, which is
-    /// gone.
+    /// Where [`Self::never_replaces_own`] holds: true for a file that this run may have written. In a move it may be the only copy
+    /// of another source.
     pub(super) fn may_be_of_this_run(&self, there: &Entry) -> bool {
         let untold = there.changed.is_none() && !there.is_dir() && self.began().is_some();
         self.never_replaces_own() && (untold || self.is_of_this_run(there))
     }
 
-    /// True for what this run wrote or changed, as its time says.
+    /// True for a file that this run wrote or changed, by its change time.
     fn is_of_this_run(&self, there: &Entry) -> bool {
         let began = self.began().zip(there.changed);
         began.is_some_and(|(began, changed)| !there.is_dir() && changed >= began)
@@ -123,17 +124,17 @@ impl Executor {
         self.job.existing.began
     }
 
-    /// Errors: `Exists`, where that counts, for what may have come in this run.
+    /// Errors: `Exists`, for a file that [`Self::may_be_of_this_run`].
     pub(super) fn check_older(&self, there: &Entry) -> Result<()> {
         if self.may_be_of_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
     }
 
-    /// What deleting is to find, where another transfer of the same move may come first.
+    /// The version that deleting must find, where another transfer of the same move may be faster.
     pub(super) fn pin(&self, there: &Entry) -> Option<Version> {
         there.version.clone().filter(|_| self.job.moves())
     }
 
-    /// What makes way is counted and told as deleted.
+    /// Counts and reports what was replaced as deleted.
     fn report_deleted(&self, entry: Entry) {
         let (key, size, is_dir) = (entry.key.clone(), entry.size, entry.is_dir());
         if is_dir {
@@ -145,7 +146,7 @@ impl Executor {
         self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
     }
 
-    /// True when the destination shows a directory under this very name, not only under one that it takes for the same.
+    /// True when the destination lists a directory under exactly this name, not only under one that it takes for the same.
     async fn is_called_so(&self, dir: &Key) -> bool {
         let mut listing = self.cx.dst.list(ListRequest::dir(dir.parent().as_bytes()));
         while let Some(step) = listing.next().await {

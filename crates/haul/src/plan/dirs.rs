@@ -1,4 +1,4 @@
-//! Directories: which are new, which are seen on both sides, which the destination may lose, and the job's root.
+//! Directories: which are new, which are on both sides, which may be deleted at the destination, and the job's root.
 
 use super::{Outlet, Planner, both_dirs, is_within, kept_dir, outermost};
 use futures::StreamExt;
@@ -13,7 +13,7 @@ use haul_store::ListRequest;
 use std::sync::Arc;
 
 impl Planner {
-    /// A directory of the source, and what the destination has of it.
+    /// Reports a directory of the source and how the destination's differs.
     pub(super) async fn dir_seen(&self, src: &Entry, dst: Option<&Entry>) {
         if !self.job.tell.details {
             return;
@@ -37,10 +37,11 @@ impl Planner {
         None
     }
 
-    /// A directory that only the source has: it is made, unless nothing new may be; what is there in its place goes.
+    /// Decides about a directory that only the source has: it is created unless nothing new may be, and something of another kind
+    /// at its name is replaced.
     pub(super) async fn new_dir(&self, src: Entry, out: &impl Outlet) {
         if !self.job.existing.other_kinds.are_replaced() {
-            // Where keys are asked for one by one, directories weren't.
+            // Where keys are asked for one by one, directories weren't asked for.
             let there = match self.asks_each() {
                 true => self.cx.dst.stat(&src.key).await.ok(),
                 false => None,
@@ -71,12 +72,12 @@ impl Planner {
         out.take(Step::new(Action::MakeDir, Some(src), None, Reason::Missing)).await;
     }
 
-    /// True for a directory that the destination is known to lack, as far as the walk has come.
+    /// True for a directory that is known to be missing from the destination, as far as the walk has come.
     pub(super) fn is_new(&self, dir: &Key) -> bool {
         is_within(&self.new, dir)
     }
 
-    /// A directory that the source provably lacks.
+    /// Decides about a directory that is proved to be missing from the source.
     pub(super) async fn extra_dir(&self, dst: Entry, out: &impl Outlet) {
         if self.cx.filter.shown_by_another_source(&dst.key) {
             out.take(kept_dir(dst)).await;
@@ -96,8 +97,8 @@ impl Planner {
         }
     }
 
-    /// Where only the top level is compared, what a directory that goes holds isn't listed: all of it goes too, but for other
-    /// file systems where they are left alone, and the directories above them. False when `dir` itself can't go for that.
+    /// With a depth limit the contents of a directory to be deleted aren't listed: lists them here and deletes them too, except
+    /// other file systems, where they are left alone, and the directories above them. False when `dir` itself must stay for that.
     async fn extra_below(&self, dir: &Entry, out: &impl Outlet) -> bool {
         let limited = self.job.listing.max_depth.is_some() && self.job.verb == Verb::Sync;
         if !limited || !self.job.deletes.below_max_depth {
@@ -142,11 +143,11 @@ impl Planner {
         out.take(plan::extra(dst, true)).await;
     }
 
-    /// Takes the job's root along, where it is part of the transfer.
+    /// Decides about the job's root, if it is part of the transfer.
     pub async fn see_root(&self, out: &impl Outlet) {
         let root = Key::new("");
         if self.keeps_own_attributes(&root) {
-            // One that isn't there yet has nothing to keep.
+            // A root that doesn't exist yet has no attributes to keep.
             if let Ok(dst) = self.cx.dst.stat(&root).await {
                 out.take(kept_dir(dst)).await;
             }
@@ -155,26 +156,26 @@ impl Planner {
         if self.job.dirs.root != Root::Included {
             return;
         }
-        // A source that isn't there is told when it is listed.
+        // A missing source is reported when it is listed.
         if let Ok(src) = self.cx.src.stat(&root).await {
             let dst = self.cx.dst.stat(&root).await.ok();
             if dst.is_none() {
-                // All that is in it is new too.
+                // Everything in it is new too.
                 self.made(src.clone(), out).await;
             }
             self.dir_seen(&src, dst.as_ref()).await;
-            // What is written into it changes its time, so it is set in any case.
+            // Writing into it changes its time, so the time is set in any case.
             let there = Entry { mtime: None, ..src.clone() };
             out.take(both_dirs(src, there)).await;
         }
     }
 
-    /// True for a directory of the source that has nothing to do with what the destination's looks like.
+    /// True for a directory of the destination whose attributes don't come from this source.
     pub fn keeps_own_attributes(&self, dir: &Key) -> bool {
         self.deletes_only() || self.cx.filter.is_of_earlier_source(dir)
     }
 
-    /// May the destination lose this, as far as rules say? Remembers directories that it may not, with what they hold.
+    /// Whether the rules allow deleting this at the destination. Remembers directories that must stay with their contents.
     pub(super) fn may_be_deleted(&self, dst: &Entry) -> bool {
         if self.cx.filter.shown_by_another_source(&dst.key) {
             return false;

@@ -1,4 +1,4 @@
-//! What a file comes to in the end: what the comparison says, seen in the light of what else is known of it.
+//! Completes the decision about a file: checks it, looks for alternate destinations, and adds what is reported.
 
 use super::{Outlet, Planner};
 use crate::overlap;
@@ -30,7 +30,7 @@ impl Planner {
             true => Box::pin(self.basis_elsewhere(src, to)).await,
             false => None,
         };
-        // What is linked already was looked at under its first name.
+        // The attributes of a hard link were examined under its first name.
         step.look = step.action == Action::Keep && self.must_look(step.why);
         step.differs = self.attributes.difference(&self.rules, src, basis.as_ref().or(dst));
         step.elsewhere = elsewhere.map(Box::new);
@@ -41,9 +41,9 @@ impl Planner {
         out.take(step).await;
     }
 
-    /// Where symlinks of the destination stay, so that two names of the source may be one place there.
+    /// Where symlinks of the destination stay, two names of the source may be the same place there.
     ///
-    /// Errors: `Exists`, for what may have come in this run.
+    /// Errors: `Exists`, for a file that this run may have written.
     fn check_not_behind_link(&self, there: &Entry) -> Result<()> {
         let began = self.job.existing.began.filter(|_| self.job.links.keep_dirlinks);
         if began.is_none_or(|began| there.changed.is_none_or(|changed| changed < began)) {
@@ -54,9 +54,9 @@ impl Planner {
         Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
     }
 
-    /// That a file to be moved isn't the one that is there under the name `to`, reached in two ways: it would be deleted once it is
-    /// "there". Where the destination isn't looked at (`--no-check-dest`) it is asked about the first file: two places of which one
-    /// lacks a file of the other, or has another, are two for all files.
+    /// Checks that a file to be moved isn't itself the file `to` of the destination, reached by another path: it would be deleted
+    /// after "arriving". With `--no-check-dest` the destination is asked about the first file only: if one side is missing it or has
+    /// another file, the two are different places for all files.
     ///
     /// Errors: `Invalid`; those of asking.
     async fn two_files(&self, src: &Entry, to: &Key, dst: Option<&Entry>) -> Result<()> {
@@ -72,14 +72,14 @@ impl Planner {
         if *apart {
             return Ok(());
         }
-        // Both in the same way: not every service lists a file under the version that it gives to those who ask for it.
+        // Both in the same way: some services list a file with another version than they give when asked for it.
         let (there, here) = tokio::join!(self.cx.dst.stat(to), self.cx.src.stat(&src.key));
         match (there, here) {
             (Ok(there), Ok(here)) if overlap::one_file(&self.cx, &here, to, &there) => return same(),
             (Ok(_), Ok(_)) => {}
             (Err(error), Ok(_)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
             (Err(error), Ok(_)) => return Err(error.with_key(to)),
-            // The source is gone: that tells nothing of the others.
+            // The source is missing: that says nothing about the other files.
             (_, Err(error)) => return Err(error.with_key(&src.key)),
         }
         *apart = true;

@@ -1,5 +1,5 @@
-//! Something of another kind under a key's name at the destination: a directory where a file is to come, a file where a symlink
-//! is. What is in whose place, and whether it may be taken.
+//! Things of another kind under a key's name at the destination: a directory where a file is to be written, a file where the
+//! source has a symlink. Finds them, and decides whether they may be replaced.
 
 use super::{Outlet, Planner};
 use crate::namesakes::of_any_kind;
@@ -15,13 +15,13 @@ use haul_store::ListRequest;
 use std::sync::Arc;
 
 impl Planner {
-    /// True when it counts whether the destination has something of another kind under a name that it lacks.
+    /// True when it matters whether the destination has something of another kind under a missing name.
     pub(super) fn asks_of_other_kinds(&self) -> bool {
         let job = &self.job;
         job.existing.other_kinds.are_replaced() && (job.existing.only || job.existing.ignore) && self.cx.dst.caps().dirs
     }
 
-    /// A file that the destination lacks as such: it may have something else of that name.
+    /// Decides about a file that is missing from the destination, which may have something else of that name.
     pub(super) async fn missing_of_its_kind(&self, src: Entry, out: &impl Outlet) {
         let there = self.asks_of_other_kinds() && self.other_kind_there(&src.key).await;
         let (action, why) = match there {
@@ -56,25 +56,25 @@ impl Planner {
         }
     }
 
-    /// True when a directory makes way for a file with all that it holds.
+    /// True when a directory is replaced by a file together with its contents.
     pub fn replaces_dirs(&self) -> bool {
         self.job.verb == Verb::Sync || self.job.existing.other_kinds == OtherKinds::ReplaceWhole
     }
 
-    /// True when the destination may have a directory of the name of a file that it lacks. None is in a directory that is new
+    /// True when the destination may have a directory with the name of a missing file. There is none in a directory that is new
     /// itself.
     pub(super) fn may_be_in_the_way(&self, key: &Key) -> bool {
-        // With all that it holds it goes when the file comes; only a dry run has to tell of it before.
+        // It is deleted with its contents when the file is written; only a dry run has to report it before.
         let tells = self.job.verb != Verb::Sync || self.job.deletes.max.is_some();
         let counts = !self.replaces_dirs() || self.job.dry_run && tells;
         self.job.existing.other_kinds.are_replaced() && counts && self.cx.dst.caps().dirs && !self.is_new(&key.parent())
     }
 
-    /// Why a file can't come to `key`: a directory of its name is at the destination, holds something, and isn't to go with
-    /// that. Which is told, so that a dry run tells it too.
+    /// Why a file can't be written to `key`: the destination has a non-empty directory of its name, which must stay. The error is
+    /// reported here, so that a dry run reports it too.
     pub(super) async fn in_the_way(&self, src: &Entry, key: &Key) -> Option<Error> {
         let dir = Key::new([key.path(), b"/"].concat());
-        // Not what a symlink leads to.
+        // A symlink itself, not its target.
         if self.replaces_dirs() || !self.cx.dst.caps().dirs || self.cx.dst.stat(&dir).await.is_err() {
             return None;
         }
@@ -89,9 +89,9 @@ impl Planner {
         None
     }
 
-    /// Tells, in a dry run, what goes with the directory that makes way for a file.
+    /// Reports in a dry run what would be deleted with the directory that a file replaces.
     ///
-    /// Errors: those for which it can't go.
+    /// Errors: why it can't be deleted.
     async fn report_replaced_dir(&self, key: &Key) -> Result<()> {
         let dir = Key::new([key.path(), b"/"].concat());
         if self.cx.dst.stat(&dir).await.is_err() {
@@ -100,7 +100,7 @@ impl Planner {
         let gone = self.held_by(&dir).await?;
         self.ledger.check_may_delete(&self.job.deletes, &dir, gone.len() as u64)?;
         if self.job.verb == Verb::Sync {
-            // The listing of the destination tells it.
+            // The listing of the destination reports it.
             return Ok(());
         }
         for entry in gone.into_iter().rev() {
@@ -128,13 +128,13 @@ impl Planner {
         false
     }
 
-    /// What only the destination has, but the source shows under the same name as something of another kind: it is not
-    /// deleted but replaced.
+    /// True for what only the destination has, while the source has something of another kind under the same name: it is replaced,
+    /// not deleted.
     pub(super) async fn is_replaced(&self, dst: &Entry) -> bool {
         self.in_its_place(dst).await.is_some()
     }
 
-    /// What the source shows in the place of this: what is to be copied, if anything is.
+    /// What the source has under this name and is to be copied, if anything.
     pub(super) async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
         if !self.job.existing.other_kinds.are_replaced() || !self.cx.src.caps().files {
             return None;
@@ -156,9 +156,9 @@ impl Planner {
         found
     }
 
-    /// What a directory holds and may lose with its place.
+    /// The contents of a directory that may be deleted with it.
     ///
-    /// Errors: what can't be listed, so another file system in it where those are left alone.
+    /// Errors: something in it can't be listed, for example another file system where those are left alone.
     pub async fn held_by(&self, dir: &Key) -> Result<Vec<Entry>> {
         let filter = Arc::new(self.cx.filter.for_destination());
         let descend = filter.clone();
@@ -166,13 +166,13 @@ impl Planner {
             prefix: dir.as_bytes().to_vec(),
             descend: Some(Arc::new(move |dir| descend.descend(dir))),
             one_device: self.one_device(),
-            // To tell what each is.
+            // To report what each one is.
             posix: true,
             ..ListRequest::all()
         };
         let mut listing = self.cx.dst.list(request);
         let (mut gone, mut kept) = (Vec::new(), None::<Key>);
-        // A directory that is kept keeps what it holds.
+        // A directory that stays keeps its contents.
         let mut may_go = |entry: &Entry| {
             if kept.as_ref().is_some_and(|dir| entry.key.as_bytes().starts_with(dir.as_bytes())) {
                 return false;
@@ -194,7 +194,7 @@ impl Planner {
     }
 }
 
-/// Why a file can't come to `key`.
+/// The error for a file that can't be written to `key`.
 pub(crate) fn no_way(key: &Key) -> Error {
     let message = "could not make way for it: a directory of that name is there and holds something";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)

@@ -1,5 +1,5 @@
-//! Symlinks that ask for more than being copied: those that lead out of what is transferred (`--safe-links`), and those at the
-//! destination that stand for directories (`--keep-dirlinks`).
+//! Symlinks with rules of their own: those that point out of the transferred tree (`--safe-links`), and those of the destination
+//! that stand for directories (`--keep-dirlinks`); and the targets that are reported.
 
 use super::Planner;
 use crate::namesakes::{of_any_kind, of_name, target, whole};
@@ -15,20 +15,21 @@ use haul_core::{
 };
 use haul_store::{Body, WriteSpec};
 
-/// How many symlinks may stand on the way to a directory, as the kernel has it (path_resolution(7)).
+/// How many symlinks the kernel follows on the way to a directory (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 /// Where a symlink to a directory at the destination leads.
 #[derive(Clone)]
 pub(super) enum Behind {
-    /// To a directory below the destination, by its own key where that could be read.
+    /// To a directory below the destination, with its own key if that could be read.
     Inside(Option<Key>),
-    /// Elsewhere, or it is no directory: nothing is written there.
+    /// Elsewhere, or to something that isn't a directory: nothing is written there.
     Outside,
 }
 
 impl Planner {
-    /// True for a link that is read before it is decided on: it may have to be left out for where it leads, or that is told.
+    /// True for a symlink that is read before the decision: because `--safe-links` may leave it out, or because its target is
+    /// reported.
     pub(super) fn reads_link(&self, src: &Entry, action: Action) -> bool {
         src.is_symlink() && (self.job.links.safe.is_some() || self.tells_target(action))
     }
@@ -41,18 +42,18 @@ impl Planner {
         }
     }
 
-    /// Reads where a link points, where that is told: of links on a disk, which cost no request.
+    /// Reads the target of a symlink if it is reported. Only of symlinks on a disk, which cost no request.
     pub(crate) async fn read_link(&self, src: &mut Entry, action: Action) {
         if !src.is_symlink() || !self.tells_target(action) {
             return;
         }
         if let Some(posix) = src.posix.as_mut().filter(|posix| posix.target.is_none()) {
-            // One that can't be read is told without; the error comes when it is copied.
+            // If it can't be read, the error comes when it is copied.
             posix.target = target(&self.cx.src, &src.key).await.ok().flatten().map(Vec::into_boxed_slice);
         }
     }
 
-    /// True for a pair that [`Run::before_comparing`] may have something to say of.
+    /// True for a pair that [`Planner::before_comparing`] may change.
     pub(super) fn must_be_looked_at(&self, pair: &Pair) -> bool {
         let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)) = pair else { return false };
         let (existing, links) = (&self.job.existing, &self.job.links);
@@ -60,7 +61,7 @@ impl Planner {
         closed || src.is_dir() && self.cx.filter.has_unlisted_parents() || src.is_symlink() && links.safe.is_some()
     }
 
-    /// What becomes of a pair by these rules; `None` when nothing does.
+    /// The pair after these rules; `None` when it is left out.
     pub(super) async fn before_comparing(&self, pair: Pair) -> Option<Pair> {
         if let Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) = &pair
             && self.is_unsafe_link(src).await
@@ -89,7 +90,7 @@ impl Planner {
         }
     }
 
-    /// True for a link that `--safe-links` leaves out, which is told.
+    /// True for a symlink that `--safe-links` leaves out, after reporting it.
     pub(super) async fn is_unsafe_link(&self, src: &Entry) -> bool {
         match self.job.links.safe {
             Some(depth) if src.is_symlink() => self.leads_out(src, depth).await,
@@ -97,7 +98,7 @@ impl Planner {
         }
     }
 
-    /// True for a link that is left out, which is told; `depth` directories are above the root.
+    /// True for a symlink that points out of the tree, after reporting it; `depth` directories of the tree are above the root.
     async fn leads_out(&self, src: &Entry, depth: usize) -> bool {
         let target = match target(&self.cx.src, &src.key).await {
             Ok(Some(target)) => target,
@@ -116,8 +117,8 @@ impl Planner {
         out
     }
 
-    /// True when the destination has a symlink to a directory where the source has the directory `src`, and it is to stay:
-    /// what is in the source's directory goes where it leads. Where that is outside of the destination, that is an error.
+    /// True when the destination has a symlink to a directory where the source has the directory `src`, and the symlink stays: the
+    /// contents of the source's directory are written to where it leads. If that is outside of the destination, it is an error.
     pub(super) async fn keeps_dirlink(&self, src: &Entry) -> bool {
         let key = &src.key;
         if !self.job.links.keep_dirlinks {
@@ -130,7 +131,7 @@ impl Planner {
         if !there {
             return false;
         }
-        // Where a link to a directory is there is nothing to make, and where a file or another link is nothing can be made.
+        // A symlink to a directory already is one; where a file or another symlink is, creating the directory fails.
         let behind = match self.cx.dst.make_dir(key, &WriteSpec::default()).await {
             Ok(()) => Behind::Inside(self.real(key).await),
             Err(error) if error.kind() == ErrorKind::Denied => {
@@ -145,21 +146,20 @@ impl Planner {
         true
     }
 
-    /// A directory of the source has no place at the destination, since what is there of its name stays: nothing of it comes,
-    /// which is an error.
+    /// Reports that a directory of the source can't be written, because something else at the destination has its name and stays.
     pub(super) fn close(&self, dir: &Key) {
         self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((dir.clone(), Behind::Outside));
         let message = "the destination has something else than a directory here, and existing files aren't replaced";
         self.ledger.error(Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir));
     }
 
-    /// The innermost link that stays above `key`.
+    /// The innermost symlink above `key` that stays.
     fn dirlink_above(&self, key: &Key) -> Option<(Key, Behind)> {
         let kept = self.kept_links.lock().unwrap_or_else(|e| e.into_inner());
         kept.iter().rev().find(|(dir, _)| key.as_bytes().starts_with(dir.as_bytes())).cloned()
     }
 
-    /// The directory `key` of the destination without symlinks on the way; `None` where that can't be told.
+    /// The directory `key` of the destination with all symlinks resolved; `None` if that can't be found out.
     async fn real(&self, key: &Key) -> Option<Key> {
         let part = |part: &[u8]| part.to_vec();
         let mut ahead: Vec<Vec<u8>> = key.path().rsplit(|b| *b == b'/').map(part).collect();
@@ -215,7 +215,7 @@ impl Planner {
         None
     }
 
-    /// True when this source or another shows something under a name; of directories only where `dirs`.
+    /// True when this source or another one has something under a name; directories count only with `dirs`.
     async fn source_shows(&self, name: &Key, dirs: bool) -> bool {
         for key in of_any_kind(&self.cx.src, name.as_bytes()) {
             if key.is_dir() && !dirs {
@@ -231,7 +231,7 @@ impl Planner {
         dirs && self.cx.filter.shown_by_another_source(name)
     }
 
-    /// The destination's listing doesn't go through links: ask.
+    /// Asks the destination, whose listing doesn't follow symlinks.
     async fn look_behind(&self, src: Entry) -> Pair {
         match self.cx.dst.stat(&src.key).await {
             Ok(dst) => Pair::Both(src, dst),

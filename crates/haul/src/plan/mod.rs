@@ -1,5 +1,5 @@
-//! What a job comes to: both sides are listed, joined and compared, and what is to be done about each key is passed on as a
-//! [`Step`]. Reads only: an executor does the steps, or somebody looks at them.
+//! Plans a job: lists, joins and compares both sides, and passes on a [`Step`] for each key. Reads only: an executor does the
+//! steps, or a caller looks at them.
 
 mod checks;
 mod dirs;
@@ -31,7 +31,7 @@ pub(crate) use kinds::no_way;
 use std::sync::{Arc, Mutex};
 pub use steps::{Steps, plan};
 
-/// Decides what is to be done.
+/// Decides what to do about each key.
 pub(crate) struct Planner {
     job: Arc<Job>,
     cx: Cx,
@@ -42,39 +42,39 @@ pub(crate) struct Planner {
     /// The source's files with several names, which the executor links.
     links: Arc<HardLinks>,
     renames: Option<Renames>,
-    /// Questions to the stores at once.
+    /// Concurrent questions to the stores.
     checkers: usize,
-    /// The last directory at the destination that rules protect with all that it holds.
+    /// The last directory of the destination that the rules protect with its contents.
     kept_below: Mutex<Option<Key>>,
     /// Directories of the source that are behind symlinks at the destination, which stay.
     kept_links: Mutex<Vec<(Key, links::Behind)>>,
-    /// The last directory that the destination lacks and that is in no other such.
+    /// The last outermost directory that is missing from the destination.
     new: Mutex<Option<Key>>,
-    /// The last directory that only the destination has and that is in no other such.
+    /// The last outermost directory that only the destination has.
     dying: Mutex<Option<Key>>,
-    /// Source and destination are proved to be two places.
+    /// Source and destination are proved to be different places.
     apart: tokio::sync::Mutex<bool>,
 }
 
 /// What a walk is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Everything.
+    /// Transfers and deletions.
     Transfers,
-    /// `--delete-before` looks for what to delete first.
+    /// Deletions only: `--delete-before` looks for them first.
     DeletesOnly,
 }
 
 /// How far a walk came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walked {
-    /// To the end of both sides.
+    /// It reached the end of both sides.
     pub whole: bool,
     /// All of the source was listed.
     pub src_complete: bool,
 }
 
-/// Where steps go: to somebody who does them, or looks at them.
+/// Where steps go: to an executor, or to a caller who looks at them.
 pub(crate) trait Outlet: Clone + Send + Sync + 'static {
     /// Takes a step.
     fn take(&self, step: Step) -> impl Future<Output = ()> + Send;
@@ -90,7 +90,7 @@ fn kept_dir(dst: Entry) -> Step {
     Step::new(Action::Keep, None, Some(dst), Reason::Existing)
 }
 
-/// Remembers the outermost directory of a row of nested ones, as a walk in order meets them.
+/// Remembers the outermost of nested directories, as an ordered walk meets them.
 fn outermost(last: &Mutex<Option<Key>>, dir: &Key) {
     let mut last = last.lock().unwrap_or_else(|e| e.into_inner());
     if !last.as_ref().is_some_and(|top| dir.as_bytes().starts_with(top.as_bytes())) {
@@ -98,14 +98,14 @@ fn outermost(last: &Mutex<Option<Key>>, dir: &Key) {
     }
 }
 
-/// True for the directory that was remembered last, and for all that is in it.
+/// True for the directory that was remembered last and for everything in it.
 fn is_within(last: &Mutex<Option<Key>>, dir: &Key) -> bool {
     let last = last.lock().unwrap_or_else(|e| e.into_inner());
     last.as_ref().is_some_and(|top| dir.as_bytes().starts_with(top.as_bytes()))
 }
 
 impl Planner {
-    /// A plan of `job`, of which nothing is decided yet.
+    /// A planner of `job` that has decided nothing yet.
     pub fn new(
         job: &Arc<Job>,
         cx: &Cx,
@@ -203,24 +203,24 @@ impl Planner {
         walked
     }
 
-    /// Says how many names of a list name none of the `found` files of the source: they may be misspelt, or folders.
+    /// Says how many names of `--files-from` are none of the `found` files of the source: they may be misspelt, or folders.
     fn say_unknown_names(&self, found: u64) {
         let (Some(keys), Some(given)) = (self.cx.filter.files_from(), &self.cx.filter.spec().files_from) else {
             return;
         };
         let nameless = given.iter().filter(|name| name.iter().all(|b| *b == b'/')).count();
         let names = (keys.len() + nameless) as u64;
-        // Where details are told, whoever asked for them names each.
+        // A sink that hears details names each one itself.
         if names > found && !self.job.tell.details {
             let (unknown, src) = (names - found, self.cx.src.locator());
             self.ledger.notice(None, format!("{unknown} of {names} names of --files-from are no files of {src}"));
         }
     }
 
-    /// Counts the files at the front that are plainly the same, and how many they are: [`Run::pair`] would come to the same
-    /// end, but moves each entry some ten times on its way.
+    /// Counts the unchanged files at the front, and says how many they are: [`Planner::pair`] would decide the same, but moves
+    /// each entry about ten times on its way.
     fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
-        // Each of these asks more of a file than whether its listed facts agree.
+        // Each of these needs more of a file than its listed facts.
         let more = self.job.moves()
             || self.job.compare.server_mtime
             || self.attributes.asks_more()
@@ -253,7 +253,7 @@ impl Planner {
         count
     }
 
-    /// True for a device, FIFO or socket that doesn't go along.
+    /// True for a device, FIFO or socket that isn't copied.
     fn is_never_kept(&self, entry: &Entry) -> bool {
         entry.kind == Kind::Special && self.attributes.special(entry).is_none()
     }
@@ -275,8 +275,8 @@ impl Planner {
         }
     }
 
-    /// Counts what could not be listed. A store that can't be reached, doesn't know us, can't make sense of the root that we ask
-    /// for, or whose own record of what it holds is damaged would say so again for every file, so that is the end of the job.
+    /// Counts errors of listings. A store that can't be reached, doesn't know us, can't understand the root or has a damaged record
+    /// of its contents would fail again for every file, so the job ends.
     fn listing_errors(&self, pairs: &mut Pairs) {
         for (_, error) in pairs.errors.drain(..) {
             let hopeless = match error.kind() {
@@ -294,8 +294,8 @@ impl Planner {
         }
     }
 
-    /// What a file comes to in the end. The way of a file that is only copied makes no other future than its own: what else
-    /// may happen is boxed, or a future of its size would be moved for each file, which was a fifth of the job's CPU time.
+    /// Decides what to do about a pair. The common case, a file that is only copied, needs no future but its own; the other cases
+    /// are boxed, or a future of their size would be moved for each file, which was a fifth of the job's CPU time.
     async fn pair(self: &Arc<Self>, pair: Pair, pass: Pass, out: &impl Outlet, checks: &mut Checks) {
         let looks = self.must_be_looked_at(&pair);
         let pair = if looks { Box::pin(self.before_comparing(pair)).await } else { Some(pair) };
@@ -340,7 +340,7 @@ impl Planner {
         }
     }
 
-    /// A file on both sides. What the listed facts settle is settled here; the rest is asked for on a task.
+    /// Decides about a file on both sides: here if the listed facts are enough, otherwise on a task that asks the stores.
     async fn both(self: &Arc<Self>, src: Entry, dst: Entry, out: &impl Outlet, checks: &mut Checks) {
         let Some((mut src, Some(mut dst))) = self.first_name(src, Some(dst), out).await else { return };
         let quick = match self.job.compare.server_mtime {
@@ -350,7 +350,7 @@ impl Planner {
             false => compare(&src, &dst, &self.rules, false, HashAnswer::NotAsked),
         };
         let quick_touch = quick == Verdict::Touch && src.kind != Kind::Special;
-        // Which asks other places, but for what must be made anew whatever they say.
+        // Alternate destinations are asked, except for a file that must be made anew in any case.
         let asks = self.looks_elsewhere_for_all() && quick != Verdict::Differ(Reason::Linked);
         if !matches!(quick, Verdict::Ask(_)) && !quick_touch && !asks {
             self.ledger.report().totals.checks += 1;
@@ -365,7 +365,7 @@ impl Planner {
             let listed = dst.clone();
             match run.verdict(&mut src, &mut dst).await {
                 Ok(verdict) => {
-                    // What only the index said isn't seen anew, nor is a time that was made up here.
+                    // Neither what only the index said nor a time that was made up here is news.
                     if dst != listed && !run.job.compare.server_mtime {
                         run.index.saw(&dst);
                     }
@@ -379,7 +379,7 @@ impl Planner {
         checks.spawn(&self.ledger, Box::pin(check)).await;
     }
 
-    /// Compares what has no bytes by its kind, all else as [`decide::verdict`] does.
+    /// Compares devices and the like by their kind, and everything else with [`decide::verdict`].
     pub async fn verdict(&self, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
         if src.kind == Kind::Special {
             return Ok(refine::compare_special(src, dst, &self.rules));
@@ -387,7 +387,7 @@ impl Planner {
         decide::verdict(&self.cx, &self.job, &self.rules, src, dst).await
     }
 
-    /// What a verdict on a file of both sides calls for; `None` where there is nothing to do about it.
+    /// The step for a file on both sides, by the verdict on it; `None` if there is nothing to do.
     pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
         let verdict = self.with_attributes(verdict, &src, &dst);
         plan::both(src, dst, verdict, &self.job)
@@ -406,7 +406,7 @@ impl Planner {
         checks.spawn(&self.ledger, Box::pin(async move { run.file(step, &out).await })).await;
     }
 
-    /// Compares a file with what is at the destination, if anything is, and does what that calls for.
+    /// Compares a file with the destination's, if there is one, and passes the step on.
     pub async fn decide(&self, src: Entry, dst: Option<Entry>, out: &impl Outlet) {
         match self.decision(src, dst).await {
             Ok(Some(step)) => self.file(step, out).await,
@@ -415,14 +415,14 @@ impl Planner {
         }
     }
 
-    /// What a file calls for, compared with what is at the destination, if anything is.
+    /// The step for a file, compared with the destination's, if there is one.
     async fn decision(&self, mut src: Entry, dst: Option<Entry>) -> Result<Option<Step>> {
         let Some(mut dst) = dst else { return Ok(Some(plan::missing(src, &self.job))) };
         let verdict = self.verdict(&mut src, &mut dst).await?;
         Ok(self.step(src, dst, verdict))
     }
 
-    /// The destination's listing didn't get to this key: ask.
+    /// Asks the destination for a key that its listing didn't reach.
     async fn ask_dst(&self, src: Entry, out: impl Outlet) {
         let dst = match self.cx.dst.stat(&src.key).await {
             Ok(dst) => Some(dst),
@@ -439,7 +439,7 @@ impl Planner {
         self.decide(src, dst, &out).await;
     }
 
-    /// A file that the source provably lacks.
+    /// Decides about a file that is proved to be missing from the source.
     async fn extra(&self, dst: Entry, out: &impl Outlet) {
         if self.job.verb != Verb::Sync && self.job.tell.extra && dst.kind == Kind::File {
             return out.take(plan::extra(dst, false)).await;
@@ -453,7 +453,7 @@ impl Planner {
         }
     }
 
-    /// A verdict on bytes with what facts of inodes say of attributes.
+    /// Adds what the facts of inodes say about attributes to a verdict on bytes.
     pub fn with_attributes(&self, verdict: Verdict, src: &Entry, dst: &Entry) -> Verdict {
         let Some(keep) = &self.attributes.keep else { return verdict };
         let (verdict, unkept) = refine::refine(verdict, src, dst, keep, &self.attributes.rights);
@@ -463,12 +463,12 @@ impl Planner {
         verdict
     }
 
-    /// True when an unchanged file goes to [`Run::look`] before it counts as such.
+    /// True when the attributes of an unchanged file must be examined before it counts as unchanged.
     pub fn must_look(&self, why: Reason) -> bool {
         !why.is_left_alone() && self.attributes.looks_inside()
     }
 
-    /// Keeps back a further name of a file that has several; gives back all others.
+    /// Holds back a further name of a file with several names; returns all other files.
     async fn first_name(&self, src: Entry, dst: Option<Entry>, out: &impl Outlet) -> Option<(Entry, Option<Entry>)> {
         if !self.attributes.hard_links() || self.links.is_first(&src) {
             return Some((src, dst));
@@ -482,18 +482,18 @@ impl Planner {
         None
     }
 
-    /// True when what is at the destination must be made anew, as it is one file with another name that it must not be.
+    /// True when the destination's file must be made anew, because it is hard-linked to a name of another file.
     pub fn is_mixed_up(&self, src: &Entry, dst: &Entry) -> bool {
         self.attributes.hard_links() && self.links.is_mixed_up(src, dst)
     }
 
-    /// False for what is no file and isn't kept.
+    /// False for devices and the like that aren't copied.
     pub(super) fn can_be_copied(&self, src: &Entry) -> bool {
         let kept = |what| what == What::Special || self.attributes.rights.devices;
         src.kind != Kind::Special || self.attributes.special(src).is_some_and(kept)
     }
 
-    /// Says or counts what can't be copied.
+    /// Reports or counts something that can't be copied.
     pub(super) async fn not_kept(&self, src: &Entry) {
         if let Some(what) = self.attributes.special(src) {
             let mut unkept = Unkept::default();
