@@ -31,9 +31,9 @@ pub struct Args {
     #[arg(long)]
     one_way: bool,
     #[command(flatten)]
-    lists: Lists,
-    #[command(flatten)]
     events: EventFlags,
+    #[command(flatten)]
+    lists: Lists,
 }
 
 /// Runs it.

@@ -48,11 +48,11 @@ pub struct CopyArgs {
     #[arg(long)]
     pack: bool,
     #[command(flatten)]
+    events: EventFlags,
+    #[command(flatten)]
     keep: flags::keep::KeepFlags,
     #[command(flatten)]
     lists: JobLists,
-    #[command(flatten)]
-    events: EventFlags,
 }
 
 /// Arguments of `move` and `moveto`.
