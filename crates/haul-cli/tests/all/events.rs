@@ -83,8 +83,7 @@ fn a_check_tells_decisions_of_which_none_is_carried_out() {
 fn events_that_can_not_be_written_are_an_error() {
     let lab = lab();
     let ran = lab.haul(&["copy", "--events", "@nowhere/events", "@src", "@dst"]);
-    assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.err.contains("can't create"), "{}", ran.err);
+    assert!(ran.code != 0 && ran.err.contains("can't create"), "{}: {}", ran.code, ran.err);
     assert!(!lab.path("dst/new").exists(), "nothing began");
     let ran = lab.haul(&["copy", "--events", "/dev/full", "@src", "@dst"]);
     assert!(ran.code != 0 && ran.err.contains("can't write the events"), "{}: {}", ran.code, ran.err);
