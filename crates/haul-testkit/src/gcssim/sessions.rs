@@ -134,7 +134,11 @@ impl State {
             session.done = Some(made.clone());
             return asked.told(&made);
         }
-        let reply = Reply::empty(308);
+        // Google's client for Go, which rclone has, asks for the status in a header, since others take 308 for a redirection.
+        let reply = match asked.header("x-guploader-no-308") {
+            Some("yes") => Reply::empty(200).with("x-http-status-code-override", "308"),
+            _ => Reply::empty(308),
+        };
         Ok(match session.has {
             0 => reply,
             has => reply.with("range", format!("bytes=0-{}", has - 1)),
