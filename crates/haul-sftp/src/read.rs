@@ -116,6 +116,10 @@ async fn link(
     Ok(Read { entry, body: Body::Stream(stream::iter([Ok(bytes)]).boxed()) })
 }
 
+fn too_long() -> Fault {
+    Error::new(ErrorKind::Invalid, OP, "the server gave more bytes than it was asked for").into()
+}
+
 /// A reading under way.
 struct Reading {
     service: Arc<Service>,
@@ -149,6 +153,9 @@ impl Reading {
             && self.at < self.end
         {
             let bytes = self.content(reply?, at)?;
+            if bytes.len() > len as usize {
+                return Err(too_long());
+            }
             let got = bytes.len() as u64;
             let bytes = bytes.slice(..got.min(self.end - self.at) as usize);
             self.short(bytes.len(), at, len);
@@ -167,8 +174,7 @@ impl Reading {
             let Some((at, len, answer)) = asked.pop_front() else { return Ok(()) };
             let bytes = self.content(answer.await?, at)?;
             if bytes.len() > len as usize {
-                let message = "the server gave more bytes than it was asked for";
-                return Err(Error::new(ErrorKind::Invalid, OP, message).into());
+                return Err(too_long());
             }
             if bytes.len() < len as usize {
                 // The rest comes before all that was asked for behind it.

@@ -80,7 +80,7 @@ fn every_verb_does_what_it_does_elsewhere() {
     let about = lab.haul(&["about", &far(&server, "")]).ok();
     assert!(about.out.contains("Free:"), "{}", about.out);
     let missing = lab.haul(&["lsf", &far(&server, "none")]).code(3);
-    assert!(missing.err.contains("no such directory"), "{}", missing.err);
+    assert!(missing.err.contains("no such file or directory"), "{}", missing.err);
     lab.haul_reading(&["rcat", &far(&server, "piped")], b"from a pipe").ok();
     assert_eq!(fs::read(server.data().join("piped")).expect("there"), b"from a pipe");
 }
