@@ -36,7 +36,6 @@ pub struct NewerAzure {
 struct Counts {
     begun: AtomicUsize,
     checked: AtomicUsize,
-    batches: AtomicUsize,
 }
 
 impl NewerAzure {
@@ -66,18 +65,12 @@ impl NewerAzure {
     pub fn checked(&self) -> usize {
         self.counts.checked.load(SeqCst)
     }
-
-    /// Requests that were several.
-    pub fn batches(&self) -> usize {
-        self.counts.batches.load(SeqCst)
-    }
 }
 
 async fn serve(counts: Arc<Counts>, azurite: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let query = parts.uri.query().unwrap_or_default().to_owned();
-    counts.batches.fetch_add(usize::from(query.contains("comp=batch")), SeqCst);
     let from = query.split('&').find_map(|pair| pair.strip_prefix("startFrom="));
     if let Some(from) = from {
         let version = parts.headers.get("x-ms-version").and_then(|version| version.to_str().ok()).unwrap_or_default();

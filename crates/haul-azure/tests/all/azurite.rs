@@ -28,20 +28,26 @@ fn open_with(server: &WebServer, path: &str, more: &[(&str, &str)]) -> Arc<dyn S
 }
 
 pub fn open_by(path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+    open_counted(path, more).0
+}
+
+/// The same, and what counts its requests.
+pub fn open_counted(path: &str, more: &[(&str, &str)]) -> (Arc<dyn Store>, Arc<Meters>) {
+    let meters = Arc::new(Meters::default());
     let options = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let request = OpenRequest {
         remote: "az".into(),
         path: path.into(),
         options,
         net: Net::default(),
-        meters: Arc::new(Meters::default()),
+        meters: meters.clone(),
         links: Default::default(),
         own_links: false,
         wrapped: Default::default(),
         section: None,
         shared: Default::default(),
     };
-    (haul_azure::KIND.open)(request).expect("opened")
+    ((haul_azure::KIND.open)(request).expect("opened"), meters)
 }
 
 fn open(server: &WebServer, path: &str) -> Arc<dyn Store> {
