@@ -20,8 +20,6 @@ pub fn kinds() -> &'static [StoreKind] {
         haul_drive::KIND,
         #[cfg(feature = "dropbox")]
         haul_dropbox::KIND,
-        #[cfg(feature = "far")]
-        haul_far::KIND,
         #[cfg(feature = "gcs")]
         haul_gcs::KIND,
         #[cfg(feature = "onedrive")]
@@ -30,6 +28,8 @@ pub fn kinds() -> &'static [StoreKind] {
         haul_http::KIND,
         #[cfg(feature = "sftp")]
         haul_sftp::KIND,
+        #[cfg(feature = "far")]
+        haul_far::KIND,
         #[cfg(feature = "webdav")]
         haul_webdav::KIND,
         #[cfg(feature = "crypt")]

@@ -37,7 +37,7 @@ fn version() {
     assert!(
         out.contains("\n- os/type: linux\n")
             && out.ends_with(
-                "\n- stores: local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, webdav, crypt, memory, pack\n"
+                "\n- stores: local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, far, webdav, crypt, memory, pack\n"
             ),
         "{out}"
     );
@@ -70,7 +70,7 @@ fn each_message_in_full() {
         (
             &["copy", "mega:b", "x"],
             1,
-            "remote \"mega\": unknown type of store \"mega\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, webdav, crypt, memory, pack",
+            "remote \"mega\": unknown type of store \"mega\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, far, webdav, crypt, memory, pack",
         ),
         (
             &["--config", "bad.conf", "listremotes"],
@@ -85,7 +85,7 @@ fn each_message_in_full() {
         (
             &["config", "create", "q", "nosuch"],
             2,
-            "unknown type of store \"nosuch\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, webdav, crypt, memory, pack, alias",
+            "unknown type of store \"nosuch\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, far, webdav, crypt, memory, pack, alias",
         ),
         (&["config", "show", "minoi"], 1, "unknown remote \"minoi\" (did you mean minio?)"),
         (&["config", "update", "minio", "region"], 2, "option \"region\" has no value"),

@@ -209,7 +209,7 @@ fn mistakes_in_the_configuration() {
         ),
         (
             "[r]\ntype = teleport\n",
-            "haul: remote \"r\": unknown type of store \"teleport\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, webdav, crypt, memory, pack".into(),
+            "haul: remote \"r\": unknown type of store \"teleport\"; haul has local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, far, webdav, crypt, memory, pack".into(),
         ),
         (
             "[r]\ntype = s3\nprovider = Minio\nchunk_size = much\n",
