@@ -247,21 +247,18 @@ pub fn unexpected() -> Error {
 async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration) -> io::Result<()> {
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
     while let Some(frame) = timeout(patience, Frame::read(&mut from)).await.map_err(silent)?? {
-        let came = match frame.kind {
-            Kind::Data => Came::Data(frame.body),
-            Kind::Answer => {
-                let id = frame.id;
-                let state = waiting.state();
-                // One that was cancelled meanwhile has nobody who waits.
-                state.by_id.get(&id).map(|tell| tell.send(Came::Answer(frame)));
-                continue;
-            }
+        let (id, came) = match frame.kind {
+            Kind::Data => (frame.id, Came::Data(frame.body)),
+            Kind::Answer => (frame.id, Came::Answer(frame)),
             Kind::Alive => continue,
             Kind::Request | Kind::Taken | Kind::Cancel => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the far end asks, where it should answer"));
             }
         };
-        waiting.state().by_id.get(&frame.id).map(|tell| tell.send(came));
+        // One that was given up meanwhile has nobody who waits.
+        if let Some(tell) = waiting.state().by_id.get(&id) {
+            let _ = tell.send(came);
+        }
     }
     Ok(())
 }

@@ -126,7 +126,8 @@ async fn microsofts_own_client_passes() {
     fs::write(lab.path("large"), &bytes).expect("written");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/sdk.py");
     let large = lab.path("large");
-    let ran = lab.run(&python, &[script, &azure.account(), &signature(), large.to_str().expect("text"), &server.url()]).ok();
+    let ran =
+        lab.run(&python, &[script, &azure.account(), &signature(), large.to_str().expect("text"), &server.url()]).ok();
     assert_eq!(ran.out.trim(), "passed");
     assert_eq!(azure.checked() - before, 2, "its CRC-64 is ours");
     assert!(azure.begun() > 0);
