@@ -353,6 +353,13 @@ fn by_key(told: Vec<Told>) -> impl Iterator<Item = Vec<Told>> {
 }
 
 /// Lists as [`Store::list`] says; what it finds is known then.
+/// The part of a prefix that the service knows: what it has under a name is shown under names with `-v` and a time in them.
+fn before_version(prefix: &[u8]) -> &[u8] {
+    let name = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let at = prefix[name..].windows(2).position(|two| two == b"-v");
+    at.map_or(prefix, |at| &prefix[..name + at])
+}
+
 async fn listing(
     service: Arc<Service>,
     known: Arc<Mutex<BTreeMap<Key, Found>>>,
@@ -378,7 +385,7 @@ async fn listing(
         }
     };
     let depth = if request.recursive { Depth::All } else { Depth::Dir };
-    let (told, prefixes) = match all(&service, &bucket, &prefix, depth).await {
+    let (told, prefixes) = match all(&service, &bucket, before_version(&prefix), depth).await {
         Ok(found) => found,
         Err(fault) => return failed(fault.error("list")),
     };
@@ -394,7 +401,8 @@ async fn listing(
     // The directory that is listed has no entry of its own in it.
     entries.retain(|entry| {
         let key = entry.key.as_bytes();
-        key.len() > request.prefix.len() && request.after.as_ref().is_none_or(|after| entry.key > *after)
+        let itself = key == request.prefix && key.ends_with(b"/");
+        key.starts_with(&request.prefix) && !itself && request.after.as_ref().is_none_or(|after| entry.key > *after)
     });
     known.lock().unwrap_or_else(|e| e.into_inner()).extend(found);
     vec![Listed::Batch(entries), Listed::End]

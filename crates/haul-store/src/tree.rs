@@ -287,8 +287,7 @@ impl Walk {
 fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
     let mut seen = BTreeSet::new();
     for key in entries.iter().map(Found::key) {
-        let name = key.as_bytes().strip_prefix(dir.as_bytes()).unwrap_or_default();
-        let name = name.strip_suffix(b"/").unwrap_or(name);
+        let name = key.path().strip_prefix(dir.as_bytes()).unwrap_or_default();
         let wrong = match () {
             () if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
             () if !seen.insert(key) => "the server listed one name twice",

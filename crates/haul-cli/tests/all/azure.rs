@@ -122,8 +122,9 @@ fn a_killed_upload_goes_on_with_the_blocks_that_arrived() {
         let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs"));
         assert_eq!(jobs.map_or(0, Iterator::count), 0, "a journal is left");
         let sent = front.answered() - before - 3;
-        assert!((5..=8).contains(&sent) && ran.err.contains("GetBlockList 1"), "{sent}: {}", ran.err);
-        sent < 8
+        // The first of each run finds out that Azurite looks at no CRC-64.
+        assert!((5..=9).contains(&sent) && ran.err.contains("GetBlockList 1"), "{sent}: {}", ran.err);
+        sent < 9
     });
     assert!(goes_on, "no block was kept");
 }

@@ -133,7 +133,7 @@ fn new_names() {
         "copy @@src @@dst --name-transform=prefix=x_",
         "sync @@src @@dst --name-transform=suffix_keep_extension=-1",
         "move @@src @@dst --name-transform=all,uppercase --exclude=/empty/**",
-        "move @@src @@dst --name-transform=all,lowercase --exclude=/empty/** --delete-empty-src-dirs",
+        "move @@src @@dst --name-transform=all,lowercase --exclude=/empty/**",
         "sync @@src @@dst --name-transform=dir,prefix=d- --create-empty-src-dirs",
         "copy @@src @@dst --name-transform=regex=([a-z]+)/<$1> --name-transform=all,replace=\u{a0}:_",
         "copy @@src @@dst --name-transform=truncate_keep_extension=9 --exclude=/dir/sub/",

@@ -26,7 +26,7 @@ fn files_get_another_class_and_keep_the_rest() {
         lab.run(&program, &["settier", "REDUCED_REDUNDANCY", &bucket, "--include", "*.txt"]).ok();
         let time = "2020-09-13 12:26:40";
         let of = |name: &str, class: &str| format!("{name};{time};{class}");
-        let before = [of("a.txt", "REDUCED_REDUNDANCY"), of("d/b.bin", "STANDARD"), of("large", "STANDARD")];
+        let before = [of("a.txt", "REDUCED_REDUNDANCY"), of("d/b.bin", ""), of("large", "")];
         assert_eq!(classes(), before, "{}", program.display());
         lab.run(&program, &["settier", "REDUCED_REDUNDANCY", &format!("{bucket}/large")]).ok();
         assert_eq!(classes()[2], of("large", "REDUCED_REDUNDANCY"), "{}", program.display());
