@@ -352,7 +352,6 @@ fn by_key(told: Vec<Told>) -> impl Iterator<Item = Vec<Told>> {
     keys.into_values()
 }
 
-/// Lists as [`Store::list`] says; what it finds is known then.
 /// The part of a prefix that the service knows: what it has under a name is shown under names with `-v` and a time in them.
 fn before_version(prefix: &[u8]) -> &[u8] {
     let name = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -360,6 +359,7 @@ fn before_version(prefix: &[u8]) -> &[u8] {
     at.map_or(prefix, |at| &prefix[..name + at])
 }
 
+/// Lists as [`Store::list`] says; what it finds is known then.
 async fn listing(
     service: Arc<Service>,
     known: Arc<Mutex<BTreeMap<Key, Found>>>,

@@ -34,10 +34,15 @@ impl Config {
     /// True when two hosts are treated differently beyond their names.
     fn differs(&self, name: &str, other: &Config, other_name: &str) -> bool {
         let plain = |config: &Config, name: &str| {
-            let settings = config.0.iter().filter(|(key, _)| *key != "host");
-            let replaced = settings.map(|(key, value)| (key.clone(), value.replace(name, "%h")));
             // A path of a socket holds a hash of the name.
-            replaced.filter(|(key, _)| key != "controlpath").collect::<BTreeMap<_, _>>()
+            let settings = config.0.iter().filter(|(key, _)| !matches!(&***key, "host" | "controlpath"));
+            // Only where it stands for the host: a short name is part of many words.
+            let replaced = settings.map(|(key, value)| match value.strip_prefix(name) {
+                Some("") => (key.clone(), "%h".to_owned()),
+                Some(domain) if key == "hostname" => (key.clone(), format!("%h{domain}")),
+                _ => (key.clone(), value.clone()),
+            });
+            replaced.collect::<BTreeMap<_, _>>()
         };
         plain(self, name) != plain(other, other_name)
     }
@@ -76,6 +81,12 @@ mod tests {
         assert!(of("web", "user anna\n").differs("web", &nobody, "nobody"));
         let other = Config::parse("host web\nhostname 10.0.0.1\nport 22\n");
         assert!(other.differs("web", &nobody, "nobody"));
+        // Names that are part of other words, and hosts that all get a domain.
+        let short =
+            |name: &str| Config::parse(&format!("host {name}\nhostname {name}\nforwardx11 no\nciphers aes,axe\n"));
+        assert!(!short("x").differs("x", &short("nobody"), "nobody"));
+        let domain = |name: &str| Config::parse(&format!("host {name}\nhostname {name}.example.com\n"));
+        assert!(!domain("x").differs("x", &domain("nobody"), "nobody"));
         assert_eq!(nobody.control_path(), Some("/c/1".into()));
         assert_eq!(Config::parse("controlpath none\n").control_path(), None);
     }
