@@ -195,9 +195,7 @@ async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
     let places: Vec<Place> = keys.iter().map_while(|(key, _)| place(key)).collect();
     let together = places.len() == keys.len() && places.windows(2).all(|two| two[0].container == two[1].container);
     let Some(first) = places.first().filter(|_| together && keys.len() > 1) else {
-        let each =
-            stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
-        return each.buffered(AT_ONCE).collect().await;
+        return delete_each(service, keys).await;
     };
     let calls = places.iter().zip(&keys).map(|(place, (_, version))| delete_call(service, place, version.as_ref()));
     let calls: Vec<_> = calls.collect();
@@ -210,11 +208,19 @@ async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
             each.collect()
         }
         Err(refused) if refused.code == "ContainerNotFound" => keys.iter().map(|_| Ok(())).collect(),
+        // Azurite answers so to the whole where one of them isn't done.
+        Err(Refused { fault, .. }) if fault.kind == ErrorKind::Io => delete_each(service, keys).await,
         Err(Refused { fault, .. }) => {
             let error = |key| Error::new(fault.kind, "delete", &*fault.message).with_retry(fault.retry).with_key(key);
             keys.iter().map(|(key, _)| Err(error(key))).collect()
         }
     }
+}
+
+async fn delete_each(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    let each =
+        stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
+    each.buffered(AT_ONCE).collect().await
 }
 
 fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> Call {

@@ -73,10 +73,10 @@ pub async fn greet(
     };
     let said = said.await;
     let noise = skip(from, &mark).await?;
-    said.map_err(lost)?;
     if let Some(noise) = noise {
         return Err(Error::new(ErrorKind::Unreachable, "connect", instead(&noise)));
     }
+    said.map_err(lost)?;
     let answer = Frame::read(from).await.map_err(lost)?;
     match answer.as_ref().map(message::read::<Welcome>) {
         Some(Ok(Welcome::Serves { version, .. })) if common(version, version) == Some(version) => Ok(version),

@@ -520,8 +520,9 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             max_depth: options.max_depth(),
             mounts: match options.one_file_system {
                 0 => Mounts::Cross,
-                1 => Mounts::Stay,
-                _ => Mounts::Omit,
+                // Without recursion a mount point is a directory like others, as in rsync.
+                2.. if options.max_depth().is_none() => Mounts::Omit,
+                _ => Mounts::Stay,
             },
             ..Listing::default()
         },

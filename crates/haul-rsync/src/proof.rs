@@ -47,7 +47,7 @@ pub async fn look(options: &Options, ctx: &Context<'_>, lines: &Arc<Lines>, jobs
             for_join: true,
             max_depth: options.max_depth(),
             one_device: options.one_file_system > 0,
-            omit_mounts: options.one_file_system > 1,
+            omit_mounts: options.one_file_system > 1 && options.max_depth().is_none(),
             ..ListOptions::default()
         };
         let mut listing = haul::list(&store, &filter, request);
