@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::fmt::Write as _;
 
-/// The type of what [`body`] makes.
+/// The type of a body of several requests.
 pub const TYPE: &str = "multipart/mixed; boundary=haul_several-requests";
 const BOUNDARY: &str = "haul_several-requests";
 

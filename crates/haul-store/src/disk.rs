@@ -170,7 +170,7 @@ impl Pool {
         self.submit(job).await.unwrap_or_else(|_| Err(lost(op)))
     }
 
-    /// Runs a short `job` on the pool, see [`Job::Short`].
+    /// Runs a short `job` on the pool: before long ones.
     pub async fn run_short<T: Send + 'static>(
         &self,
         op: &'static str,
