@@ -1,6 +1,8 @@
 //! `haul`: moves data between clouds, clusters and disks. Arguments, configuration, terminal, signals and exit codes;
 //! what happens to data is decided in the libraries below.
 
+#![allow(rustdoc::bare_urls)] // Examples in the help of commands are shown as they are.
+
 mod app;
 mod args;
 mod bwlimit;
