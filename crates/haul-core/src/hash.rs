@@ -135,6 +135,11 @@ impl Hashes {
         self.get(algo).map(to_hex)
     }
 
+    /// CRC-64/NVME as a number, if known.
+    pub fn crc64(&self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.get(Algo::Crc64Nvme)?.try_into().ok()?))
+    }
+
     /// Every known value.
     pub fn iter(&self) -> impl Iterator<Item = (Algo, &[u8])> {
         self.0.iter().map(|(a, v)| (*a, v.as_ref()))

@@ -19,7 +19,7 @@ pub use serve::{Open, Settings, serve};
 
 use channel::{Asked, Channel, Given, unexpected};
 use futures::{future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Cleanup, CopyBatch, ListRequest, Meters, Read, Resumable, Resumed, Sent, Space, Store, Stored,
     Unfinished, Upload, WriteSpec,
@@ -303,5 +303,6 @@ impl Admin for FarStore {
 
 /// CRC-64/NVME among hashes.
 fn crc64(hashes: &Hashes) -> u64 {
-    hashes.get(Algo::Crc64Nvme).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
+    // They were asked to have it.
+    hashes.crc64().unwrap_or_default()
 }

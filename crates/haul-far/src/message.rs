@@ -2,7 +2,7 @@
 //! the fields' names, so that an end ignores what a newer one adds.
 
 use crate::frame::{Frame, Kind, MOST};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, listing::Lost};
+use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version, listing::Lost};
 use haul_store::{Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, Space, Stored, WriteSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{io, ops::Range};
@@ -94,8 +94,6 @@ pub enum Request {
     SetMeta(Key, Option<Mtime>, Option<Meta>),
     /// Answer: [`Answer::Deleted`].
     Delete(Vec<(Key, Option<Version>)>),
-    /// Hashes content where it lies. Answer: [`Answer::Hashes`].
-    Hash(Key, Option<Version>, Vec<Algo>),
     /// Answer: [`Answer::Space`].
     About,
     /// Answer: [`Answer::Unfinished`].
@@ -148,8 +146,6 @@ pub enum Answer {
     Copied(Vec<Result<Stored>>),
     /// One answer for each key.
     Deleted(Vec<Result<()>>),
-    /// Hashes.
-    Hashes(Hashes),
     /// How much space there is.
     Space(Space),
     /// Writes that were never finished, and what couldn't be looked through.
@@ -175,7 +171,6 @@ impl Request {
             | Request::List(..)
             | Request::Stat(_)
             | Request::Read(..)
-            | Request::Hash(..)
             | Request::About
             | Request::Sync
             | Request::ReadBack(..)

@@ -102,6 +102,5 @@ fn crc(file: &OwnedFd, mut at: u64, end: u64, buffer: &mut [u8]) -> rustix::io::
             }
         }
     }
-    let hashes = hasher.finish();
-    Ok(hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map(u64::from_be_bytes))
+    Ok(hasher.finish().crc64())
 }

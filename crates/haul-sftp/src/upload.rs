@@ -559,9 +559,7 @@ async fn is_there(service: &Arc<Service>, temp: &Key, size: u64, sent: &Sent) ->
     while let Some(piece) = pieces.next().await {
         hasher.update(&piece?);
     }
-    let hashes = hasher.finish();
-    let crc = hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map(u64::from_be_bytes);
-    Ok(crc == Some(sent.crc64))
+    Ok(hasher.finish().crc64() == Some(sent.crc64))
 }
 
 /// See [`haul_store::Resumable::discard`].

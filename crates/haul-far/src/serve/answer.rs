@@ -3,12 +3,13 @@
 use super::{Opened, Session};
 use crate::{
     channel::WINDOW,
+    crc64,
     frame::{Frame, Kind, PIECE},
     message::{self, Answer, Asking, Folder, Request, Told},
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, listing::Lost};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Listed, Result, listing::Lost};
 use haul_store::{
     Body, Cleanup, CopyBatch, CopyItem, Gone, Late, ListRequest, Payload, Progress, Stored, WriteSpec, disk, offered,
 };
@@ -77,10 +78,6 @@ impl Drop for Incoming {
         }
         self.unstored.fetch_sub(self.taken, Ordering::Relaxed);
     }
-}
-
-fn crc64(hashes: &Hashes) -> u64 {
-    hashes.get(Algo::Crc64Nvme).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
 impl Replies {
@@ -234,7 +231,6 @@ async fn in_folder(
             let answers = store.delete(keys).await.into_iter();
             Answer::Deleted(answers.map(|answer| answer.map_err(|error| near(folder, error))).collect())
         }
-        Request::Hash(key, version, algos) => Answer::Hashes(hash(folder, far(folder, &key), version, algos).await?),
         Request::About => Answer::Space(offered(store.admin(), "about")?.about().await?),
         Request::Cleanup(what) => {
             let what = Cleanup { below: far(folder, &what.below), ..what };
@@ -349,24 +345,6 @@ fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
         _ => Error::from_io("read", error),
     })?;
     Ok(block.freeze())
-}
-
-/// Hashes a file where it lies.
-async fn hash(folder: &Opened, key: Key, version: Option<haul_core::Version>, algos: Vec<Algo>) -> Result<Hashes> {
-    let read = folder.store.read(&key, version.as_ref(), None).await?;
-    let Body::File(file, range) = read.body else {
-        return Err(Error::new(ErrorKind::Unsupported, "hash", "content there isn't in a file"));
-    };
-    let hashes = disk::run(move || {
-        let mut hasher = Hasher::new(&algos);
-        haul_store::blocks::read(&*file, range, |block| hasher.update(block))?;
-        Ok(hasher.finish())
-    });
-    let hashes = hashes.await?;
-    if read.entry.version.is_some() && folder.store.stat(&key).await?.version != read.entry.version {
-        return Err(Error::new(ErrorKind::Changed, "hash", "changed while it was read"));
-    }
-    Ok(hashes)
 }
 
 /// Copies from another folder of this machine.

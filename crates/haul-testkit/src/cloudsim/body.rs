@@ -316,8 +316,7 @@ pub async fn receive(
         (received.chunks, received.trailers) = (chunks.signed, chunks.lines);
     }
     received.hashes = hasher.finish();
-    received.crc =
-        received.hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map_or(0, u64::from_be_bytes);
+    received.crc = received.hashes.crc64().unwrap_or_default();
     if !kept.is_empty() {
         received.pieces.push(Piece::Bytes(kept.freeze()));
     }

@@ -104,8 +104,7 @@ pub fn md5(seed: u64, offset: u64, len: u64) -> [u8; 16] {
 
 /// The CRC-64/NVME that a hasher of it has come to.
 pub fn finished(hasher: Hasher) -> u64 {
-    let hashes = hasher.finish();
-    hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map_or(0, u64::from_be_bytes)
+    hasher.finish().crc64().unwrap_or_default()
 }
 
 /// CRC-64/NVME of two pieces of content, one after the other.

@@ -38,8 +38,7 @@ pub struct Track {
 impl Track {
     /// A chunk has arrived. `hashes` are its own and hold its CRC-64.
     pub fn sent(&self, part: Part, offset: u64, hashes: &Hashes) {
-        let crc = hashes.get(Algo::Crc64Nvme).and_then(|crc| crc.try_into().ok()).map(u64::from_be_bytes);
-        if let Some(crc64) = crc {
+        if let Some(crc64) = hashes.crc64() {
             self.journal.part(self.write, Sent { part, offset, crc64 });
         }
     }
