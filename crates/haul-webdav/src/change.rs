@@ -134,6 +134,9 @@ async fn make_root(service: &Service) -> Result<()> {
     Ok(())
 }
 
+/// So often other writers of the same name may come between before that is an error.
+const MEETINGS: usize = 16;
+
 /// Moves `from` to the name `to`. The second of what fails tells that it may have been done all the same.
 pub async fn settle(service: &Service, from: &Key, to: &Key, replace: &Replace) -> Result<(), (Error, bool)> {
     let sure = |error: Error| (error, false);
@@ -165,10 +168,21 @@ pub async fn settle(service: &Service, from: &Key, to: &Key, replace: &Replace) 
     if matches!(replace, Replace::Absent) {
         return Err(exists("is there already"));
     }
-    match list::whatever(service, to).await {
-        Ok(entry) if entry.is_dir() => Err(exists("is a directory")),
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(sure(e)),
-        _ => shift(service, "MOVE", &origin, to, true).await.map_err(|f| failed(*f, to)),
+    let mut meetings = 0;
+    loop {
+        match list::whatever(service, to).await {
+            Ok(entry) if entry.is_dir() => return Err(exists("is a directory")),
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(sure(e)),
+            _ => {}
+        }
+        match shift(service, "MOVE", &origin, to, true).await {
+            // Apache deletes what is there before it moves: where another writer's move did so in the same moment, it finds nothing to
+            // delete, says that, and moves nothing.
+            Err(fault) if fault.status == 404 && meetings < MEETINGS && list::whatever(service, from).await.is_ok() => {
+                meetings += 1;
+            }
+            other => return other.map_err(|f| failed(*f, to)),
+        }
     }
 }
 
