@@ -7,6 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_ssh::End;
 use haul_store::task::Task;
 use std::{
     collections::HashMap,
@@ -101,17 +102,19 @@ impl Channel {
         let (content, contents) = mpsc::channel(QUEUE);
         let waiting = Arc::<Waiting>::default();
         let (reads, writes) = (waiting.clone(), waiting.clone());
-        let Pipe { input, output, process } = pipe;
+        let Pipe { input, output, end } = pipe;
         let reader = Task::spawn(async move {
             let ended = match take(input, &reads, patience).await {
                 Ok(()) => "the far end closed the connection".to_owned(),
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    end.iter().for_each(End::stop);
+                    error.to_string()
+                }
             };
-            let said = match process {
-                Some(process) => process.last_words().await,
-                None => String::new(),
-            };
-            reads.end(if said.is_empty() { ended } else { format!("{ended}: {said}") });
+            reads.end(match end {
+                Some(end) => format!("{ended} ({})", end.why().await.message()),
+                None => ended,
+            });
         });
         let writer = Task::spawn(async move {
             // The reader says why it ended, where that says more.

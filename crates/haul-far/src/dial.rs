@@ -1,26 +1,24 @@
-//! Reaching a far end: a program whose standard input and output lead to it (ssh, or any other).
+//! Reaching a far end: a session of the user's own ssh, or any other command whose standard input and output lead there.
 
+use crate::hello::{self, Hello};
 use futures::future::BoxFuture;
-use haul_core::{Error, Result};
+use haul_core::{Error, ErrorKind, Result};
+use haul_ssh::{End, Opening, Remote, Ssh};
 use std::{
     fmt,
-    process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
+    hash::{BuildHasher as _, RandomState},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, BufReader, BufWriter},
-    process::{Child, Command},
+    io::{AsyncRead, AsyncWrite, BufReader, BufWriter},
+    time::timeout,
 };
 
 /// Pipes are read and written in blocks of this size.
 const BLOCK: usize = 256 << 10;
 
-/// What is kept of what the program prints as errors.
-const WORDS: usize = 4 << 10;
-
-/// When the pipe has ended, the program has so long to say why.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Where haul is looked for at a host, behind the `PATH` of a session without a terminal: where people put it who aren't root.
+const PLACES: [&str; 3] = ["haul", "~/.local/bin/haul", "~/bin/haul"];
 
 /// A pair of pipes to a far end.
 pub struct Pipe {
@@ -28,15 +26,16 @@ pub struct Pipe {
     pub input: Box<dyn AsyncRead + Send + Unpin>,
     /// What it is told.
     pub output: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The program between, if there is one.
-    pub process: Option<Process>,
+    /// How the program between ends, if there is one.
+    pub end: Option<End>,
 }
 
-/// A program that runs for as long as this lives.
-pub struct Process {
-    child: Child,
-    words: Arc<Mutex<Vec<u8>>>,
-    listener: tokio::task::JoinHandle<()>,
+/// What may lead to a far end; whether it does is found out by a greeting.
+pub enum Call {
+    /// Pipes.
+    Pipes(Pipe),
+    /// A session of ssh that is about to be.
+    Session(Opening),
 }
 
 /// Makes connections.
@@ -44,26 +43,7 @@ pub trait Dial: fmt::Debug + Send + Sync {
     /// A new one.
     ///
     /// Errors: none can be had.
-    fn dial(&self) -> BoxFuture<'_, Result<Pipe>>;
-}
-
-impl Process {
-    /// What it printed as errors at the end, in one line; waits a little for the rest of it.
-    pub async fn last_words(mut self) -> String {
-        let _ = tokio::time::timeout(LAST_WORDS, &mut self.listener).await;
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&words);
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let line = lines.collect::<Vec<_>>().join("; ");
-        line.chars().filter(|c| !c.is_control()).collect()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Its input has ended, so it ends by itself; one that hangs is not waited for.
-        let _ = self.child.start_kill();
-    }
+    fn dial(&self) -> BoxFuture<'_, Result<Call>>;
 }
 
 /// A command line for the shell.
@@ -71,35 +51,116 @@ impl Drop for Process {
 pub struct ShellCommand(pub String);
 
 impl Dial for ShellCommand {
-    fn dial(&self) -> BoxFuture<'_, Result<Pipe>> {
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(&self.0);
-        Box::pin(async move { run(command) })
+    fn dial(&self) -> BoxFuture<'_, Result<Call>> {
+        Box::pin(async { Ok(Call::Pipes(haul_ssh::Pipe::command(&self.0)?.into())) })
     }
 }
 
-/// Runs a program that leads to a far end.
-///
-/// Errors: it can't be started.
-pub fn run(mut command: Command) -> Result<Pipe> {
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|e| Error::from_io("connect", e))?;
-    let taken = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(stdin), Some(stdout), Some(mut stderr)) = taken else { unreachable!("all three are piped") };
-    let words = Arc::<Mutex<Vec<u8>>>::default();
-    let kept = words.clone();
-    let listener = tokio::spawn(async move {
-        let mut block = [0; 1024];
-        while let Ok(got @ 1..) = stderr.read(&mut block).await {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(&block[..got]);
-            let over = kept.len().saturating_sub(WORDS);
-            kept.drain(..over);
+/// haul at a host that ssh leads to, in the login that all share who go there.
+#[derive(Clone, Debug)]
+pub struct OverSsh {
+    /// The way to the host.
+    pub ssh: Ssh,
+    /// What the user's shell there runs.
+    pub command: String,
+}
+
+impl Dial for OverSsh {
+    fn dial(&self) -> BoxFuture<'_, Result<Call>> {
+        Box::pin(async { Ok(Call::Session(self.ssh.any(&Remote::Command(self.command.clone())).await?)) })
+    }
+}
+
+/// What starts the far end at a host: haul where the user says that it is, else where it may be.
+pub fn command(path: Option<&str>) -> String {
+    match path {
+        Some(path) => format!("{path} far"),
+        // For a POSIX shell, whichever the user's own is.
+        None => format!(
+            "sh -c 'for haul in {}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" far; done; \
+             echo \"haul: not found\" >&2; exit 127'",
+            PLACES.join(" ")
+        ),
+    }
+}
+
+impl From<haul_ssh::Pipe> for Pipe {
+    fn from(pipe: haul_ssh::Pipe) -> Pipe {
+        let haul_ssh::Pipe { input, output, end } = pipe;
+        Pipe {
+            input: Box::new(BufReader::with_capacity(BLOCK, output)),
+            output: Box::new(BufWriter::with_capacity(BLOCK, input)),
+            end: Some(end),
         }
-    });
-    Ok(Pipe {
-        input: Box::new(BufReader::with_capacity(BLOCK, stdout)),
-        output: Box::new(BufWriter::with_capacity(BLOCK, stdin)),
-        process: Some(Process { child, words, listener }),
-    })
+    }
+}
+
+impl Call {
+    /// Greets who is there. A login has the time that a person takes.
+    ///
+    /// Errors: no haul is there, in the words of what is; nobody answers within `patience`.
+    pub async fn greet(self, patience: Duration) -> Result<Pipe> {
+        let state = RandomState::new();
+        let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
+        let hello = Hello::of_this();
+        let silent = |patience: Duration| {
+            let why = format!("no haul answered there within {} s", patience.as_secs());
+            Error::new(ErrorKind::Unreachable, "connect", why)
+        };
+        match self {
+            Call::Pipes(mut pipe) => {
+                let greeted = timeout(patience, hello::greet(&mut pipe.input, &mut pipe.output, nonce, &hello)).await;
+                match (greeted, &pipe.end) {
+                    (Ok(Ok(_version)), _) => Ok(pipe),
+                    (Ok(Err(error)), Some(end)) => Err(beside(&error, &end.why().await)),
+                    (Ok(Err(error)), None) => Err(error),
+                    (Err(_), end) => {
+                        end.iter().for_each(End::stop);
+                        Err(silent(patience))
+                    }
+                }
+            }
+            Call::Session(mut opening) => {
+                let patience = opening.patience(patience);
+                let haul_ssh::Pipe { input, output, .. } = &mut opening.pipe;
+                let greeted = timeout(patience, hello::greet(output, input, nonce, &hello)).await;
+                match greeted {
+                    Ok(Ok(_version)) => Ok(opening.is_up().into()),
+                    Ok(Err(error)) if error.kind() == ErrorKind::Denied => Err(opening.give_up(error)),
+                    Ok(Err(error)) => Err(beside(&error, &opening.failed().await)),
+                    Err(_) => Err(opening.give_up(silent(patience))),
+                }
+            }
+        }
+    }
+}
+
+/// What was heard instead of a greeting, and what the program between says of it.
+fn beside(heard: &Error, said: &Error) -> Error {
+    Error::new(said.kind(), "connect", format!("{} ({})", heard.message(), said.message())).with_retry(said.retry())
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests make their own files.
+mod tests {
+    use super::*;
+
+    #[test]
+    fn haul_is_looked_for_where_people_put_it() {
+        assert_eq!(command(Some("/opt/haul/bin/haul")), "/opt/haul/bin/haul far");
+        let home = tempfile::tempdir().unwrap();
+        let bin = home.path().join(".local/bin");
+        let run = || {
+            let mut shell = std::process::Command::new("/bin/sh");
+            shell.arg("-c").arg(command(None)).env("HOME", home.path()).env("PATH", "/bin:/usr/bin");
+            let output = shell.output().unwrap();
+            (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        };
+        assert_eq!(run(), (Some(127), String::new()));
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("haul"), "#!/bin/sh\necho \"it runs $1\"\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(bin.join("haul"), executable).unwrap();
+        assert_eq!(run(), (Some(0), "it runs far\n".to_owned()));
+    }
 }

@@ -13,26 +13,19 @@ mod read;
 mod serve;
 mod upload;
 
-pub use dial::{Dial, Pipe, Process, ShellCommand, run};
+pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand, command};
 pub use open::{KIND, open_on};
 pub use serve::{Open, Settings, serve};
 
 use channel::{Asked, Channel, Given, unexpected};
 use futures::{future::BoxFuture, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Cleanup, CopyBatch, ListRequest, Meters, Read, Resumable, Resumed, Sent, Space, Store, Stored,
     Unfinished, Upload, WriteSpec,
 };
-use hello::Hello;
 use message::{Answer, Folder, FolderId, Request};
-use std::{
-    fmt,
-    hash::{BuildHasher as _, RandomState},
-    ops::Range,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 use tokio::sync::{Mutex, Semaphore};
 
 /// Keys of one delete request.
@@ -56,7 +49,7 @@ struct Far {
 /// The way to another machine, which all stores there share.
 struct Line {
     dial: Arc<dyn Dial>,
-    /// Reaching it takes no longer.
+    /// Reaching it takes no longer, apart from what a person types.
     patience: Duration,
     /// A far end that says nothing for so long is given up.
     idle: Duration,
@@ -80,31 +73,8 @@ impl Line {
         if let Some(open) = kept.as_ref().filter(|channel| channel.is_open()) {
             return Ok(open.clone());
         }
-        let connected = tokio::time::timeout(self.patience, self.connect()).await;
-        let connected = connected.unwrap_or_else(|_| {
-            let why = format!("no haul answered there within {} s", self.patience.as_secs());
-            Err(Error::new(ErrorKind::Unreachable, "connect", why))
-        })?;
-        Ok(kept.insert(connected).clone())
-    }
-
-    async fn connect(&self) -> Result<Arc<Channel>> {
-        let mut pipe = self.dial.dial().await?;
-        let state = RandomState::new();
-        let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
-        match hello::greet(&mut pipe.input, &mut pipe.output, nonce, &Hello::of_this()).await {
-            Ok(_version) => Ok(Channel::new(pipe, self.idle)),
-            Err(error) => {
-                let words = match pipe.process {
-                    Some(process) => process.last_words().await,
-                    None => String::new(),
-                };
-                if words.is_empty() {
-                    return Err(error);
-                }
-                Err(Error::new(error.kind(), "connect", format!("{}: {words}", error.message())))
-            }
-        }
+        let pipe = self.dial.dial().await?.greet(self.patience).await?;
+        Ok(kept.insert(Channel::new(pipe, self.idle)).clone())
     }
 }
 

@@ -2,12 +2,16 @@
 
 use crate::{
     Far, FarStore, Line,
-    dial::{Dial, ShellCommand},
+    dial::{self, Dial, OverSsh, ShellCommand},
     message::Folder,
     serve::SIGN_OF_LIFE,
 };
 use haul_core::{Error, ErrorKind, Result};
-use haul_store::{Caps, Changed, Domain, OpenRequest, OptionKind, OptionSpec, PartLimits, Store, StoreKind};
+use haul_ssh::{
+    Ssh,
+    options::{and, text, value},
+};
+use haul_store::{Caps, Changed, Domain, OpenRequest, OptionSpec, PartLimits, Store, StoreKind};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{Mutex, Semaphore};
 
@@ -19,16 +23,19 @@ pub const KIND: StoreKind = StoreKind {
     open,
 };
 
-const OPTIONS: &[OptionSpec] = &[OptionSpec {
-    name: "command",
-    help: "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
-           \"ssh host haul far\" or \"kubectl exec -i pod -- haul far\".",
-    default: "",
-    kind: OptionKind::Text,
-    advanced: false,
-    secret: false,
-    examples: &[],
-}];
+const OPTIONS: &[OptionSpec] = &and::<2, 24>([
+    text(
+        "haul_path",
+        "What runs haul there, such as `~/haul` or `sudo haul`. Blank means haul in the PATH, ~/.local/bin or ~/bin.",
+        true,
+    ),
+    text(
+        "command",
+        "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
+         \"kubectl exec -i pod -- haul far\", in place of all options above.",
+        false,
+    ),
+]);
 
 /// A file up to this size goes as one message.
 pub const SMALL: u64 = 1 << 20;
@@ -43,13 +50,19 @@ const AT_ONCE: usize = 64;
 const GATHERS: usize = 512;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
-    let command = request.options.get("command").filter(|command| !command.trim().is_empty());
-    let command = command.ok_or_else(|| {
-        let why = "set command to what runs haul far on the other machine, such as \"ssh host haul far\"";
-        Error::new(ErrorKind::Invalid, "open", why)
-    })?;
-    let dial = Arc::new(ShellCommand(command.clone()));
-    open_on(&request, dial, &format!("far {command}"))
+    let command = value(&request, "command");
+    if !command.trim().is_empty() {
+        return open_on(&request, Arc::new(ShellCommand(command.to_owned())), &format!("far {command}"));
+    }
+    if [value(&request, "host"), value(&request, "ssh")].iter().all(|way| way.is_empty()) {
+        let why = "set host to a machine that ssh leads to, or command to what runs haul far on it";
+        return Err(Error::new(ErrorKind::Invalid, "open", why));
+    }
+    let ssh = haul_ssh::options::way(&request)?;
+    let path = Some(value(&request, "haul_path")).filter(|path| !path.is_empty());
+    let dial = OverSsh { command: dial::command(path), ssh: Ssh::clone(&ssh) };
+    let domain = format!("far {:?} {}", ssh.target(), dial.command);
+    open_on(&request, Arc::new(dial), &domain)
 }
 
 /// Opens a folder on a connection that `dial` makes. Stores of the same `domain` are on the same machine.
@@ -61,7 +74,9 @@ pub fn open_on(request: &OpenRequest, dial: Arc<dyn Dial>, domain: &str) -> Resu
         let why = format!("{}: a path can't contain a zero byte", shown.escape_debug());
         return Err(Error::new(ErrorKind::Invalid, "open", why));
     }
-    let path = if request.path.is_empty() { b".".to_vec() } else { request.path.clone() };
+    // The far end starts in the user's home.
+    let path = request.path.strip_prefix(b"~/").or((request.path == b"~").then_some(&b""[..])).unwrap_or(&request.path);
+    let path = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
     let place = Domain { name: domain.to_owned(), place: path.clone().into(), on_device: None };
     let locator = format!("{}:{shown}", request.remote);
     let line = request.shared.get(domain, || {

@@ -3,7 +3,7 @@
 use crate::wire::{self, Broken, FRAME_MAX, Hello, Reply, Request};
 use bytes::{Bytes, BytesMut};
 use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_ssh::{End, Opening, Pipe, Ssh};
+use haul_ssh::{End, LOGIN, Opening, Pipe, Ssh};
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -32,9 +32,6 @@ const WRITE_WINDOW: usize = 4 << 20;
 
 /// Frames with less content are put together into one write.
 const SMALL: usize = 16 << 10;
-
-/// How long a person may take to log in; sshd itself gives up after two minutes unless its LoginGraceTime says otherwise.
-const LOGIN: Duration = Duration::from_secs(600);
 
 /// One session.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ mod wire;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Key, Listed, Meta, Mtime, Result, Version};
-use haul_ssh::{Settings, Ssh};
+use haul_ssh::Ssh;
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
     Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree,
@@ -34,20 +34,13 @@ pub const KIND: StoreKind =
 const AT_ONCE: usize = 64;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
-    let config = options::read(&request)?;
-    let (net, target) = (&request.net, config.target);
-    let name = format!("sftp:{}", target.shown());
-    let label = target.shown();
+    let (config, ssh) = (options::read(&request)?, haul_ssh::options::way(&request)?);
+    let (net, label) = (&request.net, ssh.shown());
+    let name = format!("sftp:{label}");
     // Stores of one host and user share its sessions, if they are asked for in the same way.
-    let way = format!("{name} {:?} {:?} {:?} {:?}", target, config.remote, config.chunk, config.connections);
+    let way = format!("{name} {:?} {:?} {:?} {:?}", ssh.target(), config.remote, config.chunk, config.connections);
     let pool = request.shared.get(&way, || {
-        let settings = Settings {
-            target,
-            runtime: net.runtime.clone(),
-            connect_timeout: net.connect_timeout,
-            idle_timeout: net.idle_timeout,
-        };
-        Ok(Pool::new(Ssh::new(settings), config.remote.clone(), net.idle_timeout, config.connections, config.chunk))
+        Ok(Pool::new(Ssh::clone(&ssh), config.remote.clone(), net.idle_timeout, config.connections, config.chunk))
     })?;
     let root = root(&request.path);
     let lanes = net.roads.to(&name, &label);

@@ -1,61 +1,23 @@
-//! The options of a store: rclone's names and meanings, as far as the user's own ssh can follow them.
+//! The options of a store: those of the way to the host, and what is SFTP's own. Names and meanings are rclone's.
 
 use haul_core::{
     Error, ErrorKind, Result,
     units::{Size, parse_size},
 };
-use haul_ssh::{Remote, Target};
+use haul_ssh::{
+    Remote,
+    options::{and, flag, number, text, value},
+};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
-use std::sync::Once;
-
-const fn text(name: &'static str, help: &'static str, advanced: bool) -> OptionSpec {
-    OptionSpec { name, help, default: "", kind: OptionKind::Text, advanced, secret: false, examples: &[] }
-}
-
-const fn flag(name: &'static str, help: &'static str, default: &'static str) -> OptionSpec {
-    OptionSpec { name, help, default, kind: OptionKind::Bool, advanced: true, secret: false, examples: &[] }
-}
-
-const fn password(name: &'static str, help: &'static str, advanced: bool) -> OptionSpec {
-    OptionSpec { name, help, default: "", kind: OptionKind::Obscured, advanced, secret: true, examples: &[] }
-}
-
-const fn number(name: &'static str, help: &'static str, default: &'static str) -> OptionSpec {
-    OptionSpec { name, help, default, kind: OptionKind::Int, advanced: true, secret: false, examples: &[] }
-}
 
 /// Every option, in the order in which they are asked for.
-pub const OPTIONS: &[OptionSpec] = &[
-    text("host", "Host to connect to, by the name that your ssh config knows it by.", false),
-    text("user", "User there. Leave blank for the one of your ssh config.", false),
-    OptionSpec {
-        name: "port",
-        help: "Port. Leave blank for the one of your ssh config, or 22.",
-        default: "",
-        kind: OptionKind::Int,
-        advanced: false,
-        secret: false,
-        examples: &[],
-    },
-    password("pass", "Password, if ssh asks for one. Leave blank to be asked, or for keys and agents.", false),
-    text("key_file", "File with the private key. Leave blank for those of your ssh config and agent.", false),
-    password("key_file_pass", "Passphrase of the key file. Leave blank to be asked.", false),
-    flag("key_use_agent", "Only use the agent's key that belongs to key_file, which need not be there then.", "false"),
-    text("pubkey_file", "File with a certificate for the key.", true),
-    text("known_hosts_file", "File of hosts' keys. Leave blank for ssh's own. Keys are always checked.", true),
-    flag("ask_password", "ssh asks by itself whenever it needs a password.", "false"),
-    text(
-        "ssh",
-        "Command that leads to the host, such as `ssh -p 2222 anna@host`, in place of all options above.",
-        true,
-    ),
+pub const OPTIONS: &[OptionSpec] = &and::<7, 29>([
     text("subsystem", "Name of the server's SFTP subsystem. Blank means sftp.", true),
     text(
         "server_command",
         "Command that runs an SFTP server there, such as `sudo /usr/lib/openssh/sftp-server`.",
         true,
     ),
-    text("set_env", "Variables to set there, NAME=value NAME=value, as far as the server accepts them.", true),
     OptionSpec {
         name: "chunk_size",
         help: "Bytes of a request at most. Blank means as many as the server says that it takes.",
@@ -69,31 +31,11 @@ pub const OPTIONS: &[OptionSpec] = &[
     flag("set_modtime", "Set the times of files.", "true"),
     flag("skip_links", "Leave symbolic links out instead of following them.", "false"),
     flag("copy_is_hardlink", "A copy inside the server is another name of the same file.", "false"),
-    text("ciphers", "Ciphers that ssh may use, separated by spaces.", true),
-    text("key_exchange", "Key exchanges that ssh may use, separated by spaces.", true),
-    text("macs", "MACs that ssh may use, separated by spaces.", true),
-    text("host_key_algorithms", "Host key algorithms that ssh may use, separated by spaces.", true),
-    flag("use_insecure_cipher", "Not possible by itself: name them in ciphers and key_exchange.", "false"),
-    OptionSpec {
-        name: "key_pem",
-        help: "Not possible: write the key to a file and name it in key_file.",
-        default: "",
-        kind: OptionKind::Text,
-        advanced: true,
-        secret: true,
-        examples: &[],
-    },
-    text("pubkey", "Not possible: write the certificate to a file and name it in pubkey_file.", true),
-    text("host_keys", "Not possible: ssh checks hosts by its known_hosts, see known_hosts_file.", true),
-    text("socks_proxy", "Not possible: set ProxyCommand in your ssh config.", true),
-    text("http_proxy", "Not possible: set ProxyCommand in your ssh config.", true),
-];
+]);
 
-/// What a remote's options say.
+/// What a remote's options say of SFTP.
 #[derive(Debug)]
 pub struct Config {
-    /// The host.
-    pub target: Target,
     /// What runs there.
     pub remote: Remote,
     /// Bytes of a request at most.
@@ -108,52 +50,16 @@ pub struct Config {
     pub copy_is_hardlink: bool,
 }
 
-/// Options that lead nowhere, and what to do instead.
-const IMPOSSIBLE: [(&str, &str); 4] = [
-    ("key_pem", "write the key to a file and name it in key_file"),
-    ("pubkey", "write the certificate to a file and name it in pubkey_file"),
-    ("socks_proxy", "set ProxyCommand in your ssh config: ProxyCommand nc -X 5 -x PROXY:PORT %h %p"),
-    ("http_proxy", "set ProxyCommand in your ssh config: ProxyCommand nc -X connect -x PROXY:PORT %h %p"),
-];
-
-/// An option's value; empty where it isn't set.
-fn value<'a>(request: &'a OpenRequest, name: &str) -> &'a str {
-    request.options.get(name).map(String::as_str).unwrap_or_default()
-}
-
 /// Reads them.
 ///
-/// Errors: `Invalid` for what can't be meant, or what ssh can't do.
+/// Errors: `Invalid` for what can't be meant.
 pub fn read(request: &OpenRequest) -> Result<Config> {
     let option = |name: &str| value(request, name);
     let invalid = |message: String| Error::new(ErrorKind::Invalid, "open", format!("{}: {message}", request.remote));
-    for (name, instead) in IMPOSSIBLE {
-        if !option(name).is_empty() {
-            return Err(invalid(format!("haul connects by your own ssh, which can't take {name}: {instead}")));
-        }
-    }
-    aside(request);
     let set = |name: &str| Some(option(name).to_owned()).filter(|value| !value.is_empty());
     let remote = match set("server_command") {
         Some(command) => Remote::Command(command),
         None => Remote::Subsystem(set("subsystem").unwrap_or_else(|| "sftp".into())),
-    };
-    let port = match set("port") {
-        None => None,
-        Some(text) => Some(text.parse().map_err(|_| invalid(format!("{text:?} can't be a port")))?),
-    };
-    let command = words(option("ssh")).ok_or_else(|| invalid("the quotes in the option ssh don't end".into()))?;
-    if command.is_empty() && option("host").is_empty() {
-        return Err(invalid("it has no host: set one with haul config".into()));
-    }
-    let target = Target {
-        command,
-        host: option("host").to_owned(),
-        user: set("user"),
-        port,
-        options: ssh_options(request),
-        password: set("pass"),
-        passphrase: set("key_file_pass"),
     };
     let chunk = match set("chunk_size") {
         None => None,
@@ -164,7 +70,6 @@ pub fn read(request: &OpenRequest) -> Result<Config> {
     };
     let connections = option("connections").parse::<usize>().ok().filter(|most| *most > 0);
     Ok(Config {
-        target,
         remote,
         chunk,
         connections,
@@ -174,85 +79,14 @@ pub fn read(request: &OpenRequest) -> Result<Config> {
     })
 }
 
-/// What is done otherwise than a config file of rclone's says, once.
-fn aside(request: &OpenRequest) {
-    let option = |name: &str| value(request, name);
-    static KEYS: Once = Once::new();
-    static CIPHERS: Once = Once::new();
-    let remote = &request.remote;
-    if !option("host_keys").is_empty() || option("known_hosts_file") == "none" {
-        KEYS.call_once(|| {
-            tracing::warn!("{remote}: ssh checks the host's key by its known_hosts, whatever the remote says")
-        });
-    }
-    if option("use_insecure_cipher") == "true" {
-        CIPHERS.call_once(|| {
-            tracing::warn!(
-                "{remote}: use_insecure_cipher does nothing: name what you need in ciphers and key_exchange"
-            );
-        });
-    }
-}
-
-fn ssh_options(request: &OpenRequest) -> Vec<String> {
-    let option = |name: &str| value(request, name);
-    let mut words = Vec::new();
-    match (option("key_file"), option("key_use_agent") == "true") {
-        ("", _) => {}
-        // With the public key ssh asks the agent for the other half.
-        (file, true) => words.extend(["-oIdentitiesOnly=yes".into(), "-i".into(), format!("{file}.pub")]),
-        (file, false) => words.extend(["-oIdentitiesOnly=yes".into(), "-i".into(), file.to_owned()]),
-    }
-    let lists = [
-        ("ciphers", "Ciphers"),
-        ("key_exchange", "KexAlgorithms"),
-        ("macs", "MACs"),
-        ("host_key_algorithms", "HostKeyAlgorithms"),
-    ];
-    for (name, own) in lists {
-        let list: Vec<&str> = option(name).split_whitespace().collect();
-        if !list.is_empty() {
-            words.push(format!("-o{own}={}", list.join(",")));
-        }
-    }
-    if !option("pubkey_file").is_empty() {
-        words.push(format!("-oCertificateFile={}", option("pubkey_file")));
-    }
-    if !matches!(option("known_hosts_file"), "" | "none") {
-        words.push(format!("-oUserKnownHostsFile={}", option("known_hosts_file")));
-    }
-    if !option("set_env").is_empty() {
-        words.push(format!("-oSetEnv={}", option("set_env")));
-    }
-    words
-}
-
-/// A command in words, which quotes and backslashes hold together; `None` where a quote doesn't end.
-fn words(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None | Some('"'), '\\') => word.get_or_insert_default().push(chars.next()?),
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn config(options: &[(&str, &str)]) -> Result<Config> {
-        read(&OpenRequest {
+    #[test]
+    fn what_is_sftps_own_is_read() {
+        let options = [("host", "h"), ("chunk_size", "32k"), ("skip_links", "true")];
+        let config = read(&OpenRequest {
             remote: "r".into(),
             path: Vec::new(),
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
@@ -264,46 +98,8 @@ mod tests {
             section: None,
             shared: Default::default(),
         })
-    }
-
-    #[test]
-    fn rclones_keys_become_sshs_words() {
-        let config = config(&[
-            ("host", "h"),
-            ("user", "anna"),
-            ("port", "2222"),
-            ("key_file", "~/.ssh/k"),
-            ("ciphers", "aes128-gcm@openssh.com  aes128-ctr"),
-            ("known_hosts_file", "/k"),
-            ("chunk_size", "32k"),
-        ])
         .unwrap();
-        assert_eq!(config.target.shown(), "anna@h:2222");
-        let words = ["-oIdentitiesOnly=yes", "-i", "~/.ssh/k", "-oCiphers=aes128-gcm@openssh.com,aes128-ctr"];
-        assert_eq!(config.target.options[..4], words);
-        assert_eq!(config.target.options[4], "-oUserKnownHostsFile=/k");
         assert_eq!((config.chunk, config.connections, config.set_times), (Some(32 << 10), None, true));
-        assert_eq!(config.remote, Remote::Subsystem("sftp".into()));
-    }
-
-    #[test]
-    fn what_ssh_cannot_do_is_said() {
-        let error = |options: &[(&str, &str)]| config(options).unwrap_err().message().to_owned();
-        assert_eq!(error(&[]), "r: it has no host: set one with haul config");
-        assert_eq!(
-            error(&[("host", "h"), ("key_pem", "x")]),
-            "r: haul connects by your own ssh, which can't take key_pem: write the key to a file and name it in key_file"
-        );
-        assert_eq!(error(&[("ssh", "ssh 'h")]), "r: the quotes in the option ssh don't end");
-        assert_eq!(error(&[("host", "h"), ("port", "x")]), "r: \"x\" can't be a port");
-    }
-
-    #[test]
-    fn a_command_is_read_in_words() {
-        let read = |text: &str| words(text).map(|words| words.join("|"));
-        assert_eq!(read("ssh -o 'A B=c'  anna@h").as_deref(), Some("ssh|-o|A B=c|anna@h"));
-        assert_eq!(read("a\\ b \"c\\\"d\" ''").as_deref(), Some("a b|c\"d|"));
-        assert_eq!(read("  ").as_deref(), Some(""));
-        assert_eq!(read("'a"), None);
+        assert_eq!((config.remote, config.skip_links), (Remote::Subsystem("sftp".into()), true));
     }
 }

@@ -187,7 +187,12 @@ impl Pool {
         if self.state().channels.iter().any(|channel| !channel.is_dead()) {
             return Ok(());
         }
-        let channel = Channel::open(&self.ssh, self.ssh.first(&self.remote).await?, self.idle).await?;
+        // Another store may be logged in there; where we were, the connection is lost.
+        let opening = match self.begun.load(Ordering::Relaxed) {
+            0 => self.ssh.any(&self.remote).await?,
+            _ => self.ssh.first(&self.remote).await?,
+        };
+        let channel = Channel::open(&self.ssh, opening, self.idle).await?;
         if self.begun.fetch_add(1, Ordering::Relaxed) == 0 && channel.hello.has("limits@openssh.com", "1") {
             let asked = channel.ask(&Request::Extended("limits@openssh.com", &[]));
             let pool = self.clone();

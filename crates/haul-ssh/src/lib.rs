@@ -9,11 +9,12 @@
 mod dir;
 mod host;
 mod login;
+pub mod options;
 mod pipe;
 mod target;
 mod words;
 
 pub use host::{Config, is_known};
-pub use login::{Opening, Settings, Ssh};
+pub use login::{LOGIN, Opening, Settings, Ssh};
 pub use pipe::{End, Pipe};
 pub use target::{Remote, Target};

@@ -24,6 +24,9 @@ use tokio::{
     sync::{Mutex, OwnedMutexGuard},
 };
 
+/// How long a person may take to log in; sshd itself gives up after two minutes unless its LoginGraceTime says otherwise.
+pub const LOGIN: Duration = Duration::from_secs(600);
+
 /// Sessions that sshd takes on a connection unless its MaxSessions says otherwise.
 const SESSIONS: usize = 10;
 /// How long a master whose own session is over may take to end.
@@ -91,6 +94,11 @@ impl Ssh {
         Ssh(Arc::new(Inner { settings, state: Arc::default(), limit, told: Once::new() }))
     }
 
+    /// Where it leads.
+    pub fn target(&self) -> &Target {
+        &self.0.settings.target
+    }
+
     /// The host as a person writes it.
     pub fn shown(&self) -> String {
         self.0.settings.target.shown()
@@ -142,6 +150,17 @@ impl Ssh {
             State::Riding(path) => inner.ride(path, remote),
             State::Own(..) | State::Out => inner.log_in(state, remote),
         }
+    }
+
+    /// Begins a session for who shares the way with others: a further one where somebody is logged in, else the first.
+    ///
+    /// Errors: as [`Ssh::first`].
+    pub async fn any(&self, remote: &Remote) -> Result<Opening> {
+        let lives = match &*self.0.state.lock().await {
+            State::Own(_, end) => !end.has_ended(),
+            State::Out | State::Refused(_) | State::Riding(_) => false,
+        };
+        if lives { self.further(remote).await } else { self.first(remote).await }
     }
 
     /// Begins a further session beside one that lives. Never logs in.
@@ -239,6 +258,11 @@ async fn output(words: Vec<String>) -> Option<String> {
 }
 
 impl Opening {
+    /// How long its far program may take to answer, where a session without a login has so long.
+    pub fn patience(&self, session: Duration) -> Duration {
+        if self.login.is_some() { LOGIN } else { session }
+    }
+
     /// The far program has answered: the session is there, and others may follow.
     pub fn is_up(self) -> Pipe {
         if let Some((mut state, socket)) = self.login {
@@ -253,6 +277,7 @@ impl Opening {
     /// The far program's output has ended before it answered: says why, and remembers what must not be tried again.
     pub async fn failed(self) -> Error {
         let words::Refusal { error, is_full } = self.pipe.end.refusal().await;
+        let by_itself = self.pipe.end.ended_by_itself();
         match self.login {
             Some((mut state, _)) => {
                 if error.kind() == ErrorKind::Unauthenticated {
@@ -260,7 +285,8 @@ impl Opening {
                 }
                 error
             }
-            None if is_full => error,
+            // The session was there, and what ran in it ended by itself.
+            None if is_full || by_itself => error,
             // Whatever ssh says: of a login it can't be, and the connection that it was to use may have ended.
             None => Error::new(ErrorKind::Io, "connect", error.message()).with_retry(Retry::Backoff),
         }

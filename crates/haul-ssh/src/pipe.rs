@@ -47,18 +47,30 @@ pub struct Pipe {
 #[derive(Clone, Debug)]
 pub struct End {
     host: String,
-    /// What a person types to get there.
-    typed: String,
+    /// What a person types to get there; `None` for a command that isn't ssh.
+    typed: Option<String>,
     pid: Option<u32>,
     said: Arc<Mutex<VecDeque<String>>>,
     ended: watch::Receiver<Option<ExitStatus>>,
 }
 
 impl Pipe {
+    /// Runs a command line of a user's, whose input and output lead to a program somewhere.
+    ///
+    /// Errors: it can't be started.
+    pub fn command(line: &str) -> Result<Pipe> {
+        let words = ["/bin/sh", "-c", line].map(String::from);
+        Pipe::run(&words, &[], line.to_owned(), None)
+    }
+
     /// Runs a command whose words are `words`, with these variables of its own.
     ///
     /// Errors: it can't be started.
     pub(crate) fn start(target: &Target, words: &[String], variables: &[(&str, OsString)]) -> Result<Pipe> {
+        Pipe::run(words, variables, target.shown(), Some(target.typed()))
+    }
+
+    fn run(words: &[String], variables: &[(&str, OsString)], host: String, typed: Option<String>) -> Result<Pipe> {
         let mut command = Command::new(SHIELD[0]);
         command.args(&SHIELD[1..]).args(words).envs(variables.iter().map(|(name, value)| (*name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -75,7 +87,7 @@ impl Pipe {
         let said = Arc::new(Mutex::new(VecDeque::new()));
         let (tell, ended) = watch::channel(None);
         tokio::spawn(watch_over(child, errors, said.clone(), tell));
-        Ok(Pipe { input, output, end: End { host: target.shown(), typed: target.typed(), pid, said, ended } })
+        Ok(Pipe { input, output, end: End { host, typed, pid, said, ended } })
     }
 }
 
@@ -128,6 +140,11 @@ impl End {
         self.ended.borrow().is_some()
     }
 
+    /// True once the far program has ended, and not ssh over it.
+    pub(crate) fn ended_by_itself(&self) -> bool {
+        self.ended.borrow().and_then(|status| status.code()).is_some_and(|code| code != words::OWN)
+    }
+
     /// Waits for that, but not for long.
     pub(crate) async fn ended_within(&self, time: Duration) {
         let mut ended = self.ended.clone();
@@ -137,9 +154,15 @@ impl End {
     /// Why it ended, or is about to: for who found its output at an end.
     pub(crate) async fn refusal(&self) -> words::Refusal {
         self.ended_within(ENDS).await;
-        let said: Vec<String> = self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-        let status = *self.ended.borrow();
-        words::refusal(&self.host, &self.typed, status, &said)
+        let (said, status) = (self.said(), *self.ended.borrow());
+        match &self.typed {
+            Some(typed) => words::refusal(&self.host, typed, status, &said),
+            None => words::of_command(&self.host, status, &said),
+        }
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// The error of a session whose output has ended.

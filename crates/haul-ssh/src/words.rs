@@ -11,7 +11,7 @@ const ASIDE: [&str; 5] =
 const LINES: usize = 3;
 
 /// ssh's own failures; a command there may end with it too, but none of ours does.
-const OWN: i32 = 255;
+pub const OWN: i32 = 255;
 
 /// Why a session didn't come about.
 #[derive(Debug)]
@@ -20,6 +20,23 @@ pub struct Refusal {
     pub error: Error,
     /// The server takes no further session on this connection.
     pub is_full: bool,
+}
+
+/// The same of a command that isn't ssh.
+pub fn of_command(line: &str, status: Option<ExitStatus>, lines: &[String]) -> Refusal {
+    let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    let message = ended("the command", status, &last);
+    Refusal { error: Error::new(ErrorKind::Unreachable, "connect", format!("{line}: {message}")), is_full: false }
+}
+
+/// How a program ended, and what it said last.
+fn ended(program: &str, status: Option<ExitStatus>, last: &str) -> String {
+    let how = match status.map(|status| (status.code(), status)) {
+        Some((Some(code), _)) => format!("ended with code {code}"),
+        Some((None, status)) => format!("was ended ({status})"),
+        None => "closed its output".to_owned(),
+    };
+    if last.is_empty() { format!("{program} {how} without a word") } else { format!("{program} {how}: {last}") }
 }
 
 /// From how ssh ended (`None`: it hasn't yet) and what it had said.
@@ -56,15 +73,8 @@ pub fn refusal(host: &str, typed: &str, status: Option<ExitStatus>, lines: &[Str
     } else if has("ssh: connect to host") {
         (ErrorKind::Unreachable, Retry::Backoff, format!("ssh: {last}"))
     } else {
-        let code = status.map(|status| match status.code() {
-            Some(code) => format!("ended with code {code}"),
-            None => format!("was ended ({status})"),
-        });
-        let code = code.unwrap_or_else(|| "closed its output".to_owned());
-        let message =
-            if last.is_empty() { format!("ssh {code} without a word") } else { format!("ssh {code}: {last}") };
         let own = status.and_then(|status| status.code()) == Some(OWN);
-        (ErrorKind::Io, if own { Retry::Backoff } else { Retry::Never }, message)
+        (ErrorKind::Io, if own { Retry::Backoff } else { Retry::Never }, ended("ssh", status, last))
     };
     let error = Error::new(kind, "connect", format!("{host}: {message}")).with_retry(retry);
     Refusal { error, is_full: is_full(lines) }

@@ -3,6 +3,7 @@
 use haul_testkit::{
     folder::{self, noise, write},
     lab::{Lab, until},
+    sshd::{Setup, Sshd},
 };
 use std::{
     fs,
@@ -163,4 +164,27 @@ fn a_far_end_that_is_killed_is_reached_again() {
 fn the_far_end_ends_when_its_input_does() {
     let mut far = Command::new(HAUL).arg("far").stdin(std::process::Stdio::null()).spawn().expect("started");
     assert!(!far.wait().expect("ended").success(), "nobody said hello");
+}
+
+#[test]
+fn at_a_host_of_sshs_all_goes_in_one_login() {
+    let Some(server) = Sshd::start(&Setup::default()) else { return };
+    let lab = Lab::new(HAUL);
+    let section = |path: &str| format!("[far]\ntype = far\nssh = {}\nhaul_path = {path}\n", server.command());
+    fs::write(lab.config(), section(HAUL)).expect("config");
+    for n in 0..40u64 {
+        write(&lab.path(&format!("src/{n}")), &noise(n, 1000 * n as usize), TIME + n);
+    }
+    let there = format!("far:{}/top", server.data().display());
+    let ran = lab.haul(&["copy", "-v", "@src", &there]).ok();
+    folder::assert_same(&folder::read(&lab.path("src")), &folder::read(&server.data().join("top")), "there");
+    assert!(ran.err.contains("PUT 40") && server.logins() == 1, "{} {}", ran.err, server.log());
+    // A command that is none is told in the shell's words.
+    fs::write(lab.config(), section("no-such-haul")).expect("config");
+    let ran = lab.haul(&["lsf", &there]);
+    assert!(
+        ran.code != 0 && ran.err.contains("no haul answered there") && ran.err.contains("not found"),
+        "{}",
+        ran.err
+    );
 }

@@ -28,14 +28,14 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-s3"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-http"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-webdav"), ["haul-core", "haul-net", "haul-store"]);
-    assert_eq!(ours("haul-ssh"), ["haul-core"]);
+    assert_eq!(ours("haul-ssh"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul-sftp"), ["haul-core", "haul-ssh", "haul-store"]);
     assert_eq!(ours("haul-crypt"), ["haul-core", "haul-store"]);
     assert_eq!(ours("haul-oauth"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-box"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-drive"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-dropbox"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
-    assert_eq!(ours("haul-far"), ["haul-core", "haul-store"]);
+    assert_eq!(ours("haul-far"), ["haul-core", "haul-ssh", "haul-store"]);
     assert_eq!(ours("haul-gcs"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-azure"), ["haul-core", "haul-net", "haul-store"]);
     assert_eq!(ours("haul-onedrive"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);

@@ -83,14 +83,14 @@ async fn a_listing_that_is_cut_says_what_it_did_not_see() {
         }
     }
     impl haul_far::Dial for Cut {
-        fn dial(&self) -> futures::future::BoxFuture<'_, haul_core::Result<haul_far::Pipe>> {
+        fn dial(&self) -> futures::future::BoxFuture<'_, haul_core::Result<haul_far::Call>> {
             let pipe = self.0.lock().unwrap().take();
             let gone = || haul_core::Error::new(ErrorKind::Unreachable, "connect", "gone");
-            Box::pin(std::future::ready(pipe.ok_or_else(gone)))
+            Box::pin(std::future::ready(pipe.map(haul_far::Call::Pipes).ok_or_else(gone)))
         }
     }
     let (input, output) = split(near);
-    let pipe = haul_far::Pipe { input: Box::new(input.take(100_000)), output: Box::new(output), process: None };
+    let pipe = haul_far::Pipe { input: Box::new(input.take(100_000)), output: Box::new(output), end: None };
     let path = folder.path().as_os_str().as_encoded_bytes();
     let dial = std::sync::Arc::new(Cut(std::sync::Mutex::new(Some(pipe))));
     let store = haul_far::open_on(&stage::request(path), dial, "far cut").unwrap();

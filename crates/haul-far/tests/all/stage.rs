@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use haul_core::Result;
-use haul_far::{Dial, Pipe, Settings};
+use haul_far::{Call, Dial, Pipe, Settings};
 use haul_store::{Links, OpenRequest, Store};
 use std::{path::Path, sync::Arc};
 use tokio::io::{BufReader, BufWriter, duplex, split};
@@ -17,7 +17,7 @@ impl std::fmt::Debug for Here {
 }
 
 impl Dial for Here {
-    fn dial(&self) -> BoxFuture<'_, Result<Pipe>> {
+    fn dial(&self) -> BoxFuture<'_, Result<Call>> {
         let settings = self.0.clone();
         let (near, far) = duplex(1 << 20);
         tokio::spawn(async move {
@@ -25,9 +25,8 @@ impl Dial for Here {
             haul_far::serve(BufReader::new(from), BufWriter::new(to), settings).await
         });
         let (input, output) = split(near);
-        let pipe =
-            Pipe { input: Box::new(BufReader::new(input)), output: Box::new(BufWriter::new(output)), process: None };
-        Box::pin(std::future::ready(Ok(pipe)))
+        let pipe = Pipe { input: Box::new(BufReader::new(input)), output: Box::new(BufWriter::new(output)), end: None };
+        Box::pin(std::future::ready(Ok(Call::Pipes(pipe))))
     }
 }
 
