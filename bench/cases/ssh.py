@@ -55,7 +55,7 @@ class Ssh(Case):
         if not os.path.exists(SSHD):
             self.why = "there is no sshd (openssh-server)"
             return
-        self.config = serve(top, tools.paths["haul-relay"], self.ms)
+        self.config, self.haul = serve(top, tools.paths["haul-relay"], self.ms), tools.paths["haul"]
         here.mkdir()
         there.mkdir()
         self.files = data.tree(self.count, self.each, FOLDERS if self.count > 1 else 1)
@@ -67,8 +67,12 @@ class Ssh(Case):
             yield Command("haul", "haul", None, why=self.why)
             return
         ssh = f"ssh -F {self.config} far"
-        ends = ("", ":sftp,ssh='" + ssh + "':") if self.up else (":sftp,ssh='" + ssh + "':", "")
-        yield Command("haul", "haul", ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"])
+        for label, kind, more in (("haul", "far", f",haul_path={self.haul}"), ("haul sftp", "sftp", ",protocol=sftp")):
+            there = f":{kind},ssh='{ssh}'{more}:"
+            ends = ("", there) if self.up else (there, "")
+            yield Command(label, "haul", ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"])
+        there = f":sftp,ssh='{ssh}':"
+        ends = ("", there) if self.up else (there, "")
         best = ["--transfers", "32", "--checkers", "32", "--sftp-chunk-size", "255k", "--sftp-concurrency", "64"]
         rclone = ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"]
         yield Command("rclone", "rclone", rclone)

@@ -55,14 +55,8 @@ const OTHER_NAMES: [(&str, &str); 12] = [
 const RCLONE: &str = "haul doesn't have it; rclone does, with the same remotes";
 
 /// Groups of haul's flags that mean nothing to a command with another program's options, which come after the command's name.
-const NOT_BEFORE_RAW: [&str; 6] = [
-    "Copy",
-    "Sync",
-    "Metadata and links",
-    "Filter",
-    "Performance and retries",
-    "Attributes, between local file systems",
-];
+const NOT_BEFORE_RAW: [&str; 6] =
+    ["Copy", "Sync", "Metadata and links", "Filter", "Performance and retries", "Attributes, between file systems"];
 /// Flags of these groups that act there all the same.
 const BEFORE_RAW: [&str; 2] = ["max-memory", "low-level-retries"];
 

@@ -1,7 +1,7 @@
 //! Attributes of files beside bytes and times: what a copy should have, whether what is there differs from it, and what
 //! can't be kept. Pure: the store sets them, the engine counts.
 
-use crate::{Entry, Kind, Posix, chmod::MODE_BITS, keep::Keep};
+use crate::{Entry, Kind, Mtime, Posix, chmod::MODE_BITS, keep::Keep};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,13 +23,15 @@ const SYMLINK: u32 = 0o120_000;
 const SOCKET: u32 = 0o140_000;
 
 /// What this process may do to files of a store that has inodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rights {
     /// It may give files to any owner and group, and set attributes outside of `user.` (root).
     pub any_owner: bool,
     /// It may make devices (root).
     pub devices: bool,
     /// Groups that it is in: it may give its own files to them.
+    #[serde(with = "crate::wire::numbers")]
     pub groups: Arc<[u32]>,
     /// Permission bits that new files don't get.
     pub umask: u32,
@@ -218,6 +220,36 @@ impl From<&Posix> for Owned {
     }
 }
 
+/// What a file has beside its name and bytes, on its way to another machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Type and permission bits, as in `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device numbers, major and minor, of a device.
+    pub rdev: (u32, u32),
+    /// Last change of its content.
+    pub mtime: Mtime,
+    /// Last access.
+    pub atime: Mtime,
+    /// Extended attributes, ACLs among them, as far as they were asked for and the kernel tells them.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// An extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Xattr {
+    /// With its namespace: `user.x`.
+    #[serde(with = "crate::wire::raw")]
+    pub name: Vec<u8>,
+    /// Its bytes.
+    #[serde(with = "crate::wire::raw")]
+    pub value: Vec<u8>,
+}
+
 /// What a copy is to have; `None` leaves what is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -311,7 +343,7 @@ pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Diffe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Key, Mtime, chmod::Chmod, keep::IdMap};
+    use crate::{Key, chmod::Chmod, keep::IdMap};
 
     const ROOT: fn() -> Rights = || Rights { any_owner: true, devices: true, umask: 0o022, ..Rights::default() };
     const USER: fn() -> Rights = || Rights { groups: [100, 200].into(), umask: 0o022, ..Rights::default() };

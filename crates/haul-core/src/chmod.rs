@@ -2,11 +2,13 @@
 //! then an octal number, or who (`ugoa`), `+`, `-` or `=`, and which
 //! (`rwxXst`, or one of `ugo`: as that class has them).
 
+use serde::{Deserialize, Serialize};
+
 /// Permission bits, with set-id and sticky.
 pub const MODE_BITS: u32 = 0o7777;
 
 /// One change of permission bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chmod {
     /// Applies to directories.
     pub dirs: bool,
@@ -23,7 +25,7 @@ pub struct Chmod {
 }
 
 /// Permissions that go by those of one class: user, group or others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copied {
     /// How far the three bits of that class are shifted: 6, 3 or 0.
     pub from: u32,

@@ -1,10 +1,12 @@
 //! Which attributes of files go along between file systems, and whose they become.
 
 use crate::chmod::Chmod;
+use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 /// Which attributes of files go along between file systems, beside the modification time (`--archive` and its parts).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Keep {
     /// Permission bits (`--perms`), with set-uid, set-gid and sticky.
     pub perms: bool,
@@ -36,7 +38,7 @@ pub struct Keep {
 
 /// Which ids of the source become which others at the destination. The first rule that holds an id counts; an id that none
 /// holds is kept or not, as the other rules say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMap(Vec<(RangeInclusive<u32>, u32)>);
 
 impl IdMap {

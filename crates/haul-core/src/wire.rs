@@ -82,6 +82,42 @@ pub mod maybe_bytes {
     }
 }
 
+/// What several share and may be missing, for `#[serde(with)]`.
+pub mod shared {
+    use super::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    /// Writes it.
+    pub fn serialize<T: Serialize, S: Serializer>(value: &Option<Arc<T>>, to: S) -> Result<S::Ok, S::Error> {
+        value.as_deref().serialize(to)
+    }
+
+    /// Reads it.
+    ///
+    /// Errors: the value's.
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<T>>, D::Error> {
+        Ok(Option::deserialize(from)?.map(Arc::new))
+    }
+}
+
+/// Numbers that several share, for `#[serde(with)]`.
+pub mod numbers {
+    use super::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(numbers: &Arc<[u32]>, to: S) -> Result<S::Ok, S::Error> {
+        numbers[..].serialize(to)
+    }
+
+    /// Reads them.
+    ///
+    /// Errors: what is no list of numbers.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[u32]>, D::Error> {
+        Ok(Vec::deserialize(from)?.into())
+    }
+}
+
 /// Bytes that nobody reads as text, for `#[serde(with)]`.
 pub mod raw {
     use serde::{Deserializer, Serializer, de::Visitor};

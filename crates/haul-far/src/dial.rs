@@ -1,6 +1,9 @@
 //! Reaching a far end: a session of the user's own ssh, or any other command whose standard input and output lead there.
 
-use crate::hello::{self, Hello};
+use crate::{
+    hello::{self, About, Hello},
+    install::{self, Program},
+};
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::{End, Opening, Remote, Ssh};
@@ -34,8 +37,8 @@ pub struct Pipe {
 pub enum Call {
     /// Pipes.
     Pipes(Pipe),
-    /// A session of ssh that is about to be.
-    Session(Opening),
+    /// A session of ssh that is about to be, and the program that is to be there, if the user wants that.
+    Session(Opening, Option<&'static Program>),
 }
 
 /// Makes connections.
@@ -61,25 +64,32 @@ impl Dial for ShellCommand {
 pub struct OverSsh {
     /// The way to the host.
     pub ssh: Ssh,
-    /// What the user's shell there runs.
-    pub command: String,
+    /// What runs haul there, if the user says so.
+    pub path: Option<String>,
+    /// This program is to run there, and is put there if it isn't yet.
+    pub install: bool,
 }
 
 impl Dial for OverSsh {
     fn dial(&self) -> BoxFuture<'_, Result<Call>> {
-        Box::pin(async { Ok(Call::Session(self.ssh.any(&Remote::Command(self.command.clone())).await?)) })
+        Box::pin(async {
+            let program = if self.install { Some(install::program()?) } else { None };
+            let command = program.map_or_else(|| command(self.path.as_deref()), Program::command);
+            Ok(Call::Session(self.ssh.any(&Remote::Command(command)).await?, program))
+        })
     }
 }
 
 /// What starts the far end at a host: haul where the user says that it is, else where it may be.
-pub fn command(path: Option<&str>) -> String {
+fn command(path: Option<&str>) -> String {
     match path {
         Some(path) => format!("{path} far"),
         // For a POSIX shell, whichever the user's own is.
         None => format!(
-            "sh -c 'for haul in {}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" far; done; \
+            "sh -c 'for haul in {} {}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" far; done; \
              echo \"haul: not found\" >&2; exit 127'",
-            PLACES.join(" ")
+            PLACES.join(" "),
+            install::found()
         ),
     }
 }
@@ -96,10 +106,10 @@ impl From<haul_ssh::Pipe> for Pipe {
 }
 
 impl Call {
-    /// Greets who is there. A login has the time that a person takes.
+    /// Greets who is there, and gives what it says of itself. A login has the time that a person takes.
     ///
     /// Errors: no haul is there, in the words of what is; nobody answers within `patience`.
-    pub async fn greet(self, patience: Duration) -> Result<Pipe> {
+    pub async fn greet(self, patience: Duration) -> Result<(Pipe, About)> {
         let state = RandomState::new();
         let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
         let hello = Hello::of_this();
@@ -111,7 +121,7 @@ impl Call {
             Call::Pipes(mut pipe) => {
                 let greeted = timeout(patience, hello::greet(&mut pipe.input, &mut pipe.output, nonce, &hello)).await;
                 match (greeted, &pipe.end) {
-                    (Ok(Ok(_version)), _) => Ok(pipe),
+                    (Ok(Ok(about)), _) => Ok((pipe, about)),
                     (Ok(Err(error)), Some(end)) => Err(beside(&error, &end.why().await)),
                     (Ok(Err(error)), None) => Err(error),
                     (Err(_), end) => {
@@ -120,12 +130,18 @@ impl Call {
                     }
                 }
             }
-            Call::Session(mut opening) => {
+            Call::Session(mut opening, program) => {
                 let patience = opening.patience(patience);
                 let haul_ssh::Pipe { input, output, .. } = &mut opening.pipe;
+                if let Some(program) = program {
+                    // However long the line takes for it; the host's silence ends the session.
+                    if let Err(error) = program.offer(output, input).await {
+                        return Err(beside(&error, &opening.failed().await));
+                    }
+                }
                 let greeted = timeout(patience, hello::greet(output, input, nonce, &hello)).await;
                 match greeted {
-                    Ok(Ok(_version)) => Ok(opening.is_up().into()),
+                    Ok(Ok(about)) => Ok((opening.is_up().into(), about)),
                     Ok(Err(error)) if error.kind() == ErrorKind::Denied => Err(opening.give_up(error)),
                     Ok(Err(error)) => Err(beside(&error, &opening.failed().await)),
                     Err(_) => Err(opening.give_up(silent(patience))),

@@ -1,12 +1,12 @@
 //! How two ends meet: past what a login shell may print, each says who it is, and the older version of the two that both speak is taken.
 
 use crate::{frame::Frame, message};
-use haul_core::{Error, ErrorKind, Result};
+use haul_core::{Error, ErrorKind, Result, attributes::Rights};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The version of the messages that this build speaks best. A change that an older end can't read takes a new one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The oldest version that it still speaks.
 pub const OLDEST: u32 = 1;
@@ -31,6 +31,16 @@ pub struct Hello {
     pub build: String,
 }
 
+/// What a far end says of itself. One of version 1 says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// What it may do to attributes of files; `None` where it keeps none.
+    pub rights: Option<Rights>,
+    /// It serves one folder alone, and follows no symlinks.
+    pub confined: bool,
+}
+
 /// What the far end answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Welcome {
@@ -40,6 +50,9 @@ pub enum Welcome {
         version: u32,
         /// The version of its program.
         build: String,
+        /// What else it says.
+        #[serde(default)]
+        about: About,
     },
     /// It doesn't, and why.
     Refuses(String),
@@ -55,7 +68,7 @@ fn lost(error: std::io::Error) -> Error {
     Error::from_io("connect", error)
 }
 
-/// The near end's half: says `hello`, waits for the far end behind what its shell prints, and gives its answer.
+/// The near end's half: says `hello`, waits for the far end behind what its shell prints, and gives what that says of itself.
 ///
 /// Errors: `Unreachable` with what was printed instead, or with what the far end refuses for.
 pub async fn greet(
@@ -63,7 +76,7 @@ pub async fn greet(
     to: &mut (impl AsyncWrite + Unpin),
     nonce: [u8; NONCE],
     hello: &Hello,
-) -> Result<u32> {
+) -> Result<About> {
     let mark = [&MAGIC[..], &nonce].concat();
     // A pipe that nobody reads any more is told by what its other end printed.
     let said = async {
@@ -79,7 +92,7 @@ pub async fn greet(
     said.map_err(lost)?;
     let answer = Frame::read(from).await.map_err(lost)?;
     match answer.as_ref().map(message::read::<Welcome>) {
-        Some(Ok(Welcome::Serves { version, .. })) if common(version, version) == Some(version) => Ok(version),
+        Some(Ok(Welcome::Serves { version, about, .. })) if common(version, version) == Some(version) => Ok(about),
         Some(Ok(Welcome::Serves { build, .. })) => {
             let why =
                 format!("haul there ({build}) speaks no version of the messages that this one ({}) knows", hello.build);
@@ -104,18 +117,22 @@ impl Hello {
 pub async fn receive(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
+    about: About,
 ) -> std::io::Result<Option<u32>> {
     let mut mark = [0; MAGIC.len() + NONCE];
-    from.read_exact(&mut mark).await?;
-    if !mark.starts_with(MAGIC) {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "what calls is no haul"));
+    for (at, byte) in mark.iter_mut().enumerate() {
+        *byte = from.read_u8().await?;
+        // At once: who speaks another protocol says little before it waits for an answer.
+        if MAGIC.get(at).is_some_and(|own| own != byte) {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "what calls is no haul"));
+        }
     }
     let Some(frame) = Frame::read(from).await? else { return Ok(None) };
     let build = env!("CARGO_PKG_VERSION").to_owned();
     let (welcome, version) = match message::read::<Hello>(&frame) {
         Err(error) => (Welcome::Refuses(error.message().to_owned()), None),
         Ok(hello) => match common(hello.oldest, hello.newest) {
-            Some(version) => (Welcome::Serves { version, build }, Some(version)),
+            Some(version) => (Welcome::Serves { version, build, about }, Some(version)),
             None => {
                 let why = format!("haul there ({build}) is too far from version {} to understand it", hello.build);
                 (Welcome::Refuses(why), None)
@@ -176,12 +193,42 @@ mod tests {
         let far = async move {
             let (mut from, mut to) = tokio::io::split(far);
             to.write_all(b"Welcome to node 7\r\n\x00haulfa \x00haulfar no\n").await.unwrap();
-            assert_eq!(receive(&mut from, &mut to).await.unwrap(), Some(VERSION));
+            assert_eq!(receive(&mut from, &mut to, told()).await.unwrap(), Some(VERSION));
             (from, to)
         };
         let hello = Hello::of_this();
-        let (version, _far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &hello), far);
-        assert_eq!(version.unwrap(), VERSION);
+        let (about, _far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &hello), far);
+        assert_eq!(about.unwrap(), told());
+    }
+
+    fn told() -> About {
+        let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
+        About { rights: Some(rights), confined: true }
+    }
+
+    /// What an end of version 1 said, byte by byte: its hello as it was recorded, with a nonce of sevens.
+    const OLD_HELLO: &[u8] = b"\x00haulfar\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\
+        \x00\x00\x00\x22\x01\x00\x00\x00\x00\x83\xa6oldest\x01\xa6newest\x01\xa5build\xa50.1.0";
+
+    /// And its answer to one.
+    const OLD_WELCOME: &[u8] = b"\x00haulfar\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\
+        \x00\x00\x00\x23\x02\x00\x00\x00\x00\x81\xa6Serves\x82\xa7version\x01\xa5build\xa50.1.0";
+
+    #[tokio::test]
+    async fn an_end_of_an_older_version_is_understood() {
+        let about = greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this()).await.unwrap();
+        assert_eq!(about, About::default(), "it keeps no attributes");
+        let mut said = Vec::new();
+        assert_eq!(receive(&mut &OLD_HELLO[..], &mut said, told()).await.unwrap(), Some(1));
+        // To it the answer is one of its own with a field more.
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename = "Welcome")]
+        enum Old {
+            Serves { version: u32, build: String },
+        }
+        let frame = Frame::read(&mut &said[MAGIC.len() + NONCE..]).await.unwrap().unwrap();
+        let Old::Serves { version, build } = message::read(&frame).unwrap();
+        assert_eq!((version, build.as_str()), (1, env!("CARGO_PKG_VERSION")));
     }
 
     #[tokio::test]
@@ -190,7 +237,7 @@ mod tests {
         let (mut near_from, mut near_to) = tokio::io::split(near);
         let far = async move {
             let (mut from, mut to) = tokio::io::split(far);
-            (receive(&mut from, &mut to).await.unwrap(), from, to)
+            (receive(&mut from, &mut to, told()).await.unwrap(), from, to)
         };
         let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into() };
         let (refused, far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &newer), far);

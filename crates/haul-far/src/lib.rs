@@ -6,6 +6,7 @@ mod channel;
 mod dial;
 mod frame;
 mod hello;
+mod install;
 mod list;
 mod message;
 mod open;
@@ -13,19 +14,25 @@ mod read;
 mod serve;
 mod upload;
 
-pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand, command};
-pub use open::{KIND, open_on};
+pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand};
+pub use open::{HAUL_PATH, INSTALL, KIND, connect, is_confined, open_on};
 pub use serve::{Open, Settings, serve};
 
 use channel::{Asked, Channel, Given, unexpected};
 use futures::{future::BoxFuture, stream::BoxStream};
-use haul_core::{Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Carried};
 use haul_store::{
-    Admin, Caps, Cleanup, CopyBatch, ListRequest, Meters, Read, Resumable, Resumed, Sent, Space, Store, Stored,
-    Unfinished, Upload, WriteSpec,
+    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, Inodes, ListRequest, Meters, Read, Resumable,
+    Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, WriteSpec,
 };
+use hello::About;
 use message::{Answer, Folder, FolderId, Request};
-use std::{fmt, ops::Range, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::sync::{Mutex, Semaphore};
 
 /// Keys of one delete request.
@@ -54,6 +61,8 @@ struct Line {
     /// A far end that says nothing for so long is given up.
     idle: Duration,
     channel: Mutex<Option<Arc<Channel>>>,
+    /// What the far end has said of itself.
+    about: OnceLock<About>,
     /// Bytes of content that are on their way there.
     on_the_way: Arc<Semaphore>,
 }
@@ -73,7 +82,9 @@ impl Line {
         if let Some(open) = kept.as_ref().filter(|channel| channel.is_open()) {
             return Ok(open.clone());
         }
-        let pipe = self.dial.dial().await?.greet(self.patience).await?;
+        let (pipe, about) = self.dial.dial().await?.greet(self.patience).await?;
+        // The first that answered counts: what a store can do doesn't change.
+        let _ = self.about.set(about);
         Ok(kept.insert(Channel::new(pipe, self.idle)).clone())
     }
 }
@@ -186,6 +197,10 @@ impl Store for FarStore {
         Some(self)
     }
 
+    fn inodes(&self) -> Option<&dyn Inodes> {
+        self.caps.attributes.as_ref().map(|_| self as &dyn Inodes)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
     }
@@ -193,12 +208,12 @@ impl Store for FarStore {
 
 impl FarStore {
     async fn deleted(&self, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-        let count = keys.len();
-        let answer = self.far.ask("DELETE", Request::Delete(keys)).await.and_then(|answer| match answer {
-            Answer::Deleted(answers) if answers.len() == count => Ok(answers),
-            _ => Err(unexpected()),
-        });
-        answer.unwrap_or_else(|error| (0..count).map(|_| Err(error.to_report())).collect())
+        let asked = (keys.len(), Request::Delete(keys));
+        self.batch("DELETE", asked, |answer| match answer {
+            Answer::Deleted(answers) => Some(answers),
+            _ => None,
+        })
+        .await
     }
 
     async fn copied(&self, batch: CopyBatch) -> Result<Vec<Result<Stored>>> {
@@ -241,6 +256,57 @@ impl Resumable for FarStore {
         Box::pin(async move {
             match self.far.ask("DISCARD", request).await? {
                 Answer::Flag(gone) => Ok(gone),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+}
+
+impl FarStore {
+    /// Asks about a batch: an answer for each of `count`, made of one by `each`.
+    async fn batch<T>(
+        &self,
+        kind: &'static str,
+        (count, request): (usize, Request),
+        each: impl Fn(Answer) -> Option<Vec<Result<T>>>,
+    ) -> Vec<Result<T>> {
+        let answer = self.far.ask(kind, request).await;
+        let answers = answer.and_then(|answer| each(answer).filter(|all| all.len() == count).ok_or_else(unexpected));
+        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.to_report())).collect())
+    }
+}
+
+impl Inodes for FarStore {
+    fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
+        let AttributesBatch { from, items, set, links: _ } = batch;
+        let asked = (items.len(), Request::Attributes { from: from.to_vec(), items, set });
+        Box::pin(self.batch("ATTRIBUTES", asked, |answer| match answer {
+            Answer::Attributed(answers) => Some(answers),
+            _ => None,
+        }))
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        let asked = (keys.len(), Request::Carry(keys, inside));
+        Box::pin(self.batch("CARRY", asked, |answer| match answer {
+            Answer::Carried(answers) => Some(answers),
+            _ => None,
+        }))
+    }
+
+    fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let asked = (items.len(), Request::Settle(items));
+        Box::pin(self.batch("SETTLE", asked, |answer| match answer {
+            Answer::Settled(answers) => Some(answers),
+            _ => None,
+        }))
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        let request = Request::Hash(key.clone(), version.cloned(), algos.to_vec());
+        Box::pin(async move {
+            match self.far.ask("HASH", request).await? {
+                Answer::Hashes(hashes) => Ok(hashes),
                 _ => Err(unexpected()),
             }
         })

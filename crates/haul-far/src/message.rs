@@ -2,8 +2,13 @@
 //! the fields' names, so that an end ignores what a newer one adds.
 
 use crate::frame::{Frame, Kind, MOST};
-use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version, listing::Lost};
-use haul_store::{Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, Space, Stored, WriteSpec};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, attributes::Carried, listing::Lost,
+};
+use haul_store::{
+    Attributed, AttributesItem, Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
+    WriteSpec,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{io, ops::Range};
 
@@ -94,6 +99,23 @@ pub enum Request {
     SetMeta(Key, Option<Mtime>, Option<Meta>),
     /// Answer: [`Answer::Deleted`].
     Delete(Vec<(Key, Option<Version>)>),
+    /// Attributes of files, for another machine; of their insides too if the second is true. Answer: [`Answer::Carried`].
+    Carry(Vec<Key>, bool),
+    /// Compares attributes with those of another folder of the far end, or with carried ones, and sets them if `set`.
+    /// Answer: [`Answer::Attributed`].
+    Attributes {
+        /// The other folder's place.
+        #[serde(with = "haul_core::wire::raw")]
+        from: Vec<u8>,
+        /// What is to have them.
+        items: Vec<AttributesItem>,
+        /// See [`haul_store::AttributesBatch`].
+        set: bool,
+    },
+    /// Gives files that were written under other names their own. Answer: [`Answer::Settled`].
+    Settle(Vec<SettleItem>),
+    /// Hashes of content where it lies. Answer: [`Answer::Hashes`].
+    Hash(Key, Option<Version>, Vec<Algo>),
     /// Answer: [`Answer::Space`].
     About,
     /// Answer: [`Answer::Unfinished`].
@@ -146,6 +168,14 @@ pub enum Answer {
     Copied(Vec<Result<Stored>>),
     /// One answer for each key.
     Deleted(Vec<Result<()>>),
+    /// One answer for each key.
+    Carried(Vec<Result<Carried>>),
+    /// One answer for each item.
+    Attributed(Vec<Result<Attributed>>),
+    /// One answer for each item.
+    Settled(Vec<Result<()>>),
+    /// Of the content.
+    Hashes(Hashes),
     /// How much space there is.
     Space(Space),
     /// Writes that were never finished, and what couldn't be looked through.
@@ -174,8 +204,11 @@ impl Request {
             | Request::About
             | Request::Sync
             | Request::ReadBack(..)
-            | Request::Token(_) => false,
+            | Request::Token(_)
+            | Request::Carry(..)
+            | Request::Hash(..) => false,
             Request::Cleanup(what) => !what.dry_run,
+            Request::Attributes { set, .. } => *set,
             Request::Put { .. }
             | Request::Begin(..)
             | Request::Resume(..)
@@ -186,6 +219,7 @@ impl Request {
             | Request::MakeDir(..)
             | Request::Copy { .. }
             | Request::SetMeta(..)
+            | Request::Settle(_)
             | Request::Delete(_) => true,
         }
     }

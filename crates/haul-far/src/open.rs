@@ -2,17 +2,20 @@
 
 use crate::{
     Far, FarStore, Line,
-    dial::{self, Dial, OverSsh, ShellCommand},
+    dial::{Dial, OverSsh, ShellCommand},
     message::Folder,
     serve::SIGN_OF_LIFE,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::{
     Ssh,
-    options::{and, text, value},
+    options::{and, flag, text, value},
 };
 use haul_store::{Caps, Changed, Domain, OpenRequest, OptionSpec, PartLimits, Store, StoreKind};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::sync::{Mutex, Semaphore};
 
 /// The kind.
@@ -23,12 +26,23 @@ pub const KIND: StoreKind = StoreKind {
     open,
 };
 
-const OPTIONS: &[OptionSpec] = &and::<2, 24>([
-    text(
-        "haul_path",
-        "What runs haul there, such as `~/haul` or `sudo haul`. Blank means haul in the PATH, ~/.local/bin or ~/bin.",
-        true,
-    ),
+/// The option that says where haul is at a host, of every kind of store that looks for it.
+pub const HAUL_PATH: OptionSpec = text(
+    "haul_path",
+    "What runs haul there, such as `~/haul` or `sudo haul`. Blank means haul in the PATH, ~/.local/bin or ~/bin.",
+    true,
+);
+
+/// The option that puts this program there, likewise.
+pub const INSTALL: OptionSpec = flag(
+    "install_far_end",
+    "Put this haul into ~/.cache/haul/far there, unless it is there already, and run that one.",
+    "false",
+);
+
+const OPTIONS: &[OptionSpec] = &and::<3, 25>([
+    HAUL_PATH,
+    INSTALL,
     text(
         "command",
         "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
@@ -50,19 +64,51 @@ const AT_ONCE: usize = 64;
 const GATHERS: usize = 512;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
-    let command = value(&request, "command");
+    let (dial, domain) = way(&request)?;
+    open_on(&request, dial, &domain)
+}
+
+/// Connects, for who must know what the far end may do before a store is opened there.
+///
+/// Errors: no haul can be reached.
+pub async fn connect(request: &OpenRequest) -> Result<()> {
+    let (dial, domain) = way(request)?;
+    line(request, dial, &domain)?.channel().await.map(drop)
+}
+
+/// True where the far end that was connected serves one folder alone.
+///
+/// Errors: the options lead nowhere.
+pub fn is_confined(request: &OpenRequest) -> Result<bool> {
+    let (dial, domain) = way(request)?;
+    Ok(line(request, dial, &domain)?.about.get().is_some_and(|about| about.confined))
+}
+
+/// How the far end is reached, and what tells it from others.
+fn way(request: &OpenRequest) -> Result<(Arc<dyn Dial>, String)> {
+    let command = value(request, "command");
     if !command.trim().is_empty() {
-        return open_on(&request, Arc::new(ShellCommand(command.to_owned())), &format!("far {command}"));
+        return Ok((Arc::new(ShellCommand(command.to_owned())), format!("far {command}")));
     }
-    if [value(&request, "host"), value(&request, "ssh")].iter().all(|way| way.is_empty()) {
+    if [value(request, "host"), value(request, "ssh")].iter().all(|way| way.is_empty()) {
         let why = "set host to a machine that ssh leads to, or command to what runs haul far on it";
         return Err(Error::new(ErrorKind::Invalid, "open", why));
     }
-    let ssh = haul_ssh::options::way(&request)?;
-    let path = Some(value(&request, "haul_path")).filter(|path| !path.is_empty());
-    let dial = OverSsh { command: dial::command(path), ssh: Ssh::clone(&ssh) };
-    let domain = format!("far {:?} {}", ssh.target(), dial.command);
-    open_on(&request, Arc::new(dial), &domain)
+    let ssh = haul_ssh::options::way(request)?;
+    let path = Some(value(request, "haul_path").to_owned()).filter(|path| !path.is_empty());
+    let dial = OverSsh { ssh: Ssh::clone(&ssh), path, install: value(request, INSTALL.name) == "true" };
+    let domain = format!("far {:?} {:?} {}", ssh.target(), dial.path, dial.install);
+    Ok((Arc::new(dial), domain))
+}
+
+/// The line that all share who go there.
+fn line(request: &OpenRequest, dial: Arc<dyn Dial>, domain: &str) -> Result<Arc<Line>> {
+    request.shared.get(domain, || {
+        let (channel, on_the_way) = (Mutex::default(), Arc::new(Semaphore::new(ON_THE_WAY)));
+        let idle = request.net.idle_timeout.max(2 * SIGN_OF_LIFE);
+        let (patience, about) = (request.net.connect_timeout, OnceLock::new());
+        Ok(Line { dial, patience, idle, channel, about, on_the_way })
+    })
 }
 
 /// Opens a folder on a connection that `dial` makes. Stores of the same `domain` are on the same machine.
@@ -79,14 +125,14 @@ pub fn open_on(request: &OpenRequest, dial: Arc<dyn Dial>, domain: &str) -> Resu
     let path = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
     let place = Domain { name: domain.to_owned(), place: path.clone().into(), on_device: None };
     let locator = format!("{}:{shown}", request.remote);
-    let line = request.shared.get(domain, || {
-        let (channel, on_the_way) = (Mutex::default(), Arc::new(Semaphore::new(ON_THE_WAY)));
-        let idle = request.net.idle_timeout.max(2 * SIGN_OF_LIFE);
-        Ok(Line { dial, patience: request.net.connect_timeout, idle, channel, on_the_way })
-    })?;
+    let line = line(request, dial, domain)?;
+    let rights = line.about.get().and_then(|about| about.rights.clone());
     let folder = Folder { path, links: request.links, own_links: request.own_links };
     let far = Far { line, folder, opened: Mutex::default(), meters: request.meters.clone() };
-    Ok(Arc::new(FarStore { far: Arc::new(far), caps: caps(place, request.links.tells()), locator }))
+    // It hashes where the bytes lie.
+    let cheap_reads = rights.is_some();
+    let caps = Caps { attributes: rights, cheap_reads, ..caps(place, request.links.tells()) };
+    Ok(Arc::new(FarStore { far: Arc::new(far), caps, locator }))
 }
 
 fn caps(domain: Domain, symlinks: bool) -> Caps {

@@ -6,7 +6,7 @@ mod answer;
 use crate::{
     channel,
     frame::{Frame, Kind},
-    hello,
+    hello::{self, About},
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
 };
 use answer::Replies;
@@ -61,7 +61,7 @@ pub async fn serve(
     mut to: impl AsyncWrite + Send + Unpin + 'static,
     settings: Settings,
 ) -> io::Result<()> {
-    let Some(_version) = hello::receive(&mut from, &mut to).await? else { return Ok(()) };
+    let Some(_version) = hello::receive(&mut from, &mut to, about(&settings)).await? else { return Ok(()) };
     let session = Arc::new(Session::new(settings));
     let (first, firsts) = mpsc::unbounded_channel();
     // Nothing waits long for a place here: each request has a window of its own.
@@ -78,6 +78,13 @@ pub async fn serve(
     drop((alive, first, content));
     session.tidy().await;
     served.and(writer.await)
+}
+
+/// What this end may do where it serves.
+fn about(settings: &Settings) -> About {
+    let place = settings.root.as_deref().unwrap_or(b".");
+    let store = (settings.open)(place, Links::Keep, false);
+    About { rights: store.ok().and_then(|store| store.caps().attributes.clone()), confined: settings.root.is_some() }
 }
 
 /// One near end's.

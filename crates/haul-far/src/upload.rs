@@ -45,9 +45,9 @@ impl Place {
     }
 }
 
-/// What the far end is told of how to write: not what only a copy on one machine can use.
+/// What the far end is told of how to write: what passed is proved by other hashes.
 pub fn told(spec: &WriteSpec) -> WriteSpec {
-    WriteSpec { keep: None, hashes: Hashes::default(), ..spec.clone() }
+    WriteSpec { hashes: Hashes::default(), ..spec.clone() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -63,6 +63,7 @@ pub(super) fn append(
         mtime: item.spec.mtime.or(Some(meta::mtime(&before))),
         meta: item.spec.meta.clone(),
         keep: item.spec.keep.clone(),
+        carried: None,
         new: false,
     };
     let set = attributes::existing(local, from.root, &timed, true)?;

@@ -14,7 +14,7 @@ use super::{
 };
 use haul_core::{
     Error, ErrorKind, Key, Meta, Mtime, Result,
-    attributes::{Differs, Owned, Rights, Unkept, Wanted, What, Why, wanted},
+    attributes::{Carried, Differs, Owned, Rights, Unkept, Wanted, What, Why, Xattr, wanted},
     keep::Keep,
     key::parent,
 };
@@ -365,11 +365,16 @@ fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Resul
 
 /// Makes a device, FIFO or socket anew; see [`haul_store::CopyHow::Special`].
 pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir)) -> Result<(Dir, Stored)> {
-    let error = |errno| fail_write("copy", &item.to, errno);
     let name = item.from.name();
     let source_error = |errno| fail("copy", &item.from, errno);
-    let st = meta::facts_at(from, name, root.follow(), FACTS).map_err(source_error)?;
     let source = if root.follow() { At::followed(from, name).map_err(source_error)? } else { At::name(from, name) };
+    special_as(local, item, &source)
+}
+
+/// The same, of what was carried here, or is at `source`.
+pub(super) fn special_as(local: &Local, item: &CopyItem, source: &At<'_>) -> Result<(Dir, Stored)> {
+    let error = |errno| fail_write("copy", &item.to, errno);
+    let st = source.facts(FACTS).map_err(|errno| fail("copy", &item.from, errno))?;
     let kind = meta::file_type(&st);
     let what = match kind {
         FileType::BlockDevice | FileType::CharacterDevice => What::Device,
@@ -400,7 +405,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     let dressed = At::reached(&dir, &temp).map_err(error).and_then(|target| {
         let there = fresh(0o666, keeper.rights);
         let times = keeper.times(item.into(), &st, Some(mtime));
-        keeper.dress_new(item.into(), &dir, &source, &st, &target, there, true, times)
+        keeper.dress_new(item.into(), &dir, source, &st, &target, there, true, times)
     });
     let unkept = settle(item, &item.to, (&dir, &temp), dressed)?;
     Ok((dir, Stored { unkept, ..Stored::default() }))
@@ -414,6 +419,31 @@ fn found(root: &Root, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8
     let folder = parent(key.as_bytes());
     let dir = if write { root.dir_beneath(folder)? } else { root.dir(folder)? };
     Ok((dir, key.name().to_vec()))
+}
+
+/// What is found there, or what it leads to.
+fn at((dir, name): &(Dir, Vec<u8>), follow: bool) -> rustix::io::Result<At<'_>> {
+    if follow { At::followed(dir, name) } else { Ok(At::name(dir, name)) }
+}
+
+/// What something has beside its name and bytes, for another machine; see [`haul_store::Inodes::carry`].
+pub(super) fn carry(local: &Local, key: &Key, inside: bool, abandoned: &Abandoned) -> Result<Carried> {
+    const READ: &str = "read attributes";
+    abandoned.check(READ, key)?;
+    check_key(READ, key)?;
+    let error = |errno| fail(READ, key, errno);
+    let here = found(&local.root, key, false).map_err(error)?;
+    let source = at(&here, local.root.follows(key)).map_err(error)?;
+    let st = source.facts(FACTS).map_err(error)?;
+    let all = Keep { xattrs: true, acls: true, ..Keep::default() };
+    let attrs = match inside {
+        true => Attrs::read(&source, |name| Attrs::goes(name, &all, true) == Goes::Along).map_err(error)?,
+        false => Attrs::default(),
+    };
+    let xattrs = attrs.iter().map(|(name, value)| Xattr { name: name.clone(), value: value.clone() }).collect();
+    let Owned { mode, uid, gid } = owned(&st);
+    let rdev = (st.stx_rdev_major, st.stx_rdev_minor);
+    Ok(Carried { mode, uid, gid, rdev, mtime: meta::mtime(&st), atime: meta::atime(&st), xattrs })
 }
 
 /// Compares the attributes of two things that are there, and sets what differs; see [`haul_store::Inodes::attributes`]. Runs on the
@@ -441,10 +471,16 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
     meta::check_time(OP, &item.to, item.mtime)?;
     let source_error = |errno| fail(OP, &item.from, errno);
     let target_error = |errno| fail(OP, &item.to, errno);
-    let (from_dir, from_name) = found(from, &item.from, false).map_err(source_error)?;
     let (dir, name) = found(&local.root, &item.to, true).map_err(target_error)?;
-    let follows = from.follows(&item.from);
-    let st = meta::facts_at(&from_dir, &from_name, follows, FACTS).map_err(source_error)?;
+    let here;
+    let source = match item.carried.as_deref() {
+        Some(carried) => At::Carried(carried),
+        None => {
+            here = found(from, &item.from, false).map_err(source_error)?;
+            at(&here, from.follows(&item.from)).map_err(source_error)?
+        }
+    };
+    let st = source.facts(FACTS).map_err(source_error)?;
     let there = meta::facts_at(&dir, &name, false, FACTS).map_err(target_error)?;
     let links = meta::file_type(&there) == FileType::Symlink;
     if meta::file_type(&st) != meta::file_type(&there) || item.to.is_symlink() && !links {
@@ -457,10 +493,6 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
     let rights = keeper.rights_in((&dir, inside), item.new);
     let want = wanted(owned(&st), owned(&there), item.new, keeper.keep, &rights);
     let mut unkept = want.unkept;
-    let source = match follows {
-        true => At::followed(&from_dir, &from_name).map_err(source_error)?,
-        false => At::name(&from_dir, &from_name),
-    };
     let attrs = keeper.attrs(item.into(), &source, &mut unkept)?;
     let have = match keeper.keep.looks_inside() || !attrs.is_empty() {
         true => keeper.read(&At::name(&dir, &name), &mut Unkept::default()).map_err(target_error)?,

@@ -10,6 +10,7 @@ use super::{
     meta, place,
     place::Hidden,
     read::{link_name, no_link, open_file, regular, target},
+    xattrs::At,
 };
 use haul_core::{
     Error, ErrorKind, Hasher, Hashes, Key, Mtime, Result,
@@ -113,6 +114,11 @@ impl Batch<'_> {
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
+        if let (CopyHow::Special, Some(carried)) = (item.how, item.spec.carried.as_deref()) {
+            let (made_in, stored) = attributes::special_as(self.local, item, &At::Carried(carried))?;
+            self.settled(item, &made_in);
+            return Ok(stored);
+        }
         let dir = self.source_dir(item)?;
         if item.how == CopyHow::Rename && !self.is_own(item) {
             let message = "what is behind a symbolic link that leads out of the folder isn't moved by renaming it";

@@ -29,7 +29,10 @@ use futures::{
     future::{BoxFuture, join_all},
     stream::BoxStream,
 };
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Rights};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version,
+    attributes::{Carried, Rights},
+};
 use haul_store::{
     Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Domain, Inodes, Links, ListRequest,
     OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored, Unfinished,
@@ -345,6 +348,17 @@ impl Inodes for LocalStore {
             move |local, items, abandoned| {
                 let from = copy::source_root(local, &from, links);
                 items.iter().map(|item| attributes::of_item(local, &from, item, set, abandoned)).collect()
+            },
+        )
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        self.run_batch(
+            "read attributes",
+            keys,
+            |key| key,
+            move |local, keys, abandoned| {
+                keys.iter().map(|key| attributes::carry(local, key, inside, abandoned)).collect()
             },
         )
     }

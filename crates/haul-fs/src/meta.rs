@@ -1,7 +1,7 @@
 //! Facts of files as entries, versions and metadata in rclone's names and forms, and how to set them.
 
 use super::error::{self, fail};
-use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Inode, Key, Kind, Meta, Mtime, Posix, Result, Version, attributes::Carried};
 use haul_store::{
     CopyHow, CopyItem,
     statx::{Statx, Time, statx},
@@ -60,6 +60,30 @@ pub(super) fn file_type(st: &Statx) -> FileType {
 
 fn time(t: Time) -> Mtime {
     Mtime::new(t.tv_sec, t.tv_nsec)
+}
+
+/// The kernel's facts of something on another machine, as far as they were told.
+pub(super) fn of_carried(carried: &Carried) -> Statx {
+    let time = |time: Mtime| Time { tv_sec: time.secs(), tv_nsec: time.nanos() };
+    Statx {
+        stx_mask: FACTS.bits(),
+        stx_mode: carried.mode as u16,
+        stx_nlink: 1,
+        stx_uid: carried.uid,
+        stx_gid: carried.gid,
+        stx_ino: 0,
+        stx_size: 0,
+        stx_blocks: 0,
+        stx_atime: time(carried.atime),
+        stx_btime: Time::default(),
+        stx_ctime: Time::default(),
+        stx_mtime: time(carried.mtime),
+        stx_rdev_major: carried.rdev.0,
+        stx_rdev_minor: carried.rdev.1,
+        stx_dev_major: 0,
+        stx_dev_minor: 0,
+        stx_mnt_id: 0,
+    }
 }
 
 pub(super) fn mtime(st: &Statx) -> Mtime {

@@ -1,7 +1,7 @@
 //! Extended attributes, ACLs among them, and the calls that set attributes on what is named, open, or only reached.
 
 use super::{dir::Dir, meta};
-use haul_core::keep::Keep;
+use haul_core::{attributes::Carried, keep::Keep};
 use haul_store::statx::Statx;
 use rustix::{
     fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Timestamps, Uid, XattrFlags},
@@ -83,6 +83,8 @@ pub(super) enum At<'a> {
     /// A name in a directory that is held open; a link is never followed. The kernel has no call for extended attributes of
     /// a name in a directory, so those go by the directory's name in /proc.
     Name(&'a Dir, &'a [u8], Vec<u8>),
+    /// On another machine: what was told of it.
+    Carried(&'a Carried),
 }
 
 impl<'a> At<'a> {
@@ -129,7 +131,7 @@ impl<'a> At<'a> {
         match self {
             At::Open(fd) => Some(*fd),
             At::Own(fd) => Some(fd.as_fd()),
-            At::Place(..) | At::Name(..) => None,
+            At::Place(..) | At::Name(..) | At::Carried(_) => None,
         }
     }
 
@@ -138,6 +140,7 @@ impl<'a> At<'a> {
             At::Open(fd) => meta::facts(fd, mask),
             At::Own(fd) | At::Place(fd, _) => meta::facts(fd, mask),
             At::Name(dir, name, _) => meta::facts_at(dir, name, false, mask),
+            At::Carried(carried) => Ok(meta::of_carried(carried)),
         }
     }
 
@@ -148,6 +151,7 @@ impl<'a> At<'a> {
             At::Own(fd) => rustix::fs::fchown(fd, uid, gid),
             At::Place(fd, _) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
             At::Name(dir, name, _) => rustix::fs::chownat(dir, *name, uid, gid, NOFOLLOW),
+            At::Carried(_) => Err(Errno::BADF),
         }
     }
 
@@ -158,6 +162,7 @@ impl<'a> At<'a> {
             At::Own(fd) => rustix::fs::fchmod(fd, mode),
             At::Place(_, path) => rustix::fs::chmod(&path[..], mode),
             At::Name(..) => Err(Errno::OPNOTSUPP),
+            At::Carried(_) => Err(Errno::BADF),
         }
     }
 
@@ -167,6 +172,7 @@ impl<'a> At<'a> {
             At::Own(fd) => rustix::fs::futimens(fd, times),
             At::Place(_, path) => rustix::fs::utimensat(CWD, &path[..], times, AtFlags::empty()),
             At::Name(dir, name, _) => rustix::fs::utimensat(dir, *name, times, NOFOLLOW),
+            At::Carried(_) => Err(Errno::BADF),
         }
     }
 
@@ -176,7 +182,7 @@ impl<'a> At<'a> {
             (_, Some(fd)) => rustix::fs::fsetxattr(fd, name, value, flags),
             (At::Name(_, _, path), _) => rustix::fs::lsetxattr(&path[..], name, value, flags),
             (At::Place(_, path), _) => rustix::fs::setxattr(&path[..], name, value, flags),
-            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
@@ -185,7 +191,7 @@ impl<'a> At<'a> {
             (_, Some(fd)) => rustix::fs::fremovexattr(fd, name),
             (At::Name(_, _, path), _) => rustix::fs::lremovexattr(&path[..], name),
             (At::Place(_, path), _) => rustix::fs::removexattr(&path[..], name),
-            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
@@ -194,7 +200,7 @@ impl<'a> At<'a> {
             (_, Some(fd)) => rustix::fs::flistxattr(fd, buffer),
             (At::Name(_, _, path), _) => rustix::fs::llistxattr(&path[..], buffer),
             (At::Place(_, path), _) => rustix::fs::listxattr(&path[..], buffer),
-            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
@@ -203,7 +209,7 @@ impl<'a> At<'a> {
             (_, Some(fd)) => rustix::fs::fgetxattr(fd, name, buffer),
             (At::Name(_, _, path), _) => rustix::fs::lgetxattr(&path[..], name, buffer),
             (At::Place(_, path), _) => rustix::fs::getxattr(&path[..], name, buffer),
-            (At::Open(_) | At::Own(_), None) => Err(Errno::BADF),
+            (At::Open(_) | At::Own(_) | At::Carried(_), None) => Err(Errno::BADF),
         }
     }
 
@@ -213,6 +219,7 @@ impl<'a> At<'a> {
             At::Open(fd) => rustix::fs::fstatvfs(fd),
             At::Own(fd) | At::Place(fd, _) => rustix::fs::fstatvfs(fd),
             At::Name(dir, ..) => rustix::fs::fstatvfs(dir),
+            At::Carried(_) => return false,
         };
         st.is_ok_and(|st| st.f_bavail > 0)
     }
@@ -288,6 +295,10 @@ impl Attrs {
 
     /// Those with names that are `kept`; none where the file system has no such thing.
     pub(super) fn read(at: &At<'_>, mut kept: impl FnMut(&[u8]) -> bool) -> Result<Attrs> {
+        if let At::Carried(carried) = at {
+            let some = carried.xattrs.iter().filter(|xattr| kept(&xattr.name));
+            return Ok(Attrs(some.map(|xattr| (xattr.name.clone(), xattr.value.clone())).collect()));
+        }
         let names = match grow(|buffer| at.list(buffer)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Attrs::default()),
             names => names?,

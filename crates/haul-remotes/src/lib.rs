@@ -7,6 +7,8 @@
 pub mod config;
 mod environment;
 mod error;
+#[cfg(feature = "ssh")]
+mod far_host;
 mod options;
 pub mod registry;
 pub mod secrets;

@@ -1,6 +1,8 @@
 //! The kinds of stores that exist, one line each. The command line makes flags, prompts and `config providers` from their
 //! options; nothing else knows a store by name.
 
+#[cfg(feature = "ssh")]
+use crate::far_host;
 use haul_core::{Error, ErrorKind, Result};
 use haul_oauth::Provider;
 use haul_store::StoreKind;
@@ -26,10 +28,10 @@ pub fn kinds() -> &'static [StoreKind] {
         haul_onedrive::KIND,
         #[cfg(feature = "http")]
         haul_http::KIND,
-        #[cfg(feature = "sftp")]
-        haul_sftp::KIND,
-        #[cfg(feature = "far")]
-        haul_far::KIND,
+        #[cfg(feature = "ssh")]
+        far_host::SFTP,
+        #[cfg(feature = "ssh")]
+        far_host::FAR,
         #[cfg(feature = "webdav")]
         haul_webdav::KIND,
         #[cfg(feature = "crypt")]
@@ -70,23 +72,13 @@ pub fn kind(name: &str) -> Result<&'static StoreKind> {
     })
 }
 
-/// The type of store and the options for a host that people reach without configuring it: `user@host`, or one that the user's ssh
-/// config knows. ssh is asked.
+/// The type of store and the options for a host that people reach without configuring it; see `far_host`.
 pub fn far_host(name: &str) -> Option<(String, BTreeMap<String, String>)> {
-    #[cfg(feature = "sftp")]
+    #[cfg(feature = "ssh")]
     {
-        let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let options = match name.rsplit_once('@') {
-            Some((user, host)) if !user.is_empty() && !host.is_empty() => {
-                [option("user", user), option("host", host)].into()
-            }
-            Some(_) => return None,
-            None if haul_ssh::is_known(name) => [option("host", name)].into(),
-            None => return None,
-        };
-        Some((haul_sftp::KIND.name.to_owned(), options))
+        far_host::unconfigured(name)
     }
-    #[cfg(not(feature = "sftp"))]
+    #[cfg(not(feature = "ssh"))]
     {
         let _ = name;
         None

@@ -22,6 +22,7 @@ use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
     Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree,
 };
+use options::Config;
 use pool::Pool;
 use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -33,15 +34,27 @@ pub const KIND: StoreKind =
 /// Keys of one batch that are asked about or deleted at once; the lane bounds them in the end.
 const AT_ONCE: usize = 64;
 
+/// Begins the first session of a host, which others share.
+///
+/// Errors: nobody can log in; `Unsupported` where something else than SFTP answers.
+pub async fn log_in(request: &OpenRequest) -> Result<()> {
+    let (config, ssh) = (options::read(request)?, haul_ssh::options::way(request)?);
+    sessions(request, &config, &ssh)?.hello().await.map(drop)
+}
+
+/// The sessions to a host. Stores that go there as the same user share them, if they are asked for in the same way.
+fn sessions(request: &OpenRequest, config: &Config, ssh: &Ssh) -> Result<Arc<Pool>> {
+    let Config { remote, chunk, connections, .. } = config;
+    let way = format!("sftp {:?} {remote:?} {chunk:?} {connections:?}", ssh.target());
+    let idle = request.net.idle_timeout;
+    request.shared.get(&way, || Ok(Pool::new(ssh.clone(), remote.clone(), idle, *connections, *chunk)))
+}
+
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let (config, ssh) = (options::read(&request)?, haul_ssh::options::way(&request)?);
     let (net, label) = (&request.net, ssh.shown());
     let name = format!("sftp:{label}");
-    // Stores of one host and user share its sessions, if they are asked for in the same way.
-    let way = format!("{name} {:?} {:?} {:?} {:?}", ssh.target(), config.remote, config.chunk, config.connections);
-    let pool = request.shared.get(&way, || {
-        Ok(Pool::new(Ssh::clone(&ssh), config.remote.clone(), net.idle_timeout, config.connections, config.chunk))
-    })?;
+    let pool = sessions(&request, &config, &ssh)?;
     let root = root(&request.path);
     let lanes = net.roads.to(&name, &label);
     let domain = Domain { name, place: root.clone().into(), on_device: None };

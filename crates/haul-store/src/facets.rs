@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
-    attributes::{Differs, Unkept},
+    attributes::{Carried, Differs, Unkept},
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -66,16 +66,20 @@ pub type Resumed = (Box<dyn Upload>, Vec<Part>);
 /// [`CopyHow::needs_inodes`](crate::CopyHow::needs_inodes) tells.
 pub trait Inodes: Send + Sync {
     /// Compares the attributes of what is there (a directory too, also the root) with those of a source in the same copy
-    /// domain, and with `batch.set` makes them the source's as far as they differ. No bytes. One answer for each item, in the same
+    /// domain or with those that were carried here, and with `batch.set` makes them the source's as far as they differ. No bytes. One answer for each item, in the same
     /// order.
     fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>>;
+
+    /// What files and directories have beside their names and bytes, for a store on another machine; extended attributes and ACLs
+    /// only if `inside`. One answer for each key, in the same order.
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>>;
 
     /// Gives files of this store that the same job wrote under other names their own, by a rename. As after any write, each has
     /// the permissions of a file that it replaces, unless its attributes say otherwise. One answer for each item, in the same
     /// order.
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>>;
 
-    /// Hashes of a file's content where it lies: for small files, at the cost of one call.
+    /// Hashes of a file's content where it lies: on this machine for small files, at the cost of one call; on another for all.
     ///
     /// Errors: `Changed` when it isn't `version` (if given); `Unsupported` where [`Store::read`] has to be asked just now.
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>>;
@@ -95,7 +99,7 @@ pub struct AttributesBatch {
 }
 
 /// One thing that is to have another's attributes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttributesItem {
     /// Key below the source's root.
     pub from: Key,
@@ -106,13 +110,17 @@ pub struct AttributesItem {
     /// What the user gives to everything besides.
     pub meta: Option<Box<Meta>>,
     /// Which attributes; `None` for the time alone.
+    #[serde(with = "haul_core::wire::shared")]
     pub keep: Option<Arc<Keep>>,
+    /// The other's attributes, where it is on another machine: `from` is not looked at then.
+    #[serde(with = "haul_core::wire::shared")]
+    pub carried: Option<Arc<Carried>>,
     /// It was made for this by the same job: it has no permissions of its own that a user may have set.
     pub new: bool,
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Attributed {
     /// What differs, or differed and was set.
     pub differs: Differs,
@@ -121,7 +129,7 @@ pub struct Attributed {
 }
 
 /// A file that gets its own name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SettleItem {
     /// Where it is.
     pub from: Key,
@@ -130,6 +138,7 @@ pub struct SettleItem {
     /// What may be there before.
     pub replace: Replace,
     /// The attributes that it was given.
+    #[serde(with = "haul_core::wire::shared")]
     pub keep: Option<Arc<Keep>>,
 }
 

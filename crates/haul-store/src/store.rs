@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
-    attributes::{Rights, Unkept},
+    attributes::{Carried, Rights, Unkept},
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -363,8 +363,11 @@ pub struct WriteSpec {
     /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
     /// [`Store::make_dir`] it tells that directories get attributes of their own later: those made from now on are
     /// for their owner alone until then, and those of ours that forbid a change are opened for it.
-    #[serde(skip)]
+    #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
     pub keep: Option<Arc<Keep>>,
+    /// The source's attributes, where it is on another machine, for [`CopyHow::Special`].
+    #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Arc<Carried>>,
     /// Blocks of zeros become holes, where there are holes.
     pub sparse: bool,
     /// The bytes, then the name, are on the device before the publish or copy is answered. Stores whose publish is durable by
@@ -401,6 +404,7 @@ impl Default for WriteSpec {
             keep_setid: false,
             size_may_differ: false,
             keep: None,
+            carried: None,
             sparse: false,
             fsync: false,
             drop_cache: false,
@@ -555,7 +559,7 @@ pub enum CopyHow {
         /// Compare what is there first.
         verify: bool,
     },
-    /// A device, FIFO or socket is made anew.
+    /// A device, FIFO or socket is made anew; the source is not looked at where its attributes were carried along.
     Special,
 }
 

@@ -6,7 +6,9 @@ use futures::{
     stream,
     stream::BoxStream,
 };
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
+};
 use haul_store::{
     Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Encrypted, Inodes, Late, ListRequest, Part,
     Payload, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
@@ -356,6 +358,16 @@ impl Inodes for Faulty {
                 self.below(Store::inodes).attributes(AttributesBatch { from: request.from.clone(), items, ..request })
             };
             batch(fault, request.items.len(), call).await
+        })
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        let fault = self.state.call(Op::Attributes);
+        Box::pin(async move {
+            let call = |numbers: Vec<usize>| {
+                self.below(Store::inodes).carry(numbers.into_iter().map(|n| keys[n].clone()).collect(), inside)
+            };
+            batch(fault, keys.len(), call).await
         })
     }
 

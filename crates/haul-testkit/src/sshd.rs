@@ -116,9 +116,9 @@ impl Sshd {
         self.dir.path().join("config")
     }
 
-    /// A section of a config file for a remote.
+    /// A section of a config file for a remote that is reached by SFTP.
     pub fn section(&self, name: &str) -> String {
-        format!("[{name}]\ntype = sftp\nssh = {}\n", self.command())
+        format!("[{name}]\ntype = sftp\nprotocol = sftp\nssh = {}\n", self.command())
     }
 
     /// The user's private key.

@@ -3,20 +3,21 @@
 
 use crate::Cx;
 use haul_core::{
-    Entry, Key, Kind, Mtime, Posix,
+    Entry, Error, ErrorKind, Key, Kind, Mtime, Posix, Result,
     attributes::{self, Rights, What, Why},
     chmod::Chmod,
     compare::{Difference, Rules},
     job::Job,
     keep::{IdMap, Keep},
+    links::SourceLinks,
 };
-use haul_store::AttributesItem;
+use haul_store::{Attributed, AttributesBatch, AttributesItem, Store, none_offered};
 use std::sync::Arc;
 
 /// What a job keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
-    /// What is kept; `None` when nothing is, or when an end is no file system of this machine.
+    /// What is kept; `None` when nothing is, or when an end is no file system.
     pub keep: Option<Arc<Keep>>,
     /// What may be done at the destination.
     pub rights: Rights,
@@ -31,9 +32,8 @@ impl Attributes {
     /// through listings, so that is taken out of the job.
     pub fn new(job: &mut Job, cx: &Cx) -> Self {
         let (src, dst) = (cx.src.caps(), cx.dst.caps());
-        let domains = src.domain.as_ref().zip(dst.domain.as_ref()).is_some_and(|(a, b)| a.name == b.name);
         let rights = match (&src.attributes, &dst.attributes) {
-            (Some(_), Some(rights)) if domains => rights.clone(),
+            (Some(_), Some(rights)) => rights.clone(),
             _ => return Attributes { lacking: lacking(job), ..Attributes::default() },
         };
         let mut keep = job.attributes.keep.clone();
@@ -80,7 +80,8 @@ impl Attributes {
     /// What is to have the attributes of `src`; without `mtime` the time stays.
     pub fn item(&self, src: &Entry, to: &Key, mtime: Option<Mtime>) -> AttributesItem {
         let meta = self.given.clone().filter(|_| !src.is_dir());
-        AttributesItem { from: src.key.clone(), to: to.clone(), mtime, meta, keep: self.keep.clone(), new: false }
+        let (from, to, keep) = (src.key.clone(), to.clone(), self.keep.clone());
+        AttributesItem { from, to, mtime, meta, keep, carried: None, new: false }
     }
 
     /// What differs between a source and what a destination has of its name: of attributes, what would be set.
@@ -104,12 +105,44 @@ impl Attributes {
     }
 }
 
-/// What to say where an end is no file system of this machine.
+/// Has the attributes of a batch compared, or set, at `to`. Those of a source on another machine are carried there. One answer for each
+/// item, in the same order.
+pub async fn ask(
+    from: &dyn Store,
+    to: &dyn Store,
+    items: Vec<AttributesItem>,
+    links: SourceLinks,
+    set: bool,
+) -> Vec<Result<Attributed>> {
+    const OP: &str = "set attributes";
+    let count = items.len();
+    let (Some(source), Some(inodes)) = (&from.caps().domain, to.inodes()) else { return none_offered(count, OP) };
+    let Some(domain) = &to.caps().domain else { return none_offered(count, OP) };
+    if source.name == domain.name {
+        return inodes.attributes(AttributesBatch { from: source.place.clone(), items, links, set }).await;
+    }
+    let Some(carrier) = from.inodes() else { return none_offered(count, OP) };
+    let inside = items.iter().any(|item| item.keep.as_ref().is_some_and(|keep| keep.looks_inside()));
+    let carried = carrier.carry(items.iter().map(|item| item.from.clone()).collect(), inside).await;
+    let (mut ready, mut answers) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for (item, carried) in items.into_iter().zip(carried) {
+        let carried = carried.map(|carried| ready.push(AttributesItem { carried: Some(Arc::new(carried)), ..item }));
+        answers.push(carried);
+    }
+    let batch = AttributesBatch { from: domain.place.clone(), items: ready, links, set };
+    let mut set = inodes.attributes(batch).await.into_iter();
+    let missing = || Err(Error::new(ErrorKind::Io, OP, "the store gave no answer"));
+    answers.into_iter().map(|carried| carried.and_then(|()| set.next().unwrap_or_else(missing))).collect()
+}
+
+/// What to say where an end is no file system.
 fn lacking(job: &Job) -> Option<&'static str> {
     match (job.attributes.metadata, job.attributes.keep.hard_links) {
-        (true, true) => Some("hard links are kept between local file systems only: each name becomes a file"),
+        (true, true) => Some(
+            "hard links are kept between file systems only, here or with haul at the other end: each name becomes a file",
+        ),
         (false, _) if job.attributes.keep.any() => Some(
-            "attributes of files are kept between local file systems only; --metadata keeps what a store can hold of them",
+            "attributes of files are kept between file systems only, here or with haul at the other end; --metadata keeps what a store can hold of them",
         ),
         _ => None,
     }

@@ -145,7 +145,8 @@ impl Backup {
             to.make_dir(&dir, &WriteSpec::default()).await?;
             let inodes = offered(to.inodes(), "back up")?;
             let keep = Some(keep.clone());
-            let item = AttributesItem { from: dir.clone(), to: dir, mtime: None, meta: None, keep, new: true };
+            let (from_dir, carried) = (dir.clone(), None);
+            let item = AttributesItem { from: from_dir, to: dir, mtime: None, meta: None, keep, carried, new: true };
             let (from, links) = (from.place.clone(), SourceLinks::default());
             let answers = inodes.attributes(AttributesBatch { from, items: vec![item], links, set: true }).await;
             answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)?;

@@ -23,9 +23,10 @@ const SPLIT_FROM: u64 = 4 * PIECE;
 /// Errors: those of the read; `Changed` when it isn't the listed version any more; `Io` when it ends early.
 pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]) -> Result<Hashes> {
     let beside = Hasher::new(algos).gains_side_by_side() && entry.size > hashing::INLINE;
+    // Where the bytes lie on another machine, they are hashed there, however many they are.
+    let there = !store.caps().files;
     if let Some(inodes) = store.inodes()
-        && entry.size < SPLIT_FROM
-        && !beside
+        && (there || entry.size < SPLIT_FROM && !beside)
     {
         match inodes.hash(&entry.key, entry.version.as_ref(), algos).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {}

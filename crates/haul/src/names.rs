@@ -11,6 +11,7 @@ use futures::{
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Version,
+    attributes::Carried,
     filter::Filter,
     names::{NewNames, folded},
 };
@@ -316,6 +317,10 @@ impl Inodes for Source {
         attributes(&*self.inner, batch)
     }
 
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        carry(&*self.inner, keys.iter().map(|key| self.names.old(key).unwrap_or_else(|| key.clone())).collect(), inside)
+    }
+
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
         settle(&*self.inner, items)
     }
@@ -346,6 +351,13 @@ fn attributes(inner: &dyn Store, batch: AttributesBatch) -> BoxFuture<'_, Vec<Re
     match inner.inodes() {
         Some(inner) => inner.attributes(batch),
         None => ready(none_offered(batch.items.len(), "set attributes")).boxed(),
+    }
+}
+
+fn carry(inner: &dyn Store, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+    match inner.inodes() {
+        Some(inner) => inner.carry(keys, inside),
+        None => ready(none_offered(keys.len(), "read attributes")).boxed(),
     }
 }
 
@@ -456,6 +468,10 @@ impl Inodes for Destination {
             batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
         }
         attributes(&*self.inner, batch)
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        carry(&*self.inner, keys, inside)
     }
 
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {

@@ -5,9 +5,9 @@ use anyhow::Result;
 use haul_core::{chmod, keep::Keep};
 use haul_fs::owners::chown;
 
-/// What of a file is kept between local file systems, beside its bytes and modification time.
+/// What of a file is kept between file systems, beside its bytes and modification time.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Attributes, between local file systems")]
+#[command(next_help_heading = "Attributes, between file systems")]
 pub struct KeepFlags {
     /// Keep permissions, owner, group, symlinks, devices, FIFOs and sockets, empty directories
     ///
@@ -50,7 +50,7 @@ pub struct KeepFlags {
     /// Set owner, group or both, by name or number: USER:GROUP, USER, :GROUP
     #[arg(long, value_name = "USER:GROUP")]
     pub chown: Option<String>,
-    /// Keep owners and groups by number, not by name (between local file systems that is the same)
+    /// Keep owners and groups by number, not by name (between file systems that is the same)
     #[arg(long)]
     pub numeric_ids: bool,
 }

@@ -1,8 +1,11 @@
 //! haul at both ends: the real binary as near and far end, on a pair of pipes.
 
 use haul_testkit::{
+    attributes::{self, ctimes},
     folder::{self, noise, write},
     lab::{Lab, until},
+    peers,
+    relay::Road,
     sshd::{Setup, Sshd},
 };
 use std::{
@@ -187,4 +190,207 @@ fn at_a_host_of_sshs_all_goes_in_one_login() {
         "{}",
         ran.err
     );
+}
+
+/// A server, and a lab with a remote on it of this type and these further options; haul there is this one.
+fn host(setup: &Setup, options: &str) -> Option<(Sshd, Lab)> {
+    let server = Sshd::start(setup)?;
+    let lab = Lab::new(HAUL);
+    let section = format!("[far]\nssh = {}\nhaul_path = {HAUL}\n{options}\n", server.command());
+    fs::write(lab.config(), section).expect("config");
+    Some((server, lab))
+}
+
+#[test]
+fn everything_is_kept_over_the_wire_as_between_disks() {
+    let Some((server, lab)) = host(&Setup::default(), "type = far") else { return };
+    let (src, data) = (lab.path("src"), server.data());
+    attributes::fill(&src);
+    let far = |name: &str| format!("far:{}", data.join(name).display());
+    let all = ["-aHAX", "--sparse", "-v"];
+    let haul = |verb: &str, from: &str, to: &str| lab.haul(&[&[verb], &all[..], &[from, to]].concat()).ok();
+    haul("copy", "@src", &far("there"));
+    attributes::assert_same(&src, &data.join("there"));
+    let blocks = |path: &std::path::Path| {
+        std::os::unix::fs::MetadataExt::blocks(&fs::metadata(path.join("sparse")).expect("there"))
+    };
+    assert!(blocks(&data.join("there")) <= blocks(&src) + 64, "holes are kept");
+    // A second run changes nothing.
+    let before = ctimes(&data.join("there"));
+    let again = haul("sync", "@src", &far("there"));
+    assert_eq!(ctimes(&data.join("there")), before, "{}", again.err);
+    assert!(!again.err.contains("not kept") && !again.err.contains("Attributes:"), "{}", again.err);
+    // What else changed there is set right again, and nothing but that.
+    fs::set_permissions(data.join("there/plain"), fs::Permissions::from_mode(0o600)).expect("set");
+    attributes::set_xattr(&data.join("there/acl/plain"), "user.more", b"more");
+    let again = haul("sync", "@src", &far("there"));
+    attributes::assert_same(&src, &data.join("there"));
+    assert!(!again.err.contains("Copied"), "{}", again.err);
+    // And back, and inside, where no bytes pass here.
+    haul("copy", &far("there"), "@back");
+    attributes::assert_same(&src, &lab.path("back"));
+    let inside = haul("copy", &far("there"), &far("beside"));
+    attributes::assert_same(&src, &data.join("beside"));
+    assert!(inside.err.contains("COPY") && !inside.err.contains("READ"), "{}", inside.err);
+    // rsync sees the same tree, both by what it makes and by what it would change.
+    let ssh = format!("ssh -F {}", server.config().display());
+    let rsync = |args: &[&str]| {
+        let output = Command::new("rsync").args(["-aHAXS", "--numeric-ids", "-e", &ssh]).args(args).output().ok()?;
+        Some((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    };
+    let (from, place) = (format!("{}/", src.display()), |name: &str| format!("far:{}/", data.join(name).display()));
+    let Some((done, _)) = rsync(&[&from, &place("by-rsync")]) else { return };
+    assert!(done);
+    attributes::assert_same(&data.join("by-rsync"), &data.join("there"));
+    assert_eq!(rsync(&["-n", "-i", &from, &place("there")]), Some((true, String::new())));
+}
+
+#[test]
+fn content_is_compared_where_it_lies() {
+    let Some(relay) = peers::own("haul-relay") else { return };
+    // A road that is cut after a mebibyte, which removes the file that says so.
+    let here = tempfile::tempdir().expect("a folder");
+    let cut = here.path().join("cut");
+    fs::write(&cut, "").expect("written");
+    let road = Road { cut: Some((1 << 20, cut.clone())), ..Road::default() };
+    let through = [relay.display().to_string()].into_iter().chain(road.words()).collect::<Vec<_>>().join(" ");
+    let setup = Setup { through: Some(through), ..Setup::default() };
+    let Some((server, lab)) = host(&setup, "type = far") else { return };
+    let there = server.data().join("there");
+    for n in 0..20u64 {
+        for folder in [&lab.path("src"), &there] {
+            write(&folder.join(format!("{n}")), &noise(n, 1 + n as usize * MIB), TIME);
+        }
+    }
+    let place = format!("far:{}", there.display());
+    lab.haul(&["check", "@src", &place]).ok();
+    let sums = |place: &str| lab.haul(&["md5sum", place]).ok().out;
+    assert_eq!(sums(&place), sums("@src"));
+    // Of the same size and time.
+    write(&there.join("7"), &noise(99, 1 + 7 * MIB), TIME);
+    let ran = lab.haul(&["check", "@src", &place]);
+    assert!(ran.code == 1 && ran.err.contains("1 differences found"), "{}", ran.err);
+    assert!(cut.exists(), "bytes came over the wire");
+}
+
+#[test]
+fn a_host_is_reached_by_haul_where_it_answers_and_else_by_sftp() {
+    let Some((server, lab)) = host(&Setup::default(), "type = sftp") else { return };
+    for n in 0..30u64 {
+        write(&lab.path(&format!("src/{n}")), &noise(n, 100), 1_600_000_000_000_000_000);
+    }
+    let same = |name: &str| {
+        folder::assert_same(&folder::read(&lab.path("src")), &folder::read(&server.data().join(name)), name);
+    };
+    let place = |name: &str| format!("far:{}/{name}", server.data().display());
+    let ran = lab.haul(&["copy", "-v", "@src", &place("a")]).ok();
+    assert!(ran.err.contains("haul answers there") && ran.err.contains("PUT 30"), "{}", ran.err);
+    same("a");
+    assert_eq!(server.logins(), 1, "{}", server.log());
+    // Links are what they lead to, as by SFTP.
+    symlink("0", lab.path("src/link")).expect("made");
+    symlink("0", server.data().join("a/link")).expect("made");
+    assert_eq!(lab.haul(&["lsf", "--include", "link", &place("a")]).ok().out, "link\n");
+    fs::remove_file(lab.path("src/link")).expect("removed");
+    // Each way may be asked for.
+    let ran = lab.haul(&["copy", "-v", "--sftp-protocol", "sftp", "@src", &place("b")]).ok();
+    assert!(!ran.err.contains("haul answers") && !ran.err.contains("going by SFTP"), "{}", ran.err);
+    same("b");
+    let none = "no-such-haul";
+    let ran = lab.haul(&["lsf", "--sftp-protocol", "far", "--sftp-haul-path", none, &place("a")]);
+    assert!(ran.code != 0 && ran.err.contains("no haul answered there"), "{}", ran.err);
+    // Without haul there it is SFTP, in the same login, and one line says why.
+    let logins = server.logins();
+    let ran = lab.haul(&["copy", "--sftp-haul-path", none, "@src", &place("c")]).ok();
+    same("c");
+    assert_eq!(server.logins(), logins + 1, "{}", server.log());
+    let told: Vec<&str> = ran.err.lines().filter(|line| line.contains("going by SFTP, which is slower")).collect();
+    assert!(told.len() == 1 && told[0].contains("not found"), "{}", ran.err);
+    let ran = lab.haul(&["lsf", "--sftp-protocol", "scp", &place("a")]);
+    assert!(ran.err.contains("protocol can be auto, far or sftp, not \"scp\""), "{}", ran.err);
+}
+
+#[test]
+fn a_server_that_has_sftp_alone_or_one_session_is_no_worse_off() {
+    for line in ["ForceCommand internal-sftp", "MaxSessions 1"] {
+        let setup = Setup { lines: vec![line.into()], ..Setup::default() };
+        let Some((server, lab)) = host(&setup, "type = sftp") else { return };
+        write(&lab.path("src/f"), b"bytes", 1_600_000_000_000_000_000);
+        let ran = lab.haul(&["copy", "@src", &format!("far:{}/a", server.data().display())]).ok();
+        assert!(ran.err.contains("going by SFTP"), "{line}: {}", ran.err);
+        assert_eq!(fs::read(server.data().join("a/f")).expect("there"), b"bytes");
+        assert_eq!(server.logins(), 1, "{line}: {}", server.log());
+    }
+}
+
+/// What stands in a user's `authorized_keys`, or in the server's own configuration, confines whoever logs in with that key.
+#[test]
+fn a_key_for_one_folder_gives_no_more() {
+    let Some((server, lab)) = host(&Setup::default(), "type = sftp") else { return };
+    write(&server.data().join("d/a"), b"inside", TIME);
+    let forced = format!("{HAUL} far --read-only --root {}", server.data().display());
+    let keys = server.key().with_extension("pub");
+    let key = fs::read_to_string(&keys).expect("a key");
+    fs::write(&keys, format!("command=\"{forced}\",restrict {key}")).expect("written");
+    let confined = || {
+        assert_eq!(lab.haul(&["cat", "far:d/a"]).ok().out, "inside");
+        for outside in ["far:/etc/passwd", "far:../id"] {
+            let ran = lab.haul(&["cat", outside]);
+            assert!(ran.code != 0 && ran.err.contains("is outside of"), "{}", ran.err);
+        }
+        let ran = lab.haul(&["touch", "far:d/b"]);
+        assert!(ran.code != 0 && ran.err.contains("haul there was started with --read-only"), "{}", ran.err);
+        // Whatever command is asked for.
+        let ran = lab.haul(&["lsf", "--sftp-haul-path", "touch made;", "far:"]).ok();
+        assert_eq!(ran.out, "d/\n");
+    };
+    confined();
+    let forced = Setup { lines: vec![format!("ForceCommand {forced}")], ..Setup::default() };
+    let Some(other) = Sshd::start(&forced) else { return };
+    let section = format!("[far]\ntype = far\nssh = {}\n", other.command());
+    fs::write(lab.config(), section).expect("config");
+    assert_eq!(lab.haul(&["cat", "far:d/a"]).ok().out, "inside");
+    assert_eq!(other.logins(), 1);
+}
+
+#[test]
+fn haul_is_installed_there_once_and_only_when_asked() {
+    let Some((server, lab)) =
+        host(&Setup { lines: vec!["AcceptEnv XDG_CACHE_HOME".into()], ..Setup::default() }, "type = sftp")
+    else {
+        return;
+    };
+    // The host's home is ours, so its cache is set apart.
+    let cache = lab.path("there");
+    let set = format!(
+        "[far]\ntype = sftp\nssh = ssh -o SetEnv=XDG_CACHE_HOME={} -F {} far\n",
+        cache.display(),
+        server.config().display()
+    );
+    fs::write(lab.config(), &set).expect("config");
+    write(&lab.path("src/f"), b"bytes", TIME);
+    let place = format!("far:{}/top", server.data().display());
+    let installed =
+        || fs::read_dir(cache.join("haul/far")).into_iter().flatten().flatten().map(|f| f.path()).collect::<Vec<_>>();
+    lab.haul(&["lsf", &format!("far:{}", server.data().display())]).ok();
+    assert_eq!(installed(), Vec::<std::path::PathBuf>::new());
+    let ran = lab.haul(&["copy", "-v", "--sftp-install-far-end", "@src", &place]).ok();
+    assert!(ran.err.contains("haul answers there") && ran.err.contains("PUT 1"), "{}", ran.err);
+    let one = installed();
+    assert!(one.len() == 1 && fs::read(&one[0]).expect("read") == fs::read(HAUL).expect("read"), "{one:?}");
+    let facts = |path: &std::path::Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        let facts = fs::metadata(path).expect("there");
+        (facts.ino(), facts.mode() & 0o777)
+    };
+    let (ino, mode) = facts(&one[0]);
+    assert_eq!(mode, 0o700);
+    // It is found from now on, with the option and without it.
+    for option in ["--sftp-install-far-end", "-v"] {
+        assert_eq!(lab.haul(&["cat", option, &format!("{place}/f")]).ok().out, "bytes");
+    }
+    let ran = lab.haul(&["copy", "-v", &place, "@back"]).ok();
+    assert!(ran.err.contains("haul answers there"), "{}", ran.err);
+    assert_eq!((installed(), facts(&one[0]).0), (one.clone(), ino));
+    assert_eq!(server.logins(), 5, "{}", server.log());
 }

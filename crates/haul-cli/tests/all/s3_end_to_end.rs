@@ -332,9 +332,12 @@ fn metadata_goes_along_and_is_not_lost_on_the_way() {
     };
     said(
         "-aHAX",
-        "attributes of files are kept between local file systems only; --metadata keeps what a store can hold",
+        "attributes of files are kept between file systems only, here or with haul at the other end; --metadata keeps what a store can hold",
     );
-    said("-aHM", "hard links are kept between local file systems only: each name becomes a file");
+    said(
+        "-aHM",
+        "hard links are kept between file systems only, here or with haul at the other end: each name becomes a file",
+    );
 }
 
 #[test]

@@ -9,9 +9,10 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Key, Listed, Result, listing::Lost};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
 use haul_store::{
-    Body, Cleanup, CopyBatch, CopyItem, Gone, Late, ListRequest, Payload, Progress, Stored, WriteSpec, disk, offered,
+    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Gone, Late, ListRequest, Payload, Progress,
+    SettleItem, Stored, WriteSpec, disk, offered,
 };
 use std::{
     ops::Range,
@@ -25,6 +26,9 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// Entries in one answer of a listing: below a megabyte.
 const BATCH: usize = 2000;
+
+/// Bytes of a file that are hashed at a time.
+const HASHED: usize = 1 << 20;
 
 /// Blocks of a file that are read ahead.
 const AHEAD: usize = 2;
@@ -228,8 +232,31 @@ async fn in_folder(
         }
         Request::Delete(keys) => {
             let keys = keys.into_iter().map(|(key, version)| (far(folder, &key), version)).collect();
-            let answers = store.delete(keys).await.into_iter();
-            Answer::Deleted(answers.map(|answer| answer.map_err(|error| near(folder, error))).collect())
+            Answer::Deleted(near_each(folder, store.delete(keys).await))
+        }
+        Request::Carry(keys, inside) => {
+            let keys = keys.iter().map(|key| far(folder, key)).collect();
+            let carried = offered(store.inodes(), "read attributes")?.carry(keys, inside).await;
+            Answer::Carried(near_each(folder, carried))
+        }
+        Request::Attributes { from, items, set } => {
+            let (source, place) = source(session, folder, from)?;
+            let each = items.into_iter();
+            let items =
+                each.map(|item| AttributesItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item });
+            let batch = AttributesBatch { from: place, items: items.collect(), links: Default::default(), set };
+            let done = offered(store.inodes(), "set attributes")?.attributes(batch).await;
+            Answer::Attributed(near_each(folder, done))
+        }
+        Request::Settle(items) => {
+            let items = items.into_iter();
+            let items =
+                items.map(|item| SettleItem { from: far(folder, &item.from), to: far(folder, &item.to), ..item });
+            let done = offered(store.inodes(), "rename")?.settle(items.collect()).await;
+            Answer::Settled(near_each(folder, done))
+        }
+        Request::Hash(key, version, algos) => {
+            Answer::Hashes(hash(folder, &far(folder, &key), version.as_ref(), &algos).await?)
         }
         Request::About => Answer::Space(offered(store.admin(), "about")?.about().await?),
         Request::Cleanup(what) => {
@@ -355,10 +382,7 @@ async fn copy(
     items: Vec<CopyItem>,
     replies: &Replies,
 ) -> Result<Answer> {
-    let source = session.open(&Folder { path: from, ..folder.as_asked.clone() })?;
-    let Some(domain) = source.store.caps().domain.clone() else {
-        return Err(Error::new(ErrorKind::Unsupported, "copy", "it copies nothing by itself"));
-    };
+    let (source, place) = source(session, folder, from)?;
     let items =
         items.into_iter().map(|item| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item });
     let (id, first) = (replies.id, replies.first.clone());
@@ -368,11 +392,56 @@ async fn copy(
         }
     };
     let batch = CopyBatch {
-        from: domain.place,
+        from: place,
         items: items.collect(),
         progress: Some(Progress(Arc::new(progress))),
         links: Default::default(),
     };
     let answers: Vec<Result<Stored>> = folder.store.copy(batch).await;
-    Ok(Answer::Copied(answers.into_iter().map(|answer| answer.map_err(|error| near(folder, error))).collect()))
+    Ok(Answer::Copied(near_each(folder, answers)))
+}
+
+/// Another folder of this machine, and how its store is told of to one beside it.
+fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, Arc<[u8]>)> {
+    let source = session.open(&Folder { path, ..folder.as_asked.clone() })?;
+    match source.store.caps().domain.clone() {
+        Some(domain) => Ok((source, domain.place)),
+        None => Err(Error::new(ErrorKind::Unsupported, "copy", "it copies nothing by itself")),
+    }
+}
+
+fn near_each<T>(folder: &Opened, answers: Vec<Result<T>>) -> Vec<Result<T>> {
+    answers.into_iter().map(|answer| answer.map_err(|error| near(folder, error))).collect()
+}
+
+/// Hashes content where it lies.
+async fn hash(folder: &Opened, key: &Key, version: Option<&Version>, algos: &[Algo]) -> Result<Hashes> {
+    let store = &folder.store;
+    if let Some(inodes) = store.inodes() {
+        match inodes.hash(key, version, algos).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            hashes => return hashes,
+        }
+    }
+    let read = store.read(key, version, None).await?;
+    let Body::File(file, range) = read.body else {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "hash",
+            "its bytes come from nowhere that they can be read again",
+        ));
+    };
+    let algos = algos.to_vec();
+    let hashes = disk::run(move || {
+        let mut hasher = Hasher::new(&algos);
+        for from in range.clone().step_by(HASHED) {
+            hasher.update(&block(&file, from..range.end.min(from + HASHED as u64))?);
+        }
+        Ok(hasher.finish())
+    });
+    let hashes = hashes.await?;
+    if read.entry.version.is_some() && store.stat(key).await?.version != read.entry.version {
+        return Err(Error::new(ErrorKind::Changed, "hash", "changed while it was read").with_key(key));
+    }
+    Ok(hashes)
 }

@@ -20,6 +20,7 @@ use futures::{
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version,
+    attributes::Carried,
     key::{just_before, stored_symlink},
 };
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -276,6 +277,14 @@ impl Inodes for LinkFiles {
         match self.inner.inodes() {
             Some(inner) => inner.attributes(AttributesBatch { items, ..batch }),
             None => Box::pin(ready(none_offered(count, "set attributes"))),
+        }
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        let keys: Vec<Key> = keys.iter().map(|key| Key::new(key.stored())).collect();
+        match self.inner.inodes() {
+            Some(inner) => inner.carry(keys, inside),
+            None => Box::pin(ready(none_offered(keys.len(), "read attributes"))),
         }
     }
 

@@ -14,7 +14,9 @@ use futures::{
     stream,
     stream::BoxStream,
 };
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Carried,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
@@ -494,6 +496,13 @@ impl Inodes for Limited {
         match self.inner.inodes() {
             Some(inner) => inner.attributes(batch),
             None => Box::pin(ready(none_offered(batch.items.len(), "set attributes"))),
+        }
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        match self.inner.inodes() {
+            Some(inner) => inner.carry(keys, inside),
+            None => Box::pin(ready(none_offered(keys.len(), "read attributes"))),
         }
     }
 

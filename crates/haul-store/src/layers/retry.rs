@@ -14,8 +14,8 @@ use crate::{
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, key::after_prefix,
-    plan::Replace,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
+    key::after_prefix, plan::Replace,
 };
 use std::{
     future::Future,
@@ -315,6 +315,14 @@ impl Inodes for Retrying {
                 below.attributes(AttributesBatch { from: batch.from.clone(), items, ..batch })
             };
             self.0.batch(count, send).await
+        })
+    }
+
+    fn carry(&self, keys: Vec<Key>, inside: bool) -> BoxFuture<'_, Vec<Result<Carried>>> {
+        Box::pin(async move {
+            let Some(below) = self.0.inner.inodes() else { return none_offered(keys.len(), "read attributes") };
+            let send = |numbers: &[usize]| below.carry(numbers.iter().map(|n| keys[*n].clone()).collect(), inside);
+            self.0.batch(keys.len(), send).await
         })
     }
 

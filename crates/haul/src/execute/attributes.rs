@@ -3,7 +3,7 @@
 
 use super::Executor;
 use crate::{
-    attributes::{is_plain, words},
+    attributes::{ask, is_plain, words},
     transfer::Order,
 };
 use haul_core::{
@@ -14,7 +14,7 @@ use haul_core::{
     keep::Keep,
     plan::Action,
 };
-use haul_store::{Attributed, AttributesBatch, AttributesItem, none_offered};
+use haul_store::{Attributed, AttributesItem};
 use std::sync::Arc;
 use tokio::{
     sync::{Semaphore, mpsc},
@@ -117,13 +117,10 @@ impl Executor {
     pub async fn ask_attributes(&self, items: Vec<AttributesItem>, set: bool) -> Vec<Result<Attributed, Error>> {
         let count = items.len();
         let stopped = || (0..count).map(|_| Err(crate::transfer::cancelled())).collect();
-        let Some(domain) = &self.cx.src.caps().domain else { return stopped() };
-        let Some(inodes) = self.cx.dst.inodes() else { return none_offered(count, "set attributes") };
-        let batch = AttributesBatch { from: domain.place.clone(), items, links: self.job.links.source, set };
         tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => stopped(),
-            answers = inodes.attributes(batch) => answers,
+            answers = ask(&*self.cx.src, &*self.cx.dst, items, self.job.links.source, set) => answers,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
     spool::Gone,
     transfer::{Arrived, Order},
 };
-use haul_core::{Error, ErrorKind, Key, Result, Side, attributes::What, event::Event, plan::Route};
+use haul_core::{Error, ErrorKind, Key, Kind, Result, Side, attributes::What, event::Event, plan::Route};
 use haul_store::CopyHow;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -29,7 +29,8 @@ impl Executor {
             let Some(first) = queue.next().await else { break };
             let by_server = self.mover.route(&first.src) == Route::Server;
             let mut batch = vec![first];
-            if by_server && batches {
+            // What is made anew on another machine goes alone.
+            if by_server && batches && batch.iter().all(|order| order.src.kind != Kind::Special) {
                 queue.fill(&mut batch);
             }
             batch.retain_mut(|order| self.may_start(order, by_server));
@@ -74,6 +75,9 @@ impl Executor {
         if !by_server {
             for order in &mut batch {
                 let result = self.bring(order, &claim).await;
+                if result.is_ok() {
+                    self.apply_attributes_of(order).await;
+                }
                 self.ended(order, result);
             }
         } else {

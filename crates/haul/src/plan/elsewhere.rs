@@ -1,14 +1,14 @@
 //! `--compare-dest`, `--copy-dest` and `--link-dest`: what another place has already need not be brought.
 
 use super::Planner;
-use crate::{Cx, decide};
+use crate::{Cx, attributes::ask, decide};
 use haul_core::{
     Entry, Key, Kind,
     compare::{Difference, Reason, Verdict},
     job::CompareBy,
     plan::{Action, Elsewhere, UseAs},
 };
-use haul_store::{AttributesBatch, Store};
+use haul_store::Store;
 use std::sync::Arc;
 
 /// What another place has of a file.
@@ -143,13 +143,11 @@ impl Planner {
 
     /// Where attributes are kept that no listing tells: true when the other place's file has the source's.
     async fn agrees_inside(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> bool {
-        let Some(domain) = self.cx.src.caps().domain.as_ref().filter(|_| self.attributes.looks_inside()) else {
+        if !self.attributes.looks_inside() {
             return true;
-        };
-        let Some(inodes) = store.inodes() else { return false };
-        let (from, items) = (domain.place.clone(), vec![self.attributes.item(src, to, None)]);
-        let answers =
-            inodes.attributes(AttributesBatch { from, items, links: self.job.links.source, set: false }).await;
+        }
+        let items = vec![self.attributes.item(src, to, None)];
+        let answers = ask(&*self.cx.src, &**store, items, self.job.links.source, false).await;
         answers.iter().all(|answer| answer.as_ref().is_ok_and(|found| !found.differs.any()))
     }
 

@@ -256,7 +256,7 @@ impl Mover {
     pub fn route(&self, src: &Entry) -> Route {
         let (a, b) = (self.cx.src.caps(), self.cx.dst.caps());
         if let (Some(x), Some(y)) = (&a.domain, &b.domain)
-            && x.name == y.name
+            && (x.name == y.name || src.kind == Kind::Special)
         {
             return Route::Server;
         }
@@ -429,6 +429,7 @@ impl Mover {
             keep_setid: self.job.attributes.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.job.compare.ignore_size,
             keep: self.keep_of(order),
+            carried: None,
             sparse: self.job.write.sparse,
             fsync: self.job.write.fsync == Fsync::File,
             drop_cache: self.job.write.drop_cache,

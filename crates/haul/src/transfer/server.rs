@@ -2,8 +2,8 @@
 
 use super::{Arrived, Mover, Order, cancelled, meta};
 use crate::Cancel;
-use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec};
+use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result, attributes::Carried};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec, offered};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -16,9 +16,16 @@ impl Mover {
     /// Copies a batch. One answer for each order, in the same order; `Unsupported` in an answer means that the file
     /// must go through memory.
     pub async fn bring_by_server(&self, orders: &mut [Order], how: CopyHow) -> Vec<Result<Arrived>> {
-        let Some(place) = self.cx.src.caps().domain.as_ref().map(|d| d.place.clone()) else {
+        let (src, dst) = (self.cx.src.caps().domain.as_ref(), self.cx.dst.caps().domain.as_ref());
+        let Some((src, dst)) = src.zip(dst) else {
             return orders.iter().map(|_| Err(unsupported())).collect();
         };
+        // What is made anew from attributes that are carried there looks at no source.
+        let carries = src.name != dst.name;
+        if carries && orders.iter().any(|order| order.src.kind != Kind::Special) {
+            return orders.iter().map(|_| Err(unsupported())).collect();
+        }
+        let place = if carries { dst.place.clone() } else { src.place.clone() };
         let mut refused: Vec<Option<Error>> = Vec::with_capacity(orders.len());
         for order in orders.iter_mut() {
             refused.push(self.keep_replaced(order).await.err());
@@ -26,7 +33,13 @@ impl Mover {
         let orders = &*orders;
         let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
-        let items = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
+        let mut items: Vec<CopyItem> = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
+        if carries {
+            match self.carried(&going).await {
+                Ok(carried) => items.iter_mut().zip(carried).for_each(|(item, of)| item.spec.carried = Some(of)),
+                Err(error) => return orders.iter().map(|_| Err(error.to_report())).collect(),
+            }
+        }
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
         let links = self.source_links();
         // Stops this batch alone: what has its allowance goes on to its end.
@@ -58,6 +71,16 @@ impl Mover {
             self.arrived(order, stored, how).map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
         });
         each.collect()
+    }
+
+    /// The attributes of what is made anew on another machine.
+    ///
+    /// Errors: those of the first that can't be read.
+    async fn carried(&self, orders: &[&Order]) -> Result<Vec<Arc<Carried>>> {
+        let inside = self.keep.as_ref().is_some_and(|keep| keep.looks_inside());
+        let keys = orders.iter().map(|order| order.src.key.clone()).collect();
+        let carried = offered(self.cx.src.inodes(), "copy")?.carry(keys, inside).await;
+        carried.into_iter().map(|carried| carried.map(Arc::new)).collect()
     }
 
     /// Metadata for a copy that the store makes by itself. Without any it keeps the source's own; but what

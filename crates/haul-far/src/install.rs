@@ -1,0 +1,165 @@
+//! Putting this program where a host can run it (`install_far_end`): into the user's cache there, under its own SHA-256, which the host
+//! checks. In the session in which the far end then speaks, and only when the user asked for it.
+
+#![allow(clippy::disallowed_methods)] // It reads this program.
+
+use haul_core::{Algo, Error, ErrorKind, Hasher, Result, hash::to_hex};
+use std::sync::OnceLock;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// What the host says before anything of this.
+const MARK: &str = "haul-far-end";
+
+/// Its lines are no longer, and a login shell prints no more before them.
+const MOST: usize = 64 << 10;
+
+/// Where far ends are, as a shell there finds them.
+const DIR: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/haul/far";
+
+/// This program.
+#[derive(Debug)]
+pub struct Program {
+    bytes: Vec<u8>,
+    sha256: String,
+}
+
+/// This program, read once.
+///
+/// Errors: it can't be read.
+pub fn program() -> Result<&'static Program> {
+    static PROGRAM: OnceLock<Program> = OnceLock::new();
+    if let Some(program) = PROGRAM.get() {
+        return Ok(program);
+    }
+    let bytes = std::fs::read("/proc/self/exe").map_err(|e| Error::from_io("install haul there", e))?;
+    let mut hasher = Hasher::new(&[Algo::Sha256]);
+    hasher.update(&bytes);
+    let sha256 = hasher.finish().get(Algo::Sha256).map(to_hex).unwrap_or_default();
+    Ok(PROGRAM.get_or_init(|| Program { bytes, sha256 }))
+}
+
+/// The words that find what was installed earlier, for a shell that looks for haul.
+pub fn found() -> String {
+    format!("\"{DIR}\"/*")
+}
+
+impl Program {
+    /// What the user's shell there runs: the far end, which it asks for first where it isn't there. It is whole under its name, or
+    /// not there at all.
+    pub fn command(&self) -> String {
+        let (sha, size) = (&self.sha256, self.bytes.len());
+        format!(
+            "sh -c 'umask 077; d={DIR}; f=\"$d/{sha}\"; \
+             if ! [ -x \"$f\" ]; then mkdir -p \"$d\" && t=$(mktemp \"$d/.new.XXXXXX\") || exit; \
+             echo {MARK} wants $(uname -sm); head -c {size} >\"$t\"; \
+             if echo \"{sha}  $t\" | sha256sum -c >/dev/null 2>&1 && chmod 700 \"$t\" && \"$t\" version >/dev/null; \
+             then mv -f \"$t\" \"$f\" || exit; else rm -f \"$t\"; echo {MARK} fails; exit 1; fi; fi; \
+             echo {MARK} is there; exec \"$f\" far'"
+        )
+    }
+
+    /// Gives it to a host that wants it.
+    ///
+    /// Errors: the host is of another kind, it can't run it, or something else speaks there.
+    pub async fn offer(&self, from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+        let refused = |why: String| Error::new(ErrorKind::Unreachable, "install haul there", why);
+        let lost = |e| Error::from_io("install haul there", e);
+        loop {
+            let said = answer(from).await?;
+            let Some(said) = said else { return Err(refused("no haul answered there".to_owned())) };
+            match said.split_once(' ').unwrap_or((&said, "")) {
+                ("is", "there") => return Ok(()),
+                ("wants", machine) if machine == here() => {
+                    to.write_all(&self.bytes).await.map_err(lost)?;
+                    to.flush().await.map_err(lost)?;
+                }
+                ("wants", machine) => {
+                    return Err(refused(format!(
+                        "haul can't be installed there: this one is for {}, the host is {machine}",
+                        here()
+                    )));
+                }
+                _ => {
+                    return Err(refused(
+                        "haul can't be installed there: it doesn't run, such as where the C library is older"
+                            .to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// What `uname -sm` says of this machine.
+fn here() -> String {
+    let name = rustix::system::uname();
+    format!("{} {}", name.sysname().to_string_lossy(), name.machine().to_string_lossy())
+}
+
+/// The next line with the mark, behind whatever else is printed; `None` where that ends.
+async fn answer(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<String>> {
+    let (mut line, mut seen) = (Vec::new(), 0);
+    loop {
+        match from.read_u8().await {
+            Ok(b'\n') => {
+                let text = String::from_utf8_lossy(&line);
+                if let Some(said) = text.split_once(MARK).map(|(_, said)| said.trim().to_owned()) {
+                    return Ok(Some(said));
+                }
+                line.clear();
+            }
+            Ok(byte) if seen < MOST => line.push(byte),
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(Error::from_io("install haul there", error)),
+        }
+        seen += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+    use tokio::process::Command;
+
+    fn program(bytes: &[u8]) -> Program {
+        let mut hasher = Hasher::new(&[Algo::Sha256]);
+        hasher.update(bytes);
+        Program { bytes: bytes.to_vec(), sha256: to_hex(hasher.finish().get(Algo::Sha256).unwrap()) }
+    }
+
+    /// Runs what a host's shell would, and gives what the far end said after it was offered the program; the files in the cache.
+    async fn install(program: &Program, cache: &std::path::Path) -> (Result<String>, Vec<String>) {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("echo Welcome; {}", program.command())).env("XDG_CACHE_HOME", cache);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let offered = program.offer(&mut from, &mut to).await;
+        drop(to);
+        let mut said = String::new();
+        from.read_to_string(&mut said).await.unwrap();
+        child.wait().await.unwrap();
+        let listed = std::fs::read_dir(cache.join("haul/far")).unwrap().flatten();
+        (offered.map(|()| said), listed.map(|entry| entry.file_name().into_string().unwrap()).collect())
+    }
+
+    #[tokio::test]
+    async fn it_is_installed_once_whole_and_only_where_it_runs() {
+        let cache = tempfile::tempdir().unwrap();
+        // A shell script of the size of a program.
+        let runs = program(format!("#!/bin/sh\necho \"it runs $1\"\n#{}\n", "x".repeat(300_000)).as_bytes());
+        for _ in 0..2 {
+            let (said, files) = install(&runs, cache.path()).await;
+            assert_eq!((said.unwrap().as_str(), files), ("it runs far\n", vec![runs.sha256.clone()]));
+        }
+        let broken = program(b"#!/no/such/interpreter\n");
+        let (said, files) = install(&broken, cache.path()).await;
+        let told = "haul can't be installed there: it doesn't run, such as where the C library is older";
+        assert_eq!((said.unwrap_err().message(), files), (told, vec![runs.sha256.clone()]));
+        // What arrives otherwise than it was sent is not kept.
+        let other = Program { sha256: runs.sha256.replace(|_: char| true, "0"), bytes: runs.bytes.clone() };
+        let (said, files) = install(&other, cache.path()).await;
+        assert!(said.is_err() && files == [runs.sha256.clone()]);
+    }
+}
