@@ -1,136 +1,22 @@
-//! Changing what is there: copies inside the account, metadata, deletes, containers.
+//! Changing what is there: metadata, deletes, containers.
 
 use crate::{
     error::{Refused, plain, refused},
+    list,
     meta::{self, Facts, quoted},
     read,
-    service::{Call, Place, Root, Service},
+    service::{Call, Place, Service},
     upload,
 };
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version};
 use haul_net::{Fault, at};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
-use http::{HeaderMap, Method};
-use std::time::Duration;
-use tokio::time::Instant;
+use http::Method;
 
 /// Requests of one batch that are begun at once; the lane bounds them in the end.
 const AT_ONCE: usize = 64;
 /// Files that one request deletes.
 pub const BATCH: usize = 256;
-/// A copy that the service makes by and by and that stands still for so long is given up.
-const STILL: Duration = Duration::from_secs(600);
-
-/// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress, .. } = batch;
-    let root = match Root::parse(&from) {
-        Ok(root) => root,
-        Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
-    };
-    let (root, progress) = (&root, progress.as_ref());
-    stream::iter(items.into_iter().enumerate())
-        .map(|(number, item)| async move {
-            let stored = copy_item(service, root, &item).await?;
-            if let Some(progress) = progress {
-                (progress.0)(number, stored.size);
-            }
-            Ok(stored)
-        })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
-}
-
-async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<Stored> {
-    const OP: &str = "copy";
-    let unsupported = |why: &str| Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to));
-    if item.how.needs_inodes() {
-        return unsupported("a container has no hard links, devices or attributes");
-    }
-    if item.spec.meta.is_some() {
-        return unsupported("a copy inside the account keeps its source's properties");
-    }
-    let (from, to) = (root.place(&item.from)?, service.place(&item.to)?);
-    if from.blob.is_empty() || to.blob.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, OP, "a container can't be copied as a file").with_key(&item.to));
-    }
-    if from == to {
-        return unsupported("it would be copied onto itself");
-    }
-    let (version, size) = match &item.want {
-        Some(version) => (version.clone(), item.size),
-        None => {
-            let source = read::head(service, &item.from, &from, None).await?;
-            (Version::new(source.etag), source.size)
-        }
-    };
-    let mut call = Call::blob("CopyBlob", Method::PUT, &to)
-        .going(Direction::Copy)
-        .header("x-ms-copy-source", service.source(&from))
-        .header("x-ms-source-if-match", quoted(&version))
-        .headers(upload::condition(&item.spec.replace));
-    if !service.config.access_tier.is_empty() {
-        call = call.header("x-ms-access-tier", &service.config.access_tier);
-    }
-    let (headers, _) = match service.ask_in(&to.container, &call).await {
-        Ok(answer) => answer,
-        Err(refused) if refused.code == "SourceConditionNotMet" => {
-            return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
-        }
-        Err(refused) => return Err(upload::refusal(refused, &item.spec.replace, &item.to)),
-    };
-    let copied = arrived(service, &item.to, &to, &headers).await?;
-    if copied.size != size {
-        let message = format!("the copy has {} bytes and its source {size}", copied.size);
-        return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&item.to));
-    }
-    let mut stored = copied.clone().entry(item.to.clone(), false);
-    let kept = copied.meta.contains_key(meta::MTIME).then_some(stored.mtime).flatten();
-    if item.spec.mtime.is_some() && item.spec.mtime != kept {
-        // Its source has another time, or none but that of its upload.
-        stored.version = Some(set(service, &item.to, &to, copied, item.spec.mtime, None).await?);
-    }
-    if item.how == CopyHow::Rename {
-        let call = Call::blob("DeleteBlob", Method::DELETE, &from).header("if-match", quoted(&version));
-        plain(service.ask(&call).await).map_err(at("move", &item.from))?;
-    }
-    Ok(Stored { version: stored.version, size: stored.size, hashes: stored.hashes, ..Stored::default() })
-}
-
-/// Waits until the copy is whole, and gives its facts.
-async fn arrived(service: &Service, key: &Key, to: &Place, answer: &HeaderMap) -> Result<Facts> {
-    let text = |headers: &HeaderMap, name: &str| {
-        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned).unwrap_or_default()
-    };
-    let id = text(answer, "x-ms-copy-id");
-    let (mut seen, mut since, mut pause) = (String::new(), Instant::now(), Duration::from_millis(100));
-    loop {
-        let (headers, _) =
-            plain(service.ask(&Call::blob("GetBlobProperties", Method::HEAD, to)).await).map_err(at("copy", key))?;
-        let (status, moved) = (text(&headers, "x-ms-copy-status"), text(&headers, "x-ms-copy-progress"));
-        let failed = |why: &str| Err(Fault::broken(format!("the copy inside the account {why}")).at("copy", key));
-        if text(&headers, "x-ms-copy-id") != id {
-            return Err(Error::new(ErrorKind::Changed, "copy", "somebody else has written it").with_key(key));
-        }
-        match &*status {
-            "success" => {
-                let size = headers.get("content-length").and_then(|size| size.to_str().ok()?.parse().ok());
-                return match size {
-                    Some(size) => Ok(Facts::of(&headers, size)),
-                    None => failed("has no size"),
-                };
-            }
-            "pending" if moved != seen => (seen, since) = (moved, Instant::now()),
-            "pending" if since.elapsed() < STILL => {}
-            "pending" => return failed("stands still"),
-            other => return failed(&format!("ended: {other}")),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(Duration::from_secs(5));
-    }
-}
 
 /// See [`haul_store::Store::set_meta`].
 pub async fn set_meta(service: &Service, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> Result<()> {
@@ -155,7 +41,7 @@ pub async fn set_tier(service: &Service, key: &Key, tier: &str) -> Result<()> {
 }
 
 /// Changes the metadata of the version that the facts are of; gives the one that comes of it.
-async fn set(
+pub async fn set(
     service: &Service,
     key: &Key,
     place: &Place,
@@ -184,14 +70,16 @@ async fn set(
 
 /// Deletes as [`haul_store::Store::delete`] says.
 pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    let at_once = if keys.iter().any(|(key, _)| key.is_dir()) { 1 } else { AT_ONCE };
     let batches: Vec<_> = keys.chunks(BATCH).map(<[_]>::to_vec).collect();
-    let answers = stream::iter(batches).map(|keys| async move { delete_some(service, keys).await }).buffered(AT_ONCE);
+    let answers = stream::iter(batches).map(|keys| async move { delete_some(service, keys).await }).buffered(at_once);
     answers.flat_map(stream::iter).collect().await
 }
 
 /// Deletes what one request takes: blobs of one container.
 async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-    let place = |key: &Key| service.place(key).ok().filter(|place| !key.is_root() && !place.blob.is_empty());
+    let place = |key: &Key| service.place(key).ok().filter(|place| !key.is_root() && !place.blob.ends_with(b"/"));
+    let place = |key: &Key| place(key).filter(|place| !place.blob.is_empty());
     let places: Vec<Place> = keys.iter().map_while(|(key, _)| place(key)).collect();
     let together = places.len() == keys.len() && places.windows(2).all(|two| two[0].container == two[1].container);
     let Some(first) = places.first().filter(|_| together && keys.len() > 1) else {
@@ -218,9 +106,11 @@ async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
 }
 
 async fn delete_each(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
+    // In order: a directory comes after what was in it.
+    let at_once = if keys.iter().any(|(key, _)| key.is_dir()) { 1 } else { AT_ONCE };
     let each =
         stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
-    each.buffered(AT_ONCE).collect().await
+    each.buffered(at_once).collect().await
 }
 
 fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> Call {
@@ -255,11 +145,27 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
     if place.blob.is_empty() {
         return delete_container(service, key, &place.container).await;
     }
-    if key.is_root() {
-        // A prefix of a container: there is nothing that could be deleted, or it isn't empty.
-        return Ok(());
+    if key.is_dir() || key.is_root() {
+        return delete_folder(service, key, place).await;
     }
     deleted(key, service.ask(&delete_call(service, &place, version)).await.map(|_| ()))
+}
+
+/// A directory's marker, or a directory of the account's own, which it deletes only when nothing is in it.
+async fn delete_folder(service: &Service, key: &Key, mut place: Place) -> Result<()> {
+    if !key.is_root() {
+        deleted(key, service.ask(&delete_call(service, &place, None)).await.map(|_| ()))?;
+    }
+    let folder = list::folder(service, &place.container, &place.blob).await.map_err(at("delete", key))?;
+    match folder {
+        Some(facts) => {
+            let slash = usize::from(place.blob.ends_with(b"/"));
+            place.blob.truncate(place.blob.len() - slash);
+            let call = delete_call(service, &place, Some(&Version::new(facts.etag)));
+            deleted(key, service.ask(&call).await.map(|_| ()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The service would delete a container with all that is in it: it is looked at first, for blobs, for what uploads have sent so far and for

@@ -57,7 +57,7 @@ fn meaning(code: &str) -> Option<(ErrorKind, Retry)> {
     Some(match code {
         "ContainerNotFound" => (K::DirNotFound, Never),
         "BlobNotFound" | "ResourceNotFound" => (K::NotFound, Never),
-        "BlobAlreadyExists" => (K::Exists, Never),
+        "BlobAlreadyExists" | "DirectoryIsNotEmpty" => (K::Exists, Never),
         "ConditionNotMet" | "TargetConditionNotMet" | "SourceConditionNotMet" => (K::Changed, Never),
         "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
             (K::Unauthenticated, Never)
@@ -88,6 +88,7 @@ fn hint(code: &str) -> Option<&'static str> {
         "InvalidBlobOrBlock" => {
             "another program has begun to write this file: wait a week, or set a chunk_size larger than the file"
         }
+        "DirectoryIsNotEmpty" => "the directory is not empty",
         "LeaseIdMissing" => "somebody holds a lease on it",
         "SnapshotsPresent" => "it has snapshots: delete them first, or set delete_snapshots = include",
         _ => return None,

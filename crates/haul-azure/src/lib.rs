@@ -3,7 +3,9 @@
 //! A file is a block blob. What is small is one request; what is larger goes in blocks, which nobody sees before their list is put.
 //! Nothing is retried here.
 
+mod certificate;
 mod change;
+mod copy;
 mod error;
 mod list;
 mod meta;
@@ -90,9 +92,23 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         _ => None,
     };
     let (net, meters, made) = (request.net, request.meters, Default::default());
-    let (crc64, whole_listings) = Default::default();
-    let service = Service { config, root, caps, locator, http, token, net, meters, lanes, crc64, whole_listings, made };
-    Ok(Arc::new(Azure(Arc::new(service))))
+    let (crc64, whole_listings, namespace, whole_copies) = Default::default();
+    Ok(Arc::new(Azure(Arc::new(Service {
+        config,
+        root,
+        caps,
+        locator,
+        http,
+        token,
+        net,
+        meters,
+        lanes,
+        crc64,
+        whole_listings,
+        namespace,
+        whole_copies,
+        made,
+    }))))
 }
 
 #[derive(Debug)]
@@ -132,7 +148,7 @@ impl Store for Azure {
     }
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        change::copy(&self.0, batch).boxed()
+        copy::copy(&self.0, batch).boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {

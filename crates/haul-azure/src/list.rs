@@ -2,20 +2,24 @@
 
 use crate::{
     error::{Refused, plain},
-    meta::Facts,
-    service::{Call, RANGES, Service},
+    meta::{FOLDER, Facts},
+    service::{Call, Namespace, Place, RANGES, Service},
 };
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
-use haul_net::Fault;
+use haul_net::{Fault, Tried, at};
 use haul_store::{
     ListRequest,
     task::Task,
+    tree::{self, Folders, Found, Wanted},
     web,
     xml::{self, Step},
 };
 use http::Method;
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 use tokio::sync::mpsc;
 
 /// Pages that wait for the reader, beside the one being fetched.
@@ -28,6 +32,8 @@ pub struct Page {
     pub entries: Vec<Entry>,
     /// Where the next page begins; `None` on the last one.
     pub next: Option<String>,
+    /// Directories of the account's own are among them.
+    pub folders: bool,
 }
 
 /// Lists as [`haul_store::Store::list`] says.
@@ -134,6 +140,14 @@ impl Lister {
     async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
         let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
         let mut whole = self.service.whole_listings.load(Relaxed);
+        if scope.after.is_some() && !whole {
+            // Where an account has directories, what comes after a name is another matter.
+            match self.service.namespace(scope.container).await {
+                Namespace::Flat => {}
+                Namespace::Hierarchical => return self.by_folder(&scope, None).await,
+                Namespace::Untold => whole = true,
+            }
+        }
         let key_of = |blob: &[u8]| Key::new([&scope.front, blob.get(scope.cut..).unwrap_or_default()].concat());
         loop {
             let lost = || match &last {
@@ -163,6 +177,10 @@ impl Lister {
                 }
                 other => plain(other).map_err(|fault| (lost(), fault.error("list")))?,
             };
+            let is_parted = !self.request.recursive && next.is_none() && page.next.is_some();
+            if page.folders || is_parted && self.service.namespace(scope.container).await == Namespace::Hierarchical {
+                return self.by_folder(&scope, last).await;
+            }
             let first = page.entries.first().filter(|_| next.is_none());
             if let (Some(from), Some(first)) = (from, first)
                 && first.key.as_bytes() < from.as_bytes()
@@ -172,7 +190,12 @@ impl Lister {
                 self.service.whole_listings.store(true, Relaxed);
             }
             if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
-                return Err((lost(), no_root(&self.service, "list")));
+                // A directory of the account's own may be empty.
+                return match folder(&self.service, scope.container, &scope.prefix).await {
+                    Ok(Some(_)) => Ok(Reached::End),
+                    Ok(None) => Err((lost(), no_root(&self.service, "list"))),
+                    Err(fault) => Err((lost(), fault.error("list"))),
+                };
             }
             if let Some(fault) = disorder(&page, last.as_deref(), &scope.prefix) {
                 return Err((lost(), fault.error("list")));
@@ -199,6 +222,37 @@ impl Lister {
         }
     }
 
+    /// What comes after `last`, directory by directory: an account with directories of its own has an order of its own.
+    async fn by_folder(&mut self, scope: &Scope<'_>, last: Option<Vec<u8>>) -> Result<Reached, (Key, Error)> {
+        let (service, container) = (self.service.clone(), scope.container.to_owned());
+        let (root, front, meta) = (scope.prefix[..scope.cut].to_vec(), scope.front.clone(), self.request.meta);
+        let levels = Levels { service, container, root, front, meta };
+        let after = last.or_else(|| scope.after.clone());
+        let request = ListRequest {
+            prefix: levels.key_of(&scope.prefix),
+            after: after.map(|after| Key::new(levels.key_of(&after))),
+            limit: self.request.limit.map(|limit| limit - self.given.min(limit)),
+            ..self.request.clone()
+        };
+        let mut listing = tree::list(Arc::new(levels), request);
+        while let Some(listed) = listing.next().await {
+            match listed {
+                Listed::Batch(entries) => {
+                    if !self.give(entries).await {
+                        return Ok(Reached::Limit);
+                    }
+                }
+                Listed::End => return Ok(Reached::End),
+                failed => {
+                    if self.sender.send(failed).await.is_err() {
+                        return Ok(Reached::Limit);
+                    }
+                }
+            }
+        }
+        Ok(Reached::Limit)
+    }
+
     /// Hands entries to the reader; false when there is no need for more.
     async fn give(&mut self, entries: Vec<Entry>) -> bool {
         self.given += entries.len();
@@ -211,6 +265,79 @@ impl Lister {
     /// True when all that is below the root is asked for, and the root is a directory.
     fn is_of_the_root(&self) -> bool {
         self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
+    }
+}
+
+/// The directories of a container, each asked for whole.
+#[derive(Clone)]
+struct Levels {
+    service: Arc<Service>,
+    container: String,
+    /// What names have at their front that keys haven't …
+    root: Vec<u8>,
+    /// … and what keys have.
+    front: Vec<u8>,
+    meta: bool,
+}
+
+impl Levels {
+    fn key_of(&self, blob: &[u8]) -> Vec<u8> {
+        [&self.front[..], blob.get(self.root.len()..).unwrap_or_default()].concat()
+    }
+}
+
+impl Folders for Levels {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let prefix = [&self.root[..], dir.as_bytes().get(self.front.len()..).unwrap_or_default()].concat();
+        let levels = self.clone();
+        async move {
+            let (mut found, mut next): (BTreeMap<Key, Found>, Option<String>) = (BTreeMap::new(), None);
+            loop {
+                let marker = next.as_deref();
+                let (most, meta) = (levels.service.config.list_chunk, levels.meta);
+                let question = Question { prefix: &prefix, delimiter: "/", most, marker, from: None, meta };
+                let page =
+                    plain(page(&levels.service, &levels.container, &question).await).map_err(at("list", &dir))?;
+                for entry in page.entries {
+                    let blob = entry.key.as_bytes();
+                    if !blob.starts_with(&prefix) {
+                        let message = format!("the server listed {}, which was not asked for", entry.key);
+                        return Err(Fault::broken(message).at("list", &dir));
+                    }
+                    // The directory itself.
+                    if blob.len() > prefix.len() {
+                        let key = Key::new(levels.key_of(blob));
+                        // Its own marker says more of a directory than that there is something in it.
+                        let known = found.get(&key).is_some_and(|_| entry.version.is_none());
+                        if !known {
+                            found.insert(key.clone(), Found::Entry(Entry { key, ..entry }));
+                        }
+                    }
+                }
+                match page.next {
+                    None => return Ok(found.into_values().collect()),
+                    same if same == next => {
+                        return Err(Fault::broken("the listing does not advance").at("list", &dir));
+                    }
+                    more => next = more,
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// The facts of a directory of the account's own; `None` where there is no such (`name` may end in a slash).
+pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Option<Facts>> {
+    let blob = name.strip_suffix(b"/").unwrap_or(name).to_vec();
+    if blob.is_empty() {
+        return Ok(None);
+    }
+    let place = Place { container: container.to_owned(), blob };
+    match service.ask(&Call::blob("GetBlobProperties", Method::HEAD, &place)).await {
+        Ok((headers, _)) => Ok(Some(Facts::of(&headers, 0)).filter(Facts::is_folder)),
+        Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
+        Err(refused) => Err(refused.fault),
     }
 }
 
@@ -289,6 +416,7 @@ struct Parsed {
     size: Option<u64>,
     in_item: bool,
     in_meta: bool,
+    folders: bool,
     wrong: Option<&'static str>,
 }
 
@@ -308,8 +436,12 @@ impl Parsed {
                 let (facts, name, size) = (std::mem::take(&mut self.now), self.name.take(), self.size);
                 self.in_item = false;
                 match (name, size) {
-                    // An account with real directories shows them so; here what they hold stands for them.
-                    (Some(_), _) if facts.is_folder() => {}
+                    // An account with real directories shows them so.
+                    (Some(name), _) if facts.is_folder() && !name.is_empty() => {
+                        self.folders = true;
+                        let slash = if name.ends_with('/') { "" } else { "/" };
+                        self.entries.push(facts.entry(Key::new(format!("{name}{slash}")), wanted));
+                    }
                     (Some(name), Some(size)) if !facts.etag.is_empty() => {
                         let key = Key::new(name);
                         if !key.is_dir() || size == 0 {
@@ -342,6 +474,7 @@ impl Parsed {
             "Etag" => self.now.etag = crate::meta::bare(text),
             "Last-Modified" => self.now.changed = web::date(text),
             "Content-MD5" => text.trim().clone_into(&mut self.now.md5),
+            "ResourceType" if text == "directory" => drop(self.now.meta.insert(FOLDER.into(), "true".into())),
             "AccessTier" => drop(self.now.meta.insert("tier".into(), text.to_owned())),
             "Cache-Control" | "Content-Disposition" | "Content-Encoding" | "Content-Language" | "Content-Type"
                 if !text.is_empty() =>
@@ -377,7 +510,7 @@ fn parse(body: &[u8], prefix: &str, meta: bool) -> Result<Page, String> {
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     // A directory's own marker, beside the directory that stands for what is in it.
     entries.dedup_by(|b, a| a.key == b.key && a.is_dir());
-    Ok(Page { entries, next: Some(marker).filter(|marker| !marker.is_empty()) })
+    Ok(Page { entries, next: Some(marker).filter(|marker| !marker.is_empty()), folders: found.folders })
 }
 
 /// All containers, as directories.
@@ -477,8 +610,13 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_the_account_are_left_out() {
-        let folder = BLOB.replace("<Mtime>2020-09-13T12:26:40.120000000Z</Mtime>", "<hdi_isfolder>true</hdi_isfolder>");
-        assert_eq!(parse(page(&folder).as_bytes(), "d/", false).unwrap().entries, []);
+    fn directories_of_the_account_are_directories() {
+        let marked = BLOB.replace("<Mtime>2020-09-13T12:26:40.120000000Z</Mtime>", "<hdi_isfolder>true</hdi_isfolder>");
+        let typed = BLOB.replace("<Etag>", "<ResourceType>directory</ResourceType><Etag>");
+        for folder in [marked, typed] {
+            let page = parse(page(&folder).as_bytes(), "d/", false).unwrap();
+            let entries: Vec<_> = page.entries.iter().map(|entry| (entry.key.to_string(), entry.is_dir())).collect();
+            assert_eq!((entries, page.folders), (vec![("d/a&b/".to_owned(), true)], true));
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! The options of a section `type = azureblob`. Names and meanings are rclone's.
 
-use crate::token::Identity;
+use crate::{certificate::Certificate, token::Identity};
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use haul_core::{
     Error, ErrorKind, Result,
     units::{Size, parse_size},
 };
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
+use serde::Deserialize;
+use std::sync::Arc;
 use url::Url;
 
 const BASE: OptionSpec = OptionSpec {
@@ -41,11 +43,29 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     flag(
         "env_auth",
-        "Log in as Azure's own tools would here: by AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE, else by the machine's identity.",
+        "Log in as Azure's own tools would here: by AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH or AZURE_FEDERATED_TOKEN_FILE, else by the machine's identity.",
     ),
     basic("tenant", "Tenant of the service principal."),
     basic("client_id", "Client id of the service principal."),
     OptionSpec { secret: true, ..basic("client_secret", "Secret of the service principal.") },
+    basic(
+        "client_certificate_path",
+        "File in PEM with the service principal's certificate and its private key, instead of a secret.",
+    ),
+    OptionSpec {
+        secret: true,
+        kind: OptionKind::Obscured,
+        ..basic("client_certificate_password", "Password of the certificate's private key, where it has one.")
+    },
+    flag(
+        "client_send_certificate_chain",
+        "Show the service the certificates too, for one that is trusted by its issuer.",
+    ),
+    OptionSpec {
+        name: "service_principal_file",
+        help: "File with tenant, id and secret of the service principal, as az ad sp create-for-rbac writes it.",
+        ..BASE
+    },
     flag("use_msi", "Log in by the identity of the machine (managed identity)."),
     OptionSpec { name: "msi_object_id", help: "Object id of the machine's identity, where it has several.", ..BASE },
     OptionSpec { name: "msi_client_id", help: "Client id of the machine's identity, where it has several.", ..BASE },
@@ -60,6 +80,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         name: "chunk_size",
         help: "Size of the blocks of larger uploads, at most 4000Mi. Smaller files are sent by one request.",
         default: "8Mi",
+        kind: OptionKind::Size,
+        ..BASE
+    },
+    OptionSpec {
+        name: "copy_cutoff",
+        help: "A larger blob is copied inside the account in parts, at most 4000Mi. Others are copied by one request.",
+        default: "256Mi",
         kind: OptionKind::Size,
         ..BASE
     },
@@ -124,6 +151,8 @@ pub struct Config {
     pub container: Option<String>,
     pub chunk_size: u64,
     pub chunk_size_chosen: bool,
+    /// A larger blob is copied in parts.
+    pub copy_cutoff: u64,
     pub list_chunk: usize,
     pub access_tier: String,
     pub no_check_container: bool,
@@ -199,6 +228,7 @@ impl Config {
             endpoint,
             container,
             chunk_size: size("chunk_size", "8Mi", LARGEST)?,
+            copy_cutoff: size("copy_cutoff", "256Mi", LARGEST)?,
             chunk_size_chosen: !option("chunk_size").is_empty(),
             list_chunk,
             access_tier: option("access_tier"),
@@ -209,21 +239,49 @@ impl Config {
     }
 }
 
+/// What `az ad sp create-for-rbac` writes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    app_id: String,
+    password: String,
+    tenant: String,
+}
+
+/// The service principal that the options name.
+fn principal(option: &dyn Fn(&str) -> String, is: &dyn Fn(&str) -> bool) -> Result<Option<Identity>> {
+    let (tenant, client_id, secret) = (option("tenant"), option("client_id"), option("client_secret"));
+    let (certificate, file) = (option("client_certificate_path"), option("service_principal_file"));
+    let given = [&tenant, &client_id, &secret, &certificate].map(|value| !value.is_empty());
+    match given {
+        [true, true, true, false] => Ok(Some(Identity::Principal { tenant, client_id, secret })),
+        [true, true, false, true] => {
+            let (password, shown) = (option("client_certificate_password"), is("client_send_certificate_chain"));
+            let certificate = Arc::new(Certificate::read(&certificate, &password, shown)?);
+            Ok(Some(Identity::Certified { tenant, client_id, certificate }))
+        }
+        [false, false, false, false] if file.is_empty() => Ok(None),
+        [false, false, false, false] => {
+            let text = haul_oauth::text_of(&file, "service_principal_file")?;
+            let written: Written = serde_json::from_str(&text).map_err(|_| {
+                invalid(format!("service_principal_file {file}: it has no appId, password and tenant in JSON"))
+            })?;
+            let Written { app_id, password, tenant } = written;
+            Ok(Some(Identity::Principal { tenant, client_id: app_id, secret: password }))
+        }
+        _ => Err(invalid(
+            "set tenant and client_id with either client_secret or client_certificate_path, or none of them",
+        )),
+    }
+}
+
 /// Whose token is wanted, if one is.
 fn identity(option: &dyn Fn(&str) -> String, is: &dyn Fn(&str) -> bool) -> Result<Option<Identity>> {
-    let (tenant, client_id, secret) = (option("tenant"), option("client_id"), option("client_secret"));
-    let given = [&tenant, &client_id, &secret].map(|value| !value.is_empty());
     if is("env_auth") {
-        return Ok(Some(Identity::of_environment()));
+        return Identity::of_environment().map(Some);
     }
-    match given {
-        [true, true, true] => return Ok(Some(Identity::Principal { tenant, client_id, secret })),
-        [false, false, false] => {}
-        _ => {
-            return Err(invalid(
-                "set tenant, client_id and client_secret, or none of them: haul knows no other service principals",
-            ));
-        }
+    if let Some(identity) = principal(option, is)? {
+        return Ok(Some(identity));
     }
     let names = [("msi_object_id", "object_id"), ("msi_client_id", "client_id"), ("msi_mi_res_id", "msi_res_id")];
     let mut which = names
@@ -352,6 +410,7 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn read(options: &[(&str, &str)]) -> Result<Config> {
         Config::read(&OpenRequest {
@@ -373,7 +432,7 @@ mod tests {
         let auth = match config.auth {
             Auth::Key(_) => "key",
             Auth::Sas(_) => "sas",
-            Auth::Token(Identity::Principal { .. }) => "principal",
+            Auth::Token(Identity::Principal { .. } | Identity::Certified { .. }) => "principal",
             Auth::Token(Identity::Workload { .. }) => "workload",
             Auth::Token(Identity::Machine(_)) => "machine",
             Auth::Anonymous => "",
@@ -404,6 +463,10 @@ mod tests {
             acct("https://a.blob.core.windows.net/", "machine")
         );
         assert_eq!(place(&[("account", "a"), ("use_msi", "true"), ("key", "aaaa")]).3, "key");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(br#"{"appId": "c", "displayName": "x", "password": "s", "tenant": "t"}"#).unwrap();
+        let path = file.path().to_str().unwrap();
+        assert_eq!(place(&[("account", "a"), ("service_principal_file", path)]).3, "principal");
         let emulator = place(&[("use_emulator", "true")]);
         assert_eq!((&*emulator.0, &*emulator.1, emulator.3), (EMULATOR, EMULATOR_URL, "key"));
     }
@@ -415,7 +478,7 @@ mod tests {
             (vec![("account", "a"), ("key", "%")], "open: key: not base64: copy it as the portal shows it"),
             (
                 vec![("account", "a"), ("tenant", "t")],
-                "open: set tenant, client_id and client_secret, or none of them: haul knows no other service principals",
+                "open: set tenant and client_id with either client_secret or client_certificate_path, or none of them",
             ),
             (
                 vec![("account", "a"), ("chunk_size", "5000Mi")],

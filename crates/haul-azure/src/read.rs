@@ -49,7 +49,8 @@ async fn stat_root(service: &Service) -> Result<Entry> {
     let prefix = &service.root.prefix;
     let found = first_below(service, container, prefix).await.map_err(|fault| fault.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {
-        return Err(no_root(service, "stat"));
+        let folder = list::folder(service, container, prefix).await.map_err(|fault| fault.error("stat"))?;
+        folder.ok_or_else(|| no_root(service, "stat"))?;
     }
     Ok(Entry::dir(Key::new("")))
 }
@@ -64,7 +65,10 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
         Some(_) => Ok(Entry::dir(key.clone())),
         // A container, which may be empty.
         None if place.blob.is_empty() => Ok(Entry::dir(key.clone())),
-        None => Err(Error::new(ErrorKind::NotFound, "stat", "no such directory").with_key(key)),
+        None => match list::folder(service, &place.container, &place.blob).await.map_err(at("stat", key))? {
+            Some(facts) => Ok(facts.entry(key.clone(), true)),
+            None => Err(Error::new(ErrorKind::NotFound, "stat", "no such directory").with_key(key)),
+        },
     }
 }
 

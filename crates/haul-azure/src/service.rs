@@ -108,6 +108,15 @@ impl Root {
     }
 }
 
+/// Whether an account has directories of its own (a hierarchical namespace), in whose order names come then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    Flat,
+    Hierarchical,
+    /// It doesn't tell.
+    Untold,
+}
+
 /// Everything that requests need, shared by the store and its uploads and listings.
 #[derive(Debug)]
 pub struct Service {
@@ -125,6 +134,10 @@ pub struct Service {
     pub crc64: OnceCell<bool>,
     /// It can't begin a listing at a name.
     pub whole_listings: AtomicBool,
+    /// What the account says of its directories.
+    pub namespace: OnceCell<Namespace>,
+    /// It doesn't copy parts.
+    pub whole_copies: AtomicBool,
     /// Containers that were missing and have been made.
     pub made: tokio::sync::Mutex<BTreeSet<String>>,
 }
@@ -223,6 +236,22 @@ impl Service {
         format!("{}{}{sas}", self.config.endpoint.as_str().trim_end_matches('/'), path(place))
     }
 
+    /// Headers that name a blob to copy a part of: the service wants to see for itself that we may read it.
+    pub async fn signed_source(&self, place: &Place) -> Result<HeaderMap, Refused> {
+        let mut headers = HeaderMap::new();
+        let mut source = self.source(place);
+        if let Auth::Key(key) = &self.config.auth {
+            let until = jiff::Timestamp::now() + sign::LASTS;
+            let blob = String::from_utf8_lossy(&place.blob);
+            source = format!("{source}?{}", sign::sas(&self.config.account, key, &place.container, &blob, until));
+        }
+        headers.insert("x-ms-copy-source", HeaderValue::from_str(&source).map_err(|e| bad(e.into()))?);
+        if let Some(token) = &self.token {
+            headers.insert("x-ms-copy-source-authorization", token.get(&self.http).await?);
+        }
+        Ok(headers)
+    }
+
     /// Sends a request; any answer but success is a refusal.
     pub async fn call(&self, call: &Call) -> Result<Reply, Refused> {
         let bearer = match &self.token {
@@ -285,6 +314,24 @@ impl Service {
         let (headers, body) = self.ask(&whole).await?;
         let broken = || Fault::broken("the service doesn't say what became of each of several deletes");
         Ok(batch::answers(&headers, &body, calls.len()).ok_or_else(broken)?)
+    }
+
+    /// What the account is, asked once, by way of this container.
+    pub async fn namespace(&self, container: &str) -> Namespace {
+        let ask = async {
+            let mut call = Call::service("GetAccountInformation", Method::GET);
+            if self.config.container.is_some() {
+                // A signature for one container can ask by way of that.
+                call.path = format!("/{}", percent_encode(container.as_bytes(), PATH));
+            }
+            let answer = self.ask(&call.query("restype", "account").query("comp", "properties")).await;
+            match answer.as_ref().ok().and_then(|(headers, _)| headers.get("x-ms-is-hns-enabled")?.to_str().ok()) {
+                Some("false") => Namespace::Flat,
+                Some("true") => Namespace::Hierarchical,
+                _ => Namespace::Untold,
+            }
+        };
+        *self.namespace.get_or_init(|| ask).await
     }
 
     /// Sends a request and reads its (small) answer.
@@ -362,7 +409,7 @@ impl Service {
         if self.net.dump_headers {
             let shown: Vec<_> = headers
                 .iter()
-                .filter(|(name, _)| *name != header::AUTHORIZATION && *name != "x-ms-copy-source")
+                .filter(|(name, _)| *name != header::AUTHORIZATION && !name.as_str().starts_with("x-ms-copy-source"))
                 .collect();
             // What is behind the question mark may be a secret.
             let path = target.split('?').next();

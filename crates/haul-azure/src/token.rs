@@ -1,16 +1,17 @@
-//! Tokens of Microsoft Entra ID: of a service principal by its secret, of a workload by the token that its cluster gave it, or of the machine
-//! that this runs on (managed identity). Kept until shortly before they expire.
+//! Tokens of Microsoft Entra ID: of a service principal by its secret or certificate, of a workload by the token that its cluster gave it, or
+//! of the machine that this runs on (managed identity). Kept until shortly before they expire.
 
 // Azure's own tools find the machine's identity and other clouds by these variables, and a workload's token in a file.
 #![allow(clippy::disallowed_methods)]
 
+use crate::certificate::Certificate;
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, Http, Tried};
 use haul_store::{Payload, body::Pieces, disk};
 use http::{HeaderValue, Method, Request, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use std::{env, fmt, time::Duration};
+use std::{env, fmt, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, time::Instant};
 
 /// What the token is for.
@@ -24,10 +25,12 @@ const MACHINE: &str = "http://169.254.169.254";
 const EARLY: Duration = Duration::from_secs(300);
 
 /// Who asks.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Identity {
     /// A service principal.
     Principal { tenant: String, client_id: String, secret: String },
+    /// One that has a certificate instead of a secret.
+    Certified { tenant: String, client_id: String, certificate: Arc<Certificate> },
     /// A workload of a cluster, whose token is in this file. It is written anew from time to time.
     Workload { tenant: String, client_id: String, file: String },
     /// The machine's own, or the one of this name and value, such as `client_id`.
@@ -38,6 +41,7 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Identity::Principal { .. } => "Principal",
+            Identity::Certified { .. } => "Certified",
             Identity::Workload { .. } => "Workload",
             Identity::Machine(_) => "Machine",
         })
@@ -46,17 +50,30 @@ impl fmt::Debug for Identity {
 
 impl Identity {
     /// What Azure's tools would use here (`env_auth`).
-    pub fn of_environment() -> Identity {
+    ///
+    /// Errors: `Invalid` for a certificate that can't be used.
+    pub fn of_environment() -> Result<Identity> {
         Identity::of(|name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    fn of(get: impl Fn(&str) -> Option<String>) -> Identity {
-        let (secret, file) = (get("AZURE_CLIENT_SECRET"), get("AZURE_FEDERATED_TOKEN_FILE"));
-        match (get("AZURE_TENANT_ID"), get("AZURE_CLIENT_ID"), secret, file) {
-            (Some(tenant), Some(client_id), Some(secret), _) => Identity::Principal { tenant, client_id, secret },
-            (Some(tenant), Some(client_id), None, Some(file)) => Identity::Workload { tenant, client_id, file },
-            (_, client_id, ..) => Identity::Machine(client_id.map(|id| ("client_id", id))),
+    fn of(get: impl Fn(&str) -> Option<String>) -> Result<Identity> {
+        let client_id = get("AZURE_CLIENT_ID");
+        let (Some(tenant), Some(client_id)) = (get("AZURE_TENANT_ID"), client_id.clone()) else {
+            return Ok(Identity::Machine(client_id.map(|id| ("client_id", id))));
+        };
+        if let Some(secret) = get("AZURE_CLIENT_SECRET") {
+            return Ok(Identity::Principal { tenant, client_id, secret });
         }
+        if let Some(path) = get("AZURE_CLIENT_CERTIFICATE_PATH") {
+            let password = get("AZURE_CLIENT_CERTIFICATE_PASSWORD").unwrap_or_default();
+            let shown = get("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN").is_some_and(|set| matches!(&*set, "true" | "1"));
+            let certificate = Arc::new(Certificate::read(&path, &password, shown)?);
+            return Ok(Identity::Certified { tenant, client_id, certificate });
+        }
+        Ok(match get("AZURE_FEDERATED_TOKEN_FILE") {
+            Some(file) => Identity::Workload { tenant, client_id, file },
+            None => Identity::Machine(Some(("client_id", client_id))),
+        })
     }
 }
 
@@ -141,12 +158,13 @@ impl Source {
         let get = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let bad = |_| Error::new(ErrorKind::Invalid, "open", "no such address for tokens");
         let authority = || get("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.into());
+        let address =
+            |tenant: &str| format!("{}/{}/oauth2/v2.0/token", authority().trim_end_matches('/'), encoded(tenant));
         let post = |tenant: &str, form: String| {
-            let url = format!("{}/{}/oauth2/v2.0/token", authority().trim_end_matches('/'), encoded(tenant));
             let body = Payload::from(bytes::Bytes::from(form));
             let request = Request::builder()
                 .method(Method::POST)
-                .uri(url)
+                .uri(address(tenant))
                 .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .header(header::CONTENT_LENGTH, body.len());
             request.body(Pieces::new(body)).map_err(bad)
@@ -156,8 +174,15 @@ impl Source {
                 let form = form(&[("client_id", client_id), ("client_secret", secret), ("scope", SCOPE)]);
                 Ok((post(tenant, form)?, "check tenant, client_id and client_secret"))
             }
+            Identity::Certified { tenant, client_id, certificate } => {
+                let form = form(&claiming(client_id, &certificate.claim(client_id, &address(tenant))?));
+                Ok((
+                    post(tenant, form)?,
+                    "check tenant, client_id and client_certificate_path, and this machine's clock",
+                ))
+            }
             Identity::Workload { tenant, client_id, file } => {
-                let form = form(&workload(client_id, &token_of(file).await?));
+                let form = form(&claiming(client_id, &token_of(file).await?));
                 Ok((post(tenant, form)?, "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE"))
             }
             Identity::Machine(which) => {
@@ -193,8 +218,8 @@ fn form(fields: &[(&str, &str)]) -> String {
     format!("grant_type=client_credentials{fields}")
 }
 
-/// What a workload asks with: its cluster's token proves who it is.
-fn workload<'a>(client_id: &'a str, token: &'a str) -> [(&'static str, &'a str); 4] {
+/// What is asked with by whoever has a claim that proves who it is: a certificate's, or its cluster's token.
+fn claiming<'a>(client_id: &'a str, token: &'a str) -> [(&'static str, &'a str); 4] {
     let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     [("client_id", client_id), ("client_assertion_type", kind), ("client_assertion", token), ("scope", SCOPE)]
 }
@@ -217,7 +242,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_workload_proves_itself_by_the_token_of_its_cluster() {
-        let with = |names: &'static [&str]| Identity::of(|name| names.contains(&name).then(|| name.to_lowercase()));
+        let with = |names: &'static [&str]| {
+            Identity::of(|name| names.contains(&name).then(|| name.to_lowercase())).expect("one")
+        };
         let is_workload = |names| matches!(with(names), Identity::Workload { .. });
         assert!(is_workload(&["AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"]));
         assert!(!is_workload(&[
@@ -232,7 +259,7 @@ mod tests {
         let file = held.path().to_str().unwrap().to_owned();
         let token = token_of(&file).await.unwrap();
         assert_eq!(
-            form(&workload("app", &token)),
+            form(&claiming("app", &token)),
             "grant_type=client_credentials&client_id=app&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient%2Dassertion%2Dtype%3Ajwt%2Dbearer\
              &client_assertion=e30%2Ee30%2Ex&scope=https%3A%2F%2Fstorage%2Eazure%2Ecom%2F%2Edefault"
         );

@@ -159,7 +159,50 @@ impl Blocks {
         Ok(headers)
     }
 
-    async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
+    /// What finds the write again.
+    pub fn name(&self) -> Vec<u8> {
+        self.begun.store(true, Relaxed);
+        token(&self.place, &self.id)
+    }
+
+    /// Has the service copy a block from another blob of the account, of this version.
+    pub async fn copy_part(
+        &self,
+        index: u64,
+        from: &Place,
+        version: &Version,
+        range: Range<u64>,
+    ) -> Result<Part, Refused> {
+        self.begun.store(true, Relaxed);
+        let (name, size) = (block_name(&self.id, index), range.end - range.start);
+        let call = Call::blob("PutBlockFromURL", Method::PUT, &self.place)
+            .going(Direction::Copy)
+            .query("comp", "block")
+            .query("blockid", &name)
+            .header("x-ms-source-range", format!("bytes={}-{}", range.start, range.end - 1))
+            .header("x-ms-source-if-match", quoted(version));
+        let call = call.headers(self.service.signed_source(from).await?);
+        self.service.ask_in(&self.place.container, &call).await?;
+        Ok(Part { index, size, tag: name.into_bytes() })
+    }
+
+    /// Blocks of these sizes wait for their list.
+    ///
+    /// Errors: `Unsupported` where others do, so that the file goes through this machine.
+    pub async fn are_waiting(&self, parts: &[Part]) -> Result<()> {
+        let list = waiting(&self.service, &self.key, &self.place).await?;
+        let is_there = |part: &Part| list.waiting.get(&*String::from_utf8_lossy(&part.tag)) == Some(&part.size);
+        match parts.iter().all(is_there) {
+            true => Ok(()),
+            false => {
+                let message = "the service doesn't copy the ranges that it is asked for";
+                Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(&self.key))
+            }
+        }
+    }
+
+    /// Makes the blob of its parts.
+    pub async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
         let mut spec = self.spec.clone();
         spec.mtime = late.mtime.or(spec.mtime);
         spec.meta = late.meta.or(spec.meta);
@@ -385,6 +428,17 @@ fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<[u8; CHANCE]> {
         .ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
 }
 
+/// The blocks of a blob that wait for their list.
+async fn waiting(service: &Service, key: &Key, place: &Place) -> Result<List> {
+    let call =
+        Call::blob("GetBlockList", Method::GET, place).query("comp", "blocklist").query("blocklisttype", "uncommitted");
+    let (_, body) = service.ask(&call).await.map_err(|refused| refused.fault.at("resume", key))?;
+    parse_blocks(&body).ok_or_else(|| {
+        let message = "the server can't tell what it has of an unfinished upload";
+        Error::new(ErrorKind::Corrupt, "resume", message).with_retry(Retry::Backoff).with_key(key)
+    })
+}
+
 /// See [`haul_store::Resumable::resume`]. Blocks are known by their names, which nobody else has; the server has checked each.
 pub async fn resume(
     service: &Arc<Service>,
@@ -393,16 +447,19 @@ pub async fn resume(
     sent: Vec<Sent>,
     spec: WriteSpec,
 ) -> Result<Resumed> {
+    again(service, key, token, sent, spec).await.map(|(blocks, parts)| (Box::new(blocks) as Box<dyn Upload>, parts))
+}
+
+/// The same, of a copy too.
+pub async fn again(
+    service: &Arc<Service>,
+    key: &Key,
+    token: &[u8],
+    sent: Vec<Sent>,
+    spec: WriteSpec,
+) -> Result<(Blocks, Vec<Part>)> {
     let id = named(service, key, token)?;
-    let place = service.place(key)?;
-    let call = Call::blob("GetBlockList", Method::GET, &place)
-        .query("comp", "blocklist")
-        .query("blocklisttype", "uncommitted");
-    let (_, body) = service.ask(&call).await.map_err(|refused| refused.fault.at("resume", key))?;
-    let list = parse_blocks(&body).ok_or_else(|| {
-        let message = "the server can't tell what it has of an unfinished upload";
-        Error::new(ErrorKind::Corrupt, "resume", message).with_retry(Retry::Backoff).with_key(key)
-    })?;
+    let list = waiting(service, key, &service.place(key)?).await?;
     let is_there = |part: &Part| {
         let name = block_name(&id, part.index);
         part.tag == name.as_bytes() && list.waiting.get(&name) == Some(&part.size)
@@ -411,7 +468,7 @@ pub async fn resume(
     if parts.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "resume", "the upload is gone").with_key(key));
     }
-    Ok((Box::new(Blocks::with(service.clone(), key, spec, id, true)?), parts))
+    Ok((Blocks::with(service.clone(), key, spec, id, true)?, parts))
 }
 
 /// See [`haul_store::Resumable::discard`]: the service has no request that removes blocks. It does so by itself, a week after the last.
@@ -423,11 +480,7 @@ pub fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
 
 impl Upload for Blocks {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
-        async move {
-            self.begun.store(true, Relaxed);
-            Ok(Some(token(&self.place, &self.id)))
-        }
-        .boxed()
+        async move { Ok(Some(self.name())) }.boxed()
     }
 
     fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {

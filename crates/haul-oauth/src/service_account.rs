@@ -1,17 +1,9 @@
 //! Tokens without a person: for a Google service account, or an application at another service, by its key (RFC 7523), from the machine
 //! that this runs on, or one that was given.
 
-use crate::{Token, Tokens, requests::post};
-use aws_lc_rs::{
-    rand::{SecureRandom as _, SystemRandom},
-    signature::{RSA_PKCS1_SHA256, RsaKeyPair},
-};
-use base64::{
-    Engine,
-    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
-};
+use crate::{Key, Token, Tokens, requests::post};
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Error, ErrorKind, Result, Retry, hash::to_hex};
+use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, Http, Tried};
 use haul_store::{Payload, body::Pieces};
 use http::{HeaderValue, Request};
@@ -50,11 +42,11 @@ pub struct App {
 /// Who asks.
 enum Identity {
     /// An application, and its key.
-    App(Box<App>, RsaKeyPair),
+    App(Box<App>, Key),
     /// An application by its id and secret: what it says of itself.
     Client(Vec<(&'static str, String)>),
     /// A service account.
-    Key { email: String, key_id: String, key: RsaKeyPair, subject: Option<String> },
+    Key { email: String, key_id: String, key: Key, subject: Option<String> },
     /// Whom somebody logged in with Google's own tools.
     Person { client_id: String, client_secret: String, refresh_token: String },
     /// The machine.
@@ -120,28 +112,14 @@ pub fn text_of(path: &str, what: &str) -> Result<String> {
     fs::read_to_string(&path).map_err(|e| invalid(format!("can't read {what} {}: {e}", path.display())))
 }
 
-fn pem(text: &str) -> Option<Vec<u8>> {
-    let inner = text.split("-----BEGIN PRIVATE KEY-----").nth(1)?.split("-----END PRIVATE KEY-----").next()?;
-    STANDARD.decode(inner.split_whitespace().collect::<String>()).ok()
-}
-
-fn encrypted(text: &str, passphrase: &str) -> Option<Vec<u8>> {
-    let inner = text.split("-----BEGIN ENCRYPTED PRIVATE KEY-----").nth(1)?;
-    let inner = inner.split("-----END ENCRYPTED PRIVATE KEY-----").next()?;
-    let der = STANDARD.decode(inner.split_whitespace().collect::<String>()).ok()?;
-    let info = pkcs8::EncryptedPrivateKeyInfoRef::try_from(&der[..]).ok()?;
-    Some(info.decrypt(passphrase).ok()?.as_bytes().to_vec())
-}
-
 impl ServiceAccount {
     /// Of an application.
     ///
     /// Errors: `Invalid` for a key that can't be read.
     pub fn of_app(app: App) -> Result<ServiceAccount> {
-        let der = if app.key.contains("ENCRYPTED") { encrypted(&app.key, &app.passphrase) } else { pem(&app.key) };
         let unread =
             || invalid(format!("the private key of the {} application can't be read with its passphrase", app.service));
-        let key = RsaKeyPair::from_pkcs8(&der.ok_or_else(unread)?).map_err(|_| unread())?;
+        let key = Key::from_pem(&app.key, &app.passphrase).ok_or_else(unread)?;
         let (service, token_url) = (app.service, app.token_url.clone());
         let identity = Identity::App(Box::new(app), key);
         Ok(ServiceAccount { service, identity, token_url, scope: String::new(), token: Mutex::default() })
@@ -166,10 +144,8 @@ impl ServiceAccount {
                 refresh_token: file.refresh_token,
             },
             _ if !file.client_email.is_empty() => {
-                let der =
-                    pem(&file.private_key).ok_or_else(|| invalid("the service account's private_key is damaged"))?;
-                let refused = |_| invalid("the service account's private_key is no RSA key");
-                let key = RsaKeyPair::from_pkcs8(&der).map_err(refused)?;
+                let refused = || invalid("the service account's private_key is no RSA key, or damaged");
+                let key = Key::from_pem(&file.private_key, "").ok_or_else(refused)?;
                 Identity::Key { email: file.client_email, key_id: file.private_key_id, key, subject }
             }
             other => {
@@ -284,7 +260,7 @@ impl ServiceAccount {
     }
 
     /// A claim of who we are, signed.
-    fn assertion(&self, email: &str, key_id: &str, key: &RsaKeyPair, subject: Option<&str>) -> Tried<String> {
+    fn assertion(&self, email: &str, key_id: &str, key: &Key, subject: Option<&str>) -> Tried<String> {
         let mut claims = serde_json::json!({ "iss": email, "scope": self.scope, "aud": self.token_url });
         if let Some(subject) = subject {
             claims["sub"] = subject.into();
@@ -292,21 +268,9 @@ impl ServiceAccount {
         self.signed(key_id, key, claims, LASTS)
     }
 
-    /// Claims, signed (RFC 7519, RS256), each with a number of its own.
-    fn signed(&self, key_id: &str, key: &RsaKeyPair, mut claims: serde_json::Value, lasts: i64) -> Tried<String> {
-        let now = Timestamp::now().as_second();
-        (claims["iat"], claims["exp"]) = (now.into(), (now + lasts).into());
-        let mut number = [0; 16];
-        let random = SystemRandom::new();
-        random.fill(&mut number).map_err(|_| self.denied("this machine gives no random numbers"))?;
-        claims["jti"] = to_hex(&number).into();
-        let head = serde_json::json!({ "alg": "RS256", "typ": "JWT", "kid": key_id });
-        let encode = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let text = format!("{}.{}", encode(&head), encode(&claims));
-        let mut signature = vec![0; key.public_modulus_len()];
-        key.sign(&RSA_PKCS1_SHA256, &random, text.as_bytes(), &mut signature)
-            .map_err(|_| self.denied("the key can't sign"))?;
-        Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    fn signed(&self, key_id: &str, key: &Key, claims: serde_json::Value, lasts: i64) -> Tried<String> {
+        let head = serde_json::json!({ "alg": "RS256", "kid": key_id });
+        key.signed(head, claims, lasts).ok_or_else(|| self.denied("this machine gives no random numbers"))
     }
 
     fn denied(&self, why: &str) -> Box<Fault> {

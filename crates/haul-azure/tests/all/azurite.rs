@@ -9,6 +9,7 @@ use haul_store::{
 use haul_testkit::{
     conformance::{self, Breaks::Always},
     front::Front,
+    newer_azure::signature,
     peers,
     tree::content,
     web_servers::{Make, WebServer},
@@ -256,19 +257,6 @@ async fn a_publish_whose_answer_was_lost_is_found_out() {
     let failed = failed.upload.publish(parts, Late::default()).await.expect_err("another's is there");
     assert!(matches!(failed.error.kind(), ErrorKind::Exists | ErrorKind::NotFound), "{:?}", failed.error);
     assert_eq!(get(&*store, "g").await, b"another's");
-}
-
-/// A signature for an account, as its owner makes it.
-pub fn signature() -> String {
-    use aws_lc_rs::hmac;
-    use base64::{Engine, engine::general_purpose::STANDARD as B64};
-    // Azurite's own key.
-    const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-    let (rights, until, protocols, version) = ("rwdlacup", "2099-01-01T00:00:00Z", "https,http", "2019-12-12");
-    let text = format!("devstoreaccount1\n{rights}\nb\nsco\n\n{until}\n\n{protocols}\n{version}\n");
-    let key = hmac::Key::new(hmac::HMAC_SHA256, &B64.decode(KEY).expect("a key"));
-    let sig = B64.encode(hmac::sign(&key, text.as_bytes())).replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-    format!("sv={version}&ss=b&srt=sco&sp={rights}&se={until}&spr={protocols}&sig={sig}")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

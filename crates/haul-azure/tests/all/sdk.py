@@ -3,6 +3,7 @@
 
 import sys
 
+from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobBlock, BlobServiceClient
 
 account, signature, file = sys.argv[1:4]
@@ -29,5 +30,28 @@ theirs = container.get_blob_client("large")
 assert theirs.download_blob().readall() == large
 sizes = [block.size for block in theirs.get_block_list("committed")[0]]
 assert sizes == [65536] * 4 + [300_000 - 4 * 65536], sizes
+
+# Blocks that the service copies from another blob: all of it, a range, and only of the version that was meant.
+copy = container.get_blob_client("by the client/copy")
+source = theirs.url
+etag = theirs.get_blob_properties().etag
+copy.stage_block_from_url("MA==", source, source_offset=0, source_length=half)
+copy.stage_block_from_url("MQ==", source, source_offset=half, source_length=len(large) - half, headers={"x-ms-source-if-match": etag})
+copy.commit_block_list([BlobBlock("MA=="), BlobBlock("MQ==")])
+assert copy.download_blob().readall() == large
+copy.stage_block_from_url("MA==", source)
+copy.commit_block_list([BlobBlock("MA==")])
+assert copy.download_blob().readall() == large
+try:
+    copy.stage_block_from_url("MA==", source, headers={"x-ms-source-if-match": '"0x1"'})
+    raise SystemExit("another version was copied")
+except HttpResponseError as e:
+    assert e.status_code == 412 and e.error_code == "SourceConditionNotMet", e
+try:
+    copy.stage_block_from_url("MA==", theirs.url.split("?")[0])
+    raise SystemExit("what may not be read was copied")
+except HttpResponseError as e:
+    assert e.error_code == "CannotVerifyCopySource", e
+copy.delete_blob()
 
 print("passed")

@@ -37,7 +37,7 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-dropbox"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-far"), ["haul-core", "haul-ssh", "haul-store"]);
     assert_eq!(ours("haul-gcs"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
-    assert_eq!(ours("haul-azure"), ["haul-core", "haul-net", "haul-store"]);
+    assert_eq!(ours("haul-azure"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(ours("haul-onedrive"), ["haul-core", "haul-net", "haul-oauth", "haul-store"]);
     assert_eq!(
         ours("haul-remotes"),
