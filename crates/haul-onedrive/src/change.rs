@@ -20,14 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Sets a file's time.
 pub async fn patch(service: &Service, key: &Key, id: &str, mtime: Mtime) -> Result<Item> {
-    let call = Call::new("patch", Method::PATCH, service.by_id(id, "")).json(&json!({"fileSystemInfo": times(mtime)}));
-    service.api.json(&call).await.map_err(|refused| refused.at("set_meta", key))
+    let address = service.by_id(id, "");
+    let call = Call::new("patch", Method::PATCH, &address).json(&json!({"fileSystemInfo": times(mtime)}));
+    let item = service.api.json(&call).await.map_err(|refused| refused.at("set_meta", key))?;
+    Ok(service.found(&address, item))
 }
 
 /// See [`haul_store::Store::set_meta`].
 pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Result<()> {
     let Some(mtime) = mtime else { return Ok(()) };
-    let address = service.address(key, "")?;
+    let address = service.address("set_meta", key, "").await?;
     let call = Call::new("patch", Method::PATCH, address).json(&json!({"fileSystemInfo": times(mtime)}));
     service.api.ask(&call).await.map(|_| ()).map_err(|refused| refused.at("set_meta", key))
 }
@@ -66,7 +68,7 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
     let from = from.ok_or_else(|| unsupported("the source is on another drive"))?;
     let source = match item.want.as_ref().and_then(parts_of) {
         Some((id, _)) => service.by_id(id, ""),
-        None => service.address_in(from, &item.from, "")?,
+        None => service.address_in(OP, from, &item.from, "").await?,
     };
     let there = service.item(source).await.map_err(|refused| refused.at(OP, &item.from))?;
     if there.is_folder() {
@@ -76,6 +78,10 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
         return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
     }
     let parent = service.make_dir(&item.to.parent(), OP).await?;
+    let drive = |id: &str| id.split_once('#').map(|(drive, _)| drive.to_owned());
+    if there.remote_item.is_some() || drive(&there.id) != drive(&parent) {
+        return Err(unsupported("one of the two is on another drive"));
+    }
     let mtime = item.spec.mtime.or(there.mtime());
     let name = service.leaf(&item.to)?;
     match item.how {
@@ -93,11 +99,12 @@ async fn rename(
     name: &str,
     mtime: Option<Mtime>,
 ) -> Result<Stored> {
-    let mut question = json!({"name": name, "parentReference": {"id": parent}});
+    let mut question = json!({"name": name, "parentReference": Service::reference(parent)});
     if let Some(mtime) = mtime {
         question["fileSystemInfo"] = times(mtime);
     }
-    let mut call = Call::new("patch", Method::PATCH, service.by_id(&there.id, "")).json(&question);
+    let address = service.by_id(&there.id, "");
+    let mut call = Call::new("patch", Method::PATCH, &address).json(&question);
     if let Some(tag) = &there.e_tag {
         call = call.header(header::IF_MATCH, tag);
     }
@@ -108,6 +115,7 @@ async fn rename(
         ErrorKind::Exists => Error::new(ErrorKind::Unsupported, "copy", "something is there").with_key(&item.to),
         _ => refused.at("copy", &item.to),
     })?;
+    let moved = service.found(&address, moved);
     service.downloads.forget(&there.id);
     service.forget(&item.from);
     service.saw(&item.to);
@@ -140,7 +148,7 @@ async fn duplicate(
     };
     let ask = |conflict: &'static str, _| async move {
         let address = service.by_id(&there.id, &format!("/copy?@microsoft.graph.conflictBehavior={conflict}"));
-        let question = json!({"name": name, "parentReference": {"id": parent}});
+        let question = json!({"name": name, "parentReference": Service::reference(parent)});
         let call = Call::new("copy", Method::POST, address).json(&question).going(Direction::Copy);
         let reply = service.api.send(&call).await.map_err(|refused| (refused.at("copy", &item.to), false))?;
         let monitor = reply.header("location").map(str::to_owned);
@@ -250,8 +258,9 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         return delete_folder(service, key).await;
     }
     let (id, tag) = match version.and_then(parts_of).filter(|_| !service.config.hard_delete) {
-        Some((id, tag)) => (id.to_owned(), tag.to_owned()),
-        None => {
+        // A file that is shared in stays where it is.
+        Some((id, tag)) if !id.contains('#') || service.is_shared(&key.parent()) => (id.to_owned(), tag.to_owned()),
+        _ => {
             let there = match service.at(OP, key).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
                 other => other?,
@@ -260,7 +269,11 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
             if there.is_folder() || there.name != service.leaf(key)? {
                 return Ok(());
             }
-            let now = there.version();
+            let is_shared = there.remote_item.is_some();
+            let now = match is_shared {
+                true => service.resolved(there.clone()).await.map_err(|refused| refused.at(OP, key))?.version(),
+                false => there.version(),
+            };
             if version.is_some() && version != now.as_ref() {
                 return Err(changed());
             }
@@ -334,7 +347,8 @@ pub async fn link(service: &Service, key: &Key, lasts: Duration) -> Result<Strin
     if let Some(ends) = ends.and_then(|ends| jiff::Timestamp::from_second(ends).ok()) {
         question["expirationDateTime"] = json!(ends.to_string());
     }
-    let call = Call::new("createLink", Method::POST, service.address(key, "/createLink")?).json(&question);
+    let call =
+        Call::new("createLink", Method::POST, service.address("link", key, "/createLink").await?).json(&question);
     let linked: Linked = service.api.json(&call).await.map_err(|refused| refused.at("link", key))?;
     Ok(linked.link.web_url)
 }

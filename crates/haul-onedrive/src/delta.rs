@@ -30,8 +30,12 @@ impl Whole {
 }
 
 impl Folders for Whole {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+    fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
         let (service, tree, ids) = (self.service.clone(), self.tree.clone(), self.ids.clone());
+        if service.is_shared(&dir) {
+            // The drive doesn't tell what is on others.
+            return list::Children(service).folder(dir, wanted);
+        }
         async move {
             let (root, tree) = tree.get_or_try_init(|| load(&service)).await?;
             let missing = || Error::new(ErrorKind::NotFound, "list", "no such directory").with_key(&dir);
@@ -41,6 +45,7 @@ impl Folders for Whole {
             };
             let mut found = BTreeMap::new();
             for item in tree.get(&id).into_iter().flatten() {
+                let item = &list::resolved(&service, &dir, item.clone()).await?;
                 let Some(one) = list::told(&service, &dir, item)? else { continue };
                 if one.key().is_dir() {
                     ids.lock().unwrap_or_else(|e| e.into_inner()).insert(one.key().clone(), item.id.clone());

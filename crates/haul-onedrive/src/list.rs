@@ -61,6 +61,7 @@ impl Folders for Children {
             let items = children(&service, &dir).await?;
             let mut found = BTreeMap::new();
             for item in items {
+                let item = resolved(&service, &dir, item).await?;
                 if let Some(one) = told(&service, &dir, &item)? {
                     found.insert(one.key().clone(), one);
                 }
@@ -71,14 +72,32 @@ impl Folders for Children {
     }
 }
 
+/// See [`Service::resolved`]. What is shared no more stays what it is here.
+pub async fn resolved(service: &Service, dir: &Key, item: Item) -> Result<Item> {
+    let own = item.clone();
+    match service.resolved(item).await {
+        Err(refused) if matches!(refused.fault.kind, ErrorKind::NotFound | ErrorKind::Denied) => Ok(own),
+        other => other.map_err(|refused| refused.at("list", dir)),
+    }
+}
+
 /// All that is in a folder.
 pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
-    let address = format!("{}?$top={}", service.address(dir, "/children")?, service.config.list_chunk);
     let failed = |error: Error| match dir.is_root() && error.kind() == ErrorKind::NotFound {
         true => no_root(service),
         false => error,
     };
-    let items = pages(service, "children", address, false).await.map_err(|refused| failed(refused.at("list", dir)))?;
+    let ask = || async {
+        let address = service.address("list", dir, "/children").await?;
+        let question = format!("{address}?$top={}", service.config.list_chunk);
+        let items = pages(service, "children", question, false).await.map_err(|refused| refused.at("list", dir))?;
+        Ok::<Vec<Item>, Error>(items.into_iter().map(|item| service.found(&address, item)).collect())
+    };
+    let items = match ask().await {
+        Err(error) if error.kind() == ErrorKind::NotFound && service.finds_shared("list").await? => ask().await,
+        other => other,
+    };
+    let items = items.map_err(failed)?;
     // A file may have no children either.
     if items.is_empty() && !service.at("list", dir).await.map_err(failed)?.is_folder() {
         return Err(failed(Error::new(ErrorKind::NotFound, "list", "this is a file").with_key(dir)));
@@ -103,10 +122,14 @@ pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> 
         return Ok(None);
     }
     let key = Key::new([dir.as_bytes(), &name].concat());
+    if item.remote_item.is_some() && !item.is_folder() {
+        let why = "it is shared in from another drive, and can't be read there (any more)";
+        return Ok(Some(Found::Failed(key.clone(), Error::new(ErrorKind::Denied, "list", why).with_key(&key))));
+    }
     Ok(Some(match item.entry(&key, service.config.hash) {
         Ok(entry) => {
             match entry.is_dir() {
-                true => service.saw_folder(&entry.key, &item.id),
+                true => service.saw_folder(&entry.key, item),
                 false => service.saw(&entry.key),
             }
             Found::Entry(entry)
@@ -128,13 +151,15 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
             false => Err(no_root(service)),
         };
     }
+    let item = service.resolved(item).await.map_err(|refused| refused.at("stat", key))?;
     let entry = item.entry(key, service.config.hash)?;
     // A name that differs by case is another key, which isn't there.
     if entry.key != *key || item.name != service.leaf(key)? {
         return Err(Error::new(ErrorKind::NotFound, "stat", "no such file").with_key(key));
     }
-    if !entry.is_dir() {
-        service.saw(key);
+    match entry.is_dir() {
+        true => service.saw_folder(key, &item),
+        false => service.saw(key),
     }
     Ok(entry)
 }

@@ -36,10 +36,11 @@ pub const PROVIDER: Provider = Provider {
 };
 
 /// Clouds of their own: name, Graph, log-in.
-const REGIONS: [(&str, &str, &str); 3] = [
+const REGIONS: [(&str, &str, &str); 4] = [
     ("global", "https://graph.microsoft.com", "https://login.microsoftonline.com"),
     ("us", "https://graph.microsoft.us", "https://login.microsoftonline.us"),
     ("de", "https://graph.microsoft.de", "https://login.microsoftonline.de"),
+    ("cn", "https://microsoftgraph.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
 ];
 
 const BASE: OptionSpec = OptionSpec {
@@ -63,7 +64,12 @@ const fn flag(name: &'static str, default: &'static str, help: &'static str) -> 
 const OWN: [OptionSpec; 22] = [
     OptionSpec {
         advanced: false,
-        examples: &[("global", "Microsoft Cloud Global"), ("us", "US Government"), ("de", "Germany, now deprecated")],
+        examples: &[
+            ("global", "Microsoft Cloud Global"),
+            ("us", "US Government"),
+            ("de", "Germany, now deprecated"),
+            ("cn", "China, operated by Vnet Group"),
+        ],
         ..text("region", "global", "The cloud that the account is in.")
     },
     OptionSpec {
@@ -173,6 +179,8 @@ pub struct Config {
     pub drive: String,
     pub root_folder_id: String,
     pub is_personal: bool,
+    /// Items have names only as children of a folder, not paths: so in China's cloud.
+    pub by_child: bool,
     pub chunk_size: u64,
     pub chunk_size_chosen: bool,
     /// A file up to this size goes by one request.
@@ -194,12 +202,8 @@ fn invalid<T>(message: String) -> Result<T> {
 
 /// Address of Graph, or of the tenant's own service.
 pub fn endpoint(options: &BTreeMap<String, String>) -> Result<String> {
-    if of(options, "region") == "cn" {
-        let message = "region = cn isn't there yet: Vnet's cloud has addresses of another form for files";
-        return Err(Error::new(ErrorKind::Unsupported, "open", message));
-    }
     let Some((graph, _)) = region(options) else {
-        return invalid(format!("region = {:?}: use global, us or de", of(options, "region")));
+        return invalid(format!("region = {:?}: use global, us, de or cn", of(options, "region")));
     };
     Ok(match of(options, "tenant_url") {
         "" => format!("{graph}/v1.0"),
@@ -208,7 +212,7 @@ pub fn endpoint(options: &BTreeMap<String, String>) -> Result<String> {
 }
 
 impl Config {
-    /// Errors: `Invalid`, `Unsupported`.
+    /// Errors: `Invalid`, naming the option that is wrong.
     pub fn read(request: &OpenRequest) -> Result<Config> {
         let options = &request.options;
         let option = |name: &str| of(options, name);
@@ -253,6 +257,7 @@ impl Config {
             drive,
             root_folder_id: option("root_folder_id").to_owned(),
             is_personal: option("drive_type") == "personal",
+            by_child: option("region") == "cn",
             chunk_size,
             chunk_size_chosen,
             single,
@@ -296,6 +301,10 @@ mod tests {
         // A tenant that has applications of its own alone gives no codes at common.
         assert_eq!(us.device_url, "https://login.microsoftonline.us/t/oauth2/v2.0/devicecode");
         assert_eq!(us.scope, "https://graph.microsoft.us/.default");
+        let cn = of(&[("region", "cn")]);
+        assert_eq!(cn.auth_url, "https://login.chinacloudapi.cn/common/oauth2/v2.0/authorize");
+        let options = [("region".to_owned(), "cn".to_owned())].into();
+        assert_eq!(endpoint(&options).unwrap(), "https://microsoftgraph.chinacloudapi.cn/v1.0");
         assert!(!of(&[("disable_site_permission", "true")]).scope.contains("Sites"));
     }
 

@@ -100,6 +100,7 @@ async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Ad
         },
         None => {
             let item = service.at("read", key).await?;
+            let item = service.resolved(item).await.map_err(|refused| refused.at("read", key))?;
             if item.name != service.leaf(key)? {
                 return Err(Error::new(ErrorKind::NotFound, "read", "no such file").with_key(key));
             }

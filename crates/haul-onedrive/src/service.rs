@@ -9,15 +9,18 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::OnceCell;
 
 /// One thing of a drive, as Graph tells of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
+    /// Of an item of another drive both ids, with `#` between.
+    #[serde(default)]
     pub id: String,
     #[serde(default)]
     pub name: String,
@@ -27,7 +30,8 @@ pub struct Item {
     pub file: Option<File>,
     pub folder: Option<Value>,
     pub package: Option<Value>,
-    pub remote_item: Option<Value>,
+    /// What it stands for, which is on another drive.
+    pub remote_item: Option<Box<Item>>,
     pub deleted: Option<Value>,
     pub root: Option<Value>,
     pub file_system_info: Option<Times>,
@@ -61,13 +65,22 @@ pub struct Times {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Parent {
     pub id: Option<String>,
+    drive_id: Option<String>,
 }
 
 impl Item {
     pub fn is_folder(&self) -> bool {
-        self.folder.is_some() || self.root.is_some()
+        self.folder.is_some() || self.root.is_some() || self.remote_item.as_ref().is_some_and(|item| item.is_folder())
+    }
+
+    /// The id of what it stands for on another drive.
+    pub fn target(&self) -> Option<String> {
+        let item = self.remote_item.as_ref()?;
+        let drive = item.parent_reference.as_ref()?.drive_id.as_ref()?;
+        Some(format!("{drive}#{}", item.id)).filter(|_| !item.id.is_empty())
     }
 
     /// Where its content is, if that is told; good without a token.
@@ -108,9 +121,8 @@ impl Item {
     /// Errors: it isn't told what must be.
     pub fn entry(&self, key: &Key, hash: Option<Algo>) -> Result<Entry> {
         let wrong = |kind, why: &str| Error::new(kind, "list", why).with_key(key);
-        if self.remote_item.is_some() {
-            let why = "it is shared in from another drive: make a remote with that drive's drive_id and root_folder_id";
-            return Err(wrong(ErrorKind::Unsupported, why));
+        if self.remote_item.is_some() && self.target().is_none() {
+            return Err(wrong(ErrorKind::Invalid, "it is on another drive, and the service doesn't tell on which"));
         }
         if self.is_folder() {
             let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
@@ -195,6 +207,10 @@ pub struct Service {
     pub downloads: crate::read::Downloads,
     /// Folders by their names below the root's base.
     folders: Ids,
+    /// Those that are shared in: the places of their names, and what they stand for.
+    shared: Mutex<HashMap<Key, String>>,
+    /// The folders above the root were looked at for such.
+    looked: OnceCell<bool>,
     /// Hashes of the paths of files whose very names were seen there.
     files: Mutex<HashSet<u64>>,
     random: RandomState,
@@ -206,8 +222,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Service {
     pub fn new(config: Config, root: Root, api: Api, caps: Caps, locator: String) -> Service {
-        let (downloads, folders, files) = Default::default();
-        Service { config, root, api, caps, locator, downloads, folders, files, random: RandomState::new() }
+        let (downloads, folders, shared, looked, files) = Default::default();
+        let random = RandomState::new();
+        Service { config, root, api, caps, locator, downloads, folders, shared, looked, files, random }
     }
 
     fn drive(&self) -> String {
@@ -221,7 +238,35 @@ impl Service {
 
     /// The address of the item with this id, or of what is asked of it.
     pub fn by_id(&self, id: &str, verb: &str) -> String {
-        format!("{}/items/{}{verb}", self.drive(), web::encoded(id.as_bytes()))
+        let (drive, id) = match id.split_once('#') {
+            Some((drive, id)) => (format!("{}/drives/{}", self.config.endpoint, web::encoded(drive.as_bytes())), id),
+            None => (self.drive(), id),
+        };
+        format!("{drive}/items/{}{verb}", web::encoded(id.as_bytes()))
+    }
+
+    /// An item that was found at this address, known by its drive's id too where that is another.
+    pub fn found(&self, address: &str, mut item: Item) -> Item {
+        let foreign = address.strip_prefix(&*format!("{}/drives/", self.config.endpoint));
+        let foreign = foreign.filter(|_| !address.starts_with(&*format!("{}/", self.drive())));
+        if let Some(drive) = foreign.and_then(|rest| rest.split('/').next()) {
+            let drive = percent_encoding::percent_decode_str(drive).decode_utf8_lossy();
+            item.id = format!("{drive}#{}", item.id);
+        }
+        item
+    }
+
+    /// What the service shows once all of a key's content has come.
+    pub fn shown(&self, key: &Key, item: Item) -> Result<Item> {
+        Ok(self.found(&self.by_names(&self.root, &self.names(&self.root, key)?, "/content"), item))
+    }
+
+    /// A folder as others name it: with its drive, where that is another.
+    pub fn reference(id: &str) -> Value {
+        match id.split_once('#') {
+            Some((drive, id)) => json!({"driveId": drive, "id": id}),
+            None => json!({"id": id}),
+        }
     }
 
     /// The names of a key below a root's base.
@@ -237,34 +282,141 @@ impl Service {
     }
 
     fn by_names(&self, root: &Root, names: &[String], verb: &str) -> String {
+        let (base, names) = self.nearest(root, names, verb);
+        if let ([name], true) = (names, self.config.by_child) {
+            // A quotation mark stands twice in a text.
+            return format!("{base}/children('{}'){verb}", web::encoded(name.replace('\'', "''").as_bytes()));
+        }
         let path = web::encoded(names.join("/").as_bytes());
         match (path.is_empty(), verb.is_empty()) {
-            (true, _) => format!("{}/{}{verb}", self.drive(), root.base),
-            (_, true) => format!("{}/{}:/{path}", self.drive(), root.base),
-            _ => format!("{}/{}:/{path}:{verb}", self.drive(), root.base),
+            (true, _) => format!("{base}{verb}"),
+            (_, true) => format!("{base}:/{path}"),
+            _ => format!("{base}:/{path}:{verb}"),
         }
+    }
+
+    /// Where the names begin that an address must go by: at a folder that is shared in, which only its own drive knows; where only children
+    /// have names, at the folder above. A folder itself is named in its own drive, so that what is done to it isn't done to what it stands for.
+    fn nearest<'a>(&self, root: &Root, names: &'a [String], verb: &str) -> (String, &'a [String]) {
+        let own = format!("{}/{}", self.drive(), root.base);
+        if root.base != self.root.base {
+            return (own, names);
+        }
+        let most = if verb.is_empty() { names.len().saturating_sub(1) } else { names.len() };
+        let shared = locked(&self.shared);
+        for count in (1..=most).rev() {
+            let place = place(&names[..count]);
+            let known = if self.config.by_child { self.folders.get(&place) } else { shared.get(&place).cloned() };
+            if let Some(id) = known {
+                return (self.by_id(&id, ""), &names[count..]);
+            }
+        }
+        (own, names)
     }
 
     /// The address of a key below this store's root, or of what is asked of it (`/children`).
     ///
-    /// Errors: `Invalid` for what can't be a name.
-    pub fn address(&self, key: &Key, verb: &str) -> Result<String> {
-        self.address_in(&self.root, key, verb)
+    /// Errors: `Invalid` for what can't be a name; where only children have names, `NotFound` for a folder above it.
+    pub async fn address(&self, op: &'static str, key: &Key, verb: &str) -> Result<String> {
+        self.address_in(op, &self.root, key, verb).await
     }
 
     /// The same below another root of the drive.
-    pub fn address_in(&self, root: &Root, key: &Key, verb: &str) -> Result<String> {
-        Ok(self.by_names(root, &self.names(root, key)?, verb))
+    pub async fn address_in(&self, op: &'static str, root: &Root, key: &Key, verb: &str) -> Result<String> {
+        let names = self.names(root, key)?;
+        if self.config.by_child && root.base == self.root.base {
+            let most = if verb == "/children" { names.len() } else { names.len().saturating_sub(1) };
+            for count in 1..=most {
+                let place = place(&names[..count]);
+                if self.folders.get(&place).is_none() {
+                    let item = self.item(self.by_names(root, &names[..count], "")).await;
+                    let item = item.map_err(|refused| refused.at(op, key))?;
+                    if !item.is_folder() {
+                        return Err(
+                            Error::new(ErrorKind::NotFound, op, "a file is in the place of a folder").with_key(key)
+                        );
+                    }
+                    self.put_folder(&place, &item);
+                }
+            }
+        }
+        Ok(self.by_names(root, &names, verb))
+    }
+
+    /// A key's path in the drive, by which a write is known later.
+    pub fn path(&self, key: &Key) -> Result<String> {
+        Ok(format!(
+            "{}/{}:/{}",
+            self.drive(),
+            self.root.base,
+            web::encoded(self.names(&self.root, key)?.join("/").as_bytes())
+        ))
     }
 
     /// What is at an address.
     pub async fn item(&self, address: String) -> Refusal<Item> {
-        self.api.json(&Call::new("item", Method::GET, address)).await
+        let item = self.api.json(&Call::new("item", Method::GET, &address)).await?;
+        Ok(self.found(&address, item))
     }
 
     /// The item of a key, whatever it is.
     pub async fn at(&self, op: &'static str, key: &Key) -> Result<Item> {
-        self.item(self.address(key, "")?).await.map_err(|refused| refused.at(op, key))
+        match self.item_of(op, key).await {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.finds_shared(op).await? => {
+                self.item_of(op, key).await
+            }
+            other => other,
+        }
+    }
+
+    async fn item_of(&self, op: &'static str, key: &Key) -> Result<Item> {
+        self.item(self.address(op, key, "").await?).await.map_err(|refused| refused.at(op, key))
+    }
+
+    /// Looks once whether a folder on the way to the root is shared in; true when it is.
+    pub async fn finds_shared(&self, op: &'static str) -> Result<bool> {
+        let look = async {
+            let mut found = false;
+            for count in 1..=self.root.parts.len() {
+                match self.item(self.by_names(&self.root, &self.root.parts[..count], "")).await {
+                    Ok(item) if item.is_folder() => {
+                        found |= item.remote_item.is_some();
+                        self.put_folder(&place(&self.root.parts[..count]), &item);
+                    }
+                    Ok(_) => break,
+                    Err(refused) if refused.fault.kind == ErrorKind::NotFound => break,
+                    Err(refused) => return Err(refused.fault.error(op)),
+                }
+            }
+            Ok(found)
+        };
+        let first = !self.looked.initialized();
+        Ok(*self.looked.get_or_try_init(|| look).await? && first)
+    }
+
+    /// A file that is shared in is what it stands for, under the name that it has here.
+    pub async fn resolved(&self, item: Item) -> Refusal<Item> {
+        match item.target().filter(|_| !item.is_folder()) {
+            Some(id) => Ok(Item { name: item.name, ..self.item(self.by_id(&id, "")).await? }),
+            None => Ok(item),
+        }
+    }
+
+    fn put_folder(&self, place: &Key, item: &Item) {
+        match item.target() {
+            Some(id) => {
+                self.folders.put(place, &id);
+                locked(&self.shared).insert(place.clone(), id);
+            }
+            None => self.folders.put(place, &item.id),
+        }
+    }
+
+    /// True for a folder that is shared in, and what is below one.
+    pub fn is_shared(&self, key: &Key) -> bool {
+        let shared = locked(&self.shared);
+        let names = self.names(&self.root, key).unwrap_or_default();
+        !shared.is_empty() && (1..=names.len()).any(|count| shared.contains_key(&place(&names[..count])))
     }
 
     /// The service's own name of the last part of a key.
@@ -292,14 +444,16 @@ impl Service {
 
     /// The same of a folder and all in it.
     pub fn forget_folder(&self, key: &Key) -> Result<()> {
-        self.folders.forget(&place(&self.names(&self.root, key)?));
+        let place = place(&self.names(&self.root, key)?);
+        self.folders.forget(&place);
+        locked(&self.shared).remove(&place);
         Ok(())
     }
 
     /// A folder with this very name is there.
-    pub fn saw_folder(&self, key: &Key, id: &str) {
+    pub fn saw_folder(&self, key: &Key, item: &Item) {
         if let Ok(names) = self.names(&self.root, key) {
-            self.folders.put(&place(&names), id);
+            self.put_folder(&place(&names), item);
         }
     }
 
@@ -308,6 +462,8 @@ impl Service {
     /// Errors: `Exists` when a file is in its place, or a folder whose name differs by case.
     pub async fn make_dir(&self, key: &Key, op: &'static str) -> Result<String> {
         let names = self.names(&self.root, key)?;
+        // Nothing is made in the place of what is shared in.
+        self.finds_shared(op).await?;
         let mut missing = names.len();
         let mut parent = None;
         // From the deepest that is known, or can be made, down again.
@@ -336,12 +492,15 @@ impl Service {
         };
         let address = match parent {
             Some(id) => self.by_id(id, "/children"),
+            None if self.config.by_child && !above.is_empty() && self.folders.get(&place(above)).is_none() => {
+                return Err(Error::new(ErrorKind::NotFound, op, "the folder above isn't known").with_key(key));
+            }
             None => self.by_names(&self.root, above, "/children"),
         };
         let question = json!({"name": name, "folder": {}, "@microsoft.graph.conflictBehavior": "fail"});
-        let call = Call::new("mkdir", Method::POST, address).json(&question);
+        let call = Call::new("mkdir", Method::POST, &address).json(&question);
         let item: Item = match self.api.json(&call).await {
-            Ok(item) => item,
+            Ok(item) => self.found(&address, item),
             Err(refused) if refused.fault.kind == ErrorKind::Exists => {
                 let there = self.item(self.by_names(&self.root, names, "")).await.map_err(failed)?;
                 let exists = |why: String| Err(Error::new(ErrorKind::Exists, op, why).with_key(key));
@@ -356,7 +515,8 @@ impl Service {
             }
             Err(refused) => return Err(failed(refused)),
         };
-        Ok(made.insert(item.id).clone())
+        let id = item.target().inspect(|id| drop(locked(&self.shared).insert(place(names), id.clone())));
+        Ok(made.insert(id.unwrap_or(item.id)).clone())
     }
 }
 

@@ -97,6 +97,7 @@ impl Open {
         }
         let item: Item = serde_json::from_slice(&body)
             .map_err(|e| Fault::broken(format!("the answer to an upload can't be understood: {e}")))?;
+        let item = self.service.shown(&self.key, item).map_err(|error| Fault::broken(error.message()))?;
         *self.whole() = Some(item);
         Ok(self.total)
     }
@@ -165,7 +166,7 @@ impl Write {
         if key.is_root() || key.is_dir() {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
-        service.address(key, "")?;
+        service.path(key)?;
         let (session, held, maybe) = Default::default();
         Ok(Write { service, key: key.clone(), spec, session, held, maybe })
     }
@@ -342,11 +343,12 @@ impl Write {
         let (service, key) = (&self.service, &self.key);
         service.make_dir(&key.parent(), "write").await.map_err(|error| (error, false))?;
         let ask = |conflict: &'static str, tag: Option<String>| async move {
-            let address = service.address(key, "/content").map_err(|error| (error, false))?;
-            let address = format!("{address}?@microsoft.graph.conflictBehavior={conflict}");
-            let call = conditional(Call::new("put", Method::PUT, address), tag);
+            let address = service.address("write", key, "/content").await.map_err(|error| (error, false))?;
+            let question = format!("{address}?@microsoft.graph.conflictBehavior={conflict}");
+            let call = conditional(Call::new("put", Method::PUT, question), tag);
             let call = call.body(Direction::Up, "application/octet-stream", payload.clone());
-            service.api.json::<Item>(&call).await.map_err(|refused| failed(refused, &self.spec.replace, key))
+            let put = service.api.json::<Item>(&call).await;
+            put.map(|item| service.found(&address, item)).map_err(|refused| failed(refused, &self.spec.replace, key))
         };
         choose(service, key, &self.spec.replace, ask).await
     }
@@ -488,7 +490,7 @@ fn tag(version: &Version) -> String {
 async fn begin(service: &Service, key: &Key, replace: &Replace, mtime: Option<Mtime>) -> Result<String> {
     service.make_dir(&key.parent(), "write").await?;
     let ask = |conflict: &'static str, tag: Option<String>| async move {
-        let address = service.address(key, "/createUploadSession").map_err(|error| (error, false))?;
+        let address = service.address("write", key, "/createUploadSession").await.map_err(|error| (error, false))?;
         let mut item = json!({"@microsoft.graph.conflictBehavior": conflict});
         if let Some(mtime) = mtime {
             item["fileSystemInfo"] = times(mtime);
@@ -503,7 +505,7 @@ async fn begin(service: &Service, key: &Key, replace: &Replace, mtime: Option<Mt
 /// What a session was begun for and where it is, in a line each.
 fn token(service: &Service, key: &Key, total: u64, mtime: Option<Mtime>, url: &str) -> Result<String> {
     let time = mtime.map(time).unwrap_or_default();
-    Ok(format!("{}\n{total}\n{time}\n{url}", service.address(key, "")?))
+    Ok(format!("{}\n{total}\n{time}\n{url}", service.path(key)?))
 }
 
 /// The session of a token of this key.
@@ -515,7 +517,7 @@ fn named(service: &Arc<Service>, key: &Key, bytes: &[u8]) -> Result<(Open, Strin
     let mut lines = text.splitn(4, '\n');
     let mut next = || lines.next().ok_or_else(wrong);
     let (address, total, time, url) = (next()?, next()?, next()?, next()?);
-    if address != service.address(key, "")? {
+    if address != service.path(key)? {
         return Err(wrong());
     }
     let total = total.parse().map_err(|_| wrong())?;

@@ -76,6 +76,92 @@ fn rclone_is_at_home_on_the_simulator() {
     }
 }
 
+/// rclone first: what it does in China's cloud, and with what others share, is what the simulator has to answer.
+#[test]
+fn rclone_is_at_home_in_chinas_cloud_and_in_what_others_share() {
+    for by_child in [false, true] {
+        let drive = OneDrive::start(Settings { by_child, page: 4, ..Settings::default() }).expect("started");
+        let lab = lab(&drive);
+        if !lab.has_rclone() {
+            return;
+        }
+        if by_child {
+            fs::write(lab.config(), drive.section("od") + "region = cn\n").expect("config");
+        }
+        drive.put_there("team/d/old", b"old");
+        drive.share("team", "shared");
+        files(&lab, "src");
+        for to in ["od:own/it's", "od:shared/d"] {
+            lab.rclone(&["copy", "@src", to, "--onedrive-chunk-size", "640k"]).ok();
+            lab.rclone(&["check", "--one-way", "--download", "@src", to]).ok();
+        }
+        let (own, theirs) = (drive.shown(), drive.shown_there());
+        assert!(theirs.contains_key("team/d/1/f 1é"), "{:?} {:?}", theirs.keys(), own.keys());
+        assert!(!own.keys().any(|name| name.starts_with("shared/")), "{:?}", own.keys());
+        assert!(drive.shown()["own/it's/1/f 1é"].size.is_some());
+        let listed = lab.rclone(&["lsf", "-R", "od:"]).ok();
+        assert!(listed.lines().contains(&"shared/d/old"), "{}{}", listed.out, listed.err);
+        lab.rclone(&["delete", "od:shared/d", "--include", "old"]).ok();
+        assert!(!drive.shown_there().contains_key("team/d/old"));
+    }
+}
+
+#[test]
+fn chinas_cloud_and_what_others_share() {
+    for by_child in [false, true] {
+        let drive = OneDrive::start(Settings { by_child, page: 4, ..Settings::default() }).expect("started");
+        let lab = lab(&drive);
+        if by_child {
+            fs::write(lab.config(), drive.section("od") + "region = cn\n").expect("config");
+        }
+        drive.put_there("team/d/old", b"old");
+        drive.put_there("team/one", b"one file");
+        drive.share("team", "shared");
+        drive.share("team/one", "one here");
+        files(&lab, "src");
+        for to in ["od:own/it's", "od:shared/d"] {
+            lab.haul(&["copy", "@src", to]).ok();
+            lab.haul(&["check", "--one-way", "--download", "@src", to]).ok();
+            let again = lab.haul(&["copy", "@src", to, "-v"]).ok();
+            assert!(!again.err.contains("Copied"), "nothing moves again: {}", again.err);
+        }
+        let (own, theirs) = (drive.shown(), drive.shown_there());
+        assert!(theirs.contains_key("team/d/1/f 1é"), "{:?} {:?}", theirs.keys(), own.keys());
+        assert!(!own.keys().any(|name| name.starts_with("shared/")), "{:?}", own.keys());
+        let listed = lab.haul(&["lsf", "-R", "od:"]).ok();
+        for name in ["shared/", "shared/d/old", "shared/d/1/f 1é", "shared/one", "one here", "own/it's/1/f 1é"] {
+            assert!(listed.lines().contains(&name), "{name}: {}", listed.out);
+        }
+        if lab.has_rclone() {
+            assert_eq!(lab.rclone(&["lsf", "-R", "od:"]).ok().lines(), listed.lines());
+        }
+        assert_eq!(lab.haul(&["cat", "od:one here"]).ok().out, "one file");
+        // From one drive to the other all passes through here; inside one it doesn't.
+        lab.haul(&["copy", "od:shared/d", "od:copied"]).ok();
+        lab.haul(&["copy", "od:shared/d", "od:shared/e"]).ok();
+        lab.haul(&["check", "od:copied", "od:shared/e"]).ok();
+        lab.haul(&["moveto", "od:shared/e/old", "od:shared/e/new"]).ok();
+        assert!(drive.shown_there().contains_key("team/e/new") && !drive.shown_there().contains_key("team/e/old"));
+        fs::remove_dir_all(lab.path("src/1")).expect("removed");
+        lab.haul(&["sync", "@src", "od:shared/d"]).ok();
+        assert!(!drive.shown_there().contains_key("team/d/1/f 1é") && !drive.shown_there().contains_key("team/d/old"));
+        // What is shared is deleted here and stays where it is.
+        let full = lab.haul(&["rmdir", "od:shared"]);
+        assert!(full.code != 0 && drive.shown().contains_key("shared"), "{}", full.err);
+        lab.haul(&["deletefile", "od:one here"]).ok();
+        assert!(!drive.shown().contains_key("one here") && drive.shown_there().contains_key("team/one"));
+        lab.haul(&["purge", "od:shared/d"]).ok();
+        lab.haul(&["purge", "od:shared/e"]).ok();
+        assert!(drive.shown_there().keys().eq(["team", "team/one"]), "{:?}", drive.shown_there().keys());
+        // Somebody else's folder as a remote of its own.
+        let (id, folder) = drive.there("team");
+        let theirs = format!("od,drive_id={id},root_folder_id={folder}:");
+        lab.haul(&["copy", "@src", &theirs]).ok();
+        assert!(drive.shown_there().contains_key("team/2/f 2é"));
+        lab.haul(&["check", "@src", &theirs, "--one-way"]).ok();
+    }
+}
+
 #[test]
 fn copied_compared_synced_and_moved() {
     let drive = OneDrive::start(Settings { page: 9, ..Settings::default() }).expect("started");

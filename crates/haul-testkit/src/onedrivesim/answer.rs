@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    drive::{self, BAD, CHANGED, ID, Item, MISSING, No, ROOT},
+    drive::{self, BAD, CHANGED, Drive, ID, Item, MISSING, No, ROOT},
     names::decoded,
     whole,
 };
@@ -28,6 +28,8 @@ pub struct Asked {
     condition: Option<String>,
     range: Option<String>,
     content_range: Option<String>,
+    /// By a path, not as the child of a folder.
+    by_path: bool,
 }
 
 impl Asked {
@@ -41,13 +43,17 @@ impl Asked {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name), decoded(&value.replace('+', " ")))
         });
+        let query: Vec<(String, String)> = query.collect();
+        let by_path = path.contains(":/");
+        let path = of_child(&path, &query).unwrap_or(path);
         let method = head.method.as_str().to_owned();
         Asked {
             kind: kind(&method, &path),
             method,
             here: format!("http://{host}{raw}"),
             path,
-            query: query.collect(),
+            query,
+            by_path,
             base: format!("http://{}", host.replace("localhost", "127.0.0.1")),
             condition: header("if-match"),
             range: header("range"),
@@ -101,27 +107,44 @@ fn kind(method: &str, path: &str) -> &'static str {
     }
 }
 
-/// The drive's id is gone from it: the base item's id, the path below it, and what is asked of that.
-fn parts(path: &str) -> Option<(String, String, String)> {
-    let rest = match path.strip_prefix("/me/drive") {
-        Some(rest) => rest,
-        None => path.strip_prefix("/drives/")?.split_once('/').map_or("", |(_, rest)| rest),
+/// The path of an item that is named as a child of a folder: `children('NAME')`, or by a parameter for that
+/// (<https://docs.oasis-open.org/odata/odata/v4.01/odata-v4.01-part2-url-conventions.html>).
+fn of_child(path: &str, query: &[(String, String)]) -> Option<String> {
+    let (folder, rest) = path.split_once("/children('")?;
+    let rest = rest.replace("''", "\0");
+    let (name, verb) = rest.split_once("')")?;
+    let name = match name.starts_with('@') {
+        true => {
+            let value = query.iter().find(|(known, _)| known == name).map(|(_, value)| value)?;
+            value.strip_prefix('\'')?.strip_suffix('\'')?.replace("''", "'")
+        }
+        false => name.replace('\0', "'"),
+    };
+    Some(format!("{folder}:/{name}:{verb}"))
+}
+
+/// The drive's id, the base item's id, the path below it, and what is asked of that.
+fn parts(path: &str) -> Option<(String, String, String, String)> {
+    let (drive, rest) = match path.strip_prefix("/me/drive") {
+        Some(rest) => (ID, rest),
+        None => path.strip_prefix("/drives/")?.split_once('/')?,
     };
     let rest = rest.trim_start_matches('/');
     let (base, rest) = match rest.strip_prefix("items/") {
         Some(rest) => {
             let end = rest.find(['/', ':']).unwrap_or(rest.len());
             let (id, rest) = rest.split_at(end);
-            (if id == "root" { ROOT } else { id }, rest)
+            (if id == "root" { Drive::root(drive) } else { id }, rest)
         }
-        None => (ROOT, rest.strip_prefix("root")?),
+        None => (Drive::root(drive), rest.strip_prefix("root")?),
     };
     let (below, verb) = match rest.strip_prefix(':') {
         Some(rest) => rest.split_once(':').unwrap_or((rest, "")),
         None => ("", rest),
     };
     // A function may be called with its parentheses: `delta()`.
-    Some((base.into(), below.trim_matches('/').into(), verb.trim_matches('/').trim_end_matches("()").into()))
+    let verb = verb.trim_matches('/').trim_end_matches("()");
+    Some((drive.into(), base.into(), below.trim_matches('/').into(), verb.into()))
 }
 
 fn verb(path: &str) -> &str {
@@ -208,7 +231,14 @@ impl State {
             "status" | "commit" | "cancel" => return self.session(asked),
             _ => {}
         }
-        let (base, path, verb) = parts(&asked.path).ok_or(BAD)?;
+        let (drive, base, path, verb) = parts(&asked.path).ok_or(BAD)?;
+        if asked.by_path && self.settings.by_child {
+            return Err(BAD);
+        }
+        // Another drive's ids are none here.
+        if self.drive.drive_of(&base) != drive {
+            return Err(MISSING);
+        }
         let body: Value = match asked.kind {
             "put" => Value::Null,
             _ => serde_json::from_slice(&pieces.concat()).unwrap_or(Value::Null),
@@ -256,13 +286,20 @@ impl State {
                 ))
             }
             "mkdir" => {
-                let parent = self.drive.find(&base, &path)?.id.clone();
+                let parent = self.drive.find(&base, &path)?;
+                if parent.target.is_some() {
+                    return Err(MISSING);
+                }
+                let parent = parent.id.clone();
                 let name = body["name"].as_str().ok_or(BAD)?.to_owned();
                 let id = self.drive.make_folder(&parent, &name, &conflict("fail"), mtime(&body))?;
                 Ok(self.item(&id, asked, 201))
             }
             "children" => {
                 let item = self.drive.find(&base, &path)?;
+                if item.target.is_some() {
+                    return Err(MISSING);
+                }
                 let children: Vec<&Item> = self.drive.children(&item.id).collect();
                 let top = asked.query("$top").and_then(|top| top.parse().ok()).unwrap_or(200);
                 let from = asked.query("$skiptoken").and_then(|from| from.parse().ok()).unwrap_or(0);
@@ -307,6 +344,9 @@ impl State {
             "copy" => {
                 let id = self.drive.find(&base, &path)?.id.clone();
                 let parent = body["parentReference"]["id"].as_str().ok_or(BAD)?.to_owned();
+                if self.drive.drive_of(&parent) != body["parentReference"]["driveId"].as_str().unwrap_or(&drive) {
+                    return Err(MISSING);
+                }
                 let own = self.drive.items[&id].name.clone();
                 let name = body["name"].as_str().unwrap_or(&own).to_owned();
                 let made = self.drive.copy(&id, &parent, &name, &conflict("fail"))?;
@@ -463,6 +503,7 @@ impl State {
             |text: &str| if text.is_empty() { Ok(0) } else { text.parse::<u64>().map_err(|_| (410, "resyncRequired")) };
         let (since, from) = (number(since)?, number(from)? as usize);
         let mut changed: Vec<&Item> = self.drive.items.values().filter(|item| item.change > since).collect();
+        changed.retain(|item| self.drive.drive_of(&item.id) == ID);
         // Who asks for all of it sees folders before what is in them.
         let depth = |item: &Item| if since == 0 { self.drive.path(&item.id).split('/').count() } else { 0 };
         changed.sort_by_key(|item| (item.id != ROOT, depth(item), item.change));

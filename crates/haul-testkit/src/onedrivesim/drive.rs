@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 pub const ID: &str = "b!drive-1";
 /// The root's id.
 pub const ROOT: &str = "ROOT";
+/// The same of somebody else's drive.
+pub const OTHER: &str = "b!drive-2";
+const OTHER_ROOT: &str = "ROOT2";
 /// Sessions take multiples of this but for the last bytes.
 const GRANULE: u64 = 320 << 10;
 
@@ -30,6 +33,8 @@ pub struct Item {
     pub name: String,
     pub parent: String,
     pub file: Option<Content>,
+    /// The item of another drive that it stands for.
+    pub target: Option<String>,
     pub mtime: String,
     etag: u64,
     ctag: u64,
@@ -115,8 +120,10 @@ impl Drive {
             recycled: 0,
             count: 0,
         };
-        let root = drive.item("root".into(), String::new(), None, None);
-        drive.items.insert(ROOT.into(), Item { id: ROOT.into(), ..root });
+        for id in [ROOT, OTHER_ROOT] {
+            let root = drive.item("root".into(), String::new(), None, None);
+            drive.items.insert(id.into(), Item { id: id.into(), ..root });
+        }
         drive
     }
 
@@ -129,7 +136,30 @@ impl Drive {
         let change = self.tick();
         let versions = usize::from(file.is_some());
         let mtime = mtime.unwrap_or_else(now);
-        Item { id: format!("ITEM{change}"), name, parent, file, mtime, etag: 1, ctag: 1, versions, change }
+        let target = None;
+        Item { id: format!("ITEM{change}"), name, parent, file, target, mtime, etag: 1, ctag: 1, versions, change }
+    }
+
+    /// The root of a drive.
+    pub fn root(drive: &str) -> &'static str {
+        if drive == OTHER { OTHER_ROOT } else { ROOT }
+    }
+
+    /// The drive that an item is on.
+    pub fn drive_of(&self, id: &str) -> &'static str {
+        let mut at = id;
+        while let Some(item) = self.items.get(at).filter(|item| !item.parent.is_empty()) {
+            at = &item.parent;
+        }
+        if at == OTHER_ROOT { OTHER } else { ID }
+    }
+
+    /// Shows what is at a path of the other drive under a name in this one.
+    pub fn share(&mut self, path: &str, name: &str) -> Result<(), No> {
+        let target = self.find(OTHER_ROOT, path)?.id.clone();
+        let item = self.item(name.into(), ROOT.into(), None, None);
+        self.add(Item { target: Some(target), ..item });
+        Ok(())
     }
 
     pub fn find(&self, base: &str, path: &str) -> Result<&Item, No> {
@@ -152,7 +182,7 @@ impl Drive {
         let mut at = self.items.get(base).ok_or(MISSING)?.id.clone();
         for part in path.split('/').filter(|part| !part.is_empty()) {
             at = match self.by_name.get(&(at.clone(), fold(part))) {
-                Some(id) if self.items[id].file.is_some() => return Err(BAD),
+                Some(id) if self.items[id].file.is_some() || self.items[id].target.is_some() => return Err(BAD),
                 Some(id) => id.clone(),
                 None => self.make_folder(&at, part, "fail", None)?,
             };
@@ -187,8 +217,19 @@ impl Drive {
     }
 
     pub fn put(&mut self, path: &str, bytes: Bytes, mtime: Option<String>, conflict: &str) -> Result<String, No> {
+        self.put_below(ROOT, path, bytes, mtime, conflict)
+    }
+
+    pub fn put_below(
+        &mut self,
+        base: &str,
+        path: &str,
+        bytes: Bytes,
+        mtime: Option<String>,
+        conflict: &str,
+    ) -> Result<String, No> {
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let parent = self.folders(ROOT, above)?;
+        let parent = self.folders(base, above)?;
         let mut ring = Ring::default();
         ring.take(&bytes);
         let content = Content { size: bytes.len() as u64, bytes, hash: ring.value() };
@@ -311,10 +352,14 @@ impl Drive {
     ) -> Result<(), No> {
         let item = self.items.get(id).ok_or(MISSING)?.clone();
         let (to, name) = (parent.unwrap_or(&item.parent).to_owned(), name.unwrap_or(&item.name).to_owned());
-        if id == ROOT && (to != item.parent || name != item.name) || id != ROOT && !is_legal(&name) {
+        let is_root = item.parent.is_empty();
+        if is_root && (to != item.parent || name != item.name) || !is_root && !is_legal(&name) {
             return Err(BAD);
         }
-        if id != ROOT {
+        if !is_root && self.drive_of(&to) != self.drive_of(id) {
+            return Err((400, "notSupported"));
+        }
+        if !is_root {
             if self.items.get(&to).is_none_or(|folder| folder.file.is_some()) {
                 return Err(MISSING);
             }
@@ -338,7 +383,7 @@ impl Drive {
     }
 
     pub fn remove(&mut self, id: &str, forever: bool) -> Result<(), No> {
-        if id == ROOT {
+        if [ROOT, OTHER_ROOT].contains(&id) {
             return Err(BAD);
         }
         let inside: Vec<String> = self.children(id).map(|item| item.id.clone()).collect();
@@ -372,7 +417,7 @@ impl Drive {
     pub fn path(&self, id: &str) -> String {
         let mut parts = Vec::new();
         let mut at = &self.items[id];
-        while at.id != ROOT {
+        while !at.parent.is_empty() {
             parts.push(at.name.clone());
             at = &self.items[&at.parent];
         }
@@ -384,8 +429,8 @@ impl Drive {
         self.items.values().filter_map(|item| item.file.as_ref()).map(|content| content.size).sum()
     }
 
-    pub fn shown(&self) -> BTreeMap<String, Shown> {
-        let items = self.items.values().filter(|item| item.id != ROOT);
+    pub fn shown(&self, drive: &str) -> BTreeMap<String, Shown> {
+        let items = self.items.values().filter(|item| !item.parent.is_empty() && self.drive_of(&item.id) == drive);
         let show = |item: &Item| Shown {
             size: item.file.as_ref().map(|content| content.size),
             mtime: item.mtime.clone(),
@@ -406,13 +451,25 @@ impl Drive {
             "size": item.file.as_ref().map_or(0, |content| content.size),
             "webUrl": format!("{base}/web/{}", item.id),
             "fileSystemInfo": {"createdDateTime": "2020-01-01T00:00:00Z", "lastModifiedDateTime": item.mtime},
-            "parentReference": {"driveId": ID, "driveType": self.kind},
+            "parentReference": {"driveId": self.drive_of(&item.id), "driveType": self.kind},
         });
-        if item.id != ROOT {
+        if !item.parent.is_empty() {
             let above = self.path(&item.parent);
-            let path = format!("/drives/{ID}/root:{}{above}", if above.is_empty() { "" } else { "/" });
+            let path =
+                format!("/drives/{}/root:{}{above}", self.drive_of(&item.id), if above.is_empty() { "" } else { "/" });
             value["parentReference"]["id"] = json!(item.parent);
             value["parentReference"]["path"] = json!(path);
+        }
+        if let Some(target) = item.target.as_ref().and_then(|id| self.items.get(id)) {
+            // Of what it stands for it tells what that is, not its content.
+            let mut there = self.json(target, base, true);
+            if let Some(file) = there.get_mut("file").and_then(Value::as_object_mut) {
+                file.remove("hashes");
+            }
+            // Which is optional.
+            there.as_object_mut().map(|there| there.remove("name"));
+            value["remoteItem"] = there;
+            return value;
         }
         match &item.file {
             Some(content) => {
@@ -424,7 +481,7 @@ impl Drive {
             }
             None => value["folder"] = json!({"childCount": self.children(&item.id).count()}),
         }
-        if item.id == ROOT {
+        if item.parent.is_empty() {
             value["root"] = json!({});
         }
         if in_delta && self.kind != "personal" {

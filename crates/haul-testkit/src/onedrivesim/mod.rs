@@ -36,6 +36,8 @@ pub struct Settings {
     pub keep: u64,
     /// SharePoint writes something of its own into Office files.
     pub rewrites: bool,
+    /// Items have names only as children of a folder, not paths: China's cloud, as rclone knows it.
+    pub by_child: bool,
 }
 
 impl Default for Settings {
@@ -48,6 +50,7 @@ impl Default for Settings {
             page: 1000,
             keep: 64 << 20,
             rewrites: false,
+            by_child: false,
         }
     }
 }
@@ -230,7 +233,32 @@ impl OneDrive {
 
     /// Files and folders, by path.
     pub fn shown(&self) -> BTreeMap<String, Shown> {
-        self.state().drive.shown()
+        self.state().drive.shown(drive::ID)
+    }
+
+    /// The same of somebody else's drive.
+    pub fn shown_there(&self) -> BTreeMap<String, Shown> {
+        self.state().drive.shown(drive::OTHER)
+    }
+
+    /// The id of somebody else's drive, and of the folder or file at a path there.
+    pub fn there(&self, path: &str) -> (&'static str, String) {
+        let state = self.state();
+        let item = state.drive.find(Drive::root(drive::OTHER), path).expect("it is there");
+        (drive::OTHER, item.id.clone())
+    }
+
+    /// Shows what is at a path of somebody else's drive, which was shared, under a name in this one.
+    pub fn share(&self, path: &str, name: &str) {
+        let shared = self.state().drive.share(path, name);
+        assert!(shared.is_ok(), "{path}");
+    }
+
+    /// Puts a file into somebody else's drive.
+    pub fn put_there(&self, path: &str, content: &[u8]) {
+        let (root, bytes) = (Drive::root(drive::OTHER), Bytes::copy_from_slice(content));
+        let put = self.state().drive.put_below(root, path, bytes, None, "replace");
+        assert!(put.is_ok(), "{path}");
     }
 
     /// Items in the recycle bin.
