@@ -8,6 +8,7 @@ mod error;
 mod gather;
 mod list;
 mod options;
+mod place;
 mod read;
 mod service;
 mod upload;
@@ -33,10 +34,13 @@ const CONCURRENCY: usize = 16;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = Config::read(&request)?;
-    let root = service::root(&config, &request.path)?;
+    let typed = service::root(&config, &request.path)?;
+    // As rclone has it: what begins with a slash is in the team's space.
+    let of_team = request.path.starts_with(b"/") && config.root_namespace.is_empty() && !config.shared_folders;
     let host = config.host();
     // One account, one namespace: what is copied inside it is told apart by nothing else.
-    let name = format!("dropbox:{host}:{}:{}:{}", request.remote, config.impersonate, config.root_namespace);
+    let namespace = if of_team { "/" } else { &*config.root_namespace };
+    let name = format!("dropbox:{host}:{}:{}:{namespace}", request.remote, config.impersonate);
     let api = Api::open(&request, &host, &name, Some(Login::open(&PROVIDER, &request)?), error::judge)?;
     let part = config.chunk_size.unwrap_or(upload::BLOCK);
     let caps = Caps {
@@ -66,7 +70,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             single_copy: u64::MAX,
         }),
         relays: false,
-        domain: Some(Domain { name, place: root.as_bytes().into(), on_device: None }),
+        // Where a shared folder is shows only when it is asked for.
+        domain: (!config.shared_folders).then(|| Domain { name, place: typed.as_bytes().into(), on_device: None }),
         delete_batch: 1000,
         copy_batch: 1,
         conditional: true,
@@ -80,8 +85,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         lanes: Some(api.lanes.clone()),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
-    let (gather, made, claimed) = Default::default();
-    Ok(Arc::new(Dropbox(Arc::new(Service { config, root, caps, locator, api, gather, made, claimed }))))
+    let (place, gather, made, claimed) = Default::default();
+    let service = Service { config, typed, of_team, place, caps, locator, api, gather, made, claimed };
+    Ok(Arc::new(Dropbox(Arc::new(service))))
 }
 
 #[derive(Debug)]
@@ -107,21 +113,40 @@ impl Store for Dropbox {
 
     fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
         let (key, want) = (key.clone(), want.cloned());
-        async move { read::read(&self.0, &key, want.as_ref(), range).await }.boxed()
+        async move {
+            self.0.ready("read").await?;
+            read::read(&self.0, &key, want.as_ref(), range).await
+        }
+        .boxed()
     }
 
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
-        let upload = upload::Write::begin(self.0.clone(), key, spec);
-        async move { upload.map(|upload| Box::new(upload) as Box<dyn Upload>) }.boxed()
+        let key = key.clone();
+        async move {
+            self.0.ready("write").await?;
+            let upload = upload::Write::begin(self.0.clone(), &key, spec)?;
+            Ok(Box::new(upload) as Box<dyn Upload>)
+        }
+        .boxed()
     }
 
     fn make_dir(&self, key: &Key, _: &WriteSpec) -> BoxFuture<'_, Result<()>> {
         let key = Entry::dir(key.clone()).key;
-        async move { change::make_dir(&self.0, &key).await }.boxed()
+        async move {
+            self.0.ready("mkdir").await?;
+            change::make_dir(&self.0, &key).await
+        }
+        .boxed()
     }
 
     fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        change::copy(&self.0, batch).boxed()
+        async move {
+            match self.0.ready("copy").await {
+                Ok(()) => change::copy(&self.0, batch).await,
+                Err(error) => batch.items.iter().map(|_| Err(error.to_report())).collect(),
+            }
+        }
+        .boxed()
     }
 
     fn set_meta(&self, key: &Key, _: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -131,7 +156,13 @@ impl Store for Dropbox {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        async move { change::delete(&self.0, keys).await }.boxed()
+        async move {
+            match self.0.ready("delete").await {
+                Ok(()) => change::delete(&self.0, keys).await,
+                Err(error) => keys.iter().map(|_| Err(error.to_report())).collect(),
+            }
+        }
+        .boxed()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {
@@ -146,12 +177,20 @@ impl Store for Dropbox {
 impl Resumable for Dropbox {
     fn resume(&self, key: &Key, token: &[u8], sent: Vec<Sent>, spec: WriteSpec) -> BoxFuture<'_, Result<Resumed>> {
         let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::resume(&self.0, &key, &token, sent, spec).await }.boxed()
+        async move {
+            self.0.ready("resume").await?;
+            upload::resume(&self.0, &key, &token, sent, spec).await
+        }
+        .boxed()
     }
 
     fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         let (key, token) = (key.clone(), token.to_vec());
-        async move { upload::discard(&self.0, &key, &token).await }.boxed()
+        async move {
+            self.0.ready("abort").await?;
+            upload::discard(&self.0, &key, &token).await
+        }
+        .boxed()
     }
 }
 

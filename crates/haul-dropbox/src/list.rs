@@ -1,8 +1,11 @@
 //! Listing: a whole tree by one recursive question, whose pages come in no order; one level by folder.
 
-use crate::service::{Facts, Service};
+use crate::{
+    place,
+    service::{Facts, Service},
+};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Error, ErrorKind, Key, Listed, Lost, Result, Retry};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry};
 use haul_net::Fault;
 use haul_oauth::Refused;
 use haul_store::{
@@ -156,10 +159,29 @@ impl Folders for Levels {
 
 /// See [`haul_store::Store::list`].
 pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
-    if !request.recursive {
-        return tree::list(Arc::new(Levels(service)), request);
+    let listing = async move {
+        let base = Lost::from(Key::new(""));
+        match service.ready("list").await {
+            Err(error) if error.kind() == ErrorKind::Unsupported && !request.recursive && request.prefix.is_empty() => {
+                stream::iter(names(&service, &request).await).boxed()
+            }
+            Err(error) => stream::iter([Listed::Failed { lost: base, error }]).boxed(),
+            Ok(()) if !request.recursive => tree::list(Arc::new(Levels(service)), request),
+            Ok(()) => stream::iter(whole(&service, &request).await).boxed(),
+        }
+    };
+    stream::once(listing).flatten().boxed()
+}
+
+/// The names of all folders that others share.
+async fn names(service: &Service, request: &ListRequest) -> Vec<Listed> {
+    match place::shared(service).await {
+        Ok(found) => {
+            let after = |entry: &Entry| request.after.as_ref().is_none_or(|after| entry.key > *after);
+            vec![Listed::Batch(found.into_iter().filter(after).collect()), Listed::End]
+        }
+        Err(error) => vec![Listed::Failed { lost: Lost::from(Key::new("")), error }],
     }
-    stream::once(async move { stream::iter(whole(&service, &request).await) }).flatten().boxed()
 }
 
 async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {

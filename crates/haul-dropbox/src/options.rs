@@ -72,6 +72,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         ..BASE
     },
     OptionSpec {
+        name: "shared_folders",
+        help: "Show the folders that others share with the account; the first part of a path names one of them, which is mounted.",
+        default: "false",
+        kind: OptionKind::Bool,
+        ..BASE
+    },
+    OptionSpec {
         name: "batch_mode",
         help: "Taken for rclone's sake: haul always publishes small files together, and waits for the answer.",
         default: "sync",
@@ -107,6 +114,7 @@ pub struct Config {
     pub chunk_size: Option<u64>,
     pub impersonate: String,
     pub root_namespace: String,
+    pub shared_folders: bool,
     pub batch_size: usize,
     pub encoding: Encoding,
 }
@@ -144,6 +152,7 @@ impl Config {
             chunk_size,
             impersonate: option("impersonate"),
             root_namespace: option("root_namespace"),
+            shared_folders: option("shared_folders") == "true",
             batch_size,
             encoding: Encoding::parse(&encoding)?,
         })

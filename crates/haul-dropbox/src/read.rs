@@ -12,6 +12,11 @@ use std::ops::Range;
 /// Facts of one key.
 pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     const OP: &str = "stat";
+    match service.ready(OP).await {
+        // Such a remote is there, whatever is in it.
+        Err(error) if error.kind() == ErrorKind::Unsupported && key.is_root() => return Ok(Entry::dir(Key::new(""))),
+        other => other?,
+    }
     let path = service.path(key)?;
     if path.is_empty() {
         return Ok(Entry::dir(Key::new("")));

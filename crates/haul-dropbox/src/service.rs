@@ -1,6 +1,10 @@
 //! Where keys are, what the service tells of them, and its requests.
 
-use crate::{gather::Gather, options::Config};
+use crate::{
+    gather::Gather,
+    options::Config,
+    place::{self, Place},
+};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
 use haul_store::{Caps, Direction, Payload};
@@ -12,6 +16,7 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::OnceCell;
 
 /// What the service tells of a file or folder.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -76,8 +81,12 @@ impl Facts {
 #[derive(Debug)]
 pub struct Service {
     pub config: Config,
-    /// The folder that is the root: empty, or `/a/b`.
-    pub root: String,
+    /// The folder that is the root, as it was typed: empty, or `/a/b`.
+    pub typed: String,
+    /// It was typed with a slash before it: the root is that of the person's team.
+    pub of_team: bool,
+    /// Where that is.
+    pub place: OnceCell<Place>,
     pub caps: Caps,
     pub locator: String,
     pub api: Api,
@@ -118,11 +127,26 @@ pub fn root(config: &Config, path: &[u8]) -> Result<String> {
 }
 
 impl Service {
+    /// Finds out where the remote is, once; to be waited for before any other request.
+    ///
+    /// Errors: those of [`place::find`]; a remote of all shared folders has nothing but their names.
+    pub async fn ready(&self, op: &'static str) -> Result<()> {
+        match self.place.get_or_try_init(|| place::find(self)).await?.all_shared {
+            true => Err(place::only_names(op)),
+            false => Ok(()),
+        }
+    }
+
+    /// The folder that is the root: empty, or `/a/b`.
+    pub fn root(&self) -> &str {
+        self.place.get().map_or(&self.typed, |place| &place.root)
+    }
+
     /// The service's path of a key.
     ///
     /// Errors: `Invalid` for a name that it can't have.
     pub fn path(&self, key: &Key) -> Result<String> {
-        self.path_below(&self.root, key)
+        self.path_below(self.root(), key)
     }
 
     /// The path of a key below another root.
@@ -153,15 +177,23 @@ impl Service {
         Ok(path)
     }
 
-    fn of_us(&self, mut call: Call) -> Call {
-        if !self.config.impersonate.is_empty() {
-            call = call.header(HeaderName::from_static("dropbox-api-select-user"), &self.config.impersonate);
+    /// A request for the person that we act for.
+    pub fn of_person(&self, call: Call) -> Call {
+        match &*self.config.impersonate {
+            "" => call,
+            person => call.header(HeaderName::from_static("dropbox-api-select-user"), person),
         }
-        if !self.config.root_namespace.is_empty() {
-            let root = json!({".tag": "namespace_id", "namespace_id": self.config.root_namespace});
-            call = call.header(HeaderName::from_static("dropbox-api-path-root"), root.to_string());
+    }
+
+    fn of_us(&self, call: Call) -> Call {
+        let call = self.of_person(call);
+        match self.place.get().map(|place| &*place.namespace) {
+            None | Some("") => call,
+            Some(namespace) => {
+                let root = json!({".tag": "namespace_id", "namespace_id": namespace});
+                call.header(HeaderName::from_static("dropbox-api-path-root"), root.to_string())
+            }
         }
-        call
     }
 
     /// A request with a question.

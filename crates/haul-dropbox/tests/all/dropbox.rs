@@ -49,7 +49,7 @@ pub async fn put(store: &dyn Store, name: &str, bytes: &[u8], spec: WriteSpec) -
 }
 
 /// Keys, and how the listing ended.
-async fn listed(store: &dyn Store, request: ListRequest) -> Vec<String> {
+pub async fn listed(store: &dyn Store, request: ListRequest) -> Vec<String> {
     let (mut out, mut listing) = (Vec::new(), store.list(request));
     while let Some(listed) = listing.next().await {
         match listed {

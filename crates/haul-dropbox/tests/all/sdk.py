@@ -5,6 +5,7 @@ import hashlib
 import sys
 
 import dropbox
+from dropbox.common import PathRoot
 from dropbox.exceptions import ApiError, AuthError, HttpError
 from dropbox.files import (
     CommitInfo,
@@ -136,6 +137,26 @@ while True:
 ended = state.get_complete().entries
 assert ended[0].is_success() and ended[1].get_failure().get_path_lookup().is_not_found(), ended
 assert refused(dbx.files_delete_v2, "/sdk/none").get_path_lookup().is_not_found()
+
+# A team's space is another namespace; what others share is mounted into the person's own.
+root = dbx.users_get_current_account().root_info
+assert root.is_team() if hasattr(root, "is_team") else root.root_namespace_id != root.home_namespace_id, root
+in_team = dbx.with_path_root(PathRoot.namespace_id(root.root_namespace_id))
+in_team.files_upload(b"team", "/team/f")
+assert in_team.files_download("/team/f")[1].content == b"team"
+assert refused(dbx.files_get_metadata, "/team/f").get_path().is_not_found()
+assert dbx.with_path_root(PathRoot.namespace_id(root.home_namespace_id)).files_get_metadata("/sdk/small").name == "small"
+names, page = [], dbx.sharing_list_folders(limit=1)
+while True:
+    names += [(folder.name, folder.shared_folder_id, folder.path_lower) for folder in page.entries]
+    if not page.cursor:
+        break
+    page = dbx.sharing_list_folders_continue(page.cursor)
+assert [(name, path) for name, _, path in names] == [("One", None), ("Two", None)], names
+mounted = dbx.sharing_mount_folder(names[1][1])
+assert mounted.path_lower == "/two", mounted
+assert refused(dbx.sharing_mount_folder, names[1][1]).is_already_mounted()
+assert dbx.files_download("/Two/f")[1].content == b"shared"
 
 try:
     dbx.files_get_metadata("//")

@@ -14,7 +14,9 @@ use haul_testkit::{
 async fn dropboxs_own_sdk_passes() {
     let Some(python) = peers::need("cloud_sdks") else { return };
     let lab = Lab::new("");
-    let service = Dropbox::start(Settings { job_checks: 2, ..Settings::default() }).expect("a port");
+    let service = Dropbox::start(Settings { job_checks: 2, team: true, ..Settings::default() }).expect("a port");
+    service.share("One", &[]);
+    service.share("Two", &[("f", b"shared")]);
     let Some(interceptor) = Interceptor::start(&lab, &HOSTS.map(|host| (host, service.address()))) else { return };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/sdk.py");
     let ran = lab.run(&python, &[script, &interceptor.url(), &interceptor.ca().display().to_string()]).ok();

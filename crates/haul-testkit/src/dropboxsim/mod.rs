@@ -35,11 +35,13 @@ pub struct Settings {
     pub page: usize,
     /// Deletes in batches are jobs that are asked about so often before they are done.
     pub job_checks: usize,
+    /// The account is one of a team, which has a space of its own.
+    pub team: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { latency: Duration::ZERO, page: 2000, job_checks: 1 }
+        Settings { latency: Duration::ZERO, page: 2000, job_checks: 1, team: false }
     }
 }
 
@@ -75,7 +77,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    /// That of the namespace which the request is in.
     tree: Tree,
+    /// That of the others: the team's, or while a request is in that, the person's.
+    elsewhere: Tree,
+    shared: Vec<SharedFolder>,
     sessions: sessions::Sessions,
     counts: BTreeMap<String, u64>,
     sent: u64,
@@ -84,6 +90,35 @@ struct State {
     jobs: BTreeMap<String, (usize, Value)>,
     arguments: Vec<(String, Value)>,
     headers: Vec<String>,
+}
+
+/// The person's namespace …
+const HOME: &str = "1";
+/// … and the team's.
+const TEAM: &str = "2";
+
+/// A folder that somebody else shares.
+#[derive(Debug)]
+struct SharedFolder {
+    name: String,
+    mounted: bool,
+    files: Vec<(String, Bytes)>,
+}
+
+impl SharedFolder {
+    fn value(&self, id: usize) -> Value {
+        let policy = |tag: &str| json!({".tag": tag});
+        let mut value = json!({
+            "name": self.name, "shared_folder_id": format!("{}", 100 + id), "access_type": policy("editor"),
+            "is_inside_team_folder": false, "is_team_folder": false, "preview_url": "https://www.dropbox.com/scl/x",
+            "time_invited": "2020-01-01T00:00:00Z", "access_inheritance": policy("inherit"),
+            "policy": {"acl_update_policy": policy("owner"), "shared_link_policy": policy("anyone")},
+        });
+        if self.mounted {
+            value["path_lower"] = format!("/{}", self.name.to_lowercase()).into();
+        }
+        value
+    }
 }
 
 /// What is wrong with a request: the tags of its error.
@@ -169,6 +204,24 @@ impl Dropbox {
         let mut state = self.shared.state();
         let done = state.tree.commit(&json!({"path": path, "mode": "overwrite"}), Bytes::copy_from_slice(bytes));
         done.expect("a path");
+    }
+
+    /// Puts a file into the team's space.
+    pub fn put_in_team(&self, path: &str, bytes: &[u8]) {
+        let mut state = self.shared.state();
+        let done = state.elsewhere.commit(&json!({"path": path, "mode": "overwrite"}), Bytes::copy_from_slice(bytes));
+        done.expect("a path");
+    }
+
+    /// The same as [`Dropbox::all`] of the team's space.
+    pub fn all_of_team(&self) -> BTreeMap<String, Option<Bytes>> {
+        self.shared.state().elsewhere.all()
+    }
+
+    /// Somebody shares a folder with these files, by their paths in it. It isn't mounted.
+    pub fn share(&self, name: &str, files: &[(&str, &[u8])]) {
+        let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), Bytes::copy_from_slice(bytes))).collect();
+        self.shared.state().shared.push(SharedFolder { name: name.to_owned(), mounted: false, files });
     }
 
     /// The names of all that is there, as they were written, with what files hold.
@@ -316,7 +369,18 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         (Some(said), Some(hash)) if said != hash => Err("content_hash_mismatch"),
         _ => {
             let mut state = shared.state();
-            state.act(&shared.settings, &asked, crowded)
+            let root: Value =
+                header("dropbox-api-path-root").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            match root["namespace_id"].as_str().filter(|_| shared.settings.team).unwrap_or(HOME) {
+                HOME => state.act(&shared.settings, &asked, crowded),
+                TEAM => state.act_elsewhere(&shared.settings, &asked, crowded),
+                _ => {
+                    let error = json!({".tag": "no_permission"});
+                    drop(state);
+                    let said = json!({"error_summary": "no_permission/..", "error": error});
+                    return answer_json(StatusCode::UNPROCESSABLE_ENTITY, &said);
+                }
+            }
         }
     };
     let answered = answered.map_err(|summary| {
@@ -378,6 +442,38 @@ fn content_of(asked: &Asked, facts: &Value, bytes: Bytes) -> io::Result<Response
 }
 
 impl State {
+    /// In the team's namespace.
+    fn act_elsewhere(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
+        std::mem::swap(&mut self.tree, &mut self.elsewhere);
+        let answered = self.act(settings, asked, crowded);
+        std::mem::swap(&mut self.tree, &mut self.elsewhere);
+        answered
+    }
+
+    /// A page of the shared folders from this one on.
+    fn shared_from(&self, from: usize, limit: usize) -> Value {
+        let mut entries: Vec<Value> = self.shared.iter().enumerate().map(|(id, folder)| folder.value(id)).collect();
+        let rest = entries.split_off(from.min(entries.len()));
+        let mut page = json!({"entries": rest.iter().take(limit).collect::<Vec<_>>()});
+        if rest.len() > limit {
+            page["cursor"] = format!("{}-{limit}", from + limit).into();
+        }
+        page
+    }
+
+    fn mount(&mut self, id: &str) -> Result<Value, Refusal> {
+        let at = id.parse::<usize>().ok().and_then(|id| id.checked_sub(100)).ok_or("access_error/invalid_id")?;
+        let folder = self.shared.get_mut(at).ok_or("access_error/invalid_id")?;
+        if std::mem::replace(&mut folder.mounted, true) {
+            return Err("already_mounted");
+        }
+        self.tree.create_folder(&format!("/{}", folder.name))?;
+        for (path, bytes) in std::mem::take(&mut folder.files) {
+            self.tree.commit(&json!({"path": format!("/{}/{path}", folder.name)}), bytes)?;
+        }
+        Ok(folder.value(at))
+    }
+
     fn act(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
         let argument = &asked.argument;
         let path = |name: &str| argument[name].as_str().unwrap_or_default().to_owned();
@@ -472,8 +568,22 @@ impl State {
                 "name": {"given_name": "A", "surname": "B", "familiar_name": "A", "display_name": "A B", "abbreviated_name": "AB"},
                 "email": "a@example.com", "email_verified": true, "disabled": false, "locale": "en",
                 "referral_link": "https://db.tt/x", "is_paired": false, "account_type": {".tag": "basic"},
-                "root_info": {".tag": "user", "root_namespace_id": "1", "home_namespace_id": "1"},
+                "root_info": match settings.team {
+                    true => json!({".tag": "team", "root_namespace_id": TEAM, "home_namespace_id": HOME, "home_path": "/A B"}),
+                    false => json!({".tag": "user", "root_namespace_id": HOME, "home_namespace_id": HOME}),
+                },
             }),
+            "sharing/list_folders" => {
+                let limit = argument["limit"].as_u64().map_or(1000, |limit| limit as usize).min(settings.page);
+                self.shared_from(0, limit)
+            }
+            "sharing/list_folders/continue" => {
+                let cursor = path("cursor");
+                let (from, limit) = cursor.split_once('-').ok_or("invalid_cursor")?;
+                let number = |text: &str| text.parse::<usize>().map_err(|_| "invalid_cursor");
+                self.shared_from(number(from)?, number(limit)?)
+            }
+            "sharing/mount_folder" => self.mount(&path("shared_folder_id"))?,
             _ => return Err("malformed"),
         };
         Ok(Answered::Json(json))
