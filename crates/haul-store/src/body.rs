@@ -217,6 +217,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_next_block_is_made_while_one_is_sent() {
+        #[derive(Debug)]
+        struct Told(std::sync::mpsc::SyncSender<u64>);
+        impl crate::Made for Told {
+            fn block(&self, at: u64, _: u64) -> Result<Bytes> {
+                self.0.send(at).unwrap();
+                Ok(Bytes::from_static(b"block"))
+            }
+        }
+        let (tell, told) = std::sync::mpsc::sync_channel(10);
+        let payload = Payload::default().with_made(Arc::new(Told(tell)), 15);
+        let mut body = http_body_util::BodyStream::new(Pieces::new(payload));
+        assert!(body.next().await.unwrap().is_ok());
+        // Nobody asks the body for more meanwhile.
+        let begun = |_| told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+        assert_eq!([0, 1].map(begun), [0, 5]);
+        assert_eq!(body.collect::<Vec<_>>().await.len(), 2);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [10]);
+    }
+
+    #[tokio::test]
     async fn frames_are_the_pieces_in_order_and_bounded() {
         let big = Bytes::from(vec![7; FRAME + 3]);
         let payload = Payload::new(vec![Bytes::new(), Bytes::from_static(b"ab"), big.clone(), Bytes::new()]);

@@ -38,6 +38,16 @@ pub async fn run<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'st
     bytes().run("run", job).await
 }
 
+/// Runs `job` likewise, from now on: whoever waits for it later finds it done.
+///
+/// Errors: as [`run`].
+pub fn begin<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T> + Send + 'static,
+) -> impl Future<Output = Result<T>> + Send + 'static {
+    let pending = bytes().submit(job);
+    async move { pending.await.unwrap_or_else(|_| Err(lost("run"))) }
+}
+
 /// Waits until no job is waiting or running, at most so long: one that nobody waits for any more still has to remove what it
 /// began, which it can't after the process has ended.
 pub async fn at_rest(within: Duration) {

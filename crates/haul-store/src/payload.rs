@@ -305,11 +305,12 @@ impl Payload {
         Ok(all)
     }
 
-    /// The block that begins at `at` of the payload, read or made on a disk thread; `None` for what is in memory, or past the end.
+    /// The block that begins at `at` of the payload, read or made on a disk thread from now on; `None` for what is in memory, or past the
+    /// end.
     pub fn read_at(&self, at: u64) -> Option<impl Future<Output = Result<Bytes>> + Send + use<>> {
         let Content::Stretch(stretch) = &self.content else { return None };
         let (stretch, at) = (stretch.clone(), stretch.range.start + at);
-        (at < stretch.range.end).then(|| disk::run(move || stretch.block(at)))
+        (at < stretch.range.end).then(|| disk::begin(move || stretch.block(at)))
     }
 
     /// Hashes of all bytes: those that are known, the others computed; on a disk thread when the bytes are in a file, or it
