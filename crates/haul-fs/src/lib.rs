@@ -5,6 +5,7 @@ mod append;
 mod attributes;
 mod content;
 mod copy;
+mod delta;
 mod dir;
 mod error;
 mod hidden;
@@ -32,9 +33,10 @@ use futures::{
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Carried, Rights},
+    delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Domain, Inodes, Links, ListRequest,
+    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Inodes, Links, ListRequest,
     OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored, Unfinished,
     Upload, WriteSpec,
     disk::{self, Abandoned},
@@ -323,6 +325,17 @@ impl Store for LocalStore {
 
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
+    }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        Some(self)
+    }
+}
+
+impl Deltas for LocalStore {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+        let (key, version) = (key.clone(), version.cloned());
+        self.run("read", move |local| delta::recipe(local, &key, version.as_ref(), cut))
     }
 }
 

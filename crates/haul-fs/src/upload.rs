@@ -3,13 +3,14 @@
 use super::{
     Local,
     content::data_runs,
+    delta,
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::Owner,
     meta, place,
 };
 use futures::future::{BoxFuture, ready};
-use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Version, delta::Run, plan::Replace};
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
 use rustix::{
     fs::{Advice, FallocateFlags, FileType, OFlags, StatxFlags},
@@ -139,11 +140,20 @@ struct Inner {
     place: Place,
     /// Bytes were lost, which is told once: what was written can't be published any more.
     lost: AtomicBool,
+    /// Bytes are those of another file: the whole is to be proved.
+    reused: AtomicBool,
 }
 
 impl Inner {
     fn new(local: &Arc<Local>, key: &Key, spec: WriteSpec, place: Place) -> Self {
-        Inner { local: local.clone(), key: key.clone(), spec, place, lost: AtomicBool::new(false) }
+        Inner {
+            local: local.clone(),
+            key: key.clone(),
+            spec,
+            place,
+            lost: AtomicBool::new(false),
+            reused: AtomicBool::new(false),
+        }
     }
 
     /// Has the file system say whether it holds what was written.
@@ -191,6 +201,7 @@ impl Inner {
         {
             rustix::fs::ftruncate(file, size).map_err(error)?;
         }
+        let proved = self.proved(size)?;
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime);
         meta::check_time(OP, &self.key, mtime)?;
@@ -216,8 +227,24 @@ impl Inner {
         }
         // After the rename, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
-        Ok(Stored { version, size, ..Stored::default() })
+        Ok(Stored { version, size, hashes: proved, ..Stored::default() })
     }
+
+    /// The hash of a file that was built from another, once it is proved.
+    fn proved(&self, size: u64) -> Result<Hashes> {
+        let whole = self.spec.hashes.get(Algo::Blake3).filter(|_| self.reused.load(Ordering::Relaxed));
+        let Some(whole) = whole else { return Ok(Hashes::default()) };
+        delta::prove(&self.key, &self.place.file, size, whole)?;
+        Ok(Hashes::default().with(Algo::Blake3, whole))
+    }
+}
+
+/// What runs of another file are taken into.
+pub(super) struct Reusing<'a> {
+    pub key: &'a Key,
+    pub dir: &'a Dir,
+    pub file: &'a File,
+    pub in_place: bool,
 }
 
 /// The size that the parts make, checked against what was promised.
@@ -242,6 +269,19 @@ impl Upload for FileWrite {
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(ready(Ok(Body::File(self.0.place.file.clone(), range))))
+    }
+
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        let (inner, version) = (self.0.clone(), version.clone());
+        Box::pin(disk::bytes().run(OP, move || {
+            if inner.spec.hashes.get(Algo::Blake3).is_none() {
+                let why = "without a hash of the whole no file is built from another";
+                return Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&inner.key));
+            }
+            inner.reused.store(true, Ordering::Relaxed);
+            let Place { dir, file, temp, .. } = &inner.place;
+            delta::reuse(&Reusing { key: &inner.key, dir, file, in_place: temp.is_none() }, &version, &runs)
+        }))
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
