@@ -3,7 +3,7 @@
 
 use super::{Local, error::fail, meta, read, upload::Reusing};
 use haul_core::{
-    Algo, Error, ErrorKind, Hasher, Key, Result, Version,
+    Error, ErrorKind, Key, Result, Version,
     delta::{Cut, Cutter, Recipe, Run},
 };
 use haul_store::{Part, blocks};
@@ -18,12 +18,17 @@ pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Cut)
     const OP: &str = "read";
     let mut cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
     let (entry, file) = read::open_regular(local, key, want)?;
+    if let Some(known) = entry.version.as_ref().and_then(|version| local.pieces.find(version, cut)) {
+        return Ok(known);
+    }
     blocks::read(&file, 0..entry.size, |block| cutter.update(block)).map_err(|e| e.with_key(key))?;
     let now = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     if entry.version != Some(meta::version(&now)) {
         return Err(Error::new(ErrorKind::Changed, OP, "changed while it was read").with_key(key));
     }
-    Ok(cutter.finish(entry.version))
+    let recipe = cutter.finish(entry.version);
+    local.pieces.keep(&recipe);
+    Ok(recipe)
 }
 
 /// See [`haul_store::Upload::reuse`]; runs on the pool.
@@ -32,6 +37,7 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
     let error = |kind, why: &str| Error::new(kind, OP, why.to_owned()).with_key(to.key);
     let parts = runs.iter().map(|run| Part { index: run.index, size: run.size, tag: Vec::new() }).collect();
     if to.in_place {
+        to.cut.get_or_init(|| Cut::of(to.size, to.size));
         return match runs.iter().all(|run| run.from == run.offset) {
             true => Ok(parts),
             false => Err(error(ErrorKind::Unsupported, "bytes of a file that is written in place stay where they are")),
@@ -42,6 +48,7 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
     if meta::file_type(&st) != FileType::RegularFile || meta::version(&st) != *version {
         return Err(error(ErrorKind::Changed, "the file that it is built from has changed"));
     }
+    to.cut.get_or_init(|| Cut::of(st.stx_size, to.size));
     let old = File::from(old);
     for run in runs {
         if run.from.checked_add(run.size).is_none_or(|end| end > st.stx_size) {
@@ -75,14 +82,15 @@ fn copy(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// That a file holds what it is to hold; gives its hash.
+/// That a file holds what it is to hold. Gives that in pieces, as it was cut this time and will be the next, as likely as not.
 ///
 /// Errors: `Corrupt` where it doesn't.
-pub(super) fn prove(key: &Key, file: &File, size: u64, blake3: &[u8]) -> Result<()> {
-    let mut hasher = Hasher::new(&[Algo::Blake3]);
-    blocks::read(file, 0..size, |block| hasher.update(block)).map_err(|e| e.with_key(key))?;
-    if hasher.finish().get(Algo::Blake3) == Some(blake3) {
-        return Ok(());
+pub(super) fn prove(key: &Key, file: &File, size: u64, blake3: &[u8], cut: Cut) -> Result<Recipe> {
+    let mut cutter = Cutter::new(cut)?;
+    blocks::read(file, 0..size, |block| cutter.update(block)).map_err(|e| e.with_key(key))?;
+    let recipe = cutter.finish(None);
+    if recipe.whole == blake3 {
+        return Ok(recipe);
     }
     let why = "what was built from the old file isn't what the source holds";
     Err(Error::new(ErrorKind::Corrupt, "write", why).with_key(key))

@@ -17,6 +17,7 @@ pub mod owners;
 mod place;
 mod precision;
 mod read;
+mod remembered;
 mod resume;
 mod settle;
 mod sync;
@@ -42,6 +43,7 @@ use haul_store::{
     disk::{self, Abandoned},
     late::{self, Tells},
 };
+use remembered::Remembered;
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,
@@ -109,6 +111,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = Arc::new(root.by_own_links(request.own_links));
     let rights = attributes::rights();
     let late = late::Mounts::default();
+    let pieces = Remembered(request.net.state.as_ref().map(|state| state.join("pieces")));
     let there = nearest(&place);
     let precision = there.as_ref().map_or(precision::NANO, precision::of);
     // Those file systems that ask a server for each answer (or another program, by FUSE) are those whose errors come late.
@@ -116,7 +119,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(LocalStore {
         locator,
         caps: caps(domain, rights.clone(), precision, (far, request.links)),
-        local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default() }),
+        local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default(), pieces }),
     }))
 }
 
@@ -189,6 +192,8 @@ struct Local {
     late: late::Mounts,
     /// What came in this run, where that has to be known.
     made: Made,
+    /// What files hold in pieces.
+    pieces: Remembered,
 }
 
 struct LocalStore {

@@ -10,7 +10,11 @@ use super::{
     meta, place,
 };
 use futures::future::{BoxFuture, ready};
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Version, delta::Run, plan::Replace};
+use haul_core::{
+    Algo, Error, ErrorKind, Hashes, Key, Result, Version,
+    delta::{Cut, Recipe, Run},
+    plan::Replace,
+};
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
 use rustix::{
     fs::{Advice, FallocateFlags, FileType, OFlags, StatxFlags},
@@ -23,7 +27,7 @@ use std::{
     num::NonZeroU64,
     ops::Range,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -140,8 +144,8 @@ struct Inner {
     place: Place,
     /// Bytes were lost, which is told once: what was written can't be published any more.
     lost: AtomicBool,
-    /// Bytes are those of another file: the whole is to be proved.
-    reused: AtomicBool,
+    /// Bytes are those of another file, which was cut so: the whole is to be proved.
+    reused: OnceLock<Cut>,
 }
 
 impl Inner {
@@ -152,7 +156,7 @@ impl Inner {
             spec,
             place,
             lost: AtomicBool::new(false),
-            reused: AtomicBool::new(false),
+            reused: OnceLock::new(),
         }
     }
 
@@ -201,7 +205,7 @@ impl Inner {
         {
             rustix::fs::ftruncate(file, size).map_err(error)?;
         }
-        let proved = self.proved(size)?;
+        let pieces = self.proved(size)?;
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime);
         meta::check_time(OP, &self.key, mtime)?;
@@ -227,15 +231,18 @@ impl Inner {
         }
         // After the rename, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
-        Ok(Stored { version, size, hashes: proved, ..Stored::default() })
+        let mut hashes = Hashes::default();
+        if let Some(pieces) = pieces {
+            hashes.set(Algo::Blake3, &pieces.whole);
+            self.local.pieces.keep(&Recipe { version: version.clone(), ..pieces });
+        }
+        Ok(Stored { version, size, hashes, ..Stored::default() })
     }
 
-    /// The hash of a file that was built from another, once it is proved.
-    fn proved(&self, size: u64) -> Result<Hashes> {
-        let whole = self.spec.hashes.get(Algo::Blake3).filter(|_| self.reused.load(Ordering::Relaxed));
-        let Some(whole) = whole else { return Ok(Hashes::default()) };
-        delta::prove(&self.key, &self.place.file, size, whole)?;
-        Ok(Hashes::default().with(Algo::Blake3, whole))
+    /// A file that was built from another is proved; what it holds in pieces.
+    fn proved(&self, size: u64) -> Result<Option<Recipe>> {
+        let (Some(whole), Some(cut)) = (self.spec.hashes.get(Algo::Blake3), self.reused.get()) else { return Ok(None) };
+        delta::prove(&self.key, &self.place.file, size, whole, *cut).map(Some)
     }
 }
 
@@ -244,7 +251,11 @@ pub(super) struct Reusing<'a> {
     pub key: &'a Key,
     pub dir: &'a Dir,
     pub file: &'a File,
+    /// Bytes that it will have.
+    pub size: u64,
     pub in_place: bool,
+    /// How the two are cut, once that is known.
+    pub cut: &'a OnceLock<Cut>,
 }
 
 /// The size that the parts make, checked against what was promised.
@@ -278,9 +289,10 @@ impl Upload for FileWrite {
                 let why = "without a hash of the whole no file is built from another";
                 return Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&inner.key));
             }
-            inner.reused.store(true, Ordering::Relaxed);
             let Place { dir, file, temp, .. } = &inner.place;
-            delta::reuse(&Reusing { key: &inner.key, dir, file, in_place: temp.is_none() }, &version, &runs)
+            let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
+            let to = Reusing { key: &inner.key, dir, file, size, in_place, cut: &inner.reused };
+            delta::reuse(&to, &version, &runs)
         }))
     }
 

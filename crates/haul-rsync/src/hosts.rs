@@ -138,7 +138,9 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
         return Err((code, format!("error: `{path} far` doesn't run on {there}: {why} (code {code})")));
     }
     if let Some(asked) = unkept(options) {
-        let line = format!("{asked} needs haul on {there}: {why}. Install it there, name it with --rsync-path, or leave {asked} out");
+        let line = format!(
+            "{asked} needs haul on {there}: {why}. Install it there, name it with --rsync-path, or leave {asked} out"
+        );
         return Err((exit::UNSUPPORTED, line));
     }
     let sftp = format!(":sftp,ssh={ssh}:");
