@@ -48,7 +48,7 @@ fn name(version: &Version, cut: Cut) -> String {
         Cut::Blocks(size) => format!("b{size}"),
         Cut::Content(size) => format!("c{size}"),
     };
-    let hashes = hash_bytes(&[Algo::Blake3], version.as_bytes());
+    let hashes = hash_bytes(&[Algo::Blake3], &version.0);
     format!("{}-{cut}", hashes.get(Algo::Blake3).map(|hash| to_hex(&hash[..16])).unwrap_or_default())
 }
 
