@@ -341,3 +341,43 @@ async fn packed(frame: Frame, level: Option<i32>) -> (Frame, Option<Vec<u8>>) {
     let packed = tokio::spawn(async move { pack(&body, level) }).await.unwrap_or_default();
     (frame, packed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::When;
+    use tokio::io::AsyncReadExt as _;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn frames_cross_compressed_in_their_order() {
+        let text: Vec<u8> = (0..10_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
+        for (when, smaller) in [(When::Always, true), (When::Slow, false), (When::Never, false)] {
+            let (first, firsts) = mpsc::unbounded_channel();
+            let (content, contents) = mpsc::channel(QUEUE);
+            let (mut from, to) = tokio::io::duplex(1 << 16);
+            let sender = tokio::spawn(send(to, firsts, contents, Packing { when, level: None }));
+            let noise = Bytes::from(haul_testkit::folder::noise(1, PIECE));
+            let bodies: Vec<_> =
+                (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
+            for (id, body) in bodies.iter().enumerate() {
+                content.send(Frame { kind: Kind::Data, id: id as u32, body: body.clone() }).await.unwrap();
+            }
+            let (mut wire, mut came) = (Vec::new(), Vec::new());
+            while came.len() < bodies.len() {
+                from.read_buf(&mut wire).await.unwrap();
+                let mut left = &wire[..];
+                came.clear();
+                while let Ok(Some(frame)) = Frame::read(&mut left).await {
+                    came.push(frame);
+                }
+            }
+            let ids: Vec<u32> = came.iter().map(|frame| frame.id).collect();
+            assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
+            assert!(came.iter().map(|frame| &frame.body).eq(&bodies));
+            let plain: usize = bodies.iter().map(Bytes::len).sum();
+            assert_eq!(wire.len() < plain / 2, smaller, "{when:?}: {} of {plain}", wire.len());
+            drop((first, content));
+            sender.await.unwrap().unwrap();
+        }
+    }
+}
