@@ -232,9 +232,10 @@ impl Inner {
         // After the rename, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
         let mut hashes = Hashes::default();
-        if let Some(pieces) = pieces {
+        if let Some(mut pieces) = pieces {
             hashes.set(Algo::Blake3, &pieces.whole);
-            self.local.pieces.keep(&Recipe { version: version.clone(), ..pieces });
+            pieces.version = version.clone();
+            self.local.pieces.keep(&pieces);
         }
         Ok(Stored { version, size, hashes, ..Stored::default() })
     }
