@@ -236,7 +236,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_of_an_older_version_is_understood() {
-        let about = greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this(ALWAYS)).await.unwrap();
+        let about =
+            greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this(ALWAYS)).await.unwrap();
         assert_eq!(about, About::default(), "it keeps no attributes, and reads no compressed frames");
         let mut said = Vec::new();
         let met = receive(&mut &OLD_HELLO[..], &mut said, told()).await.unwrap();

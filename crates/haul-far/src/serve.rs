@@ -84,7 +84,11 @@ pub async fn serve(
 fn about(settings: &Settings) -> About {
     let place = settings.root.as_deref().unwrap_or(b".");
     let store = (settings.open)(place, Links::Keep, false);
-    About { rights: store.ok().and_then(|store| store.caps().attributes.clone()), confined: settings.root.is_some(), packs: true }
+    About {
+        rights: store.ok().and_then(|store| store.caps().attributes.clone()),
+        confined: settings.root.is_some(),
+        packs: true,
+    }
 }
 
 /// One near end's.

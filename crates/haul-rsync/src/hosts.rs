@@ -143,7 +143,7 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
         );
         return Err((exit::UNSUPPORTED, line));
     }
-    let sftp = format!(":sftp,ssh={ssh}:");
+    let sftp = format!(":sftp,protocol=sftp,ssh={ssh}:");
     match stat(options, ctx, &sftp).await? {
         Ok(()) => {
             let line = "files go by SFTP, whole, without owners, groups, devices and fractions of seconds";
@@ -173,8 +173,15 @@ fn compression(options: &Options) -> Result<String, Refusal> {
 ///
 /// Errors: the store can't be meant; within: it can't be reached.
 async fn stat(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Result<(), Error>, Refusal> {
-    let store = ctx.open_as(OsStr::new(head), &opening::looked_at(options));
-    let store = store.map_err(|error| (exit::FILE_IO, format!("{error:#}")))?;
+    let store = match ctx.session.open(OsStr::new(head), &opening::looked_at(options)) {
+        Ok(store) => store,
+        Err(error) => {
+            return match error.cause() {
+                haul_remotes::Error::Store(failed) if failed.op() == "connect" => Ok(Err(failed.to_report())),
+                _ => Err((exit::FILE_IO, format!("{:#}", anyhow::Error::from(error)))),
+            };
+        }
+    };
     Ok(store.stat(&Key::new("")).await.map(|_| ()))
 }
 

@@ -15,8 +15,7 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
-    delta::Run,
-    key::after_prefix, plan::Replace,
+    delta::Run, key::after_prefix, plan::Replace,
 };
 use std::{
     future::Future,
