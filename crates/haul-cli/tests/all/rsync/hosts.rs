@@ -88,8 +88,8 @@ fn there_and_back_it_is_as_with_rsync() {
     }
     tree(&room.lab.path("src"));
     for (number, words) in [
-        &["-rlti", "--delete"][..],
-        &["-rltv", "--exclude=*.o"],
+        &["-ai", "--delete"][..],
+        &["-av", "--exclude=*.o"],
         &["-rlt", "--stats", "--delete-excluded", "--exclude=*.o"],
         &["-rltin", "--delete"],
         &["-rlti", "--existing", "-u"],
