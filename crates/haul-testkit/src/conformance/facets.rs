@@ -42,7 +42,8 @@ pub(super) async fn layers_keep_its_facets(store: Arc<dyn Store>) -> Outcome {
 pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store>) -> Outcome {
     let Some(deltas) = store.deltas() else {
         // Who can't says so, and takes the bytes.
-        let upload = store.write(&key("d/f"), WriteSpec { size: Some(3), ..WriteSpec::default() }).await.expect("begun");
+        let upload =
+            store.write(&key("d/f"), WriteSpec { size: Some(3), ..WriteSpec::default() }).await.expect("begun");
         let refused = upload.reuse(&Version::new(b"v"), Vec::new()).await.expect_err("it can't");
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         upload.abort().await.expect("given up");

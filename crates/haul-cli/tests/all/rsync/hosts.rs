@@ -23,9 +23,12 @@ struct Room {
 }
 
 impl Room {
-    fn new(setup: &Setup) -> Option<Room> {
-        let sshd = Sshd::start(setup)?;
-        Some(Room { lab: Lab::new(HAUL), sshd })
+    fn new() -> Option<Room> {
+        let lab = Lab::new(HAUL);
+        // What haul remembers there isn't this user's.
+        let state = format!("SetEnv XDG_STATE_HOME={}", lab.path("far-state").display());
+        let sshd = Sshd::start(&Setup { lines: vec![state], ..Setup::default() })?;
+        Some(Room { lab, sshd })
     }
 
     fn shell(&self) -> String {
@@ -82,7 +85,7 @@ fn told(ran: &Ran) -> Vec<String> {
 
 #[test]
 fn there_and_back_it_is_as_with_rsync() {
-    let Some(room) = Room::new(&Setup::default()) else { return };
+    let Some(room) = Room::new() else { return };
     if peers::need("rsync").is_none() {
         return;
     }
@@ -123,7 +126,7 @@ fn there_and_back_it_is_as_with_rsync() {
 
 #[test]
 fn only_what_changed_goes_across() {
-    let Some(room) = Room::new(&Setup::default()) else { return };
+    let Some(room) = Room::new() else { return };
     let old = noise(1, 4 * MIB);
     let mut changed = old.clone();
     changed[MIB..MIB + 1000].fill(7);
@@ -157,11 +160,12 @@ fn only_what_changed_goes_across() {
         }
     }
     assert_eq!(fs::read_dir(room.lab.path("d")).expect("there").count(), 2, "nothing is left behind");
+    assert!(fs::read_dir(room.lab.path("far-state/haul/pieces")).expect("remembered").count() > 0);
 }
 
 #[test]
 fn from_a_host_to_a_host_it_goes_through_here() {
-    let (Some(room), Some(other)) = (Room::new(&Setup::default()), Room::new(&Setup::default())) else { return };
+    let (Some(room), Some(other)) = (Room::new(), Room::new()) else { return };
     tree(&room.lab.path("src"));
     // Two hosts in one config, each with its own server.
     let both = ["far", "other"].map(|name| {
@@ -180,7 +184,7 @@ fn from_a_host_to_a_host_it_goes_through_here() {
 
 #[test]
 fn what_leads_nowhere_is_told_with_rsyncs_codes() {
-    let Some(room) = Room::new(&Setup::default()) else { return };
+    let Some(room) = Room::new() else { return };
     write(&room.lab.path("s/a"), b"a", TIME);
     let far = room.far("d");
     let shell = room.shell();
@@ -207,7 +211,7 @@ fn what_leads_nowhere_is_told_with_rsyncs_codes() {
 
 #[test]
 fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
-    let Some(room) = Room::new(&Setup::default()) else { return };
+    let Some(room) = Room::new() else { return };
     tree(&room.lab.path("src"));
     let (shell, src, far) = (room.shell(), room.lab.path("src/").display().to_string(), room.far("dst"));
     // Where the PATH of the user there has no haul.
