@@ -1,10 +1,13 @@
-"""A host behind ssh: many small files and one large one, on a link without latency and on longer ones.
+"""A host behind ssh: many small files and one large one, on a link without latency and on longer ones; files of which some has changed, and
+text, on one of 20 MB/s.
 
 The server is OpenSSH's own, without a port: ssh starts it as its ProxyCommand, behind haul-relay (haul-testkit) where there is latency.
 All tools go through the same ssh.
 """
 
+import filecmp
 import os
+import random
 import shutil
 import stat
 import subprocess
@@ -16,6 +19,11 @@ from cases.common import OVERHEAD, Case, Command, cannot, remove
 FOLDERS, EACH = 100, 6_500
 MANY, QUICK_MANY = 10_000, 100
 LARGE, QUICK_LARGE = 1_000_000_000, 20_000_000
+# An image, and a text, of which some has changed; bytes a second of the link, and milliseconds of a round trip.
+IMAGE, QUICK_IMAGE = 4_000_000_000, 24_000_000
+TEXT, QUICK_TEXT = 1_000_000_000, 12_000_000
+RATE, TRIP = 20_000_000, 10
+PAGE = 4096
 SECOND_NS = 1_000_000_000
 SSHD = "/usr/sbin/sshd"
 KEYGEN = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f"]
@@ -27,6 +35,9 @@ def cases(quick):
     for way in ("up", "down"):
         found += [Ssh(f"ssh-many-{way}-{ms}", way, ms, many, EACH) for ms in (0, 50)]
         found += [Ssh(f"ssh-large-{way}-{ms}", way, ms, 1, large) for ms in (0, 100)]
+    image, text = (QUICK_IMAGE, QUICK_TEXT) if quick else (IMAGE, TEXT)
+    found += [Changed("ssh-delta-image", image, in_place), Changed("ssh-delta-text", text, insertions)]
+    found.append(Text("ssh-compressed", text))
     return found
 
 
@@ -90,8 +101,127 @@ class Ssh(Case):
         remove(self.dst)
 
 
-def serve(top, relay, ms):
-    """Keys and configs of a server and its user; the path of the user's ssh config."""
+class Rsync(Case):
+    """One file to a host behind a link of 20 MB/s, by the words of rsync. `words`: what is asked for."""
+
+    servers = ("haul-relay",)
+    tools = ("rsync",)
+    limit = 1200
+    runs = 3
+    words = ()
+    columns = (("MB on the link", "link"),)
+
+    def __init__(self, name, size):
+        super().__init__()
+        self.name, self.size, self.why, self.haul = name, size, None, None
+
+    def need(self):
+        return 4 * (self.size + OVERHEAD)
+
+    def prepare(self, folder, tools, stack):
+        self.folder = folder
+        self.top = Path(folder)
+        if not os.path.exists(SSHD):
+            self.why = "there is no sshd (openssh-server)"
+            return
+        self.haul = tools.paths["haul"]
+        self.counted = self.top / "bytes"
+        self.config = serve(self.top, tools.paths["haul-relay"], TRIP, RATE, self.counted)
+        (self.top / "here").mkdir()
+        (self.top / "far").mkdir()
+        self.src, self.dst = self.top / "here" / "file", self.top / "far" / "file"
+        self.write()
+        os.utime(self.src, ns=(data.FIRST_TIME_NS, data.FIRST_TIME_NS))
+
+    def commands(self):
+        if self.why:
+            yield Command("haul", "haul", None, why=self.why)
+            return
+        words = ["-t", *self.words, "-e", f"ssh -F {self.config}"]
+        ends = [str(self.src), f"far:{self.dst}"]
+        yield Command("haul", "haul", ["rsync", *words, f"--rsync-path={self.haul}", *ends])
+        yield Command("rsync", "rsync", [*words, *ends]) if shutil.which("rsync") else cannot("rsync", "rsync is not installed")
+
+    def check(self, _command, run, _whole):
+        run["link"] = round(int(self.counted.read_text()) / 1e6, 2)
+        same = filecmp.cmp(self.src, self.dst, shallow=False)
+        return None if same else "the file there is another"
+
+    def discard(self, _command):
+        remove(self.dst)
+
+
+class Changed(Rsync):
+    """The host has an older version. `change` makes the new one of it, block by block."""
+
+    words = ("--no-whole-file",)
+
+    def __init__(self, name, size, change):
+        super().__init__(name, size)
+        self.change = change
+        self.what = f"a file of {size:,} bytes {change.__doc__} to a host that has the old one, {RATE // 1_000_000} MB/s"
+
+    def write(self):
+        self.old = self.top / "far" / "old"
+        with open(self.old, "wb") as old, open(self.src, "wb") as new:
+            for number, block in enumerate(self.blocks()):
+                old.write(block)
+                new.write(self.change(block, random.Random(f"change/{number}")))
+
+    def blocks(self):
+        return data.blocks(self.name, self.size) if self.change is in_place else text(self.size)
+
+    def fresh(self, _command):
+        shutil.copyfile(self.old, self.dst)
+        os.utime(self.dst, ns=(data.FIRST_TIME_NS - SECOND_NS, data.FIRST_TIME_NS - SECOND_NS))
+
+
+class Text(Rsync):
+    """Lines of a log, compressed on the way."""
+
+    words = ("-z",)
+
+    def __init__(self, name, size):
+        super().__init__(name, size)
+        self.what = f"a text of {size:,} bytes to a host, compressed, {RATE // 1_000_000} MB/s"
+
+    def write(self):
+        with open(self.src, "wb") as new:
+            for block in text(self.size):
+                new.write(block)
+
+
+def in_place(block, chance):
+    """of which 1 % has changed in place, page by page,"""
+    block = bytearray(block)
+    for page in chance.sample(range(0, len(block), PAGE), max(len(block) // PAGE // 100, 1)):
+        block[page : page + PAGE] = chance.randbytes(len(block[page : page + PAGE]))
+    return block
+
+
+def insertions(block, chance):
+    """with an insertion in each 4 MB"""
+    at = chance.randrange(len(block))
+    return block[:at] + chance.randbytes(200).hex().encode() + block[at:]
+
+
+def text(size):
+    """Lines of a server's log, the same in every run, in blocks of 4 MB."""
+    block = 4_000_000
+    for first in range(0, size, block):
+        chance = random.Random(f"text/{first}")
+        words = [f"/{chance.choice('abcdef')}{chance.randrange(5000)}/{chance.randrange(300)}.html" for _ in range(2000)]
+        lines, length = [], 0
+        while length < min(block, size - first):
+            address = f"10.{chance.randrange(8)}.{chance.randrange(256)}.{chance.randrange(256)}"
+            line = f"{address} - - [2020-09-13 {first // block:04}] GET {chance.choice(words)} 200 {chance.randrange(90000)}\n"
+            lines.append(line)
+            length += len(line)
+        yield "".join(lines).encode()[: min(block, size - first)]
+
+
+def serve(top, relay, ms, rate=None, count=None):
+    """Keys and configs of a server and its user; the path of the user's ssh config. `count`: a file that tells the bytes on the link."""
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", exist_ok=True)
     for name in ("host", "id"):
@@ -103,6 +233,8 @@ def serve(top, relay, ms):
     public = " ".join((top / "host.pub").read_text().split()[:2])
     (top / "known_hosts").write_text(f"far {public}\n")
     through = f"{relay} --delay-ms={ms // 2} " if ms else ""
+    through += f"--rate={rate} " if rate else ""
+    through += f"--count={count} " if count else ""
     config = top / "config"
     config.write_text(
         f"Host far\n ProxyCommand {through}{SSHD} -i -f {top}/sshd_config -E {top}/log\n IdentityFile {top}/id\n"

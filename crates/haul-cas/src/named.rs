@@ -9,7 +9,7 @@ use futures::{
 };
 use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Inodes, ListRequest, Read, Resumable, Store, Stored, Upload, WriteSpec,
+    Admin, Caps, CopyBatch, Deltas, Encrypted, Inodes, ListRequest, Read, Resumable, Store, Stored, Upload, WriteSpec,
 };
 use std::{ops::Range, sync::Arc};
 
@@ -94,5 +94,9 @@ impl Store for Named {
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.inner.encrypted()
+    }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.inner.deltas()
     }
 }

@@ -19,7 +19,7 @@ use haul_remotes::{
     config::{Password, paths},
 };
 use haul_store::{
-    Meters, Store,
+    Meters, Net, Store,
     layers::{LayerSettings, Stop},
 };
 use haul_terminal::Screen;
@@ -187,9 +187,9 @@ fn settings(flags: &Flags, stores: StoreFlags) -> Result<Settings> {
             ask: flags.config.ask_password.then(|| Arc::new(prompt::config_password) as _),
             ..Password::from_environment(&environment)
         },
-        environment,
         flags: stores,
-        net: flags::net(flags)?,
+        net: Net { state: paths::state(flags.config.state_dir.as_ref(), &environment), ..flags::net(flags)? },
+        environment,
         ..Settings::default()
     })
 }

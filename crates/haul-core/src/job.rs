@@ -375,6 +375,8 @@ pub struct Write {
     pub fsync: Fsync,
     /// Drop the transferred data from the page cache (`--drop-cache`).
     pub drop_cache: bool,
+    /// Build a file from the one that is there, and send only what that doesn't have, where both stores can.
+    pub delta: bool,
     /// Don't check hashes after a transfer (`--ignore-checksum`).
     pub ignore_checksum: bool,
     /// Read back and hash what was written (`--verify=read`).
@@ -391,6 +393,7 @@ impl Default for Write {
             sparse: false,
             fsync: Fsync::default(),
             drop_cache: false,
+            delta: false,
             ignore_checksum: false,
             verify_read: false,
             store_md5: false,

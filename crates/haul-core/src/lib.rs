@@ -7,6 +7,7 @@ pub mod attributes;
 pub mod chmod;
 pub mod compare;
 pub mod concurrency;
+pub mod delta;
 mod dos2unix;
 pub mod encoding;
 pub mod entry;

@@ -4,8 +4,10 @@ use crate::{
     dial::Pipe,
     frame::{Frame, Kind, PIECE},
     message::{self, Answer, Asking, FolderId, Request},
+    pack::{Pace, Packing, pack},
 };
 use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _, stream::FuturesOrdered};
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_ssh::End;
 use haul_store::task::Task;
@@ -16,7 +18,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -26,6 +28,9 @@ use tokio::{
 
 /// Frames of content that wait to be written: some megabytes, so that the pipe is never idle.
 const QUEUE: usize = 16;
+
+/// Frames that are being compressed, or are and wait for their turn.
+const PACKED_AHEAD: usize = 4;
 
 /// Bytes of an answer that may be on their way for one request: what a link of 100 MB/s holds in 40 ms. A larger one has several requests.
 pub const WINDOW: u64 = 4 << 20;
@@ -97,7 +102,7 @@ impl Channel {
     /// Begins to read and write.
     ///
     /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there.
-    pub fn new(pipe: Pipe, patience: Duration) -> Arc<Channel> {
+    pub fn new(pipe: Pipe, patience: Duration, packing: Packing) -> Arc<Channel> {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
         let waiting = Arc::<Waiting>::default();
@@ -118,7 +123,7 @@ impl Channel {
         });
         let writer = Task::spawn(async move {
             // The reader says why it ended, where that says more.
-            if let Err(error) = send(output, firsts, contents).await
+            if let Err(error) = send(output, firsts, contents, packing).await
                 && error.kind() != io::ErrorKind::BrokenPipe
             {
                 writes.end(error.to_string());
@@ -266,29 +271,113 @@ async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Dur
     Ok(())
 }
 
-/// Writes what is to be sent, what is small before content, until nobody sends any more.
+/// Writes what is to be sent, what is small before content, until nobody sends any more. Content is compressed meanwhile, several
+/// frames at once.
 pub async fn send(
     mut to: impl AsyncWrite + Unpin,
     mut firsts: mpsc::UnboundedReceiver<Frame>,
     mut contents: mpsc::Receiver<Frame>,
+    packing: Packing,
 ) -> io::Result<()> {
+    let mut pace = Pace::new(packing);
+    let mut ahead = FuturesOrdered::new();
     loop {
-        let ready = firsts.try_recv().or_else(|_| contents.try_recv());
-        let frame = match ready {
-            Ok(frame) => Some(frame),
-            Err(_) => {
-                // Nothing else is ready: what was written goes now.
-                to.flush().await?;
+        while ahead.len() < PACKED_AHEAD
+            && let Ok(frame) = contents.try_recv()
+        {
+            ahead.push_back(packed(frame, pace.level()));
+        }
+        let (began, waits) = (Instant::now(), !ahead.is_empty());
+        let step = {
+            let mut next = std::pin::pin!(async {
                 tokio::select! {
                     biased;
-                    frame = firsts.recv() => frame,
-                    Some(frame) = contents.recv() => Some(frame),
+                    frame = firsts.recv() => frame.map_or(Step::End, Step::First),
+                    Some(packed) = ahead.next() => Step::Content(packed),
+                    Some(frame) = contents.recv(), if !waits => Step::More(frame),
+                }
+            });
+            match next.as_mut().now_or_never() {
+                Some(step) => step,
+                None => {
+                    // Nothing else is ready: what was written goes now.
+                    to.flush().await?;
+                    next.await
                 }
             }
         };
-        match frame {
-            Some(frame) => frame.write(&mut to).await?,
-            None => return to.shutdown().await,
+        match step {
+            Step::End => return to.shutdown().await,
+            Step::More(frame) => ahead.push_back(packed(frame, pace.level())),
+            Step::First(frame) => match pace.quick().and_then(|level| pack(&frame.body, level)) {
+                Some(packed) => frame.write_packed(&packed, &mut to).await?,
+                None => frame.write(&mut to).await?,
+            },
+            Step::Content((frame, packed)) => {
+                let (work, began) = (began.elapsed(), Instant::now());
+                match &packed {
+                    Some(packed) => frame.write_packed(packed, &mut to).await?,
+                    None => frame.write(&mut to).await?,
+                }
+                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed(), work);
+            }
+        }
+    }
+}
+
+/// What is written next.
+enum Step {
+    First(Frame),
+    Content((Frame, Option<Vec<u8>>)),
+    More(Frame),
+    End,
+}
+
+/// A frame, and its body compressed at this level, where that is wanted and pays.
+async fn packed(frame: Frame, level: Option<i32>) -> (Frame, Option<Vec<u8>>) {
+    let Some(level) = level else { return (frame, None) };
+    let body = frame.body.clone();
+    // What can't be compressed goes as it is.
+    let packed = tokio::spawn(async move { pack(&body, level) }).await.unwrap_or_default();
+    (frame, packed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::When;
+    use tokio::io::AsyncReadExt as _;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn frames_cross_compressed_in_their_order() {
+        let text: Vec<u8> = (0..10_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
+        for (when, smaller) in [(When::Always, true), (When::Slow, false), (When::Never, false)] {
+            let (first, firsts) = mpsc::unbounded_channel();
+            let (content, contents) = mpsc::channel(QUEUE);
+            let (mut from, to) = tokio::io::duplex(1 << 16);
+            let sender = tokio::spawn(send(to, firsts, contents, Packing { when, level: None }));
+            let noise = Bytes::from(haul_testkit::folder::noise(1, PIECE));
+            let bodies: Vec<_> =
+                (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
+            for (id, body) in bodies.iter().enumerate() {
+                content.send(Frame { kind: Kind::Data, id: id as u32, body: body.clone() }).await.unwrap();
+            }
+            let (mut wire, mut came) = (Vec::new(), Vec::new());
+            while came.len() < bodies.len() {
+                from.read_buf(&mut wire).await.unwrap();
+                let mut left = &wire[..];
+                came.clear();
+                while let Ok(Some(frame)) = Frame::read(&mut left).await {
+                    came.push(frame);
+                }
+            }
+            let ids: Vec<u32> = came.iter().map(|frame| frame.id).collect();
+            assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
+            assert!(came.iter().map(|frame| &frame.body).eq(&bodies));
+            let plain: usize = bodies.iter().map(Bytes::len).sum();
+            assert_eq!(wire.len() < plain / 2, smaller, "{when:?}: {} of {plain}", wire.len());
+            drop((first, content));
+            sender.await.unwrap().unwrap();
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     hello::{self, About, Hello},
     install::{self, Program},
+    pack::Packing,
 };
 use futures::future::BoxFuture;
 use haul_core::{Error, ErrorKind, Result};
@@ -109,10 +110,10 @@ impl Call {
     /// Greets who is there, and gives what it says of itself. A login has the time that a person takes.
     ///
     /// Errors: no haul is there, in the words of what is; nobody answers within `patience`.
-    pub async fn greet(self, patience: Duration) -> Result<(Pipe, About)> {
+    pub async fn greet(self, packing: Packing, patience: Duration) -> Result<(Pipe, About)> {
         let state = RandomState::new();
         let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
-        let hello = Hello::of_this();
+        let hello = Hello::of_this(packing);
         let silent = |patience: Duration| {
             let why = format!("no haul answered there within {} s", patience.as_secs());
             Error::new(ErrorKind::Unreachable, "connect", why)

@@ -1,14 +1,18 @@
 //! Frames: what crosses a pair of pipes, one after another, each of one request. Pure but for the reading and writing of them.
 //!
 //! A frame is its length (4 bytes, big-endian: of what follows), a kind (1 byte), the number of its request (4 bytes, big-endian), and
-//! what it carries.
+//! what it carries, which may be compressed (the kind says so).
 
+use crate::pack::unpack;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::io::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Bytes of a frame before what it carries.
 const HEAD: usize = 9;
+
+/// Bit of a kind: what the frame carries is compressed.
+const PACKED: u8 = 0x80;
 
 /// A frame carries no more. The largest are listings' batches and small files as a whole; content goes in pieces of [`PIECE`].
 pub const MOST: usize = 16 << 20;
@@ -56,10 +60,13 @@ impl Kind {
         }
     }
 
-    fn of(code: u8) -> Option<Kind> {
+    /// From its code, and whether its body is compressed.
+    fn of(code: u8) -> Option<(Kind, bool)> {
+        let plain = code & !PACKED;
         [Kind::Request, Kind::Answer, Kind::Data, Kind::Taken, Kind::Cancel, Kind::Alive]
             .into_iter()
-            .find(|kind| kind.code() == code)
+            .find(|kind| kind.code() == plain)
+            .map(|kind| (kind, code != plain))
     }
 }
 
@@ -81,12 +88,23 @@ impl Frame {
     ///
     /// Errors: the pipe's.
     pub async fn write(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+        self.write_as(self.kind.code(), &self.body, to).await
+    }
+
+    /// Writes it with this body, which is what [`pack`](crate::pack::pack) made of its own.
+    ///
+    /// Errors: the pipe's.
+    pub async fn write_packed(&self, packed: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+        self.write_as(self.kind.code() | PACKED, packed, to).await
+    }
+
+    async fn write_as(&self, code: u8, body: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
         let mut head = BytesMut::with_capacity(HEAD);
-        head.put_u32((HEAD - 4 + self.body.len()) as u32);
-        head.put_u8(self.kind.code());
+        head.put_u32((HEAD - 4 + body.len()) as u32);
+        head.put_u8(code);
         head.put_u32(self.id);
         to.write_all(&head).await?;
-        to.write_all(&self.body).await
+        to.write_all(body).await
     }
 
     /// The next one; `None` where the pipe ends between two.
@@ -105,7 +123,7 @@ impl Frame {
             .checked_sub(HEAD - 4)
             .filter(|size| *size <= MOST)
             .ok_or_else(|| wrong("a frame's length is wrong"))?;
-        let kind = Kind::of(code).ok_or_else(|| wrong("a frame is of no known kind"))?;
+        let (kind, packed) = Kind::of(code).ok_or_else(|| wrong("a frame is of no known kind"))?;
         let mut body = BytesMut::with_capacity(size);
         // Grows as bytes come: what a length promises takes no memory by itself.
         while body.len() < size {
@@ -113,7 +131,8 @@ impl Frame {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(Some(Frame { kind, id: u32::from_be_bytes([e, f, g, h]), body: body.freeze() }))
+        let body = if packed { unpack(&body)? } else { body.freeze() };
+        Ok(Some(Frame { kind, id: u32::from_be_bytes([e, f, g, h]), body }))
     }
 }
 

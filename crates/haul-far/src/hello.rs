@@ -1,6 +1,6 @@
 //! How two ends meet: past what a login shell may print, each says who it is, and the older version of the two that both speak is taken.
 
-use crate::{frame::Frame, message};
+use crate::{frame::Frame, message, pack::Packing};
 use haul_core::{Error, ErrorKind, Result, attributes::Rights};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -29,6 +29,9 @@ pub struct Hello {
     pub newest: u32,
     /// The version of its program, for messages to people.
     pub build: String,
+    /// What it wishes of compression, in both directions.
+    #[serde(default)]
+    pub packing: Packing,
 }
 
 /// What a far end says of itself. One of version 1 says nothing.
@@ -39,6 +42,8 @@ pub struct About {
     pub rights: Option<Rights>,
     /// It serves one folder alone, and follows no symlinks.
     pub confined: bool,
+    /// It reads and writes compressed frames.
+    pub packs: bool,
 }
 
 /// What the far end answers.
@@ -66,6 +71,15 @@ pub fn common(oldest: u32, newest: u32) -> Option<u32> {
 
 fn lost(error: std::io::Error) -> Error {
     Error::from_io("connect", error)
+}
+
+/// What a near end wishes, and both can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// The version of the messages.
+    pub version: u32,
+    /// Which frames are compressed.
+    pub packing: Packing,
 }
 
 /// The near end's half: says `hello`, waits for the far end behind what its shell prints, and gives what that says of itself.
@@ -106,19 +120,19 @@ pub async fn greet(
 
 impl Hello {
     /// This build's.
-    pub fn of_this() -> Hello {
-        Hello { oldest: OLDEST, newest: VERSION, build: env!("CARGO_PKG_VERSION").to_owned() }
+    pub fn of_this(packing: Packing) -> Hello {
+        Hello { oldest: OLDEST, newest: VERSION, build: env!("CARGO_PKG_VERSION").to_owned(), packing }
     }
 }
 
-/// The far end's half: waits for a near end and answers. The version that both speak; `None` where there is none, or nobody came.
+/// The far end's half: waits for a near end and answers. What both have in common; `None` where there is none, or nobody came.
 ///
 /// Errors: the pipe's; `InvalidData` for somebody who is no haul.
 pub async fn receive(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     about: About,
-) -> std::io::Result<Option<u32>> {
+) -> std::io::Result<Option<Met>> {
     let mut mark = [0; MAGIC.len() + NONCE];
     for (at, byte) in mark.iter_mut().enumerate() {
         *byte = from.read_u8().await?;
@@ -129,10 +143,13 @@ pub async fn receive(
     }
     let Some(frame) = Frame::read(from).await? else { return Ok(None) };
     let build = env!("CARGO_PKG_VERSION").to_owned();
-    let (welcome, version) = match message::read::<Hello>(&frame) {
+    let (welcome, met) = match message::read::<Hello>(&frame) {
         Err(error) => (Welcome::Refuses(error.message().to_owned()), None),
         Ok(hello) => match common(hello.oldest, hello.newest) {
-            Some(version) => (Welcome::Serves { version, build, about }, Some(version)),
+            Some(version) => {
+                let met = Met { version, packing: hello.packing };
+                (Welcome::Serves { version, build, about }, Some(met))
+            }
             None => {
                 let why = format!("haul there ({build}) is too far from version {} to understand it", hello.build);
                 (Welcome::Refuses(why), None)
@@ -142,7 +159,7 @@ pub async fn receive(
     to.write_all(&mark).await?;
     message::frame(crate::frame::Kind::Answer, 0, &welcome)?.write(to).await?;
     to.flush().await?;
-    Ok(version)
+    Ok(met)
 }
 
 /// Reads up to the end of `mark`; what came in its place, when it doesn't come.
@@ -179,6 +196,8 @@ fn instead(noise: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    const ALWAYS: Packing = Packing { when: crate::pack::When::Always, level: None };
+
     #[test]
     fn the_older_of_the_newest_versions_is_taken() {
         assert_eq!(common(VERSION, VERSION + 3), Some(VERSION));
@@ -193,17 +212,18 @@ mod tests {
         let far = async move {
             let (mut from, mut to) = tokio::io::split(far);
             to.write_all(b"Welcome to node 7\r\n\x00haulfa \x00haulfar no\n").await.unwrap();
-            assert_eq!(receive(&mut from, &mut to, told()).await.unwrap(), Some(VERSION));
+            let met = receive(&mut from, &mut to, told()).await.unwrap();
+            assert_eq!(met, Some(Met { version: VERSION, packing: ALWAYS }));
             (from, to)
         };
-        let hello = Hello::of_this();
+        let hello = Hello::of_this(ALWAYS);
         let (about, _far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &hello), far);
         assert_eq!(about.unwrap(), told());
     }
 
     fn told() -> About {
         let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
-        About { rights: Some(rights), confined: true }
+        About { rights: Some(rights), confined: true, packs: true }
     }
 
     /// What an end of version 1 said, byte by byte: its hello as it was recorded, with a nonce of sevens.
@@ -216,10 +236,12 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_of_an_older_version_is_understood() {
-        let about = greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this()).await.unwrap();
-        assert_eq!(about, About::default(), "it keeps no attributes");
+        let about =
+            greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this(ALWAYS)).await.unwrap();
+        assert_eq!(about, About::default(), "it keeps no attributes, and reads no compressed frames");
         let mut said = Vec::new();
-        assert_eq!(receive(&mut &OLD_HELLO[..], &mut said, told()).await.unwrap(), Some(1));
+        let met = receive(&mut &OLD_HELLO[..], &mut said, told()).await.unwrap();
+        assert_eq!(met, Some(Met { version: 1, packing: Packing::default() }));
         // To it the answer is one of its own with a field more.
         #[derive(Debug, serde::Deserialize)]
         #[serde(rename = "Welcome")]
@@ -239,7 +261,7 @@ mod tests {
             let (mut from, mut to) = tokio::io::split(far);
             (receive(&mut from, &mut to, told()).await.unwrap(), from, to)
         };
-        let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into() };
+        let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into(), packing: ALWAYS };
         let (refused, far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &newer), far);
         assert_eq!(far.0, None);
         let told = format!("haul there ({}) is too far from version 99 to understand it", env!("CARGO_PKG_VERSION"));
@@ -257,10 +279,12 @@ mod tests {
             (b"", "no haul answered there"),
         ] {
             let mut to = tokio::io::sink();
-            let error = greet(&mut &printed[..], &mut to, [7; 16], &Hello::of_this()).await.unwrap_err();
+            let error = greet(&mut &printed[..], &mut to, [7; 16], &Hello::of_this(ALWAYS)).await.unwrap_err();
             assert_eq!((error.kind(), error.message()), (ErrorKind::Unreachable, told));
         }
         let endless = vec![b'x'; 2 * NOISE];
-        assert!(greet(&mut endless.as_slice(), &mut tokio::io::sink(), [7; 16], &Hello::of_this()).await.is_err());
+        assert!(
+            greet(&mut endless.as_slice(), &mut tokio::io::sink(), [7; 16], &Hello::of_this(ALWAYS)).await.is_err()
+        );
     }
 }

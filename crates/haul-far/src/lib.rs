@@ -10,6 +10,7 @@ mod install;
 mod list;
 mod message;
 mod open;
+mod pack;
 mod read;
 mod serve;
 mod upload;
@@ -20,13 +21,18 @@ pub use serve::{Open, Settings, serve};
 
 use channel::{Asked, Channel, Given, unexpected};
 use futures::{future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Carried};
+use haul_core::{
+    Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
+    attributes::Carried,
+    delta::{Cut, Recipe},
+};
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, Inodes, ListRequest, Meters, Read, Resumable,
+    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, Deltas, Inodes, ListRequest, Meters, Read, Resumable,
     Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, WriteSpec,
 };
 use hello::About;
 use message::{Answer, Folder, FolderId, Request};
+use pack::Packing;
 use std::{
     fmt,
     ops::Range,
@@ -58,6 +64,8 @@ struct Line {
     dial: Arc<dyn Dial>,
     /// Reaching it takes no longer, apart from what a person types.
     patience: Duration,
+    /// What both ends compress.
+    packing: Packing,
     /// A far end that says nothing for so long is given up.
     idle: Duration,
     channel: Mutex<Option<Arc<Channel>>>,
@@ -82,10 +90,11 @@ impl Line {
         if let Some(open) = kept.as_ref().filter(|channel| channel.is_open()) {
             return Ok(open.clone());
         }
-        let (pipe, about) = self.dial.dial().await?.greet(self.patience).await?;
+        let (pipe, about) = self.dial.dial().await?.greet(self.packing, self.patience).await?;
+        let packing = if about.packs { self.packing } else { Packing::default() };
         // The first that answered counts: what a store can do doesn't change.
         let _ = self.about.set(about);
-        Ok(kept.insert(Channel::new(pipe, self.idle)).clone())
+        Ok(kept.insert(Channel::new(pipe, self.idle, packing)).clone())
     }
 }
 
@@ -203,6 +212,22 @@ impl Store for FarStore {
 
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
+    }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        Some(self)
+    }
+}
+
+impl Deltas for FarStore {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+        let request = Request::Recipe(key.clone(), version.cloned(), cut);
+        Box::pin(async move {
+            match self.far.ask("RECIPE", request).await? {
+                Answer::Recipe(recipe) => Ok(recipe),
+                _ => Err(unexpected()),
+            }
+        })
     }
 }
 

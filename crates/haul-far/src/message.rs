@@ -3,7 +3,10 @@
 
 use crate::frame::{Frame, Kind, MOST};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, attributes::Carried, listing::Lost,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
+    attributes::Carried,
+    delta::{Cut, Recipe, Run},
+    listing::Lost,
 };
 use haul_store::{
     Attributed, AttributesItem, Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
@@ -122,6 +125,10 @@ pub enum Request {
     Cleanup(Cleanup),
     /// Answer: [`Answer::Done`].
     Sync,
+    /// What a file holds, cut so. Answer: [`Answer::Recipe`].
+    Recipe(Key, Option<Version>, Cut),
+    /// Runs of bytes of the file that has the name now. Answer: [`Answer::Parts`].
+    Reuse(UploadId, Version, Vec<Run>),
 }
 
 /// Of a listing: what is told beside entries.
@@ -180,6 +187,10 @@ pub enum Answer {
     Space(Space),
     /// Writes that were never finished, and what couldn't be looked through.
     Unfinished(Vec<(Key, Option<Mtime>)>, Vec<Error>),
+    /// What a file holds.
+    Recipe(Recipe),
+    /// Parts arrived.
+    Parts(Vec<Part>),
     /// It is done.
     Done,
     /// It failed.
@@ -204,6 +215,7 @@ impl Request {
             | Request::About
             | Request::Sync
             | Request::ReadBack(..)
+            | Request::Recipe(..)
             | Request::Token(_)
             | Request::Carry(..)
             | Request::Hash(..) => false,
@@ -214,6 +226,7 @@ impl Request {
             | Request::Resume(..)
             | Request::Discard(..)
             | Request::Part { .. }
+            | Request::Reuse(..)
             | Request::Publish(..)
             | Request::Abort(_)
             | Request::MakeDir(..)

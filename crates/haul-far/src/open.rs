@@ -4,12 +4,13 @@ use crate::{
     Far, FarStore, Line,
     dial::{Dial, OverSsh, ShellCommand},
     message::Folder,
+    pack::{ALL_LEVELS, Packing, When},
     serve::SIGN_OF_LIFE,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::{
     Ssh,
-    options::{and, flag, text, value},
+    options::{and, flag, number, text, value},
 };
 use haul_store::{Caps, Changed, Domain, OpenRequest, OptionSpec, PartLimits, Store, StoreKind};
 use std::{
@@ -40,7 +41,7 @@ pub const INSTALL: OptionSpec = flag(
     "false",
 );
 
-const OPTIONS: &[OptionSpec] = &and::<3, 25>([
+const OPTIONS: &[OptionSpec] = &and::<5, 27>([
     HAUL_PATH,
     INSTALL,
     text(
@@ -49,6 +50,12 @@ const OPTIONS: &[OptionSpec] = &and::<3, 25>([
          \"kubectl exec -i pod -- haul far\", in place of all options above.",
         false,
     ),
+    text(
+        "compress",
+        "When to compress what goes there and comes back: auto (where the link is slow, the default), on, off.",
+        true,
+    ),
+    number("compress_level", "Level of zstd, -7 to 22. Blank means the one that suits the link.", ""),
 ]);
 
 /// A file up to this size goes as one message.
@@ -103,12 +110,32 @@ fn way(request: &OpenRequest) -> Result<(Arc<dyn Dial>, String)> {
 
 /// The line that all share who go there.
 fn line(request: &OpenRequest, dial: Arc<dyn Dial>, domain: &str) -> Result<Arc<Line>> {
+    let packing = packing(request)?;
     request.shared.get(domain, || {
         let (channel, on_the_way) = (Mutex::default(), Arc::new(Semaphore::new(ON_THE_WAY)));
         let idle = request.net.idle_timeout.max(2 * SIGN_OF_LIFE);
         let (patience, about) = (request.net.connect_timeout, OnceLock::new());
-        Ok(Line { dial, patience, idle, channel, about, on_the_way })
+        Ok(Line { dial, packing, patience, idle, channel, about, on_the_way })
     })
+}
+
+/// What the options say of compression.
+///
+/// Errors: they can't be meant.
+fn packing(request: &OpenRequest) -> Result<Packing> {
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, "open", format!("{}: {why}", request.remote));
+    let option = |name: &str| request.options.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+    let when = match option("compress").unwrap_or("auto") {
+        "auto" => When::Slow,
+        "on" => When::Always,
+        "off" => When::Never,
+        other => return Err(invalid(format!("compress = {other:?}: use auto, on or off"))),
+    };
+    let level = option("compress_level").map(|text| {
+        let level = text.parse().ok().filter(|level| ALL_LEVELS.contains(level) && *level != 0);
+        level.ok_or_else(|| invalid(format!("compress_level = {text:?}: zstd has -7 to -1 and 1 to 22")))
+    });
+    Ok(Packing { when, level: level.transpose()? })
 }
 
 /// Opens a folder on a connection that `dial` makes. Stores of the same `domain` are on the same machine.

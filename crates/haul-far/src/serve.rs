@@ -61,12 +61,12 @@ pub async fn serve(
     mut to: impl AsyncWrite + Send + Unpin + 'static,
     settings: Settings,
 ) -> io::Result<()> {
-    let Some(_version) = hello::receive(&mut from, &mut to, about(&settings)).await? else { return Ok(()) };
+    let Some(met) = hello::receive(&mut from, &mut to, about(&settings)).await? else { return Ok(()) };
     let session = Arc::new(Session::new(settings));
     let (first, firsts) = mpsc::unbounded_channel();
     // Nothing waits long for a place here: each request has a window of its own.
     let (content, contents) = mpsc::channel(16);
-    let writer = Task::spawn(channel::send(to, firsts, contents));
+    let writer = Task::spawn(channel::send(to, firsts, contents, met.packing));
     let signs = first.clone();
     let alive = Task::spawn(async move {
         loop {
@@ -84,7 +84,11 @@ pub async fn serve(
 fn about(settings: &Settings) -> About {
     let place = settings.root.as_deref().unwrap_or(b".");
     let store = (settings.open)(place, Links::Keep, false);
-    About { rights: store.ok().and_then(|store| store.caps().attributes.clone()), confined: settings.root.is_some() }
+    About {
+        rights: store.ok().and_then(|store| store.caps().attributes.clone()),
+        confined: settings.root.is_some(),
+        packs: true,
+    }
 }
 
 /// One near end's.

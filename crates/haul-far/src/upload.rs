@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Key, Result, Retry, hash};
+use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Key, Result, Retry, Version, delta::Run, hash};
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, body::Pieces};
 use http_body_util::BodyExt as _;
 use std::{
@@ -47,7 +47,9 @@ impl Place {
 
 /// What the far end is told of how to write: what passed is proved by other hashes.
 pub fn told(spec: &WriteSpec) -> WriteSpec {
-    WriteSpec { hashes: Hashes::default(), ..spec.clone() }
+    // The hash by which a file is proved that is built from another.
+    let whole = spec.hashes.get(Algo::Blake3).map(|whole| Hashes::default().with(Algo::Blake3, whole));
+    WriteSpec { hashes: whole.unwrap_or_default(), ..spec.clone() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -162,8 +164,8 @@ impl FarUpload {
         match place.answer(&Request::Publish(place.id, parts.to_vec(), late.clone())).await? {
             Answer::Stored(stored, _) => {
                 let whole = self.whole().filter(|(_, size)| *size == stored.size);
-                let hashes = whole.map(|(crc, _)| Hashes::default().with(Algo::Crc64Nvme, crc.to_be_bytes()));
-                Ok(Stored { hashes: hashes.unwrap_or_default(), ..stored })
+                let hashes = whole.map(|(crc, _)| stored.hashes.clone().with(Algo::Crc64Nvme, crc.to_be_bytes()));
+                Ok(Stored { hashes: hashes.unwrap_or_else(|| stored.hashes.clone()), ..stored })
             }
             _ => Err(unexpected()),
         }
@@ -185,6 +187,19 @@ impl Upload for FarUpload {
         Box::pin(async move {
             let place = self.begun().await?;
             Ok(Body::Stream(content(place.channel.ask(place.folder, &Request::ReadBack(place.id, range))?)))
+        })
+    }
+
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        let version = version.clone();
+        Box::pin(async move {
+            let count = runs.len();
+            let place = self.begun().await?;
+            self.far.meters.request("REUSE");
+            match place.answer(&Request::Reuse(place.id, version, runs)).await? {
+                Answer::Parts(parts) if parts.len() == count => Ok(parts),
+                _ => Err(unexpected()),
+            }
         })
     }
 

@@ -5,6 +5,7 @@ mod append;
 mod attributes;
 mod content;
 mod copy;
+mod delta;
 mod dir;
 mod error;
 mod hidden;
@@ -16,6 +17,7 @@ pub mod owners;
 mod place;
 mod precision;
 mod read;
+mod remembered;
 mod resume;
 mod settle;
 mod sync;
@@ -32,14 +34,16 @@ use futures::{
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Carried, Rights},
+    delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Domain, Inodes, Links, ListRequest,
+    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Inodes, Links, ListRequest,
     OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored, Unfinished,
     Upload, WriteSpec,
     disk::{self, Abandoned},
     late::{self, Tells},
 };
+use remembered::Remembered;
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,
@@ -107,6 +111,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = Arc::new(root.by_own_links(request.own_links));
     let rights = attributes::rights();
     let late = late::Mounts::default();
+    let pieces = Remembered(request.net.state.as_ref().map(|state| state.join("pieces")));
     let there = nearest(&place);
     let precision = there.as_ref().map_or(precision::NANO, precision::of);
     // Those file systems that ask a server for each answer (or another program, by FUSE) are those whose errors come late.
@@ -114,7 +119,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(LocalStore {
         locator,
         caps: caps(domain, rights.clone(), precision, (far, request.links)),
-        local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default() }),
+        local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default(), pieces }),
     }))
 }
 
@@ -187,6 +192,8 @@ struct Local {
     late: late::Mounts,
     /// What came in this run, where that has to be known.
     made: Made,
+    /// What files hold in pieces.
+    pieces: Remembered,
 }
 
 struct LocalStore {
@@ -323,6 +330,17 @@ impl Store for LocalStore {
 
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
+    }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        Some(self)
+    }
+}
+
+impl Deltas for LocalStore {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+        let (key, version) = (key.clone(), version.cloned());
+        self.run("read", move |local| delta::recipe(local, &key, version.as_ref(), cut))
     }
 }
 

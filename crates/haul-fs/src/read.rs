@@ -113,6 +113,18 @@ enum Content {
     Target(Vec<u8>),
 }
 
+/// A regular file and its facts.
+///
+/// Errors: it is none, or isn't that version.
+pub(super) fn open_regular(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, File)> {
+    match open(local, key, want)? {
+        (entry, Content::File(file)) => Ok((entry, file)),
+        (_, Content::Target(_)) => {
+            Err(Error::new(ErrorKind::Unsupported, "read", "is a symbolic link, not a file").with_key(key))
+        }
+    }
+}
+
 fn open(local: &Local, key: &Key, want: Option<&Version>) -> Result<(Entry, Content)> {
     const OP: &str = "read";
     check_file(OP, key)?;

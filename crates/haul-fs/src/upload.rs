@@ -3,13 +3,18 @@
 use super::{
     Local,
     content::data_runs,
+    delta,
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::Owner,
     meta, place,
 };
 use futures::future::{BoxFuture, ready};
-use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use haul_core::{
+    Algo, Error, ErrorKind, Hashes, Key, Result, Version,
+    delta::{Cut, Recipe, Run},
+    plan::Replace,
+};
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
 use rustix::{
     fs::{Advice, FallocateFlags, FileType, OFlags, StatxFlags},
@@ -22,7 +27,7 @@ use std::{
     num::NonZeroU64,
     ops::Range,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -139,11 +144,20 @@ struct Inner {
     place: Place,
     /// Bytes were lost, which is told once: what was written can't be published any more.
     lost: AtomicBool,
+    /// Bytes are those of another file, which was cut so: the whole is to be proved.
+    reused: OnceLock<Cut>,
 }
 
 impl Inner {
     fn new(local: &Arc<Local>, key: &Key, spec: WriteSpec, place: Place) -> Self {
-        Inner { local: local.clone(), key: key.clone(), spec, place, lost: AtomicBool::new(false) }
+        Inner {
+            local: local.clone(),
+            key: key.clone(),
+            spec,
+            place,
+            lost: AtomicBool::new(false),
+            reused: OnceLock::new(),
+        }
     }
 
     /// Has the file system say whether it holds what was written.
@@ -191,6 +205,7 @@ impl Inner {
         {
             rustix::fs::ftruncate(file, size).map_err(error)?;
         }
+        let pieces = self.proved(size)?;
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime);
         meta::check_time(OP, &self.key, mtime)?;
@@ -216,8 +231,32 @@ impl Inner {
         }
         // After the rename, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(file, meta::FACTS).ok().map(|st| meta::version(&st));
-        Ok(Stored { version, size, ..Stored::default() })
+        let mut hashes = Hashes::default();
+        if let Some(mut pieces) = pieces {
+            hashes.set(Algo::Blake3, &pieces.whole);
+            pieces.version = version.clone();
+            self.local.pieces.keep(&pieces);
+        }
+        Ok(Stored { version, size, hashes, ..Stored::default() })
     }
+
+    /// A file that was built from another is proved; what it holds in pieces.
+    fn proved(&self, size: u64) -> Result<Option<Recipe>> {
+        let (Some(whole), Some(cut)) = (self.spec.hashes.get(Algo::Blake3), self.reused.get()) else { return Ok(None) };
+        delta::prove(&self.key, &self.place.file, size, whole, *cut).map(Some)
+    }
+}
+
+/// What runs of another file are taken into.
+pub(super) struct Reusing<'a> {
+    pub key: &'a Key,
+    pub dir: &'a Dir,
+    pub file: &'a File,
+    /// Bytes that it will have.
+    pub size: u64,
+    pub in_place: bool,
+    /// How the two are cut, once that is known.
+    pub cut: &'a OnceLock<Cut>,
 }
 
 /// The size that the parts make, checked against what was promised.
@@ -242,6 +281,20 @@ impl Upload for FileWrite {
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(ready(Ok(Body::File(self.0.place.file.clone(), range))))
+    }
+
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        let (inner, version) = (self.0.clone(), version.clone());
+        Box::pin(disk::bytes().run(OP, move || {
+            if inner.spec.hashes.get(Algo::Blake3).is_none() {
+                let why = "without a hash of the whole no file is built from another";
+                return Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&inner.key));
+            }
+            let Place { dir, file, temp, .. } = &inner.place;
+            let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
+            let to = Reusing { key: &inner.key, dir, file, size, in_place, cut: &inner.reused };
+            delta::reuse(&to, &version, &runs)
+        }))
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

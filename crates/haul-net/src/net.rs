@@ -42,6 +42,8 @@ pub struct Net {
     pub buffers: Buffers,
     /// Where the system keeps what a session's processes need, such as sockets (`XDG_RUNTIME_DIR`).
     pub runtime: Option<PathBuf>,
+    /// Where haul keeps what it remembers; `None` where it remembers nothing.
+    pub state: Option<PathBuf>,
     /// Log requests and answers' headers, without secrets (`--dump headers`).
     pub dump_headers: bool,
 }
@@ -66,6 +68,7 @@ impl Default for Net {
             roads: Arc::default(),
             buffers: Buffers::default(),
             runtime: None,
+            state: None,
             dump_headers: false,
         }
     }

@@ -128,6 +128,12 @@ impl Resolver<'_> {
         }
     }
 
+    /// See [`Session::is_remote`](crate::Session::is_remote).
+    pub fn is_remote(&self, name: &str) -> Result<bool> {
+        let typed = self.variable(&config_variable(name, "type")).is_some();
+        Ok(typed || (self.config)()?.source(name).is_some() || self.type_of(name).is_ok())
+    }
+
     fn type_of(&self, name: &str) -> Result<String> {
         let config = (self.config)()?;
         if config.source(name).is_none() {

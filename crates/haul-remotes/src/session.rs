@@ -140,6 +140,14 @@ impl Session {
         Config::load(&self.settings.places, self.settings.password.clone())
     }
 
+    /// True for the name of a remote: what a file or variable configures, or a kind that needs no configuration.
+    ///
+    /// Errors: those of [`Config::load`].
+    pub fn is_remote(&self, name: &str) -> Result<bool> {
+        let Settings { flags, environment, .. } = &self.settings;
+        Resolver { config: &|| self.config(), flags, environment }.is_remote(name)
+    }
+
     /// Opens what a user typed as a folder, bucket or remote root. That it exists isn't checked.
     ///
     /// Errors: it can't be meant, names no remote, or has an option that can't be used.

@@ -11,6 +11,8 @@ pub const SELECTION: u8 = 3;
 pub const UNSUPPORTED: u8 = 4;
 /// A disk or store failed.
 pub const FILE_IO: u8 = 11;
+/// The connection to a far end broke.
+pub const STREAM: u8 = 12;
 /// Stopped by a signal.
 pub const SIGNAL: u8 = 20;
 /// Some files or attributes could not be transferred.
@@ -21,6 +23,10 @@ pub const VANISHED: u8 = 24;
 pub const MAX_DELETE: u8 = 25;
 /// Something didn't answer in time.
 pub const TIMEOUT: u8 = 30;
+/// A program isn't at the far end.
+pub const NO_COMMAND: u8 = 127;
+/// ssh failed.
+pub const SSH: u8 = 255;
 
 /// Why nothing can be done: exit code and line.
 pub type Refusal = (u8, String);
@@ -34,6 +40,8 @@ pub struct Trouble {
     pub partial: u64,
     /// No room, or a store that failed as a whole.
     pub io: bool,
+    /// The connection to a far end broke.
+    pub stream: bool,
     /// No answer in time.
     pub timeout: bool,
     /// `--max-delete` was reached.
@@ -51,6 +59,7 @@ impl Trouble {
             ErrorKind::NotFound if matches!(error.op(), "read" | "copy" | "stat") => self.vanished += 1,
             ErrorKind::Timeout => self.timeout = true,
             ErrorKind::NoSpace => self.io = true,
+            ErrorKind::Io | ErrorKind::Unreachable if error.op() == "connect" => self.stream = true,
             _ => self.partial += 1,
         }
     }
@@ -72,6 +81,7 @@ impl Trouble {
         match self {
             Trouble { signal: true, .. } => (SIGNAL, "stopped by a signal"),
             Trouble { rules: true, .. } => (USAGE, "syntax or usage error"),
+            Trouble { stream: true, .. } => (STREAM, "error in rsync protocol data stream"),
             Trouble { io: true, .. } => (FILE_IO, "error in file IO"),
             Trouble { timeout: true, .. } => (TIMEOUT, "timeout in data send/receive"),
             Trouble { partial: 1.., .. } => (PARTIAL, "some files/attrs were not transferred (see previous errors)"),

@@ -8,6 +8,7 @@ mod context;
 mod exit;
 mod filters;
 mod format;
+mod hosts;
 mod info;
 mod legs;
 mod listing;
@@ -110,6 +111,10 @@ pub async fn run(words: Vec<OsString>, ctx: &Context<'_>) -> Result<u8> {
     if options.paths.is_empty() {
         return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
     }
+    let options = match hosts::reach(options, ctx).await {
+        Ok(options) => options,
+        Err(refusal) => return Ok(refuse(ctx, refusal)),
+    };
     if options.list_only || options.paths.len() == 1 {
         limit_bandwidth(&options, ctx);
         return Ok(match listing::list(&options, ctx).await {
@@ -191,6 +196,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     };
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
+    lines.receives(is_here(dest) && !sources.iter().any(|source| is_here(source)));
     if options.told().flist > 0 {
         let late = options.delete_delay && options.delete == Some(DeleteWhen::After);
         let whole = matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After)) && !late;
@@ -397,8 +403,9 @@ async fn job(
         let line = "--delay-updates needs a destination on this machine: a remote shows each file when it is whole";
         return Err((exit::UNSUPPORTED, line.into()));
     }
-    if options.append && !(from.caps().files && to.caps().files) {
-        lines.complain("--append: only files on this machine can be added to; what is longer at the source goes whole");
+    let builds = from.deltas().is_some() && to.deltas().is_some();
+    if options.append && !builds {
+        lines.complain("--append: only files on disks can be added to; what is longer at the source goes whole");
     }
     let verb = match (options.delete, options.remove_source) {
         (Some(_), _) if part == Part::Deletes => Verb::Sync,
@@ -547,6 +554,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             },
             sparse: options.sparse,
             drop_cache: options.drop_cache,
+            delta: options.whole_file != Some(true),
             fsync: if options.fsync { Fsync::File } else { Fsync::None },
             ..Write::default()
         },

@@ -66,7 +66,11 @@ pub struct Options {
     /// Once: what is mounted is left out; twice: where it is mounted too.
     pub one_file_system: u8,
     pub prune_empty_dirs: bool,
-    pub whole_file: bool,
+    /// `None` where nobody says.
+    pub whole_file: Option<bool>,
+    /// What is sent between two hauls is compressed; `None` where nobody says.
+    pub compress: Option<bool>,
+    pub compress_level: Option<i32>,
     pub sparse: bool,
     pub fsync: bool,
     /// What passed is taken out of the page cache.
@@ -145,6 +149,12 @@ pub struct Options {
     pub partial: bool,
     /// `RSYNC_PARTIAL_DIR`, which counts with `--partial`.
     pub usual_partial_dir: Option<Vec<u8>>,
+    /// What leads to hosts.
+    pub rsh: Option<String>,
+    /// The program there.
+    pub rsync_path: Option<String>,
+    /// 4 or 6: of which kind a host's address is to be.
+    pub family: Option<u8>,
     /// `CVSIGNORE`.
     pub cvs_words: Option<Vec<u8>>,
     /// The home folder, for the user's own `.cvsignore`.
@@ -173,6 +183,7 @@ impl Options {
         let variable = |name| environment.get(name).map(OsString::into_vec);
         Options {
             usual_partial_dir: variable("RSYNC_PARTIAL_DIR"),
+            rsh: self.rsh.or_else(|| environment.get("RSYNC_RSH")?.into_string().ok()),
             cvs_words: variable("CVSIGNORE"),
             home: environment.home().map(PathBuf::from),
             ..self
@@ -280,7 +291,13 @@ impl Options {
             ("keep-dirlinks", _) => self.keep_dirlinks = true,
             ("one-file-system", _) => self.one_file_system = self.one_file_system.saturating_add(1),
             ("prune-empty-dirs", _) => self.prune_empty_dirs = true,
-            ("whole-file", _) => self.whole_file = true,
+            ("whole-file", _) => self.whole_file = Some(true),
+            ("compress" | "old-compress" | "new-compress", _) => self.compress = Some(true),
+            ("compress-choice" | "zc", _) => self.compress = Some(compresses(&text())?),
+            ("compress-level" | "zl", _) => {
+                let level = text().parse().map_err(|_| format!("--{name}={}: not a whole number", text()))?;
+                (self.compress, self.compress_level) = (Some(level != 0), Some(level).filter(|level| *level != 0));
+            }
             ("sparse", _) => self.sparse = true,
             ("fsync", _) => self.fsync = true,
             ("copy-links", _) => self.copy_links = true,
@@ -397,6 +414,10 @@ impl Options {
                 return Err("max-alloc must be greater than zero".into());
             }
             ("temp-dir", _) => self.temp_dir = Some(value),
+            ("rsh", _) => self.rsh = Some(text()),
+            ("rsync-path", _) => self.rsync_path = Some(text()),
+            ("ipv4", _) => self.family = Some(4),
+            ("ipv6", _) => self.family = Some(6),
             ("insecure-links", _) => self.insecure_links = true,
             ("version", _) => self.version = self.version.saturating_add(1),
             ("help", _) => self.help = true,
@@ -457,7 +478,6 @@ impl Options {
             ("copy-dirlinks", _) => &mut self.copy_dirlinks,
             ("keep-dirlinks", _) => &mut self.keep_dirlinks,
             ("prune-empty-dirs", _) => &mut self.prune_empty_dirs,
-            ("whole-file", _) => &mut self.whole_file,
             ("progress", _) => &mut self.progress,
             ("partial", _) => &mut self.partial,
             ("mkpath", _) => &mut self.mkpath,
@@ -479,6 +499,14 @@ impl Options {
             }
             ("dirs", _) => {
                 self.dirs = Some(false);
+                return Some(());
+            }
+            ("whole-file", _) => {
+                self.whole_file = Some(false);
+                return Some(());
+            }
+            ("compress", _) => {
+                self.compress = Some(false);
                 return Some(());
             }
             ("verbose", _) => {
@@ -545,7 +573,7 @@ impl Options {
         if elsewhere.iter().filter(|dirs| !dirs.is_empty()).count() > 1 {
             return Err("choose one of --compare-dest, --copy-dest and --link-dest".into());
         }
-        if self.append && self.whole_file {
+        if self.append && self.whole_file == Some(true) {
             return Err("--append cannot be used with --whole-file".into());
         }
         if (self.delay_updates || self.partial_dir.is_some()) && (self.append || self.inplace) {
@@ -641,6 +669,15 @@ impl Options {
     /// Paths as typed are kept.
     pub fn relative(&self) -> bool {
         self.relative == Some(true)
+    }
+}
+
+/// Whether this way of compressing is one: what haul has is zstd, whichever is named.
+fn compresses(name: &str) -> Result<bool, String> {
+    match name.to_ascii_lowercase().as_str() {
+        "none" => Ok(false),
+        "auto" | "zstd" | "lz4" | "zlibx" | "zlib" => Ok(true),
+        _ => Err(format!("unknown compress name: {name}")),
     }
 }
 

@@ -157,6 +157,11 @@ impl Lines {
         lines
     }
 
+    /// What is brought comes from a remote to this machine.
+    pub fn receives(&self, receives: bool) {
+        self.lock().stats.receives = receives;
+    }
+
     /// Opens the log; one that can't be opened is told, and stops nothing.
     fn begin_log(&self, options: &Options) {
         let Some(path) = &options.log_file else { return };
@@ -643,6 +648,9 @@ impl Sink for Lines {
                     self.came(state, &key, true, None);
                 }
                 state.stats.moved = state.stats.moved.saturating_add_signed(*bytes);
+                if matches!(event, Event::Resumed { .. }) {
+                    state.stats.matched = state.stats.matched.saturating_add_signed(*bytes);
+                }
                 self.draw(state, false);
             }
             Event::Done { step, size, key, .. } => {

@@ -180,13 +180,8 @@ impl Planner<'_> {
 
     async fn open(&self, typed: &Typed, path: &[u8]) -> Result<(Arc<dyn Store>, Option<Key>), Refusal> {
         let word = typed.word(path);
-        self.ctx.open_source_as(&word, &opening::looked_at(self.options)).await.map_err(|error| {
-            let text = format!("{error:#}");
-            match text.starts_with("unknown remote") {
-                true => (exit::UNSUPPORTED, format!("{text}; hosts by ssh aren't supported")),
-                false => (exit::FILE_IO, text),
-            }
-        })
+        let opened = self.ctx.open_source_as(&word, &opening::looked_at(self.options)).await;
+        opened.map_err(|error| (exit::FILE_IO, format!("{error:#}")))
     }
 
     /// Sources with the paths that they were typed with.

@@ -59,8 +59,12 @@ pub struct Stats {
     pub arrived: u64,
     /// Bytes of files among them.
     pub arrived_bytes: u64,
-    /// Bytes that moved.
+    /// Bytes that moved, or were there already.
     pub moved: u64,
+    /// Of these, those that were there.
+    pub matched: u64,
+    /// What is brought comes from a remote to this machine.
+    pub receives: bool,
 }
 
 impl Stats {
@@ -81,7 +85,7 @@ impl Stats {
         }
     }
 
-    /// The lines of `--stats`. haul sends no lists of files and matches no blocks, so those lines are of zeros.
+    /// The lines of `--stats`. haul sends no lists of files, so those lines are of zeros.
     pub fn lines(&self, human: u8, dry_run: bool) -> String {
         let n = |n| number(n, human);
         [
@@ -93,24 +97,31 @@ impl Stats {
             format!("Total file size: {} bytes", n(self.bytes)),
             format!("Total transferred file size: {} bytes", n(self.transferred_bytes)),
             format!("Literal data: {} bytes", n(self.sent(dry_run))),
-            "Matched data: 0 bytes".into(),
+            format!("Matched data: {} bytes", n(if dry_run { 0 } else { self.matched })),
             "File list size: 0".into(),
             "File list generation time: 0.001 seconds".into(),
             "File list transfer time: 0.000 seconds".into(),
-            format!("Total bytes sent: {}", n(self.sent(dry_run))),
-            "Total bytes received: 0".into(),
+            format!("Total bytes sent: {}", n(self.ways(dry_run).0)),
+            format!("Total bytes received: {}", n(self.ways(dry_run).1)),
         ]
         .join("\n")
     }
 
     fn sent(&self, dry_run: bool) -> u64 {
-        if dry_run { 0 } else { self.transferred_bytes }
+        if dry_run { 0 } else { self.transferred_bytes.saturating_sub(self.matched) }
+    }
+
+    /// Bytes sent and received.
+    fn ways(&self, dry_run: bool) -> (u64, u64) {
+        let bytes = self.sent(dry_run);
+        if self.receives { (0, bytes) } else { (bytes, 0) }
     }
 
     /// The one line at the end of a log.
     pub fn last(&self, human: u8, dry_run: bool) -> String {
         let n = |n| number(n, human);
-        format!("sent {} bytes  received 0 bytes  total size {}", n(self.sent(dry_run)), n(self.bytes))
+        let (sent, received) = self.ways(dry_run);
+        format!("sent {} bytes  received {} bytes  total size {}", n(sent), n(received), n(self.bytes))
     }
 
     /// The two lines at the end.
@@ -120,8 +131,9 @@ impl Stats {
         let speedup = if sent == 0 { 0.0 } else { self.bytes as f64 / sent as f64 };
         let note = if dry_run { " (DRY RUN)" } else { "" };
         format!(
-            "\nsent {} bytes  received 0 bytes  {rate} bytes/sec\ntotal size is {}  speedup is {}{note}",
-            number(sent, human),
+            "\nsent {} bytes  received {} bytes  {rate} bytes/sec\ntotal size is {}  speedup is {}{note}",
+            number(self.ways(dry_run).0, human),
+            number(self.ways(dry_run).1, human),
             number(self.bytes, human),
             decimal(speedup, 0, 2),
         )

@@ -152,17 +152,28 @@ pub const OPTIONS: &[Entry] = &[
     ),
     value("timeout", "SECONDS", "give up if a remote is silent for this long"),
     value("contimeout", "SECONDS", "give up connecting after this long"),
+    short_value(
+        'e',
+        "rsh",
+        "COMMAND",
+        "what leads to hosts, with its options: ssh -p 2222 [default: $RSYNC_RSH, else ssh]",
+    ),
+    on('z', "compress", "compress what goes to and comes from haul on a host; slow links are compressed in any case"),
+    long("old-compress", "the same"),
+    long("new-compress", "the same"),
+    value("compress-choice", "STR", "none, or any other of rsync's for zstd"),
+    value("zc", "STR", "the same"),
+    value("compress-level", "N", "zstd's level instead of one that suits the link; 0 compresses nothing"),
+    value("zl", "N", "the same"),
+    on('W', "whole-file", "send files whole; --no-whole-file, which hosts have by default, sends what has changed"),
+    value("rsync-path", "PROGRAM", "where haul is on the host [default: haul]"),
+    on('4', "ipv4", "reach hosts by IPv4"),
+    on('6', "ipv6", "reach hosts by IPv6"),
     on('V', "version", "show the version; twice: as JSON"),
     long("help", "show this help"),
-    idle(on('z', "compress", "the store decides")),
-    idle(value("compress-choice", "STR", "as --compress")),
-    idle(value("zc", "STR", "as --compress")),
-    idle(value("compress-level", "N", "as --compress")),
-    idle(value("zl", "N", "as --compress")),
-    idle(value("compress-threads", "N", "as --compress")),
-    idle(value("zt", "N", "as --compress")),
-    idle(value("skip-compress", "LIST", "as --compress")),
-    idle(on('W', "whole-file", "files are always sent whole")),
+    idle(value("compress-threads", "N", "as many as there is work for")),
+    idle(value("zt", "N", "as --compress-threads")),
+    idle(value("skip-compress", "LIST", "what doesn't get smaller goes as it is, whatever its name")),
     idle(short_value('B', "block-size", "SIZE", "blocks are the store's")),
     idle(value("checksum-choice", "STR", "the fastest that both sides have is used")),
     idle(value("cc", "STR", "as --checksum-choice")),
@@ -170,8 +181,6 @@ pub const OPTIONS: &[Entry] = &[
     idle(long("partial", "interrupted files are hidden, and the next run resumes them")),
     idle(value("partial-dir", "DIR", "as --partial; the directory is left out")),
     idle(short_value('T', "temp-dir", "DIR", "it must be there; a file arrives beside its final name, hidden")),
-    idle(short_value('e', "rsh", "COMMAND", "no remote shell is used")),
-    idle(value("rsync-path", "PROGRAM", "no remote rsync is used")),
     idle(long("inc-recursive", "haul always does")),
     idle(long("i-r", "as --inc-recursive")),
     idle(short_value('M', "remote-option", "OPT", "no remote rsync is used; but see --munge-links")),
@@ -186,14 +195,10 @@ pub const OPTIONS: &[Entry] = &[
     idle(long("blocking-io", "there is no remote shell")),
     idle(long("super", "root does what root may")),
     idle(long("no-motd", "there is no daemon")),
-    idle(on('4', "ipv4", "the network decides")),
-    idle(on('6', "ipv6", "the network decides")),
     idle(long("preallocate", "space for files of 1 MiB and more is always taken first")),
-    idle(long("old-compress", "as --compress")),
-    idle(long("new-compress", "as --compress")),
     idle(long("msgs2stderr", "as --stderr")),
     idle(long("qsort", "names are sorted in any case")),
-    idle(on('y', "fuzzy", "files are always sent whole")),
+    idle(on('y', "fuzzy", "files are built from files of their own name only")),
     refused(on('N', "crtimes", "keep times of creation")),
     refused(long("delete-missing-args", "delete what missing arguments name")),
     refused(long("fake-super", "keep attributes in extended attributes")),
@@ -232,8 +237,9 @@ pub fn help() -> String {
     let mut text = String::from(
         "Copy and synchronise with rsync's options and rules\n\n\
          Usage: haul rsync [OPTION]... SRC... DEST\n\n\
-         SRC and DEST are paths here or remotes of haul's (remote:path). SRC/ means what is in it, SRC itself. Hosts by ssh \
-         and\nrsync daemons aren't supported. haul's own flags, such as --config, stand before the word rsync.\n",
+         SRC and DEST are paths here, on hosts by ssh (host:path, user@host:path) or on remotes of haul's (remote:path). \
+         SRC/ means\nwhat is in it, SRC itself. rsync daemons aren't supported. haul's own flags, such as --config, stand \
+         before the word rsync.\n",
     );
     for (here, title) in TITLES {
         text.push_str(&format!("\n{title}:\n"));
@@ -243,7 +249,7 @@ pub fn help() -> String {
     }
     text.push_str(
         "\nExit codes: 0 done, 1 wrong usage, 3 wrong files or directories, 4 not supported, 11 disk or store failed,\n\
-         20 stopped by a signal, 23 some files failed, 24 some vanished, 25 --max-delete was reached, 30 no answer, or no time left.\n",
+         12 connection broke, 20 stopped by a signal, 23 some files failed, 24 some vanished, 25 --max-delete was reached, 30 no answer, or no\ntime left, 127 no haul on the host, 255 ssh failed.\n",
     );
     text
 }

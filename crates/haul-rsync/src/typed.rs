@@ -1,6 +1,9 @@
 //! Sources, destinations and folders as they are typed: the remote before the path, and what the path's letters say.
 
-use super::exit::{self, Refusal};
+use super::{
+    exit::{self, Refusal},
+    hosts::check_daemon,
+};
 use haul_remotes::{Place, Spec};
 use std::{
     ffi::{OsStr, OsString},
@@ -18,12 +21,8 @@ pub struct Typed {
 
 impl Typed {
     pub fn parse(word: &OsStr) -> Result<Typed, Refusal> {
+        check_daemon(word)?;
         let bytes = word.as_bytes();
-        let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
-        if bytes.starts_with(b"rsync://") || before_slash.windows(2).any(|w| w == b"::") {
-            let line = format!("{}: rsync daemons aren't supported", word.display());
-            return Err((exit::UNSUPPORTED, line));
-        }
         let spec = Spec::parse(bytes).map_err(|e| (exit::USAGE, e.to_string()))?;
         let head = match spec.place {
             Place::Local => Vec::new(),

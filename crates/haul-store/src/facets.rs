@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, ready};
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
     attributes::{Carried, Differs, Unkept},
+    delta::{Cut, Recipe},
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -251,6 +252,15 @@ pub trait Seal: fmt::Debug + Send {
     fn end(&mut self) -> Bytes;
 }
 
+/// Of a store that tells what a file holds without sending it, and makes a file from another that it has
+/// ([`Upload::reuse`](crate::Upload::reuse)).
+pub trait Deltas: Send + Sync {
+    /// The pieces of a file.
+    ///
+    /// Errors: `Changed` when it isn't `version` (if given), or changed while it was read; `Invalid` for a cut that can't be.
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>>;
+}
+
 /// Which facets a store has, by name: for tests, and for who must tell people.
 pub fn facets(store: &dyn Store) -> Vec<&'static str> {
     let has = [
@@ -258,6 +268,7 @@ pub fn facets(store: &dyn Store) -> Vec<&'static str> {
         ("inodes", store.inodes().is_some()),
         ("admin", store.admin().is_some()),
         ("encrypted", store.encrypted().is_some()),
+        ("deltas", store.deltas().is_some()),
     ];
     has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect()
 }

@@ -1,12 +1,13 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::{Admin, Encrypted, Inodes, Lanes, Payload, Resumable};
+use crate::{Admin, Deltas, Encrypted, Inodes, Lanes, Payload, Resumable};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Carried, Rights, Unkept},
+    delta::Run,
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -17,7 +18,7 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
 /// request is bounded in time; dropping a future or stream gives up the request.
 ///
-/// The verbs are what every store has, so none has a default. The last four methods give its *facets*: what some stores
+/// The verbs are what every store has, so none has a default. The last five methods give its *facets*: what some stores
 /// can do besides (`facets.rs`). Those default to `None`, so that a newcomer's store has only the ones that it can do. A layer
 /// or any other store around another hands on each facet, with what it does itself around it: one that is forgotten is an
 /// ability lost without a word. `haul-testkit`'s `conformance::same_facets` holds that.
@@ -84,6 +85,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// What a store tells that encrypts; `None` of all others.
     fn encrypted(&self) -> Option<&dyn Encrypted> {
+        None
+    }
+
+    /// Builds files from what others hold; `None` where all bytes of a file have to come.
+    fn deltas(&self) -> Option<&dyn Deltas> {
         None
     }
 }
@@ -463,6 +469,17 @@ pub trait Upload: Send + Sync {
     /// Sends part `index`, whose first byte is at `offset` of the whole. Parts may fly together and out of order;
     /// sending one again replaces it. Parts other than the last keep within [`PartLimits`].
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>>;
+
+    /// Takes runs of bytes from the file that has the name now, instead of having them sent; each is a part. Written in place,
+    /// it leaves them where they are: then every run is where it was. What is made so is proved before it is visible: the spec has the
+    /// BLAKE3 of the whole, and `publish` answers `Corrupt` where what lies there has another.
+    ///
+    /// Errors: `Unsupported` where the store can't, or the spec has no BLAKE3; `Changed` where the file isn't `version`.
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        let _ = (version, runs);
+        let error = Error::new(haul_core::ErrorKind::Unsupported, "write", "the store makes no file from another");
+        Box::pin(std::future::ready(Err(error)))
+    }
 
     /// Makes the whole visible at once, under the spec's `replace` condition. `late` overrides what was only known
     /// after the bytes had passed.

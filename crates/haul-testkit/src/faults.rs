@@ -8,10 +8,11 @@ use futures::{
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
+    delta::Run,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Encrypted, Inodes, Late, ListRequest, Part,
-    Payload, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Encrypted, Inodes, Late, ListRequest,
+    Part, Payload, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
     Unpublished, Upload, WriteSpec, layers::clock::Clock,
 };
 use std::{
@@ -324,6 +325,10 @@ impl Store for Faulty {
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.inner.encrypted().map(|_| self as &dyn Encrypted)
     }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.inner.deltas()
+    }
 }
 
 impl Faulty {
@@ -504,6 +509,11 @@ impl Upload for FaultyUpload {
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(async move { self.open()?.read_back(range).await })
+    }
+
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        let (fault, version) = (self.state.call(Op::Part), version.clone());
+        Box::pin(async move { with(fault, self.open()?.reuse(&version, runs)).await })
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

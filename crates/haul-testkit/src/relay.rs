@@ -23,6 +23,8 @@ pub struct Road {
     pub rate: Option<u64>,
     /// It ends after so many bytes in both directions together, if this file is there, which is removed then.
     pub cut: Option<(u64, PathBuf)>,
+    /// This file tells how many bytes have passed in both directions together.
+    pub count: Option<PathBuf>,
 }
 
 /// Bytes that are taken at a time: little, so that a rate is even.
@@ -36,6 +38,7 @@ impl Road {
         if let Some((bytes, file)) = &self.cut {
             words.extend([format!("--cut={bytes}"), format!("--cut-if={}", file.display())]);
         }
+        words.extend(self.count.as_ref().map(|file| format!("--count={}", file.display())));
         words
     }
 
@@ -51,6 +54,7 @@ impl Road {
                 Some(("--delay-ms", ms)) => road.delay = Duration::from_millis(ms.parse().expect("milliseconds")),
                 Some(("--rate", rate)) => road.rate = Some(rate.parse().expect("bytes a second")),
                 Some(("--cut", bytes)) => road.cut = Some((bytes.parse().expect("bytes"), PathBuf::new())),
+                Some(("--count", file)) => road.count = Some(file.into()),
                 Some(("--cut-if", file)) => road.cut = road.cut.map(|(bytes, _)| (bytes, file.into())),
                 _ => panic!("{word:?}?"),
             }
@@ -100,6 +104,9 @@ impl Road {
                 return;
             }
             let passed = passed.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64;
+            if let Some(file) = &self.count {
+                std::fs::write(file, passed.to_string()).expect("written");
+            }
             if let Some((most, file)) = &self.cut
                 && passed >= *most
                 && std::fs::remove_file(file).is_ok()
@@ -116,7 +123,12 @@ mod tests {
 
     #[test]
     fn a_road_is_told_in_words() {
-        let road = Road { delay: Duration::from_millis(50), rate: Some(1000), cut: Some((77, "/f".into())) };
+        let road = Road {
+            delay: Duration::from_millis(50),
+            rate: Some(1000),
+            cut: Some((77, "/f".into())),
+            count: Some("/n".into()),
+        };
         let words = road.words().into_iter().chain(["sshd".to_owned(), "--delay-ms=1".to_owned()]);
         let (read, command) = Road::read(words);
         assert_eq!(format!("{read:?}"), format!("{road:?}"));

@@ -12,12 +12,13 @@ use futures::{
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Version,
     attributes::Carried,
+    delta::{Cut, Recipe},
     filter::Filter,
     names::{NewNames, folded},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Encrypted, Inodes, ListRequest, Read, Resumable, Sealed,
-    SettleItem, Store, Stored, Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Inodes, ListRequest, Read, Resumable,
+    Sealed, SettleItem, Store, Stored, Upload, WriteSpec, none_offered, offered,
 };
 use std::{
     collections::BTreeMap,
@@ -310,6 +311,19 @@ impl Store for Source {
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.inner.encrypted().map(|_| self as &dyn Encrypted)
     }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.inner.deltas().map(|_| self as &dyn Deltas)
+    }
+}
+
+impl Deltas for Source {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+        match self.names.found("read", key).and_then(|key| Ok((key, offered(self.inner.deltas(), "read")?))) {
+            Ok((key, inner)) => inner.recipe(&key, version, cut),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
 }
 
 impl Inodes for Source {
@@ -452,6 +466,10 @@ impl Store for Destination {
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.inner.encrypted()
+    }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.inner.deltas()
     }
 }
 

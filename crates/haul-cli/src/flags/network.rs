@@ -160,6 +160,8 @@ pub fn net(flags: &super::Flags) -> Result<Net> {
         dump_headers: flags.dump == Some(Dump::Headers),
         // The session reads it from the environment.
         runtime: default.runtime,
+        // So does who knows the folder.
+        state: default.state,
     })
 }
 

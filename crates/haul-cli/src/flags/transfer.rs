@@ -311,6 +311,8 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
                 FsyncWhen::End => Fsync::End,
             },
             drop_cache: copy.drop_cache,
+            // Between two hauls rsync's users have it; nobody asked for it here.
+            delta: false,
             ignore_checksum: copy.ignore_checksum,
             verify_read: copy.verify == Some(Verify::Read),
             store_md5: copy.store_md5,

@@ -203,6 +203,11 @@ async fn in_folder(
             let part = upload.part(index, offset, Payload::new(pieces)).await?;
             Answer::Part(part, crc64)
         }
+        Request::Recipe(key, version, cut) => {
+            let deltas = offered(store.deltas(), "read")?;
+            Answer::Recipe(deltas.recipe(&far(folder, &key), version.as_ref(), cut).await?)
+        }
+        Request::Reuse(id, version, runs) => Answer::Parts(session.held(id)?.upload.reuse(&version, runs).await?),
         Request::ReadBack(id, range) => {
             let body = session.held(id)?.upload.read_back(range).await?;
             return send(body, replies).await;

@@ -8,9 +8,9 @@
 //! writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Gone, Inodes,
-    ListRequest, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
-    Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Encrypted, Gone,
+    Inodes, ListRequest, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
+    Unfinished, Upload, WriteSpec, none_offered, offered,
 };
 use futures::{
     StreamExt,
@@ -21,6 +21,7 @@ use futures::{
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version,
     attributes::Carried,
+    delta::{Cut, Recipe},
     key::{just_before, stored_symlink},
 };
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -247,6 +248,19 @@ impl Store for LinkFiles {
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.inner.encrypted().map(|_| self as &dyn Encrypted)
+    }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.inner.deltas().map(|_| self as &dyn Deltas)
+    }
+}
+
+impl Deltas for LinkFiles {
+    fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
+        match found("read", key).and_then(|key| Ok((key, offered(self.inner.deltas(), "read")?))) {
+            Ok((key, inner)) => inner.recipe(&key, version, cut),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 }
 

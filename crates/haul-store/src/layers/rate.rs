@@ -3,9 +3,9 @@
 
 use super::clock::Clock;
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Encrypted, Inodes, Late, ListRequest,
-    Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored, Unpublished, Upload, WriteSpec,
-    none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Encrypted, Inodes, Late,
+    ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored, Unpublished, Upload,
+    WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -15,7 +15,7 @@ use futures::{
     stream::BoxStream,
 };
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Carried,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version, attributes::Carried, delta::Run,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -472,6 +472,10 @@ impl Store for Limited {
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.inner.encrypted()
     }
+
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.inner.deltas()
+    }
 }
 
 impl Resumable for Limited {
@@ -541,6 +545,10 @@ impl Upload for LimitedUpload {
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         self.inner.read_back(range)
+    }
+
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        self.inner.reuse(version, runs)
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

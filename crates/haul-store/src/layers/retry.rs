@@ -7,15 +7,15 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Inodes, Late, ListRequest,
-    Meters, Part, Payload, Progress, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
-    Unfinished, Unpublished, Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Encrypted, Inodes, Late,
+    ListRequest, Meters, Part, Payload, Progress, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space,
+    Store, Stored, Unfinished, Unpublished, Upload, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Lost, Meta, Mtime, Result, Retry, Version, attributes::Carried,
-    key::after_prefix, plan::Replace,
+    delta::Run, key::after_prefix, plan::Replace,
 };
 use std::{
     future::Future,
@@ -282,6 +282,11 @@ impl Store for Retrying {
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         self.0.inner.encrypted().map(|_| self as &dyn Encrypted)
+    }
+
+    // Who gets no answer sends the whole file.
+    fn deltas(&self) -> Option<&dyn Deltas> {
+        self.0.inner.deltas()
     }
 }
 
@@ -633,6 +638,11 @@ impl Upload for RetryingUpload {
 
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(async move { self.shared.attempt(|| self.inner.read_back(range.clone())).await })
+    }
+
+    fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
+        let version = version.clone();
+        Box::pin(async move { self.shared.attempt(|| self.inner.reuse(&version, runs.clone())).await })
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

@@ -164,6 +164,11 @@ impl Journal {
         self.0.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// True while a half-done write to `to` waits to be taken.
+    pub fn holds(&self, to: &Key) -> bool {
+        self.state().left.iter().any(|half| half.opened.to == *to)
+    }
+
     /// Takes the half-done writes to `to` that earlier runs left: to go on with one, or to remove it and say so
     /// ([`Journal::closed`]).
     pub fn take(&self, to: &Key) -> Vec<Half> {

@@ -1,8 +1,10 @@
 //! Bringing one file over: choose the route, move the bytes, verify, publish; again from the start if it must be.
 //!
-//! Routes are files here: `server` (inside a copy domain, in batches), `pump` (parts or one stream through memory).
+//! Routes are files here: `server` (inside a copy domain, in batches), `pump` (parts or one stream through memory), `delta` (from the
+//! old file and what it doesn't have).
 
 mod allowance;
+mod delta;
 mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
@@ -17,6 +19,7 @@ use crate::{
     backup::Backup,
     budget::{Budget, Claim},
 };
+use delta::Delta;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
     attributes::Unkept,
@@ -303,7 +306,9 @@ impl Mover {
         let (mut attempt, mut changed) = (0, 0);
         loop {
             let route = self.route_through_memory(src.size);
-            let error = match self.attempt(order, &src, route, claim).await {
+            // What was built from the old file and isn't proved comes whole the next time.
+            let delta = if attempt + changed == 0 { self.delta(order, &src).await } else { None };
+            let error = match self.attempt(order, &src, route, delta, claim).await {
                 Ok(arrived) => return Ok(arrived),
                 Err(error) => {
                     if error.key().is_some() {
@@ -346,15 +351,23 @@ impl Mover {
         }
     }
 
-    async fn attempt(&self, order: &mut Order, src: &Entry, route: Route, claim: &Claim) -> Result<Arrived> {
+    async fn attempt(
+        &self,
+        order: &mut Order,
+        src: &Entry,
+        route: Route,
+        delta: Option<Delta>,
+        claim: &Claim,
+    ) -> Result<Arrived> {
         let zero = || AtomicI64::new(0);
         let (skipped, taken, ahead) = (zero(), zero(), zero());
         let across = Across { step: order.step, sink: self.cx.sink.clone(), bytes: Mutex::new(Some(0)) };
         let count = Count { mover: self, across: Arc::new(across), skipped, taken, ahead };
-        if self.chunks(src.size) == 1 && !count.allows_whole(src.size) {
+        if delta.is_none() && self.chunks(src.size) == 1 && !count.allows_whole(src.size) {
             return Err(cancelled());
         }
-        let result = match self.open(order, src, route).await {
+        let route = if delta.is_some() { Delta::ROUTE } else { route };
+        let result = match self.open(order, src, route, delta).await {
             Ok(open) => self.carry(order, src, open, &count, claim).await,
             Err(error) => Err(error),
         };
@@ -366,7 +379,7 @@ impl Mover {
     }
 
     /// Opens the source first, so that what it says of itself goes along with the write.
-    async fn open(&self, order: &Order, src: &Entry, route: Route) -> Result<Open> {
+    async fn open(&self, order: &Order, src: &Entry, route: Route, delta: Option<Delta>) -> Result<Open> {
         let block = pump::block(self, route, src.size);
         let mut source = tokio::select! {
             biased;
@@ -381,19 +394,26 @@ impl Mover {
         }
         let facts = source.facts.clone();
         let chunk = pump::noted(self, &facts, route);
-        let mut target = std::pin::pin!(self.target(order, &facts, route, chunk));
-        let target = tokio::select! {
-            biased;
-            () = self.cx.cancel.cancelled() => {
-                // A write that is being begun would stay behind if nobody took it.
-                return Err(match tokio::time::timeout(ABORT_WITHIN, target).await {
-                    Ok(Ok(Target { upload, track, .. })) => self.give_up(upload, track, cancelled()).await,
-                    _ => cancelled(),
-                });
+        let target = {
+            let mut target = std::pin::pin!(async {
+                let Some(delta) = &delta else { return self.target(order, &facts, route, chunk).await };
+                let mut spec = self.spec(order, &facts);
+                spec.hashes.merge(&delta.whole());
+                Ok(Target::new(self.cx.dst.write(&order.to, spec).await?, chunk))
+            });
+            tokio::select! {
+                biased;
+                () = self.cx.cancel.cancelled() => {
+                    // A write that is being begun would stay behind if nobody took it.
+                    return Err(match tokio::time::timeout(ABORT_WITHIN, target).await {
+                        Ok(Ok(Target { upload, track, .. })) => self.give_up(upload, track, cancelled()).await,
+                        _ => cancelled(),
+                    });
+                }
+                target = &mut target => target?,
             }
-            target = &mut target => target?,
         };
-        Ok(Open { source, target })
+        Ok(Open { source, target, delta })
     }
 
     /// How the source shows its links.
@@ -480,12 +500,18 @@ impl Mover {
         count: &Count<'_>,
         claim: &Claim,
     ) -> Result<Arrived> {
-        let Open { source, target } = open;
+        let Open { source, target, delta } = open;
         let facts = source.facts.clone();
+        let bytes = async {
+            match &delta {
+                Some(delta) => delta::pump(self, source, &target, delta, count).await,
+                None => pump::pump(self, source, &target, count, claim).await,
+            }
+        };
         let pumped = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => Err(cancelled()),
-            pumped = pump::pump(self, source, &target, count, claim) => pumped,
+            pumped = bytes => pumped,
         };
         let Target { upload, track, .. } = target;
         let pumped = match self.check_source(src, &facts, pumped).await {
@@ -632,6 +658,7 @@ pub(crate) const VERIFY: Algo = Algo::Blake3;
 struct Open {
     source: read::Source,
     target: Target,
+    delta: Option<Delta>,
 }
 
 /// The error of a job that was stopped.

@@ -29,6 +29,13 @@ pub struct Target {
     pub track: Option<Track>,
 }
 
+impl Target {
+    /// One that isn't noted, and in which nothing is yet.
+    pub fn new(upload: Box<dyn Upload>, block: u64) -> Target {
+        Target { upload, block, dictated: false, known: BTreeMap::new(), track: None }
+    }
+}
+
 /// A write's place in the journal.
 pub struct Track {
     journal: Journal,

@@ -6,6 +6,7 @@ mod aside;
 mod elsewhere;
 mod exits;
 mod filters;
+mod hosts;
 mod kinds;
 mod named;
 mod oracle;
@@ -338,7 +339,11 @@ fn what_is_refused_is_said() {
     for (args, code, line) in [
         (&["-aN", "s/", "dst"][..], 1, "haul rsync: -N, --crtimes: haul rsync doesn't support this option"),
         (&["--nope", "s/", "dst"], 1, "haul rsync: --nope: unknown option (see haul rsync --help)"),
-        (&["-a", "s/", "h::m"], 4, "haul rsync: h::m: rsync daemons aren't supported"),
+        (
+            &["-a", "s/", "h::m"],
+            4,
+            "haul rsync: h::m: rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync",
+        ),
         (&["-a", "--exclude=[", "s/", "dst"], 1, "haul rsync: bad filter rule \"[\": '[' without ']'"),
         (
             &["-a", "-f", "x", "s/", "dst"],
@@ -356,12 +361,9 @@ fn what_is_refused_is_said() {
         let (got, _, errors) = oracle.haul(args);
         assert_eq!((got, errors.trim_end()), (Some(code), line), "{args:?}");
     }
-    let (code, _, errors) = oracle.haul(&["-a", "s/", "nohost:x"]);
-    assert_eq!(code, Some(4));
-    assert!(
-        errors.contains("unknown remote \"nohost\"") && errors.ends_with("hosts by ssh aren't supported\n"),
-        "{errors}"
-    );
+    let (code, _, errors) = oracle.haul(&["-a", "-e", "ssh -F none", "s/", "nohost:x"]);
+    assert_eq!(code, Some(255));
+    assert!(errors.starts_with("haul rsync: error: nohost can't be reached: "), "{errors}");
 }
 
 #[test]

@@ -1,0 +1,232 @@
+//! Hosts by ssh, beside rsync over the same sshd, which needs no port.
+
+use haul_testkit::{
+    folder::{self, noise, write},
+    lab::{Lab, Ran},
+    peers,
+    sshd::{Setup, Sshd},
+};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::Path,
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const TIME: u64 = 1_600_000_000_000_000_000;
+const MIB: usize = 1 << 20;
+
+/// A server `far`, and folders of its user's.
+struct Room {
+    lab: Lab,
+    sshd: Sshd,
+}
+
+impl Room {
+    fn new() -> Option<Room> {
+        let lab = Lab::new(HAUL);
+        // What haul remembers there isn't this user's.
+        let state = format!("SetEnv XDG_STATE_HOME={}", lab.path("far-state").display());
+        let sshd = Sshd::start(&Setup { lines: vec![state], ..Setup::default() })?;
+        Some(Room { lab, sshd })
+    }
+
+    fn shell(&self) -> String {
+        format!("ssh -F {}", self.sshd.config().display())
+    }
+
+    fn far(&self, name: &str) -> String {
+        format!("far:{}", self.lab.path(name).display())
+    }
+
+    /// `haul rsync` with haul there.
+    fn haul(&self, words: &[&str]) -> Ran {
+        let (shell, path) = (self.shell(), format!("--rsync-path={HAUL}"));
+        self.lab.haul(&[&["rsync", "-e", &shell, &path][..], words].concat())
+    }
+
+    fn rsync(&self, words: &[&str]) -> Ran {
+        let shell = self.shell();
+        self.lab.run(Path::new("rsync"), &[&["-e", &shell][..], words].concat())
+    }
+}
+
+/// A tree of what rsync knows.
+fn tree(root: &Path) {
+    for n in 0..40u64 {
+        write(&root.join(format!("{}/f {n}é", n % 5)), &noise(n, (n * 911) as usize), TIME + n * 1_000_000_000);
+    }
+    write(&root.join("large"), &noise(99, 3 * MIB), TIME);
+    write(&root.join("x.o"), b"left out", TIME);
+    symlink("large", root.join("link")).expect("made");
+    fs::create_dir(root.join("empty")).expect("made");
+}
+
+/// What was there before: some of it, some of it otherwise, and something else.
+fn before(root: &Path) {
+    tree(root);
+    fs::remove_dir_all(root.join("2")).expect("removed");
+    write(&root.join("1/f 1é"), b"other", TIME - 7_000_000_000);
+    write(&root.join("extra/deep"), b"extra", TIME);
+    write(&root.join("large"), &noise(98, 2 * MIB), TIME - 1_000_000_000);
+}
+
+/// Lines without what differs between two runs: bytes on the wire and rates, in an order that both have.
+fn told(ran: &Ran) -> Vec<String> {
+    let changes = |line: &&str| {
+        let first =
+            ["sent ", "total size is", "Literal", "Matched", "File list", "Total bytes", "sending ", "receiving "];
+        !first.iter().any(|begin| line.starts_with(begin)) && !line.trim().is_empty()
+    };
+    let mut lines: Vec<String> = ran.out.lines().filter(changes).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn there_and_back_it_is_as_with_rsync() {
+    let Some(room) = Room::new() else { return };
+    if peers::need("rsync").is_none() {
+        return;
+    }
+    tree(&room.lab.path("src"));
+    for (number, words) in [
+        &["-ai", "--delete"][..],
+        &["-av", "--exclude=*.o"],
+        &["-rlt", "--stats", "--delete-excluded", "--exclude=*.o"],
+        &["-rltin", "--delete"],
+        &["-rlti", "--existing", "-u"],
+        &["-rlci", "--max-size=20K"],
+        &["-rltiz", "--bwlimit=100M", "--delete-after"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for up in [true, false] {
+            let dst = |who: &str| format!("{who}-{number}-{up}");
+            let ends = |who: &str| {
+                let (here, there) =
+                    (|name: &str| room.lab.path(name).display().to_string(), |name: &str| room.far(name));
+                let (src, dst) = if up { (here("src"), there(&dst(who))) } else { (there("src"), here(&dst(who))) };
+                [src + "/", dst + "/"]
+            };
+            let run = |who: &str| {
+                before(&room.lab.path(&dst(who)));
+                let [src, dst] = ends(who);
+                let words = [words, &[&src, &dst]].concat();
+                if who == "rsync" { room.rsync(&words) } else { room.haul(&words) }
+            };
+            let (theirs, ours) = (run("rsync"), run("haul"));
+            assert_eq!((theirs.code, told(&theirs)), (ours.code, told(&ours)), "{words:?} {up}\n{}", ours.err);
+            let read = |who: &str| folder::read(&room.lab.path(&dst(who)));
+            folder::assert_same(&read("rsync"), &read("haul"), &format!("{words:?} {up}"));
+        }
+    }
+}
+
+#[test]
+fn only_what_changed_goes_across() {
+    let Some(room) = Room::new() else { return };
+    let old = noise(1, 4 * MIB);
+    let mut changed = old.clone();
+    changed[MIB..MIB + 1000].fill(7);
+    let mut longer = old.clone();
+    longer.splice(MIB..MIB, noise(2, 10_000));
+    let number = |ran: &Ran, name: &str| -> u64 {
+        let line = ran.out.lines().find_map(|line| line.strip_prefix(name)).expect("said");
+        line.trim_end_matches(" bytes").replace(',', "").trim().parse().expect("a number")
+    };
+    for (name, new) in [("changed", &changed), ("longer", &longer)] {
+        for up in [true, false] {
+            for (how, whole) in
+                [(&["--stats"][..], false), (&["--stats", "-W"], true), (&["--stats", "--inplace"], false)]
+            {
+                let (src, dst) = (room.lab.path(&format!("s/{name}")), room.lab.path(&format!("d/{name}")));
+                write(&src, new, TIME);
+                write(&dst, &old, TIME - 1_000_000_000);
+                let inode = fs::metadata(&dst).expect("there").ino();
+                let (far_src, far_dst) = (room.far(&format!("s/{name}")), room.far(&format!("d/{name}")));
+                let (here_src, here_dst) = (src.display().to_string(), dst.display().to_string());
+                let ends = if up { [here_src, far_dst] } else { [far_src, here_dst] };
+                let ran = room.haul(&[&["-t"][..], how, &[&ends[0], &ends[1]]].concat()).ok();
+                assert!(fs::read(&dst).expect("there") == *new, "{name} {up} {how:?}");
+                let (literal, matched) = (number(&ran, "Literal data: "), number(&ran, "Matched data: "));
+                assert_eq!(literal + matched, new.len() as u64, "{}", ran.out);
+                assert_eq!(fs::metadata(&dst).expect("there").ino() == inode, how.contains(&"--inplace"), "{how:?}");
+                // Behind an insertion nothing is at its place any more.
+                let few = !whole && !(how.contains(&"--inplace") && name == "longer");
+                assert_eq!(literal < 200_000, few, "{name} {up} {how:?}: {literal} of {}", new.len());
+            }
+        }
+    }
+    assert_eq!(fs::read_dir(room.lab.path("d")).expect("there").count(), 2, "nothing is left behind");
+    assert!(fs::read_dir(room.lab.path("far-state/haul/pieces")).expect("remembered").count() > 0);
+}
+
+#[test]
+fn from_a_host_to_a_host_it_goes_through_here() {
+    let (Some(room), Some(other)) = (Room::new(), Room::new()) else { return };
+    tree(&room.lab.path("src"));
+    // Two hosts in one config, each with its own server.
+    let both = ["far", "other"].map(|name| {
+        let sshd = if name == "far" { &room.sshd } else { &other.sshd };
+        fs::read_to_string(sshd.config())
+            .expect("config")
+            .replace("Host far", &format!("Host {name}\n HostKeyAlias far"))
+    });
+    let config = room.lab.path("both");
+    fs::write(&config, both.concat()).expect("written");
+    let (shell, path) = (format!("ssh -F {}", config.display()), format!("--rsync-path={HAUL}"));
+    let (src, dst) = (room.far("src"), format!("other:{}", room.lab.path("dst").display()));
+    room.lab.haul(&["rsync", "-rlt", "-e", &shell, &path, &(src + "/"), &dst]).ok();
+    folder::assert_same(&folder::read(&room.lab.path("src")), &folder::read(&room.lab.path("dst")), "there");
+}
+
+#[test]
+fn what_leads_nowhere_is_told_with_rsyncs_codes() {
+    let Some(room) = Room::new() else { return };
+    write(&room.lab.path("s/a"), b"a", TIME);
+    let far = room.far("d");
+    let shell = room.shell();
+    let run = |words: &[&str]| {
+        let ran = room.lab.haul(&[&["rsync", "-r", "@s/"][..], words].concat());
+        (ran.code, ran.err)
+    };
+    let (code, said) = run(&["-e", &shell, "nowhere.invalid:d"]);
+    assert_eq!(code, 255, "{said}");
+    assert!(said.contains("error: nowhere.invalid can't be reached: ") && said.lines().count() == 1, "{said}");
+    let (code, said) = run(&["-e", &shell, "--rsync-path=/no/such/haul", &far]);
+    assert_eq!(code, 127, "{said}");
+    assert!(said.contains("`/no/such/haul far` doesn't run on far") && said.lines().count() == 1, "{said}");
+    let (code, said) = run(&["-e", "ssh 'x", &far]);
+    assert_eq!((code, &*said), (1, "haul rsync: --rsh=ssh 'x: a quote doesn't end\n"));
+    for daemon in ["rsync://far/m", "far::m"] {
+        let (code, said) = run(&[daemon]);
+        let told = "rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync";
+        assert_eq!((code, said), (4, format!("haul rsync: {daemon}: {told}\n")));
+    }
+    assert_eq!(run(&["-z", "--zc=bogus", &far]), (1, "haul rsync: unknown compress name: bogus\n".into()));
+    assert!(!room.lab.path("d").exists());
+}
+
+#[test]
+fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
+    let Some(room) = Room::new() else { return };
+    tree(&room.lab.path("src"));
+    let (shell, src, far) = (room.shell(), room.lab.path("src/").display().to_string(), room.far("dst"));
+    // Where the PATH of the user there has no haul.
+    let run = |words: &[&str]| {
+        let mut command = room.lab.haul_command(&[&["rsync", "-rlt"][..], words, &[&src, &far]].concat());
+        let ran = command.env("RSYNC_RSH", &shell).output().expect("it runs");
+        (ran.status.code(), String::from_utf8(ran.stderr).expect("text"))
+    };
+    let (code, said) = run(&["-H"]);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("--hard-links needs haul on far: "), "{said}");
+    assert!(!room.lab.path("dst").exists());
+    let (code, said) = run(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("haul rsync: no haul on far: files go by SFTP") && said.lines().count() == 1, "{said}");
+    let files = |name: &str| folder::files(&folder::read(&room.lab.path(name)));
+    folder::assert_same(&files("src"), &files("dst"), "by SFTP");
+}

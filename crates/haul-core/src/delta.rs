@@ -1,0 +1,378 @@
+//! Deltas: what a file holds, as pieces with a hash each, and how a new file is built from the pieces of an old one. Pure.
+//!
+//! Files of one size are cut at the same places, since what changed in them changed in place; others where their content says so, so that
+//! the pieces behind an insertion are the same again. Nothing is believed of a piece that has the same hash: the whole is proved
+//! by its own before anybody sees it.
+
+use crate::{Error, ErrorKind, Result, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Bytes of a piece's hash: the first of its BLAKE3.
+pub const ID: usize = 16;
+
+/// Smaller files aren't worth the questions, in bytes.
+pub const LEAST: u64 = 64 << 10;
+
+/// Pieces have this size at least …
+const SMALLEST: u32 = 16 << 10;
+/// … and more where a file would have more than so many of them: their hashes cross the link.
+const MOST_PIECES: u64 = 1 << 18;
+/// A piece is never larger, in bytes.
+const LARGEST: u32 = 64 << 20;
+
+/// How files are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Cut {
+    /// Every so many bytes.
+    Blocks(u32),
+    /// Where the content says so: every so many bytes on average (a power of two), from a quarter of it to four times as many.
+    Content(u32),
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// The version that was read.
+    pub version: Option<Version>,
+    /// Its bytes.
+    pub size: u64,
+    /// How it is cut.
+    pub cut: Cut,
+    /// BLAKE3 of all of it.
+    #[serde(with = "crate::wire::raw")]
+    pub whole: Vec<u8>,
+    /// Hashes of the pieces, one behind the other.
+    #[serde(with = "crate::wire::raw")]
+    ids: Vec<u8>,
+    /// Bytes of the pieces, where they aren't all alike.
+    sizes: Vec<u32>,
+}
+
+/// Bytes that are in the old file already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Number of the part that they are.
+    pub index: u64,
+    /// Their place in the new file.
+    pub offset: u64,
+    /// Their place in the old one.
+    pub from: u64,
+    /// How many.
+    pub size: u64,
+}
+
+/// How a file is built: all of its bytes, once, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// What is there already.
+    pub runs: Vec<Run>,
+    /// What has to come: number of the part, place and bytes.
+    pub literals: Vec<(u64, u64, u64)>,
+}
+
+impl Cut {
+    /// How to cut two files so that they can be compared.
+    pub fn of(old: u64, new: u64) -> Cut {
+        let wanted = old.max(new).div_ceil(MOST_PIECES).max(u64::from(SMALLEST));
+        let size = wanted.next_power_of_two().min(u64::from(LARGEST / 4)) as u32;
+        if old == new { Cut::Blocks(size) } else { Cut::Content(size) }
+    }
+
+    /// False for what nobody cuts by.
+    fn is_sound(self) -> bool {
+        let (Cut::Blocks(size) | Cut::Content(size)) = self;
+        size.is_power_of_two() && (SMALLEST..=LARGEST / 4).contains(&size)
+    }
+}
+
+/// What 256 values of a byte add to the rolling hash: any numbers do, as long as both ends have the same (splitmix64).
+const GEAR: [u64; 256] = {
+    let (mut table, mut at) = ([0; 256], 0);
+    while at < 256 {
+        let mut x = (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        table[at] = x ^ (x >> 31);
+        at += 1;
+    }
+    table
+};
+
+/// Cuts a file whose bytes come one after another. The rolling hash is ours, as it is twenty lines over bytes that are hashed anyway, in
+/// blocks as the disk gives them: crates for it (fastcdc) want the file in memory, or a reader of their own.
+pub struct Cutter {
+    cut: Cut,
+    whole: blake3::Hasher,
+    piece: blake3::Hasher,
+    /// Of the piece that isn't at its end.
+    length: u32,
+    gear: u64,
+    size: u64,
+    ids: Vec<u8>,
+    sizes: Vec<u32>,
+}
+
+impl Cutter {
+    /// A new one.
+    ///
+    /// Errors: `Invalid` for pieces of a size that nobody asks for.
+    pub fn new(cut: Cut) -> Result<Cutter> {
+        if !cut.is_sound() {
+            return Err(Error::new(ErrorKind::Invalid, "delta", "pieces can't have that size"));
+        }
+        let new = blake3::Hasher::new;
+        Ok(Cutter { cut, whole: new(), piece: new(), length: 0, gear: 0, size: 0, ids: Vec::new(), sizes: Vec::new() })
+    }
+
+    /// The next bytes.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        self.whole.update(bytes);
+        self.size += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let (took, ends) = match self.cut {
+                Cut::Blocks(size) => {
+                    let left = (size - self.length) as usize;
+                    (left.min(bytes.len()), left <= bytes.len())
+                }
+                Cut::Content(average) => self.roll(bytes, average),
+            };
+            self.piece.update(&bytes[..took]);
+            self.length += took as u32;
+            if ends {
+                self.end();
+            }
+            bytes = &bytes[took..];
+        }
+    }
+
+    /// How many of these bytes belong to the piece, and whether it ends there. Below the average a cut is four times as rare, above it four
+    /// times as likely, which keeps sizes near it.
+    fn roll(&mut self, bytes: &[u8], average: u32) -> (usize, bool) {
+        let (least, most) = (average / 4, average * 4);
+        // The upper bits have seen the last 64 bytes.
+        let bits = average.trailing_zeros();
+        let (rare, likely) = (u64::MAX << (64 - (bits + 2)), u64::MAX << (64 - (bits - 2)));
+        let skipped = (least.saturating_sub(self.length) as usize).min(bytes.len());
+        let mut length = self.length + skipped as u32;
+        let mut gear = self.gear;
+        for (at, byte) in bytes.iter().enumerate().skip(skipped) {
+            gear = (gear << 1).wrapping_add(GEAR[usize::from(*byte)]);
+            length += 1;
+            let mask = if length < average { rare } else { likely };
+            if gear & mask == 0 || length >= most {
+                return (at + 1, true);
+            }
+        }
+        self.gear = gear;
+        (bytes.len(), false)
+    }
+
+    fn end(&mut self) {
+        self.ids.extend_from_slice(&self.piece.finalize().as_bytes()[..ID]);
+        if matches!(self.cut, Cut::Content(_)) {
+            self.sizes.push(self.length);
+        }
+        self.piece.reset();
+        (self.length, self.gear) = (0, 0);
+    }
+
+    /// All of it came.
+    pub fn finish(mut self, version: Option<Version>) -> Recipe {
+        if self.length > 0 {
+            self.end();
+        }
+        let whole = self.whole.finalize().as_bytes().to_vec();
+        Recipe { version, size: self.size, cut: self.cut, whole, ids: self.ids, sizes: self.sizes }
+    }
+}
+
+impl Recipe {
+    /// Place, bytes and hash of each piece.
+    fn pieces(&self) -> impl Iterator<Item = (u64, u64, &[u8; ID])> {
+        let mut at = 0;
+        self.ids.as_chunks::<ID>().0.iter().enumerate().map(move |(number, id)| {
+            let from = at;
+            let size = match self.cut {
+                Cut::Blocks(size) => u64::from(size).min(self.size.saturating_sub(from)),
+                Cut::Content(_) => u64::from(self.sizes.get(number).copied().unwrap_or(0)),
+            };
+            at += size;
+            (from, size, id)
+        })
+    }
+
+    /// Errors: `Corrupt` for one whose pieces don't make the file, which only a far end that lies can give.
+    pub fn check(&self) -> Result<()> {
+        let count = self.ids.len() / ID;
+        let sized = match self.cut {
+            Cut::Blocks(size) => self.sizes.is_empty() && self.size.div_ceil(u64::from(size.max(1))) == count as u64,
+            Cut::Content(_) => self.sizes.len() == count && self.sizes.iter().all(|size| (1..=LARGEST).contains(size)),
+        };
+        let whole = self.pieces().map(|(_, size, _)| size).sum::<u64>() == self.size;
+        let sound = self.cut.is_sound() && self.ids.len().is_multiple_of(ID) && self.whole.len() == blake3::OUT_LEN;
+        match sized && whole && sound {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Corrupt, "delta", "the pieces that were told don't make the file")),
+        }
+    }
+}
+
+impl Plan {
+    /// How `new` is built from `old`; with `in_place` only from what is at the same place, since all else may be overwritten by then.
+    /// Literal bytes come in parts of at most `most`.
+    ///
+    /// Errors: as [`Recipe::check`].
+    pub fn of(old: &Recipe, new: &Recipe, in_place: bool, most: u64) -> Result<Plan> {
+        old.check()?;
+        new.check()?;
+        let there: Vec<_> = old.pieces().collect();
+        let mut by_id: HashMap<&[u8; ID], usize> = HashMap::with_capacity(there.len());
+        for (number, (_, _, id)) in there.iter().enumerate() {
+            by_id.entry(id).or_insert(number);
+        }
+        let (mut plan, mut index, mut next) = (Plan::default(), 0, 0);
+        for (number, (offset, size, id)) in new.pieces().enumerate() {
+            // At the same place, behind the last one that was found, anywhere.
+            let same = |number: &usize| there.get(*number).is_some_and(|piece| piece.2 == id && piece.1 == size);
+            let allowed = |number: &usize| !in_place || there[*number].0 == offset;
+            let blocks = matches!(new.cut, Cut::Blocks(_)).then_some(number);
+            let found = blocks.into_iter().chain([next]).chain(by_id.get(id).copied());
+            let found = found.filter(same).find(allowed);
+            match found {
+                Some(number) => {
+                    next = number + 1;
+                    let from = there[number].0;
+                    match plan.runs.last_mut() {
+                        Some(run) if run.offset + run.size == offset && run.from + run.size == from => run.size += size,
+                        _ => {
+                            plan.runs.push(Run { index, offset, from, size });
+                            index += 1;
+                        }
+                    }
+                }
+                None => match plan.literals.last_mut() {
+                    Some((_, at, length)) if *at + *length == offset && *length + size <= most => *length += size,
+                    _ => {
+                        plan.literals.push((index, offset, size));
+                        index += 1;
+                    }
+                },
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Bytes that are there already.
+    pub fn matched(&self) -> u64 {
+        self.runs.iter().map(|run| run.size).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn recipe(bytes: &[u8], cut: Cut, block: usize) -> Recipe {
+        let mut cutter = Cutter::new(cut).unwrap();
+        bytes.chunks(block).for_each(|block| cutter.update(block));
+        cutter.finish(None)
+    }
+
+    fn noise(seed: u64, size: usize) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    fn built(plan: &Plan, old: &[u8], new: &[u8]) -> Vec<u8> {
+        let mut parts: Vec<(u64, u64, &[u8])> = Vec::new();
+        let slice = |from: u64, size: u64| from as usize..(from + size) as usize;
+        for run in &plan.runs {
+            parts.push((run.index, run.offset, &old[slice(run.from, run.size)]));
+        }
+        for (index, at, size) in &plan.literals {
+            parts.push((*index, *at, &new[slice(*at, *size)]));
+        }
+        parts.sort_by_key(|(index, ..)| *index);
+        let mut whole = Vec::new();
+        for (number, (index, at, bytes)) in parts.iter().enumerate() {
+            assert_eq!((*index, *at), (number as u64, whole.len() as u64), "each byte once, in order");
+            whole.extend_from_slice(bytes);
+        }
+        whole
+    }
+
+    #[test]
+    fn an_insertion_costs_a_piece_or_two_and_a_change_in_place_one() {
+        let old = noise(1, 4 << 20);
+        let mut new = old.clone();
+        new.splice(1 << 20..1 << 20, *b"inserted");
+        let cut = Cut::of(old.len() as u64, new.len() as u64);
+        assert_eq!(cut, Cut::Content(SMALLEST));
+        let plan = Plan::of(&recipe(&old, cut, 1 << 20), &recipe(&new, cut, 1 << 20), false, 1 << 20).unwrap();
+        assert_eq!(built(&plan, &old, &new), new);
+        assert!(new.len() as u64 - plan.matched() < u64::from(8 * SMALLEST), "{}", plan.matched());
+        let mut new = old.clone();
+        new[1 << 20] ^= 1;
+        let cut = Cut::of(old.len() as u64, new.len() as u64);
+        let plan = Plan::of(&recipe(&old, cut, 777), &recipe(&new, cut, 1 << 20), true, 1 << 20).unwrap();
+        assert_eq!(plan.literals, [(1, 1 << 20, u64::from(SMALLEST))]);
+    }
+
+    #[test]
+    fn pieces_are_of_the_size_that_was_asked_for() {
+        let recipe = recipe(&noise(2, 8 << 20), Cut::Content(SMALLEST), 1 << 20);
+        let average = recipe.size / recipe.sizes.len() as u64;
+        assert!((u64::from(SMALLEST) / 2..u64::from(SMALLEST) * 2).contains(&average), "{average}");
+        assert_eq!(Cut::of(4 << 30, 4 << 30), Cut::Blocks(16 << 10));
+        assert_eq!(Cut::of(1 << 40, 1), Cut::Content(4 << 20));
+        assert!(Cutter::new(Cut::Blocks(0)).is_err() && Cutter::new(Cut::Content(12_345)).is_err());
+    }
+
+    #[test]
+    fn a_recipe_that_lies_is_refused() {
+        let good = recipe(&noise(3, 300_000), Cut::Content(SMALLEST), 4096);
+        assert!(good.check().is_ok());
+        let lies: [fn(&mut Recipe); 6] = [
+            |recipe| recipe.size += 1,
+            |recipe| recipe.sizes[0] += 1,
+            |recipe| recipe.sizes[0] = u32::MAX,
+            |recipe| _ = recipe.ids.pop(),
+            |recipe| recipe.whole.clear(),
+            |recipe| recipe.cut = Cut::Blocks(SMALLEST),
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            let mut bad = good.clone();
+            lie(&mut bad);
+            assert!(Plan::of(&bad, &good, false, 1 << 20).is_err(), "{number}");
+            assert!(Plan::of(&good, &bad, false, 1 << 20).is_err(), "{number}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn any_edits_are_rebuilt_exactly(
+            size in 0usize..400_000,
+            edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..60_000, 0usize..60_000), 0..5),
+            block in 1usize..100_000,
+            in_place: bool,
+        ) {
+            let old = noise(4, size);
+            let mut new = old.clone();
+            for (number, (at, remove, insert)) in edits.into_iter().enumerate() {
+                let at = at.index(new.len() + 1);
+                let end = (at + remove).min(new.len());
+                new.splice(at..end, noise(5 + number as u64, insert));
+            }
+            let cut = Cut::of(old.len() as u64, new.len() as u64);
+            let (before, after) = (recipe(&old, cut, 1 << 16), recipe(&new, cut, block));
+            let plan = Plan::of(&before, &after, in_place, 50_000).unwrap();
+            prop_assert_eq!(built(&plan, &old, &new), new.clone());
+            prop_assert!(!in_place || plan.runs.iter().all(|run| run.from == run.offset));
+            prop_assert_eq!(after.whole, blake3::hash(&new).as_bytes().to_vec());
+        }
+    }
+}

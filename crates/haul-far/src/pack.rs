@@ -1,0 +1,182 @@
+//! Compression of frames: each by itself, by zstd, where it makes them smaller. How hard is tried follows from who waits for whom: a level
+//! more while the link is what takes time, one less while compressing is.
+
+use crate::frame::MOST;
+use bytes::{BufMut as _, Bytes};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{Error, ErrorKind, Result},
+    time::Duration,
+};
+
+/// Smaller ones aren't worth it.
+const LEAST: usize = 512;
+
+/// Of larger ones a sample is tried first …
+const SAMPLED: usize = 64 << 10;
+/// … of so many bytes from the middle.
+const SAMPLE: usize = 8 << 10;
+
+/// Whoever saves less than one byte in so many goes as it is.
+const WORTH: usize = 20;
+
+/// The level to begin with, which is zstd's own, and the range in which the level follows the link: beyond it little is gained.
+const START: i32 = 3;
+const LEVELS: std::ops::RangeInclusive<i32> = 1..=9;
+
+/// The level of what is compressed while others wait.
+const QUICK: i32 = 3;
+
+/// Levels that zstd has.
+pub const ALL_LEVELS: std::ops::RangeInclusive<i32> = -7..=22;
+
+/// After so many bytes it is looked at how it goes.
+const WINDOW: u64 = 2 << 20;
+
+/// A link that takes fewer bytes a second is slow: one processor compresses several times as much.
+const SLOW: f64 = 50e6;
+
+/// When frames are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum When {
+    /// Not at all.
+    #[default]
+    Never,
+    /// Where the link turns out to be slow.
+    Slow,
+    /// In any case.
+    Always,
+}
+
+/// What both ends do about it, as the near end wishes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Packing {
+    /// When.
+    pub when: When,
+    /// This level of zstd's instead of what suits the link.
+    pub level: Option<i32>,
+}
+
+/// What is found out while frames are sent.
+pub struct Pace {
+    packing: Packing,
+    /// 0: as they are.
+    level: i32,
+    bytes: u64,
+    /// The link was waited for so long, and compressing.
+    link: Duration,
+    work: Duration,
+}
+
+impl Pace {
+    pub fn new(packing: Packing) -> Pace {
+        let level = if packing.when == When::Always { packing.level.unwrap_or(START) } else { 0 };
+        Pace { packing, level, bytes: 0, link: Duration::ZERO, work: Duration::ZERO }
+    }
+
+    /// The level of the next frame of content; `None`: as it is.
+    pub fn level(&self) -> Option<i32> {
+        (self.level != 0).then_some(self.level)
+    }
+
+    /// The same of what all others wait for.
+    pub fn quick(&self) -> Option<i32> {
+        self.level().map(|level| level.min(QUICK))
+    }
+
+    /// Writing so many bytes took this long, and so long was waited for them to be compressed.
+    pub fn wrote(&mut self, bytes: usize, link: Duration, work: Duration) {
+        (self.bytes, self.link, self.work) = (self.bytes + bytes as u64, self.link + link, self.work + work);
+        if self.bytes < WINDOW || self.packing.when == When::Never {
+            return;
+        }
+        let slow = (self.bytes as f64) < SLOW * self.link.as_secs_f64();
+        self.level = match (self.packing.when, self.level) {
+            (When::Slow, 0) if slow => self.packing.level.unwrap_or(START),
+            (When::Slow, _) if self.link < self.work / 4 => 0,
+            (_, 0) => 0,
+            _ if self.packing.level.is_some() => self.level,
+            (_, level) if self.work > self.link => (level - 1).max(*LEVELS.start()),
+            (_, level) if self.work < self.link / 4 => (level + 1).min(*LEVELS.end()),
+            (_, level) => level,
+        };
+        (self.bytes, self.link, self.work) = (0, Duration::ZERO, Duration::ZERO);
+    }
+}
+
+/// A compressed body, behind its size (4 bytes, big-endian); `None` where that is hardly smaller.
+pub fn pack(body: &[u8], level: i32) -> Option<Vec<u8>> {
+    let worth = |packed: usize, plain: usize| packed + plain / WORTH < plain;
+    if body.len() < LEAST {
+        return None;
+    }
+    if body.len() >= SAMPLED {
+        let from = (body.len() - SAMPLE) / 2;
+        let sample = zstd::bulk::compress(&body[from..from + SAMPLE], 1).ok()?;
+        worth(sample.len(), SAMPLE).then_some(())?;
+    }
+    let packed = zstd::bulk::compress(body, level).ok()?;
+    worth(packed.len(), body.len()).then_some(())?;
+    let mut behind_size = Vec::with_capacity(4 + packed.len());
+    behind_size.put_u32(body.len() as u32);
+    behind_size.extend_from_slice(&packed);
+    Some(behind_size)
+}
+
+/// The body again.
+///
+/// Errors: `InvalidData` for what nobody compressed, or what is larger than a frame may be.
+pub fn unpack(body: &[u8]) -> Result<Bytes> {
+    let wrong = |what: &str| Error::new(ErrorKind::InvalidData, what.to_owned());
+    let (size, packed) = body.split_first_chunk().ok_or_else(|| wrong("a compressed frame is too short"))?;
+    let size = u32::from_be_bytes(*size) as usize;
+    if size > MOST {
+        return Err(wrong("a compressed frame is too large"));
+    }
+    let plain = zstd::bulk::decompress(packed, size).map_err(|_| wrong("a compressed frame is damaged"))?;
+    if plain.len() != size {
+        return Err(wrong("a compressed frame is shorter than it says"));
+    }
+    Ok(plain.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_gets_smaller_is_packed_and_nothing_else() {
+        let text: Vec<u8> = (0..20_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
+        let packed = pack(&text, 3).unwrap();
+        assert!(packed.len() < text.len() / 3);
+        assert_eq!(unpack(&packed).unwrap(), text);
+        assert!(pack(&text[..100], 3).is_none(), "too small");
+        assert!(pack(&haul_testkit::folder::noise(1, 300_000), 3).is_none());
+    }
+
+    #[test]
+    fn the_level_follows_who_waits() {
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
+        let run = |when, level, link, work| {
+            let mut pace = Pace::new(Packing { when, level });
+            (0..20).for_each(|_| pace.wrote(WINDOW as usize, link, work));
+            pace.level()
+        };
+        assert_eq!(run(When::Never, None, long, short), None);
+        assert_eq!(run(When::Slow, None, short, Duration::ZERO), None, "2 GB/s");
+        assert_eq!(run(When::Slow, None, long, short), Some(9), "2 MB/s");
+        assert_eq!(run(When::Always, None, short, long), Some(1));
+        assert_eq!(run(When::Always, Some(-3), long, short), Some(-3));
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_is_made_to_hold_more_than_a_frame(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(plain) = unpack(&bytes) {
+                prop_assert!(plain.len() <= MOST);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Files from others: what one holds in pieces, and runs of bytes that go from the old file to the new one without passing through
+//! anybody.
+
+use super::{Local, error::fail, meta, read, upload::Reusing};
+use haul_core::{
+    Error, ErrorKind, Key, Result, Version,
+    delta::{Cut, Cutter, Recipe, Run},
+};
+use haul_store::{Part, blocks};
+use rustix::{fs::FileType, io::Errno};
+use std::{fs::File, os::unix::fs::FileExt as _};
+
+/// Bytes of one plain read and write, where the kernel doesn't copy.
+const BLOCK: usize = 256 << 10;
+
+/// See [`haul_store::Deltas::recipe`]; runs on the pool.
+pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Cut) -> Result<Recipe> {
+    const OP: &str = "read";
+    let mut cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
+    let (entry, file) = read::open_regular(local, key, want)?;
+    if let Some(known) = entry.version.as_ref().and_then(|version| local.pieces.find(version, cut)) {
+        return Ok(known);
+    }
+    blocks::read(&file, 0..entry.size, |block| cutter.update(block)).map_err(|e| e.with_key(key))?;
+    let now = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
+    if entry.version != Some(meta::version(&now)) {
+        return Err(Error::new(ErrorKind::Changed, OP, "changed while it was read").with_key(key));
+    }
+    let recipe = cutter.finish(entry.version);
+    local.pieces.keep(&recipe);
+    Ok(recipe)
+}
+
+/// See [`haul_store::Upload::reuse`]; runs on the pool.
+pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result<Vec<Part>> {
+    const OP: &str = "write";
+    let error = |kind, why: &str| Error::new(kind, OP, why.to_owned()).with_key(to.key);
+    let parts = runs.iter().map(|run| Part { index: run.index, size: run.size, tag: Vec::new() }).collect();
+    if to.in_place {
+        to.cut.get_or_init(|| Cut::of(to.size, to.size));
+        return match runs.iter().all(|run| run.from == run.offset) {
+            true => Ok(parts),
+            false => Err(error(ErrorKind::Unsupported, "bytes of a file that is written in place stay where they are")),
+        };
+    }
+    let old = read::open_file(to.dir, to.key.name(), false).map_err(|e| fail(OP, to.key, e))?;
+    let st = meta::facts(&old, meta::FACTS).map_err(|e| fail(OP, to.key, e))?;
+    if meta::file_type(&st) != FileType::RegularFile || meta::version(&st) != *version {
+        return Err(error(ErrorKind::Changed, "the file that it is built from has changed"));
+    }
+    to.cut.get_or_init(|| Cut::of(st.stx_size, to.size));
+    let old = File::from(old);
+    for run in runs {
+        if run.from.checked_add(run.size).is_none_or(|end| end > st.stx_size) {
+            return Err(error(ErrorKind::Invalid, "the file that it is built from is shorter"));
+        }
+        copy(&old, to.file, run).map_err(|errno| fail(OP, to.key, errno))?;
+    }
+    Ok(parts)
+}
+
+/// By reflink or inside the kernel, where that can be.
+fn copy(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
+    let (mut from, mut to, end) = (run.from, run.offset, run.from + run.size);
+    while from < end {
+        let left = usize::try_from(end - from).unwrap_or(usize::MAX);
+        match rustix::fs::copy_file_range(old, Some(&mut from), new, Some(&mut to), left) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    let mut block = vec![0; BLOCK.min((end - from) as usize)];
+    while from < end {
+        let size = block.len().min((end - from) as usize);
+        let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        old.read_exact_at(&mut block[..size], from).map_err(errno)?;
+        new.write_all_at(&block[..size], to).map_err(errno)?;
+        (from, to) = (from + size as u64, to + size as u64);
+    }
+    Ok(())
+}
+
+/// That a file holds what it is to hold. Gives that in pieces, as it was cut this time and will be the next, as likely as not.
+///
+/// Errors: `Corrupt` where it doesn't.
+pub(super) fn prove(key: &Key, file: &File, size: u64, blake3: &[u8], cut: Cut) -> Result<Recipe> {
+    let mut cutter = Cutter::new(cut)?;
+    blocks::read(file, 0..size, |block| cutter.update(block)).map_err(|e| e.with_key(key))?;
+    let recipe = cutter.finish(None);
+    if recipe.whole == blake3 {
+        return Ok(recipe);
+    }
+    let why = "what was built from the old file isn't what the source holds";
+    Err(Error::new(ErrorKind::Corrupt, "write", why).with_key(key))
+}

@@ -1,0 +1,136 @@
+//! A file that is built from the one that is there: both ends tell what they hold in pieces, and only pieces that the destination
+//! doesn't have go across. The destination proves the whole by its hash before anybody sees it.
+
+use super::{
+    Count, Mover, Order, cancelled,
+    pump::Pumped,
+    read::{Bytes, Source, file_range, store_range},
+    unfinished::Target,
+};
+use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
+use haul_core::{
+    Algo, Entry, Hashes, Kind, Result, Version,
+    delta::{Cut, LEAST, Plan, Recipe, Run},
+    plan::Route,
+};
+use haul_store::{Part, Payload, Store};
+use std::{fs::File, sync::Arc};
+
+/// Bytes of a piece that comes, at most: several are under way at once.
+pub const PIECE: u64 = 1 << 20;
+
+/// Pieces that are under way at once.
+const AT_ONCE: usize = 32;
+
+/// Runs of bytes that are there already, in one request.
+const RUNS: usize = 1000;
+
+/// How a file is built.
+pub struct Delta {
+    plan: Plan,
+    /// The version of the old file.
+    old: Version,
+    new: Recipe,
+}
+
+impl Delta {
+    /// How it would be sent if it had to be sent whole: in parts, so that any range can be read.
+    pub const ROUTE: Route = Route::Parts { size: PIECE };
+
+    /// The hash of the whole, for who proves it.
+    pub fn whole(&self) -> Hashes {
+        Hashes::default().with(Algo::Blake3, &self.new.whole)
+    }
+}
+
+impl Mover {
+    /// How a file is built from what is there; `None` where it is sent whole.
+    pub(super) async fn delta(&self, order: &Order, src: &Entry) -> Option<Delta> {
+        let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File && !order.kept)?;
+        let version = old.version.as_ref()?;
+        let (from, to) = (self.cx.src.deltas()?, self.cx.dst.deltas()?);
+        let wanted = self.job.write.delta && !self.job.compare.ignore_size && src.kind == Kind::File;
+        // Between disks the bytes go by themselves, and faster than they could be compared.
+        let near = self.cx.src.caps().files && self.cx.dst.caps().files;
+        let resumes = self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to));
+        if !wanted || near || resumes || old.size.min(src.size) < LEAST {
+            return None;
+        }
+        let cut = Cut::of(old.size, src.size);
+        let recipes = futures::future::try_join(
+            from.recipe(&src.key, src.version.as_ref(), cut),
+            to.recipe(&order.to, Some(version), cut),
+        );
+        let recipes = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => return None,
+            recipes = recipes => recipes,
+        };
+        let in_place = self.writes_in_place(order);
+        let planned = recipes.and_then(|(new, old)| Ok((Plan::of(&old, &new, in_place, PIECE)?, new)));
+        match planned {
+            Ok((plan, new)) if plan.matched() > 0 && new.size == src.size => {
+                Some(Delta { plan, old: version.clone(), new })
+            }
+            Ok(_) => None,
+            Err(error) => {
+                tracing::debug!(%error, key = %order.to, "goes whole");
+                None
+            }
+        }
+    }
+}
+
+/// Where bytes come from that have to come.
+enum From {
+    File(Arc<File>),
+    Store(Arc<dyn Store>, Box<Entry>),
+}
+
+/// Brings what the destination doesn't have, and has it take the rest from the old file.
+///
+/// Errors: the first of any read or write. `Cancelled` when the rest is more than may be moved.
+pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta, count: &Count<'_>) -> Result<Pumped> {
+    let Delta { plan, old, new } = delta;
+    let from = match source.bytes {
+        Bytes::File(file) => From::File(file),
+        Bytes::Ranges { store, entry } => From::Store(store, Box::new(entry)),
+        Bytes::Stream { .. } => unreachable!("a source is opened for parts"),
+    };
+    let from = &from;
+    let bring = |(index, offset, size): (u64, u64, u64)| -> BoxFuture<'_, Result<Vec<Part>>> {
+        Box::pin(async move {
+            if !count.allows(size) {
+                return Err(cancelled());
+            }
+            let _memory = mover.budget.memory(size).await;
+            let range = offset..offset + size;
+            let payload = match from {
+                From::File(file) => Payload::from(file_range(file.clone(), range, mover.budget.buffers.clone()).await?),
+                From::Store(store, entry) => store_range(store.clone(), (**entry).clone(), range).await?,
+            };
+            if payload.len() != size {
+                return Err(haul_store::blocks::ended_early(payload.len(), size));
+            }
+            let part = target.upload.part(index, offset, payload).await?;
+            count.add(size);
+            Ok(vec![part])
+        })
+    };
+    let take = |runs: &[Run]| -> BoxFuture<'_, Result<Vec<Part>>> {
+        let runs = runs.to_vec();
+        Box::pin(async move {
+            let bytes = runs.iter().map(|run| run.size).sum();
+            let parts = target.upload.reuse(old, runs).await?;
+            count.skip(bytes);
+            Ok(parts)
+        })
+    };
+    let steps: Vec<_> = plan.runs.chunks(RUNS).map(take).chain(plan.literals.iter().copied().map(bring)).collect();
+    let parts: Vec<Vec<Part>> = stream::iter(steps).buffer_unordered(AT_ONCE).try_collect().await?;
+    let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+    parts.sort_by_key(|part| part.index);
+    let bytes = parts.iter().map(|part| part.size).sum();
+    debug_assert_eq!(bytes, new.size);
+    Ok(Pumped { bytes, parts, hashes: delta.whole(), unproved: None, memory: None })
+}
