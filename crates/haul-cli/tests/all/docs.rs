@@ -72,8 +72,10 @@ fn pages_name_no_flag_that_haul_does_not_have() {
     let mut real = flags(&haul(&["generate", "reference"]));
     // Without rsync's and dcp's options, of which some are called as flags of rclone.
     let own = flags(&haul(&["help", "flags"]));
-    // Those of clap, of cargo, of dvc.
-    real.extend(["--help", "--dry", "--locked", "--path", "--release"].map(str::to_owned));
+    // Those of clap, of cargo, of dvc, of Slurm.
+    real.extend(
+        ["--help", "--dry", "--locked", "--path", "--release", "--signal", "--requeue", "--wrap"].map(str::to_owned),
+    );
     // These two are about other programs.
     let others = ["benchmarks.md", "cloudsim.md"];
     for (path, page) in pages().into_iter().filter(|(path, _)| !others.iter().any(|other| path.ends_with(other))) {
