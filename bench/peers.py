@@ -15,7 +15,7 @@ PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
 # Known only by their binary: these belong to the workspace.
-SILENT = ("cloudsim", "farfs", "gcssim", "haul-relay", "link", "scp")
+SILENT = ("cloudsim", "farfs", "gcssim", "haul-relay", "link", "scp", "sh")
 
 
 @dataclass

@@ -18,7 +18,7 @@ class Cases(unittest.TestCase):
         names = [[case.name for case in cases.all_cases(quick)] for quick in (False, True)]
         self.assertEqual(names[0], names[1])
         self.assertEqual(len(set(names[0])), len(names[0]))
-        for experiment in ("hpc", "clouds", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass"):
+        for experiment in ("hpc", "clouds", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass", "cluster"):
             self.assertTrue(any(name.startswith(f"{experiment}-") for name in names[0]), experiment)
 
     def test_reduced_cases_are_smaller(self):
@@ -30,7 +30,7 @@ class Cases(unittest.TestCase):
 
     def test_one_transfer_at_the_texts_provider_is_announced(self):
         slow = {case.name: case.seconds for case in cases.all_cases(False) if case.seconds}
-        self.assertEqual(set(slow), {"hpc-gdrive-up-many", "hpc-gdrive-down-many", "mass-delete", "mass-noop"})
+        self.assertEqual(set(slow), {"hpc-gdrive-up-many", "hpc-gdrive-down-many", "mass-delete", "mass-noop", "cluster-fleet"})
         up = next(case for case in cases.all_cases(False) if case.name == "hpc-gdrive-up-many")
         self.assertEqual((up.seconds, up.seconds_once), (12 * 199, 2 * 1293))
 

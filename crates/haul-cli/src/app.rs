@@ -11,6 +11,7 @@ use crate::{
     flags, log, machine, signals,
 };
 use anyhow::Result;
+use haul::Cancel;
 use haul_remotes::config::{Config, Password};
 use haul_terminal::Screen;
 use std::{ffi::OsString, path::Path, sync::Arc};
@@ -55,7 +56,10 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
     let code = runtime.block_on(async {
         let mut context = Context::new(cli.flags, backends, line, screen.clone())?;
         context.resumes = resumes;
-        signals::listen(context.cancel.clone(), cli.command.finishes_itself());
+        if cli.command.stops_in_its_own_time() {
+            context.asked_to_stop = Cancel::default();
+        }
+        signals::listen(context.asked_to_stop.clone(), cli.command.finishes_itself());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         context.keep_hashes();
         let code = finish(&context, outcome).unwrap_or_else(|error| {

@@ -19,7 +19,7 @@ use haul_remotes::{
     config::{Password, paths},
 };
 use haul_store::{
-    Meters, Net, Store,
+    Gate, Meters, Net, Store,
     layers::{LayerSettings, Stop},
 };
 use haul_terminal::Screen;
@@ -37,8 +37,12 @@ pub struct Context {
     pub session: Session,
     /// Counts requests and retries of everything that the run opens.
     pub meters: Arc<Meters>,
-    /// Stops jobs; set by Ctrl-C.
+    /// Stops jobs at once, and all waiting for stores.
     pub cancel: Cancel,
+    /// Set by Ctrl-C and SIGTERM: the same as `cancel`, unless the command ends what it began in its own time.
+    pub asked_to_stop: Cancel,
+    /// Limits requests a second.
+    pub gate: Arc<Gate>,
     /// The sink of every job: display, log lines, summary.
     pub progress: Arc<Progress>,
     /// The terminal.
@@ -55,10 +59,10 @@ impl Context {
     pub fn new(flags: Flags, stores: StoreFlags, line: Vec<OsString>, screen: Arc<Screen>) -> Result<Context> {
         let cancel = Cancel::default();
         let settings = Settings { layers: layers(&flags, &cancel), ..settings(&flags, stores)? };
-        let meters = settings.meters.clone();
+        let (meters, gate, asked_to_stop) = (settings.meters.clone(), settings.net.gate.clone(), cancel.clone());
         let progress = Progress::start(&flags, screen.clone(), meters.clone(), settings.net.roads.clone());
         let (session, hashes, resumes) = (Session::new(settings), Arc::default(), false);
-        Ok(Context { flags, session, meters, cancel, progress, screen, line, resumes, hashes })
+        Ok(Context { flags, session, meters, cancel, asked_to_stop, gate, progress, screen, line, resumes, hashes })
     }
 
     /// The surroundings of another command line, to open what it opens; display, counters and limits stay these.
@@ -66,7 +70,8 @@ impl Context {
         let session = self.session.beside(settings(&flags, stores)?);
         let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
         let (screen, hashes, resumes) = (self.screen.clone(), self.hashes.clone(), false);
-        Ok(Context { flags, session, meters, cancel, progress, screen, line, resumes, hashes })
+        let (gate, asked_to_stop) = (self.gate.clone(), self.asked_to_stop.clone());
+        Ok(Context { flags, session, meters, cancel, asked_to_stop, gate, progress, screen, line, resumes, hashes })
     }
 
     /// The folder for journals; `None` when there is none to keep them in.

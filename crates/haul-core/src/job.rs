@@ -1,7 +1,7 @@
 //! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and when to
 //! stop. Each group of fields answers one question; a front end fills them in, and the engine acts on them.
 
-use crate::{Entry, Mtime, keep::Keep, links::SourceLinks};
+use crate::{Entry, Mtime, keep::Keep, links::SourceLinks, part::Part};
 use std::time::Duration;
 
 /// One job, whatever its two sides are.
@@ -264,8 +264,10 @@ pub struct RenameBy {
 }
 
 /// How the two sides are listed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Listing {
+    /// Which keys the job is about, where it is only a part of one.
+    pub part: Part,
     /// How haul finds out what the destination has.
     pub lookup: Lookup,
     /// Ask for files one by one instead of listing (`--no-traverse`): at the destination for those of the source, at the source for

@@ -25,6 +25,19 @@ pub enum Pair {
     DstUnknown(Entry),
 }
 
+impl Pair {
+    /// The key of both.
+    pub fn key(&self) -> &crate::Key {
+        match self {
+            Pair::Both(entry, _)
+            | Pair::SrcOnly(entry)
+            | Pair::DstOnly(entry)
+            | Pair::SrcUnknown(entry)
+            | Pair::DstUnknown(entry) => &entry.key,
+        }
+    }
+}
+
 /// A listing gave keys out of order, so the join can't be trusted from here on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the listing is out of order: {now} came after {before}")]

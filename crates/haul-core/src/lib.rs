@@ -23,6 +23,7 @@ pub mod links;
 pub mod listing;
 mod md5;
 pub mod names;
+pub mod part;
 pub mod plan;
 pub mod presence;
 pub mod quickxor;

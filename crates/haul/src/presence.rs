@@ -107,10 +107,12 @@ pub(crate) fn options(job: &Job, dst: &Arc<dyn Store>) -> Option<Options> {
     if job.listing.lookup == Lookup::Never {
         return None;
     }
-    if job.listing.no_traverse {
+    if job.listing.no_traverse && job.listing.part.is_all() {
         return Some(Options { method: Some(Method::Ask), at_once });
     }
-    let all = job.verb == Verb::Sync || job.listing.lookup == Lookup::ListAll || dst.caps().page.is_none();
+    // A part is cut so that both sides of it are listed together.
+    let part = !job.listing.part.is_all();
+    let all = part || job.verb == Verb::Sync || job.listing.lookup == Lookup::ListAll || dst.caps().page.is_none();
     (!all).then_some(Options { method: None, at_once })
 }
 

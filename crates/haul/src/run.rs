@@ -10,6 +10,7 @@ use crate::{
     known::Index,
     ledger::Ledger,
     overlap,
+    part::{PartReport, Reached, Reins},
     plan::{Pass, Planner},
     transfer::{Allowance, Mover},
 };
@@ -31,6 +32,20 @@ pub async fn run(job: Job, cx: Cx) -> Report {
     let clock = run.watch_time_limit();
     run.whole().await;
     run.end(clock).await
+}
+
+/// Runs a job over the part of its keys that [`haul_core::job::Listing::part`] says, to its end or to where `reins` pause it. Runs
+/// over ranges that touch do together what one run does, but for what needs all of the source: renames and further names of files
+/// are looked for within a part only, and directories through which a cut goes are finished by a run over
+/// [`haul_core::part::Part::Dirs`], after all others.
+pub async fn run_part(job: Job, cx: Cx, reins: Reins) -> PartReport {
+    let run = Run::held(job, cx, Some(reins.clone()));
+    let clock = run.watch_time_limit();
+    run.whole().await;
+    let report = run.end(clock).await;
+    let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
+    let reached = reins.take();
+    PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
 }
 
 /// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
@@ -55,7 +70,11 @@ struct Run {
 }
 
 impl Run {
-    fn new(mut job: Job, cx: Cx) -> Run {
+    fn new(job: Job, cx: Cx) -> Run {
+        Run::held(job, cx, None)
+    }
+
+    fn held(mut job: Job, cx: Cx, reins: Option<Reins>) -> Run {
         let attributes = Arc::new(Attributes::new(&mut job, &cx));
         let (job, ledger, index) = (
             Arc::new(job),
@@ -67,7 +86,12 @@ impl Run {
             ledger.notice(None, format!("{} keeps no metadata of files: it isn't copied", cx.dst.locator()));
         }
         let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
-        let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
+        let planner = Planner::new(&job, &cx, &ledger, &attributes, &index, &budget);
+        let may_delete = reins.as_ref().and_then(|reins| reins.may_delete.clone());
+        let planner = Arc::new(match reins {
+            Some(reins) => planner.reined(reins),
+            None => planner,
+        });
         let told = ledger.clone();
         let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || told.transfer_limit());
         let hard = job.limits.cutoff == Cutoff::Hard;
@@ -79,7 +103,7 @@ impl Run {
             backup: Backup::new(&job, &cx, attributes.keep.as_deref()),
             allowance: job.limits.transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
         };
-        let executor = Executor::new(&job, &cx, &ledger, &attributes, &index, &planner, mover);
+        let executor = Executor::new(&job, &cx, &ledger, &attributes, &index, &planner, mover).asking(may_delete);
         Run { job, cx, ledger, index, planner, executor: Arc::new(executor) }
     }
 

@@ -16,8 +16,14 @@ const BACKLOG: usize = 10_000;
 /// Those that may wait where they start as they come: two of the batches that a disk takes, for each of its threads.
 const AHEAD: usize = 2_000;
 
+/// The same in a run that may be paused: what waits is finished first, and others may be waiting for that.
+const AHEAD_OF_A_PAUSE: usize = 200;
+
 /// Those that may be on their way here.
 pub const COMING: usize = 500;
+
+/// The same in a run that may be paused.
+pub const COMING_BEFORE_A_PAUSE: usize = 50;
 
 /// From so many files on, a batch ends with the directory: two threads in one directory wait for each other's locks.
 const WORTH_A_THREAD: usize = 32;
@@ -30,6 +36,8 @@ pub struct Queue {
     hold: bool,
     /// Most files of a batch.
     files: usize,
+    /// Most orders that wait where they start as they come.
+    ahead: usize,
 }
 
 enum Waiting {
@@ -50,7 +58,12 @@ impl Queue {
             None => Waiting::Fifo(VecDeque::new()),
             Some(by) => Waiting::Sorted { by, orders: BTreeMap::new(), seq: 0, taken: 0 },
         };
-        Queue { coming, waiting, hold: check_first, files }
+        Queue { coming, waiting, hold: check_first, files, ahead: AHEAD }
+    }
+
+    /// This queue, short enough that a pause is soon reached.
+    pub fn before_a_pause(self) -> Self {
+        Queue { ahead: AHEAD_OF_A_PAUSE, ..self }
     }
 
     /// The next order; `None` when there are no more and there will be no more.
@@ -88,7 +101,7 @@ impl Queue {
     }
 
     fn take_in(&mut self) {
-        let most = if matches!(self.waiting, Waiting::Fifo(_)) { AHEAD } else { BACKLOG };
+        let most = if matches!(self.waiting, Waiting::Fifo(_)) { self.ahead } else { BACKLOG };
         while self.waiting.len() < most {
             match self.coming.try_recv() {
                 Ok(order) => self.waiting.push(order),

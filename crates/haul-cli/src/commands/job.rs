@@ -13,7 +13,7 @@ use haul::{
 };
 use haul_core::{
     ErrorKind, Key, Mtime,
-    filter::Filter,
+    filter::{Filter, FilterSpec},
     job::{Job, Lookup, Verb},
     names::NewNames,
 };
@@ -227,9 +227,20 @@ pub fn see_destination(job: &mut Job) -> Result<()> {
 
 /// The surroundings of a job between two opened ends; what other flags name is opened with `options`.
 pub fn cx(ctx: &Context, options: &OpenOptions, src: Arc<dyn Store>, dst: Arc<dyn Store>, dest: &OsStr) -> Result<Cx> {
+    cx_about(ctx, options, src, dst, dest, flags::filter(&ctx.flags)?)
+}
+
+/// As [`cx`], for what another filter than that of the flags says.
+pub fn cx_about(
+    ctx: &Context,
+    options: &OpenOptions,
+    src: Arc<dyn Store>,
+    dst: Arc<dyn Store>,
+    dest: &OsStr,
+    spec: FilterSpec,
+) -> Result<Cx> {
     let open = |path: &OsString| ctx.open_as(path, options);
     let open_all = |paths: &[OsString]| paths.iter().map(open).collect::<Result<Vec<_>>>();
-    let spec = flags::filter(&ctx.flags)?;
     let interactive = ctx.flags.config.interactive;
     let backup = ctx.flags.sync.backup_dir.as_ref().map(open).transpose()?;
     if let Some(backup) = &backup {

@@ -21,6 +21,7 @@ pub mod deletefile;
 pub mod dvc;
 mod events;
 pub mod far;
+pub mod fleet;
 pub mod generate;
 pub mod hashsum;
 pub mod help;
@@ -174,6 +175,17 @@ pub enum Command {
     ///
     /// Example: haul copy ~/photos ":far,command='ssh nas haul far':photos"
     Far(far::Args),
+    /// Run one job by many workers, on any number of machines
+    ///
+    /// The job is a folder in a store that all workers see. Any scheduler that starts copies of one command can start them.
+    /// docs/clusters.md has scripts for Slurm, Kubernetes, Ray, Dask and a list of hosts.
+    ///
+    /// Example: haul fleet create s3:old/data gcs:new/data --sync --at s3:jobs/move-1
+    ///
+    /// Example: srun -n 16 haul fleet work s3:jobs/move-1
+    ///
+    /// Example: haul fleet report s3:jobs/move-1
+    Fleet(fleet::Args),
     /// Write the reference and the man pages
     #[command(hide = true)]
     Generate(generate::Args),
@@ -324,6 +336,9 @@ impl Command {
         if let Command::Snapshot(args) = self {
             return args.finishes_itself();
         }
+        if self.stops_in_its_own_time() {
+            return true;
+        }
         #[cfg(feature = "ncdu")]
         if let Command::Ncdu(_) = self {
             return true;
@@ -333,6 +348,11 @@ impl Command {
             return true;
         }
         matches!(self, Bench(_) | Copy(_) | Copyto(_) | Dcp(_) | Moveto(_) | Mv(_) | Rsync(_) | Sync(_))
+    }
+
+    /// True for what, asked to stop, still needs its stores to put in order what it began.
+    pub fn stops_in_its_own_time(&self) -> bool {
+        matches!(self, Command::Fleet(args) if args.works())
     }
 
     /// Where a job brings its files, as typed.
@@ -352,6 +372,7 @@ impl Command {
         match self {
             Copy(args) | Copyto(args) | Sync(args) => args.keeps_links(),
             Moveto(args) | Mv(args) => args.keeps_links(),
+            Command::Fleet(args) => args.keeps_links(),
             _ => false,
         }
     }
@@ -379,6 +400,7 @@ impl Command {
             Command::Deletefile(args) => deletefile::run(args, context).await,
             Command::Dvc(args) => dvc::run(args, context).await,
             Command::Far(args) => far::run(args, context).await,
+            Command::Fleet(args) => fleet::run(args, context).await,
             Command::Generate(args) => generate::run(args, context).await,
             Command::Hashsum(args) => hashsum::run(args, context).await,
             Command::Help(args) => help::run(args, context).await,

@@ -9,6 +9,7 @@ use haul_core::{
         Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Listing,
         Lookup, Mounts, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
     },
+    part::Part,
     units::Size,
 };
 
@@ -284,6 +285,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             ..Elsewhere::default()
         },
         listing: Listing {
+            part: Part::All,
             lookup: match (copy.no_check_dest, flags.network.fast_list) {
                 (true, _) => Lookup::Never,
                 (false, true) => Lookup::ListAll,

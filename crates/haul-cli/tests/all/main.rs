@@ -25,6 +25,7 @@ mod far;
 mod faults;
 mod file_systems;
 mod filters;
+mod fleet;
 mod index;
 mod jobs;
 mod late_errors;

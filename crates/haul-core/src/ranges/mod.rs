@@ -108,13 +108,13 @@ enum State {
 }
 
 impl Ranges {
-    /// A listing of what comes after `after`, in pages of `page` entries.
+    /// A listing of what comes after `after`, up to and with `until` (`None`: to the end), in pages of `page` entries.
     #[must_use]
-    pub fn new(after: Option<Key>, page: usize) -> Self {
+    pub fn new(after: Option<Key>, until: Option<Key>, page: usize) -> Self {
         let first = Range {
             number: 0,
             after,
-            until: None,
+            until,
             state: State::Idle,
             found: false,
             fresh: true,

@@ -17,7 +17,7 @@ struct Run {
 /// Lists `keys` in pages; `order` says which of the pages under way comes next, `fails` which requests fail.
 fn run(keys: &[Key], page: usize, width: usize, mut order: impl FnMut(usize) -> usize, fails: &[usize]) -> Run {
     let entries: Vec<Entry> = keys.iter().map(|key| Entry::file(key.clone(), 1)).collect();
-    let mut ranges = Ranges::new(None, page);
+    let mut ranges = Ranges::new(None, None, page);
     let mut under_way: Vec<(Ask, usize)> = Vec::new();
     let mut waiting: BTreeMap<u64, VecDeque<Vec<Key>>> = BTreeMap::new();
     let mut lost_by: BTreeMap<u64, Lost> = BTreeMap::new();
@@ -153,7 +153,7 @@ fn every_shape_whole_frugal_and_faster() {
 fn a_slow_reader_holds_the_listing_back() {
     let all = sorted((0..100_000).map(|n| format!("{n:08}")));
     let entries: Vec<Entry> = all.iter().map(|key| Entry::file(key.clone(), 1)).collect();
-    let mut ranges = Ranges::new(None, 100);
+    let mut ranges = Ranges::new(None, None, 100);
     let mut asked = 0;
     while let Some(ask) = ranges.next(8) {
         asked += 1;

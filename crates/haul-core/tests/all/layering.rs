@@ -67,6 +67,7 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-bench"), ["haul", "haul-core", "haul-store"]);
     assert_eq!(ours("haul-cas"), ["haul", "haul-core", "haul-store"]);
     assert_eq!(ours("haul-dvc"), ["haul", "haul-cas", "haul-core", "haul-store"]);
+    assert_eq!(ours("haul-fleet"), ["haul", "haul-core", "haul-store"]);
     assert_eq!(ours("haul-snapshot"), ["haul", "haul-cas", "haul-core", "haul-store"]);
     assert_eq!(ours("haul-terminal"), ["haul-core"]);
     assert_eq!(ours("haul-rsync"), ["haul", "haul-core", "haul-fs", "haul-remotes", "haul-store", "haul-terminal"]);

@@ -102,6 +102,9 @@ impl Executor {
     }
 
     async fn delete_batch(&self, batch: Vec<Gone>, told: bool) {
+        if self.backup().is_on() && !self.may_still_delete().await {
+            return;
+        }
         let mut going = Vec::with_capacity(batch.len());
         for gone in batch {
             if !self.confirm("delete", &gone.key) {
@@ -116,6 +119,9 @@ impl Executor {
         }
         for gone in &going {
             self.will_write(&gone.key).await;
+        }
+        if going.is_empty() || !self.may_still_delete().await {
+            return;
         }
         let request = going.iter().map(|gone| (gone.key.clone(), gone.version.clone())).collect();
         let answers = self.cx.dst.delete(request).await;

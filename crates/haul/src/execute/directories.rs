@@ -184,6 +184,9 @@ impl Executor {
         let mut left = self.ledger.may_still_delete(&self.job.deletes);
         self.keep_to(&mut left, &mut extra);
         for batch in extra.chunks(DELETE_BATCH) {
+            if !self.may_still_delete().await {
+                return;
+            }
             let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
             for (key, answer) in batch.iter().zip(answers) {
                 match answer {

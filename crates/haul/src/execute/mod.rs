@@ -25,6 +25,7 @@ use crate::{
     hard_links::HardLinks,
     known::Index,
     ledger::Ledger,
+    part::MayDelete,
     plan::{Outlet, Planner},
     spool::Gone,
     transfer::{Mover, Order},
@@ -83,6 +84,8 @@ pub(crate) struct Executor {
     delayed: delayed::Delayed,
     /// Files that failed with "no space".
     full: full::Full,
+    /// Asked before anything is deleted at the destination.
+    may_delete: Option<Arc<dyn MayDelete>>,
 }
 
 impl Executor {
@@ -113,6 +116,24 @@ impl Executor {
             moved_sources: Mutex::default(),
             delayed: delayed::Delayed::default(),
             full: full::Full::default(),
+            may_delete: None,
+        }
+    }
+
+    /// This executor, which asks before it deletes.
+    pub fn asking(self, may_delete: Option<Arc<dyn MayDelete>>) -> Executor {
+        Executor { may_delete, ..self }
+    }
+
+    /// False, with the reason among the errors, if nothing may be deleted any more.
+    async fn may_still_delete(&self) -> bool {
+        let Some(may_delete) = &self.may_delete else { return true };
+        match may_delete.ask().await {
+            Ok(()) => true,
+            Err(error) => {
+                self.ledger.error(error);
+                false
+            }
         }
     }
 

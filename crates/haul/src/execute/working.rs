@@ -6,7 +6,7 @@ use super::{
     attributes::{BACKLOG, Due},
 };
 use crate::{
-    schedule::{COMING, Queue},
+    schedule::{COMING, COMING_BEFORE_A_PAUSE, Queue},
     transfer::Order,
 };
 use std::sync::Arc;
@@ -30,9 +30,11 @@ pub(crate) struct Working {
 impl Executor {
     /// Starts what does the work that is decided: transfers, and setting attributes.
     pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
-        let (transfers, coming) = mpsc::channel(COMING);
+        let pauses = self.planner.can_pause();
+        let (transfers, coming) = mpsc::channel(if pauses { COMING_BEFORE_A_PAUSE } else { COMING });
         let (attributes, due) = mpsc::channel(BACKLOG);
         let queue = Queue::new(coming, self.job.pace.order_by, check_first, self.mover.copy_batch());
+        let queue = if pauses { queue.before_a_pause() } else { queue };
         let scheduler = tokio::spawn(self.clone().schedule(queue));
         let setter = tokio::spawn(self.set_attributes(due));
         (Orders { transfers, attributes }, Working { scheduler, setter })

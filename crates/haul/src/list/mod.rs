@@ -10,7 +10,11 @@ mod pruned;
 mod ranges;
 
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, filter::Filter};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Kind, Listed, Lost,
+    filter::Filter,
+    part::{KeyRange, Part},
+};
 use haul_store::{Gone, ListRequest, Store, task::Task};
 use std::sync::Arc;
 
@@ -47,6 +51,8 @@ pub struct ListOptions {
     pub sweep: bool,
     /// Is told of what went while it was listed, whether the filter wants it or not.
     pub gone: Option<Gone>,
+    /// Only this part.
+    pub part: Part,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -56,7 +62,9 @@ pub struct ListOptions {
 pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) -> BoxStream<'static, Listed> {
     let caps = store.caps();
     let options = ListOptions { meta: options.meta || filter.needs_meta(), ..options };
-    let raw = if options.ask_each {
+    let raw = if let Part::Dirs(dirs) = &options.part {
+        ask_each(store.clone(), dirs.to_vec(), options.checkers)
+    } else if options.ask_each {
         let keys = filter.files_from().unwrap_or_default();
         let keys = &known_as(keys, caps.symlinks)[..];
         // Only inodes have attributes that are worth a question for each directory on the way.
@@ -68,6 +76,11 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
         flat(store, filter, &options)
     };
     let raw = if options.dirs && !caps.dirs { implied::with_implied_dirs(raw) } else { raw };
+    // After the implied directories: those above the range's first key belong to whoever has the range before.
+    let raw = match options.part.range() {
+        Some(range) => within(raw, range.clone()),
+        None => raw,
+    };
     let times = (options.mtimes || filter.needs_mtime()) && !caps.mtime_listed;
     let raw = if times || filter.needs_meta() {
         with_facts(raw, store.clone(), filter.clone(), (times, options.checkers))
@@ -82,11 +95,30 @@ fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> 
     let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
     let (gone, sweep) = (options.gone.clone(), options.sweep);
     let mut request = ListRequest { meta, posix, one_device, omit_mounts, gone, sweep, ..ListRequest::all() };
-    if !filter.is_all() {
-        let filter = filter.clone();
-        request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
+    let range = options.part.range().cloned();
+    if !filter.is_all() || range.is_some() {
+        let (filter, range) = (filter.clone(), range.clone());
+        let meets = move |dir: &[u8]| range.as_ref().is_none_or(|range| range.meets(dir));
+        request.descend = Some(Arc::new(move |dir| meets(dir) && filter.descend(dir)));
     }
-    ranges::list(store, request, options.pages)
+    let (after, until) = range.map(|range| (range.after, range.through)).unwrap_or_default();
+    request.after = after;
+    ranges::list(store, request, until, options.pages)
+}
+
+/// What of a listing is in the range; it ends as soon as nothing of that can follow.
+fn within(raw: BoxStream<'static, Listed>, range: KeyRange) -> BoxStream<'static, Listed> {
+    let state = Some((raw, range));
+    let clipped = futures::stream::unfold(state, |state| async move {
+        let (mut raw, range) = state?;
+        let (step, over) = range.clip(raw.next().await?);
+        let steps = match (&step, over) {
+            (Listed::End, _) | (_, false) => vec![step],
+            (_, true) => vec![step, Listed::End],
+        };
+        Some((futures::stream::iter(steps), (!over).then_some((raw, range))))
+    });
+    clipped.flatten().boxed()
 }
 
 /// The keys of what is listed by name: where there are symlinks, a name may be one's.

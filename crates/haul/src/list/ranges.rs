@@ -17,13 +17,19 @@ use std::{
     sync::Arc,
 };
 
-/// Lists what `request` asks for, `at_once` pages at once (0: as many as the store's lanes take).
+/// Lists what `request` asks for, `at_once` pages at once (0: as many as the store's lanes take). Where a listing is made of
+/// ranges, it ends with `until`; else it may go on beyond.
 ///
 /// As with any listing only [`Listed::End`] proves that the rest was seen: it comes when every range has come to its end, or was
 /// told as lost.
-pub fn list(store: &Arc<dyn Store>, request: ListRequest, at_once: usize) -> BoxStream<'static, Listed> {
+pub fn list(
+    store: &Arc<dyn Store>,
+    request: ListRequest,
+    until: Option<Key>,
+    at_once: usize,
+) -> BoxStream<'static, Listed> {
     let Some(size) = store.caps().page.filter(|_| request.limit.is_none()) else { return store.list(request) };
-    let ranges = Ranges::new(request.after.clone(), size);
+    let ranges = Ranges::new(request.after.clone(), until, size);
     let listing = Listing {
         store: store.clone(),
         request: ListRequest { limit: Some(size), ..request },

@@ -13,8 +13,16 @@ mod sides;
 mod steps;
 
 use crate::{
-    Cx, attributes::Attributes, budget::Budget, decide, hard_links::HardLinks, known::Index, ledger::Ledger,
-    pairs::Pairs, rename::Renames,
+    Cx,
+    attributes::Attributes,
+    budget::Budget,
+    decide,
+    hard_links::HardLinks,
+    known::Index,
+    ledger::Ledger,
+    pairs::Pairs,
+    part::{Reached, Reins},
+    rename::Renames,
 };
 use checks::Checks;
 use haul_core::{
@@ -54,6 +62,8 @@ pub(crate) struct Planner {
     dying: Mutex<Option<Key>>,
     /// Source and destination are proved to be different places.
     apart: tokio::sync::Mutex<bool>,
+    /// What may pause the walk, and hears how far it came.
+    reins: Option<Reins>,
 }
 
 /// What a walk is for.
@@ -72,6 +82,8 @@ pub(crate) struct Walked {
     pub whole: bool,
     /// All of the source was listed.
     pub src_complete: bool,
+    /// What it reached is not the end but where it was paused.
+    paused: bool,
 }
 
 /// Where steps go: to an executor, or to a caller who looks at them.
@@ -129,7 +141,31 @@ impl Planner {
             new: Mutex::default(),
             dying: Mutex::default(),
             apart: tokio::sync::Mutex::default(),
+            reins: None,
         }
+    }
+
+    /// This planner, whose walks can be paused.
+    pub fn reined(self, reins: Reins) -> Planner {
+        Planner { reins: Some(reins), ..self }
+    }
+
+    /// Its walks can be paused.
+    pub fn can_pause(&self) -> bool {
+        self.reins.is_some()
+    }
+
+    /// Resolves once the walk is to take up no further key.
+    async fn paused(&self) {
+        match &self.reins {
+            Some(reins) => reins.pause.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Somebody wants the walk to take up no further key.
+    fn is_paused(&self) -> bool {
+        self.reins.as_ref().is_some_and(|reins| reins.pause.is_cancelled())
     }
 
     /// The source's files with several names.
@@ -154,16 +190,25 @@ impl Planner {
         };
         let mut checks = Checks::new(self.checkers);
         let mut src_files = 0u64;
+        let mut last: Option<Key> = None;
         while !self.ledger.stopping() {
-            src_files += self.pass_by_unchanged(&mut pairs, pass);
+            src_files += self.pass_by_unchanged(&mut pairs, pass, &mut last);
+            if self.is_paused() && last.is_some() {
+                (walked.whole, walked.paused) = (true, true);
+                break;
+            }
             let next = tokio::select! {
                 biased;
                 () = self.cx.cancel.cancelled() => break,
                 next = pairs.next() => next,
+                () = self.paused(), if last.is_some() => continue,
             };
             self.listing_errors(&mut pairs);
             if self.ledger.stopping() {
                 break;
+            }
+            if let (Ok(Some(pair)), Some(_)) = (&next, &self.reins) {
+                last = Some(pair.key().clone());
             }
             match next {
                 Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {
@@ -196,8 +241,16 @@ impl Planner {
         self.listing_errors(&mut pairs);
         checks.finish(&self.ledger).await;
         self.ledger.saw_source(src_files);
-        walked.src_complete = pairs.src_complete();
-        if walked.whole && pass == Pass::Transfers && walked.src_complete {
+        // Up to where it was paused, an error would tell of what was not seen.
+        walked.src_complete = pairs.src_complete() || walked.paused && self.ledger.report().error_count == 0;
+        if let Some(reins) = &self.reins {
+            reins.ended(match (walked.whole, walked.paused, last) {
+                (true, true, Some(last)) => Reached::Key(last),
+                (true, false, _) => Reached::End,
+                _ => Reached::Unknown,
+            });
+        }
+        if walked.whole && pass == Pass::Transfers && walked.src_complete && self.job.listing.part.is_all() {
             self.say_unknown_names(src_files);
         }
         walked
@@ -219,7 +272,7 @@ impl Planner {
 
     /// Counts the unchanged files at the front, and says how many they are: [`Planner::pair`] would decide the same, but moves
     /// each entry about ten times on its way.
-    fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass) -> u64 {
+    fn pass_by_unchanged(&self, pairs: &mut Pairs, pass: Pass, last: &mut Option<Key>) -> u64 {
         // Each of these needs more of a file than its listed facts.
         let more = self.job.moves()
             || self.job.compare.server_mtime
@@ -236,6 +289,12 @@ impl Planner {
             let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
             if !self.attributes.agree(src, dst) {
                 return false;
+            }
+            if self.reins.is_some() {
+                if self.is_paused() && last.is_some() {
+                    return false;
+                }
+                *last = Some(src.key.clone());
             }
             let (key, dry_run) = (src.key.clone(), self.job.dry_run);
             let (action, size) = (Action::Keep, src.size);

@@ -35,6 +35,7 @@ impl Planner {
             prune_empty_dirs: self.job.dirs.prune_empty,
             one_device: self.one_device(),
             omit_mounts: self.job.listing.mounts == Mounts::Omit,
+            part: self.job.listing.part.clone(),
             ..ListOptions::default()
         };
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
@@ -65,6 +66,7 @@ impl Planner {
             pages: self.job.pace.checkers.unwrap_or(0),
             one_device: self.one_device(),
             sweep: !self.job.dry_run,
+            part: self.job.listing.part.clone(),
             ..ListOptions::default()
         })
     }
@@ -97,7 +99,11 @@ impl Planner {
         let job = &self.job;
         let all = job.verb == Verb::Sync;
         let attributes = self.attributes.keep.is_some() || job.compare.server_mtime;
-        if attributes || job.verb == Verb::Move || all && job.deletes.when == DeleteWhen::Before {
+        if attributes
+            || !job.listing.part.is_all()
+            || job.verb == Verb::Move
+            || all && job.deletes.when == DeleteWhen::Before
+        {
             return Uses::Nothing;
         }
         known::uses(job, &self.cx.filter, all)

@@ -5,6 +5,7 @@
 mod index;
 mod local;
 mod overlap_in_time;
+mod part;
 mod part_size;
 mod plan;
 mod presence;

@@ -1,0 +1,458 @@
+//! `fleet`: one job by many workers. Here are arguments, opening and words; `haul-fleet` knows how workers share a job.
+
+use super::job::{self, Ends};
+use crate::{
+    cli::{Cli, Given, Parsed, parse},
+    colour::Choice,
+    context::Context,
+    error::{self, Outcome, code, usage},
+    flags::{
+        self,
+        values::{Span, span},
+    },
+    journal, machine,
+    show::out::quiet,
+};
+use anyhow::{Result, anyhow};
+use haul_core::{
+    job::{DeleteWhen, Job, Publish, Verb},
+    units::{count_text, size_text},
+};
+use haul_fleet::{
+    Board, Spec as JobSpec,
+    create::create,
+    protocol::WorkerId,
+    report::{Summary, records, summary},
+    spec::FORMAT,
+    worker::{Ended, Settings, Worker},
+};
+use haul_remotes::{Place, Spec};
+use haul_store::layers::rate::Rate;
+use haul_terminal::print;
+use jiff::{Timestamp, Zoned};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    sync::Arc,
+    time::Duration,
+};
+
+/// What to do with a job of many workers.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Create a job, for any number of workers
+    ///
+    /// Takes the flags of copy and sync, and the filter. It cuts SOURCE into shards, and transfers nothing. Passwords and keys never
+    /// go into the job: workers read them from their own configuration.
+    ///
+    /// Example: haul fleet create /lustre/run42 s3:archive/run42 --at s3:jobs/run42
+    Create(CreateArgs),
+    /// Work at a job until nothing is left
+    ///
+    /// Any number of workers, on any machines, at any time. A worker that dies is replaced by the others: its lease ends when it has
+    /// given no sign of life for the time that --lease says. SIGTERM gives the lease back. Exits with 0 when nothing is left, 130
+    /// when it was stopped, 6 when the job was cancelled, 2, 3, 4 or 7 when starting it again can't help.
+    ///
+    /// Example: haul fleet work s3:jobs/run42
+    Work(WorkArgs),
+    /// Show how far a job is, until it ends
+    Watch(WatchArgs),
+    /// Show what came of a job
+    ///
+    /// Exits with 0 when all is done, 1 after errors, 5 while something is left, 6 when the job was cancelled.
+    Report(ReportArgs),
+    /// Cancel a job: its workers stop
+    ///
+    /// What is transferred stays. haul purge removes the job's folder.
+    Cancel(CancelArgs),
+}
+
+/// Arguments of `create`.
+#[derive(clap::Args, Debug)]
+struct CreateArgs {
+    #[command(flatten)]
+    ends: Ends,
+    /// The job's folder, which all workers see: a path on a remote, or a shared directory
+    #[arg(long, value_name = "STORE:JOB", required = true)]
+    at: OsString,
+    /// Delete extra files at DEST, as sync does
+    #[arg(long)]
+    sync: bool,
+    /// How many shards to begin with; workers split them further
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    shards: u32,
+    /// Also create empty directories of the source
+    #[arg(long)]
+    create_empty_src_dirs: bool,
+    #[command(flatten)]
+    keep: flags::keep::KeepFlags,
+}
+
+/// Arguments of `work`.
+#[derive(clap::Args, Debug)]
+struct WorkArgs {
+    #[command(flatten)]
+    job: JobArg,
+    /// After this long without a sign of life a worker is taken for dead; the same for all workers
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = span)]
+    lease: Span,
+    /// How long transfers that are running may take to end after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = span)]
+    grace: Span,
+    /// How many shards to work at at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    at_once: u16,
+    /// Which worker this is, from 0 on, of how many: only for a job on a store without conditional writes
+    #[arg(long, value_name = "I/N", value_parser = number)]
+    worker: Option<(usize, usize)>,
+}
+
+/// Arguments of `watch`.
+#[derive(clap::Args, Debug)]
+struct WatchArgs {
+    #[command(flatten)]
+    job: JobArg,
+    /// Time between two lines
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
+    every: Span,
+}
+
+/// Arguments of `report`.
+#[derive(clap::Args, Debug)]
+struct ReportArgs {
+    #[command(flatten)]
+    job: JobArg,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `cancel`.
+#[derive(clap::Args, Debug)]
+struct CancelArgs {
+    #[command(flatten)]
+    job: JobArg,
+}
+
+#[derive(clap::Args, Debug)]
+struct JobArg {
+    /// The job's folder
+    #[arg(value_name = "STORE:JOB")]
+    job: OsString,
+}
+
+impl Args {
+    /// True for a worker.
+    pub fn works(&self) -> bool {
+        matches!(self.what, What::Work(_))
+    }
+
+    /// True when symlinks are copied as such unless they are followed.
+    pub fn keeps_links(&self) -> bool {
+        matches!(&self.what, What::Create(args) if args.keep.archive)
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    match args.what {
+        What::Create(args) => new_job(args, ctx).await,
+        What::Work(args) => work(args, ctx).await,
+        What::Watch(args) => quiet(watch(args, ctx).await),
+        What::Report(args) => quiet(report(args, ctx).await),
+        What::Cancel(args) => {
+            let board = board(&args.job.job, ctx)?;
+            board.spec().await?;
+            board.cancel().await?;
+            print::line("Cancelled: workers stop at their next look at the job")?;
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+fn board(job: &OsStr, ctx: &Context) -> Result<Board> {
+    Ok(Board::new(ctx.open_apart(job)?))
+}
+
+fn number(text: &str) -> Result<(usize, usize), String> {
+    let wrong = || format!("{text:?} isn't I/N with I below N, such as 0/4 for the first of four");
+    let (worker, of) = text.split_once('/').ok_or_else(wrong)?;
+    let (worker, of) = (worker.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
+    if worker < of { Ok((worker, of)) } else { Err(wrong()) }
+}
+
+/// What was typed, so that it means the same on every machine.
+fn anywhere(typed: &OsStr) -> Result<String> {
+    let wrong = |why: &str| usage(format!("{}: {why}", journal::told(typed)));
+    let text = match Spec::parse(typed.as_bytes())?.place {
+        Place::Local => std::path::absolute(typed)?.into_os_string(),
+        _ => typed.to_owned(),
+    };
+    if !journal::keep(&["haul".into(), text.clone()]).complete {
+        return Err(wrong("it holds a secret, which can't be written into a job: configure a remote on each machine"));
+    }
+    text.into_string().map_err(|_| wrong("a job can't hold a name that isn't UTF-8"))
+}
+
+/// The flags of `create`, for workers to read again.
+fn flags_to_keep(ctx: &Context) -> Result<Vec<String>> {
+    let kept = journal::keep(&ctx.line);
+    if !kept.complete {
+        return Err(usage(
+            "a flag holds a secret, which can't be written into a job: configure a remote on each machine",
+        ));
+    }
+    let words = journal::words(&kept.words).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
+    let words = words.map_err(|_| usage("a job can't hold flags that aren't UTF-8"))?;
+    let own = |word: &String| word.starts_with("--at=") || word.starts_with("--shards=");
+    Ok(words.into_iter().take_while(|word| word != "--").filter(|word| word.starts_with("--") && !own(word)).collect())
+}
+
+/// Refuses what needs one process that sees all of the job.
+fn check(job: &Job, ctx: &Context) -> Result<()> {
+    let (flags, keep) = (&ctx.flags, &job.attributes.keep);
+    let refused = [
+        (job.dry_run, "--dry-run"),
+        (flags.config.interactive, "--interactive"),
+        (job.elsewhere.renamed.is_some(), "--track-renames"),
+        (job.deletes.when != DeleteWhen::After, "--delete-before and --delete-during"),
+        (job.deletes.max.is_some(), "--max-delete"),
+        (job.deletes.max_size.is_some(), "--max-delete-size"),
+        (job.deletes.ignore_errors, "--ignore-errors"),
+        (job.limits.transfer.is_some(), "--max-transfer"),
+        (job.limits.duration.is_some(), "--max-duration"),
+        (job.write.publish == Publish::AtEnd, "--delay-updates"),
+        (keep.hard_links, "--hard-links"),
+        (!flags.copy.name_transform.is_empty(), "--name-transform"),
+        (flags.copy.ignore_case_sync, "--ignore-case-sync"),
+        (flags.network.bwlimit.as_ref().is_some_and(|table| !table.is_fixed()), "--bwlimit by the time of the day"),
+    ];
+    match refused.iter().find(|(given, _)| *given) {
+        Some((_, flag)) => Err(usage(format!("{flag} can't be shared between workers: use copy or sync for that"))),
+        None => Ok(()),
+    }
+}
+
+/// The job that the flags of `create` ask for.
+fn given(ctx: &Context, args: &CreateArgs) -> Result<Job> {
+    let mut job = flags::job(&ctx.flags)?;
+    job.verb = if args.sync { Verb::Sync } else { Verb::Copy };
+    job.attributes.keep = flags::keep(&args.keep)?;
+    job.dirs.create_empty = args.create_empty_src_dirs || args.keep.archive;
+    job::see_destination(&mut job)?;
+    check(&job, ctx)?;
+    Ok(job)
+}
+
+async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
+    let job = given(ctx, &args)?;
+    let (src, file) = ctx.open_source(&args.ends.source).await?;
+    if file.is_some() {
+        return Err(usage(format!("{} is one file: use copy for that", journal::told(&args.ends.source))));
+    }
+    let dst = ctx.open(&args.ends.dest)?;
+    // What can't be opened is better found out here than by a thousand workers.
+    let cx = job::cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &args.ends.dest)?;
+    let limit = ctx.flags.network.bwlimit.as_ref().map(|table| table.now(&Zoned::now())).unwrap_or_default();
+    let caps = dst.caps();
+    let spec = JobSpec {
+        format: FORMAT,
+        haul: env!("CARGO_PKG_VERSION").into(),
+        id: name(),
+        flags: flags_to_keep(ctx)?,
+        src: anywhere(&args.ends.source)?,
+        dst: anywhere(&args.ends.dest)?,
+        filter: cx.filter.spec().clone(),
+        sync: args.sync,
+        cuts: Vec::new(),
+        fixed: false,
+        witnesses: Vec::new(),
+        requests_a_second: ctx.flags.network.tpslimit,
+        bytes_a_second: (limit.up, limit.down),
+        finish: caps.dirs || caps.keeps_empty_dirs,
+    };
+    let board = board(&args.at, ctx)?;
+    let spec = create(&board, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
+    let at = anywhere(&args.at)?;
+    let number = if spec.fixed { " --worker I/N" } else { "" };
+    print::line(&format!(
+        "Created a job of {} shards: start workers with haul fleet work{number} {at}",
+        spec.cuts.len() + 1
+    ))?;
+    if spec.fixed {
+        tracing::warn!(
+            "{} keeps no conditions on writes: each worker needs a number, and what a dead one held waits until it is started again",
+            board.locator()
+        );
+    }
+    Ok(Outcome::Done)
+}
+
+/// A name that nobody has had.
+fn name() -> String {
+    let host: String = machine::host().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(32).collect();
+    format!("{host}-{}-{:x}", std::process::id(), Timestamp::now().as_nanosecond())
+}
+
+/// The surroundings and arguments of the command line that made the job, read again, with this one's flags after its own.
+fn line_of(spec: &JobSpec, ctx: &Context) -> Result<(Context, CreateArgs)> {
+    let own = ctx.line.iter().skip(1).take_while(|word| word.as_bytes().starts_with(b"--")).cloned();
+    let mut line: Vec<OsString> = vec!["haul".into(), "fleet".into(), "create".into(), "--at=-".into()];
+    line.extend(spec.flags.iter().map(OsString::from).chain(own));
+    line.extend(["--".into(), OsString::from(&spec.src), OsString::from(&spec.dst)]);
+    let wrong = |why: &str| {
+        anyhow!(
+            "this haul ({}) doesn't understand the job, which haul {} made: {why}",
+            env!("CARGO_PKG_VERSION"),
+            spec.haul
+        )
+    };
+    match parse(line, Choice::Auto) {
+        Ok(Parsed::Run(given)) => {
+            let Given { cli: Cli { flags, command }, backends, line } = *given;
+            match command {
+                super::Command::Fleet(Args { what: What::Create(args) }) => {
+                    Ok((ctx.beside(flags, backends, line)?, args))
+                }
+                _ => Err(wrong("it holds another command")),
+            }
+        }
+        Ok(Parsed::Said(_)) => Err(wrong("it asks for help")),
+        Err(e) => Err(wrong(&e.0)),
+    }
+}
+
+async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
+    let board = board(&args.job.job, ctx)?;
+    let spec = board.spec().await?;
+    if spec.fixed && args.worker.is_none() {
+        return Err(usage(
+            "the job's store keeps no conditions on writes: each worker needs a number, --worker 0/4 for the first of four",
+        ));
+    }
+    // One limit for all that this worker opens; it follows how many others there are.
+    let (own_rate, own_requests) = (ctx.flags.network.bwlimit.is_some(), ctx.flags.network.tpslimit);
+    let rate = Arc::new(Rate::new(spec.bytes_a_second.0, spec.bytes_a_second.1));
+    if spec.bytes_a_second != (None, None) && !own_rate {
+        ctx.session.limit_bandwidth(rate.clone());
+    }
+    let (job_ctx, create) = line_of(&spec, ctx)?;
+    let job = given(&job_ctx, &create)?;
+    let (src, dst) = (job_ctx.open(OsStr::new(&spec.src))?, job_ctx.open(OsStr::new(&spec.dst))?);
+    let cx = job::cx_about(&job_ctx, &job_ctx.open_options(), src, dst, OsStr::new(&spec.dst), spec.filter.clone())?;
+    let (gate, total, bytes) = (ctx.gate.clone(), spec.requests_a_second, spec.bytes_a_second);
+    let living = Arc::new(move |living: usize| {
+        if total > 0.0 {
+            let share = total / living as f64;
+            gate.set(if own_requests > 0.0 { share.min(own_requests) } else { share });
+        }
+        let share = |limit: Option<u64>| limit.map(|limit| (limit / living as u64).max(1));
+        rate.set(share(bytes.0), share(bytes.1));
+    });
+    let lease = args.lease.0.filter(|lease| !lease.is_zero()).unwrap_or(Duration::from_secs(60));
+    let defaults = Settings::default();
+    let worker = Worker {
+        me: WorkerId(name()),
+        board: board.clone(),
+        spec,
+        job,
+        cx,
+        settings: Settings {
+            interval: lease / defaults.patience,
+            shards: args.at_once.into(),
+            grace: args.grace.0.unwrap_or_default(),
+            number: args.worker,
+            ..defaults
+        },
+        stop: ctx.asked_to_stop.clone(),
+        living,
+        line: Arc::new(|error| error::verdict(&error.to_report().into()).line),
+    };
+    let ended = worker.work().await?;
+    tracing::info!("{} requests to the job's folder", board.requests());
+    match ended {
+        Ended::NothingLeft(summary) => {
+            print::line(&text(&summary))?;
+            if summary.outcome.error_count > 0 {
+                tracing::warn!("There were errors: haul fleet report {} shows them", board.locator());
+            }
+            Ok(Outcome::Exit(code::OK))
+        }
+        Ended::Stopped => {
+            tracing::warn!("Stopped. What this worker held is given back; start it again, or leave the rest to others");
+            Ok(Outcome::Exit(code::INTERRUPTED))
+        }
+        Ended::Cancelled => {
+            tracing::warn!("The job was cancelled");
+            Ok(Outcome::Exit(code::NO_RETRY))
+        }
+    }
+}
+
+/// A job in one line.
+fn text(summary: &Summary) -> String {
+    let Summary { shards, done, held, workers, outcome, .. } = summary;
+    let state = match (summary.cancelled, summary.complete) {
+        (true, _) => "Cancelled",
+        (_, true) => "Complete",
+        _ => "Running",
+    };
+    let errors = match outcome.error_count {
+        1 => "1 error".into(),
+        n => format!("{} errors", count_text(n)),
+    };
+    format!(
+        "{state}: {done} of {shards} shards done, {held} leased, {workers} workers; {} transferred ({}), {} unchanged, {} deleted, {errors}",
+        count_text(outcome.transfers),
+        size_text(outcome.bytes),
+        count_text(outcome.unchanged),
+        count_text(outcome.deletes),
+    )
+}
+
+fn exit_code(summary: &Summary) -> u8 {
+    match summary {
+        Summary { cancelled: true, .. } => code::NO_RETRY,
+        Summary { complete: false, .. } => code::RETRY,
+        summary if summary.outcome.error_count > 0 => code::OTHER,
+        _ => code::OK,
+    }
+}
+
+async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
+    let board = board(&args.job.job, ctx)?;
+    let spec = board.spec().await?;
+    let view = board.look().await?;
+    let summary = summary(&spec, &view, &records(&board, &spec, &view, &mut BTreeMap::new()).await?);
+    if args.json {
+        print::line(&serde_json::to_string(&summary)?)?;
+    } else {
+        print::line(&text(&summary))?;
+        for error in &summary.outcome.errors {
+            print::line(&format!("  {error}"))?;
+        }
+    }
+    Ok(Outcome::Exit(exit_code(&summary)))
+}
+
+async fn watch(args: WatchArgs, ctx: &Context) -> Result<Outcome> {
+    let board = board(&args.job.job, ctx)?;
+    let spec = board.spec().await?;
+    let mut known = BTreeMap::new();
+    loop {
+        let view = board.look().await?;
+        let summary = summary(&spec, &view, &records(&board, &spec, &view, &mut known).await?);
+        print::line(&text(&summary))?;
+        if summary.complete || summary.cancelled {
+            return Ok(Outcome::Exit(exit_code(&summary)));
+        }
+        tokio::time::sleep(args.every.0.unwrap_or_default().max(Duration::from_millis(100))).await;
+    }
+}

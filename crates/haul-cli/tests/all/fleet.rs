@@ -1,0 +1,211 @@
+//! One job by many workers: processes that are killed, stopped beyond their leases and started again, answers that are lost, a
+//! bucket and a shared folder as the job's folder. What they do together is what one run does.
+
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    folder,
+    lab::{Lab, until},
+    minio::Minio,
+};
+use std::{
+    fs,
+    process::{Child, Command},
+    time::{Duration, SystemTime},
+};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+fn signal(child: &Child, name: &str) {
+    let name = format!("-{name}");
+    assert!(Command::new("kill").args([&name, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn worker(lab: &Lab, job: &str, more: &[&str]) -> Child {
+    lab.start(&[&["fleet", "work", job, "--lease=1200ms", "--stats=0"], more].concat())
+}
+
+/// A number of the job's report.
+fn number(lab: &Lab, job: &str, of: &str) -> u64 {
+    let ran = lab.haul(&["fleet", "report", "--json", job]);
+    let report: serde_json::Value =
+        serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {} {}", ran.out, ran.err));
+    report.pointer(of).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{of} of {report}"))
+}
+
+fn keys(sim: &Cloudsim, bucket: &str) -> Vec<String> {
+    sim.keys(bucket).into_iter().map(|key| String::from_utf8(key).unwrap()).collect()
+}
+
+/// 900 files in `src`, a tenth of them in `dst` already, with 60 that `src` lacks.
+fn fill(sim: &Cloudsim) {
+    for n in 0..900 {
+        let key = format!("d{}/{n:04}.bin", n % 7);
+        sim.put("src", key.as_bytes(), format!("content of {n}"), &[]);
+        if n % 15 == 0 {
+            sim.put("dst", format!("{key}.old").as_bytes(), "old", &[]);
+        }
+    }
+    sim.bucket("jobs", None);
+}
+
+#[test]
+fn workers_that_die_sleep_and_lose_answers_do_together_what_one_run_does() {
+    let sim = Cloudsim::with(&[("latency", "5ms"), ("fault", "lost-answer=0.02,error500=0.01")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
+    fill(&sim);
+    let job = "c:jobs/one";
+    let made = lab.haul(&["fleet", "create", "c:src", "c:dst", "--sync", "--at", job, "--shards", "12"]).ok();
+    assert!(made.out.contains("start workers with haul fleet work c:jobs/one"), "{}", made.out);
+    // Slow, so that they are in the middle of it.
+    let slow = ["--tpslimit=40", "--at-once=1"];
+    let mut workers: Vec<Child> = (0..5).map(|_| worker(&lab, job, &slow)).collect();
+    let copied = |least: usize| until(|| keys(&sim, "dst").len() >= 60 + least);
+    assert!(copied(60), "they have begun");
+    kill(workers.remove(0));
+    signal(&workers[0], "STOP");
+    assert!(copied(200));
+    kill(workers.remove(1));
+    workers.push(worker(&lab, job, &[]));
+    let sleeper = workers.remove(0);
+    for worker in workers {
+        let ran = lab.end(worker).code(0);
+        assert!(ran.out.starts_with("Complete: "), "{} {}", ran.out, ran.err);
+    }
+    // It wakes up when all is done, and finds its lease lost.
+    sim.put("dst", b"d0/0000.bin.late", "of another program", &[]);
+    let before = keys(&sim, "dst");
+    signal(&sleeper, "CONT");
+    lab.end(sleeper).code(0);
+    assert!(keys(&sim, "dst") == before, "it deleted nothing any more");
+    sim.set(None, &[("fault", "")]).unwrap();
+    lab.haul(&["deletefile", "c:dst/d0/0000.bin.late"]).ok();
+    let report = lab.haul(&["fleet", "report", job]).code(0);
+    assert!(report.out.contains(", 0 errors"), "{}", report.out);
+    assert!(keys(&sim, "dst") == keys(&sim, "src"), "the same names");
+    lab.haul(&["check", "c:src", "c:dst"]).ok();
+    let done = number(&lab, job, "/outcome/transfers") + number(&lab, job, "/outcome/unchanged");
+    assert_eq!(done, 900, "each file is counted once, whoever worked at it");
+    assert_eq!(number(&lab, job, "/held"), 0);
+}
+
+#[test]
+fn twenty_workers_on_a_shared_folder_keep_what_one_run_keeps() {
+    let lab = Lab::new(HAUL);
+    for n in 0..400_u64 {
+        let path = lab.path(&format!("src/a{}/b{}/{n:03}", n % 5, n % 11));
+        folder::write(&path, format!("content {n}").as_bytes(), 1_500_000_000_000_000_000 + n);
+    }
+    for name in ["a0/b0", "a1/b1", "a2", "gone/deep"] {
+        folder::write(&lab.path(&format!("dst/{name}/extra")), b"old", 1);
+        folder::write(&lab.path(&format!("one/{name}/extra")), b"old", 1);
+    }
+    for dir in ["src/a0/b0", "src/a0", "src/a1", "src/a4/b3"] {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_400_000_000);
+        fs::File::open(lab.path(dir)).unwrap().set_modified(time).unwrap();
+    }
+    lab.haul(&["sync", "-a", "@src", "@one"]).ok();
+    let made = lab.haul(&["fleet", "create", "src", "dst", "--sync", "-a", "--at", "@job", "--shards", "30"]).ok();
+    assert!(made.out.starts_with("Created a job of "), "{}", made.out);
+    let mut workers: Vec<Child> = (0..20).map(|_| worker(&lab, "@job", &[])).collect();
+    assert!(until(|| fs::read_dir(lab.path("job/shards")).is_ok_and(|shards| shards.count() > 3)));
+    kill(workers.remove(7));
+    kill(workers.remove(3));
+    for worker in workers {
+        lab.end(worker).code(0);
+    }
+    let (together, alone) = (folder::read(&lab.path("dst")), folder::read(&lab.path("one")));
+    folder::assert_same(&together, &alone, "many workers and one run");
+    lab.haul(&["fleet", "report", "@job"]).code(0);
+}
+
+#[test]
+fn a_worker_that_is_asked_to_stop_gives_back_what_it_holds() {
+    let sim = Cloudsim::with(&[("latency", "5ms")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
+    fill(&sim);
+    let job = "c:jobs/stopped";
+    lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=4"]).ok();
+    let first = worker(&lab, job, &["--tpslimit=60"]);
+    assert!(until(|| keys(&sim, "dst").len() >= 120));
+    signal(&first, "TERM");
+    let ran = lab.end(first).code(130);
+    assert!(ran.err.contains("What this worker held is given back"), "{}", ran.err);
+    let half = lab.haul(&["fleet", "report", job]).code(5);
+    assert!(half.out.starts_with("Running: ") && half.out.contains(", 0 leased, 0 workers;"), "{}", half.out);
+    assert!(number(&lab, job, "/outcome/transfers") > 0);
+    // The next one need not wait for a lease to end.
+    lab.haul(&["fleet", "work", job, "--lease=1h"]).code(0);
+    assert_eq!(number(&lab, job, "/outcome/transfers"), 900);
+    lab.haul(&["fleet", "watch", job]).code(0);
+    assert_eq!(keys(&sim, "dst").len(), 960, "a copy deletes nothing");
+}
+
+#[test]
+fn a_job_in_minio() {
+    let Some(minio) = Minio::shared() else { return };
+    let lab = Lab::new(HAUL);
+    lab.remote("m", &minio.endpoint());
+    let job = format!("m:{}/job", minio.bucket("fleet"));
+    for n in 0..300_u64 {
+        folder::write(&lab.path(&format!("src/d{}/{n:03}", n % 4)), format!("{n}").as_bytes(), n);
+    }
+    lab.haul(&["fleet", "create", "@src", "@dst", "--at", &job, "--shards=9"]).ok();
+    let again = lab.haul(&["fleet", "create", "@src", "@dst", "--at", &job]).code(6);
+    assert!(again.err.contains(&format!("there is a job at {job} already")), "{}", again.err);
+    let workers: Vec<Child> = (0..3).map(|_| worker(&lab, &job, &[])).collect();
+    for worker in workers {
+        lab.end(worker).code(0);
+    }
+    folder::assert_same(
+        &folder::files(&folder::read(&lab.path("dst"))),
+        &folder::files(&folder::read(&lab.path("src"))),
+        "MinIO",
+    );
+    assert_eq!(number(&lab, &job, "/outcome/transfers"), 300);
+    // A record is made once: MinIO keeps the condition.
+    let fixed = lab.haul(&["cat", &format!("{job}/spec")]).ok();
+    assert!(fixed.out.contains("\"fixed\":false"), "{}", fixed.out);
+}
+
+#[test]
+fn what_one_process_must_see_whole_is_refused() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("src/a"), b"a", 1);
+    for flag in ["--track-renames", "--max-delete=5", "--dry-run", "--delete-before", "--ignore-errors", "-H"] {
+        let ran = lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at", "@job", flag]).code(2);
+        assert!(ran.err.contains("can't be shared between workers: use copy or sync for that"), "{flag}: {}", ran.err);
+    }
+    let one = lab.haul(&["fleet", "create", "@src/a", "@dst", "--at", "@job"]).code(2);
+    assert!(one.err.contains("src/a is one file: use copy for that"), "{}", one.err);
+    let secret = lab.haul(&["fleet", "create", ":s3,secret_access_key=hunter2:b", "@dst", "--at", "@job"]);
+    assert!(secret.code != 0 && !lab.path("job").exists(), "{}", secret.err);
+    let none = lab.haul(&["fleet", "work", "@nothing"]).code(4);
+    assert!(none.err.contains("there is no job of haul fleet at "), "{}", none.err);
+    fs::create_dir(lab.path("empty")).unwrap();
+    let empty = lab.haul(&["fleet", "create", "@empty", "@dst", "--sync", "--at", "@job"]).code(7);
+    assert!(empty.err.contains("refused to make a job that deletes all of the destination"), "{}", empty.err);
+}
+
+#[test]
+fn a_worker_that_sees_another_source_and_a_cancelled_job_end_for_good() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("src/a"), b"a", 1);
+    folder::write(&lab.path("dst/b"), b"b", 1);
+    lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at", "@job"]).ok();
+    fs::remove_file(lab.path("src/a")).unwrap();
+    let ran = lab.haul(&["fleet", "work", "@job"]).code(7);
+    assert!(ran.err.contains("has none of the files that it had when the job was made"), "{}", ran.err);
+    assert!(lab.path("dst/b").exists());
+    lab.haul(&["fleet", "cancel", "@job"]).ok();
+    folder::write(&lab.path("src/a"), b"a", 1);
+    lab.haul(&["fleet", "work", "@job"]).code(6);
+    lab.haul(&["fleet", "report", "@job"]).code(6);
+    assert!(lab.path("dst/b").exists());
+}

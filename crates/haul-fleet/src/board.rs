@@ -1,0 +1,315 @@
+//! The job's folder in its store: the only thing that workers share.
+//!
+//! `cancelled`, `done/SHARD`, `idle/WORKER`, `signs/WORKER`, `shards/SHARD/NUMBER`, `spec`. One listing shows all of it. Only `spec`
+//! and the records of shards matter; what is in `done` saves questions, and each sign belongs to its worker.
+
+use crate::{
+    protocol::{Answer, Found, Lease, Meaning, Record, ShardId, Sign, WorkerId, meaning},
+    report::Outcome,
+    spec::{FORMAT, Spec},
+};
+use bytes::Bytes;
+use futures::StreamExt;
+use haul::pipe;
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, plan::Replace};
+use haul_store::{Late, ListRequest, Payload, Store, WriteSpec};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// How often a record is written again whose answer was lost, before the store is taken to be out of order.
+const TRIES: u32 = 10;
+
+/// A job's folder.
+#[derive(Clone, Debug)]
+pub struct Board {
+    store: Arc<dyn Store>,
+    /// Records are written without conditions: each shard has one worker that may write.
+    fixed: bool,
+    requests: Arc<AtomicU64>,
+}
+
+/// What a listing of the folder shows.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Somebody has cancelled the job.
+    pub cancelled: bool,
+    /// The job's spec is there.
+    pub is_job: bool,
+    /// Shards that are surely done.
+    pub done: BTreeSet<ShardId>,
+    /// Workers that wait for something to do.
+    pub idle: BTreeSet<WorkerId>,
+    /// Signs of life.
+    pub signs: BTreeMap<WorkerId, Sign>,
+    /// The number of each shard's last record.
+    pub latest: BTreeMap<ShardId, u64>,
+}
+
+fn record_key(id: &ShardId, number: u64) -> Key {
+    Key::new(format!("shards/{id}/{number:010}"))
+}
+
+fn unreadable(key: &Key, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Corrupt, "read", format!("it can't be understood: {why}")).with_key(key)
+}
+
+impl Board {
+    /// The folder at the root of `store`.
+    pub fn new(store: Arc<dyn Store>) -> Board {
+        Board { store, fixed: false, requests: Arc::default() }
+    }
+
+    /// The same folder, for a job whose shards belong to workers by number.
+    pub fn fixed(self, fixed: bool) -> Board {
+        Board { fixed, ..self }
+    }
+
+    /// Where it is, as a user would type it.
+    pub fn locator(&self) -> &str {
+        self.store.locator()
+    }
+
+    /// Requests so far, as a bucket counts them.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// One look at all of it.
+    ///
+    /// Errors: those of the listing; a listing that broke off.
+    pub async fn look(&self) -> Result<View> {
+        let mut view = View::default();
+        let entries = self.list("").await?;
+        for entry in &entries {
+            view.take(entry);
+        }
+        Ok(view)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Entry>> {
+        let mut listing = self.store.list(ListRequest { prefix: prefix.into(), ..ListRequest::all() });
+        let mut all = Vec::new();
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => all.extend(entries.into_iter().filter(|entry| !entry.is_dir())),
+                // A folder that nobody has written into yet; of a sign that its worker took away meanwhile nothing is missed.
+                Listed::Failed { error, .. }
+                    if matches!(error.kind(), ErrorKind::DirNotFound | ErrorKind::NotFound) => {}
+                Listed::Failed { error, .. } => return Err(error),
+                Listed::End => {
+                    let pages = self.store.caps().page.map_or(1, |page| all.len().div_ceil(page.max(1)).max(1));
+                    self.requests.fetch_add(pages as u64, Relaxed);
+                    return Ok(all);
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "list", "the listing of the job's folder broke off"))
+    }
+
+    /// The number of a shard's last record.
+    ///
+    /// Errors: those of the listing.
+    pub async fn latest(&self, id: &ShardId) -> Result<Option<u64>> {
+        let entries = self.list(&format!("shards/{id}/")).await?;
+        Ok(entries.iter().filter_map(|entry| number(entry.key.name())).max())
+    }
+
+    /// A shard's record; `None` if there is none of that number.
+    ///
+    /// Errors: it can't be read.
+    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<Outcome>>> {
+        self.read(&record_key(id, number)).await
+    }
+
+    /// The job.
+    ///
+    /// Errors: there is none; it is of a later format.
+    pub async fn spec(&self) -> Result<Spec> {
+        let key = Key::new("spec");
+        let Some(spec) = self.read::<serde_json::Value>(&key).await? else {
+            let message = format!("there is no job of haul fleet at {}", self.locator());
+            return Err(Error::new(ErrorKind::NotFound, "find", message));
+        };
+        let format = spec.get("format").and_then(serde_json::Value::as_u64);
+        if format != Some(u64::from(FORMAT)) {
+            let message = format!("the job at {} was made by another version of haul: use the same", self.locator());
+            return Err(Error::new(ErrorKind::Invalid, "find", message));
+        }
+        serde_json::from_value(spec).map_err(|e| unreadable(&key, e))
+    }
+
+    async fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
+        self.requests.fetch_add(1, Relaxed);
+        let mut bytes = match pipe::read(&self.store, &Entry::file(key.clone(), 0), None).await {
+            Ok(bytes) => bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut text = Vec::new();
+        while let Some(piece) = bytes.next().await {
+            text.extend_from_slice(&piece?);
+        }
+        serde_json::from_slice(&text).map(Some).map_err(|e| unreadable(key, e))
+    }
+
+    async fn put(&self, key: &Key, text: Vec<u8>, replace: Replace) -> Result<()> {
+        self.requests.fetch_add(1, Relaxed);
+        let spec = WriteSpec { size: Some(text.len() as u64), replace, ..WriteSpec::default() };
+        let upload = self.store.write(key, spec).await?;
+        let part = upload.part(0, 0, Payload::from(Bytes::from(text))).await?;
+        match upload.publish(vec![part], Late::default()).await {
+            Ok(_) => Ok(()),
+            Err(failed) => {
+                // What is left of it is hidden, and of a few hundred bytes.
+                let _ = failed.upload.abort().await;
+                Err(failed.error)
+            }
+        }
+    }
+
+    async fn create(&self, key: &Key, value: &impl Serialize) -> Result<Answer> {
+        let text = serde_json::to_vec(value).map_err(|e| Error::new(ErrorKind::Invalid, "write", e.to_string()))?;
+        let replace = if self.fixed { Replace::Anything } else { Replace::Absent };
+        match self.put(key, text, replace).await {
+            Ok(()) => Ok(Answer::Created),
+            Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Changed) => Ok(Answer::Exists),
+            // It may have arrived. A store that will never take it says so when it is tried again.
+            Err(error) if error.kind() != ErrorKind::Cancelled && error.retry() != haul_core::Retry::Never => {
+                Ok(Answer::Lost)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a record, and finds out what became of it if the answer doesn't say. True if it stands, false if another's does.
+    ///
+    /// Errors: the store can't be asked.
+    pub async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
+        let key = record_key(&lease.id, lease.number);
+        for _ in 0..TRIES {
+            match meaning(self.create(&key, &lease.record).await?) {
+                Meaning::Stands => return Ok(true),
+                Meaning::Look => match lease.found(self.read(&key).await?.as_ref()) {
+                    Found::Stands => return Ok(true),
+                    Found::Lost => return Ok(false),
+                    Found::Again => {}
+                },
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "write", "the store took a record again and again, but doesn't have it")
+            .with_key(&key))
+    }
+
+    /// Makes sure that what this record splits off is there: nobody may build on it before.
+    ///
+    /// Errors: those of the store.
+    pub async fn bear(&self, lease: &Lease<Outcome>) -> Result<()> {
+        for child in lease.births() {
+            // Somebody else may have seen to it.
+            self.write(&child).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the job. False if there is one already. Finds out whether the store keeps conditions: if it doesn't, the job's shards
+    /// belong to workers by number.
+    ///
+    /// Errors: those of the store.
+    pub async fn make(&self, spec: &mut Spec) -> Result<bool> {
+        let key = Key::new("spec");
+        if self.read::<serde_json::Value>(&key).await?.is_some() {
+            return Ok(false);
+        }
+        if !spec.fixed {
+            spec.fixed = !self.keeps_conditions().await?;
+        }
+        match self.create(&key, spec).await? {
+            Answer::Created => Ok(true),
+            Answer::Exists => Ok(false),
+            Answer::Lost => Ok(self.spec().await?.id == spec.id),
+        }
+    }
+
+    /// Tries whether the store refuses a second object of one name.
+    async fn keeps_conditions(&self) -> Result<bool> {
+        if !self.store.caps().conditional {
+            return Ok(false);
+        }
+        let key = Key::new("probe");
+        self.create(&key, &0).await?;
+        let refuses = self.create(&key, &1).await? == Answer::Exists;
+        self.remove(&key).await?;
+        Ok(refuses)
+    }
+
+    /// Gives a sign of life; each must differ from the one before.
+    ///
+    /// Errors: those of the store.
+    pub async fn sign(&self, worker: &WorkerId, text: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_vec(text).map_err(|e| Error::new(ErrorKind::Invalid, "write", e.to_string()))?;
+        self.put(&Key::new(format!("signs/{}", worker.0)), text, Replace::Anything).await
+    }
+
+    /// This worker waits for something to do, or no longer.
+    ///
+    /// Errors: those of the store.
+    pub async fn idle(&self, worker: &WorkerId, waits: bool) -> Result<()> {
+        let key = Key::new(format!("idle/{}", worker.0));
+        if waits { self.put(&key, Vec::new(), Replace::Anything).await } else { self.remove(&key).await }
+    }
+
+    /// Takes a worker's sign away: it has ended.
+    ///
+    /// Errors: those of the store.
+    pub async fn leave(&self, worker: &WorkerId) -> Result<()> {
+        self.remove(&Key::new(format!("signs/{}", worker.0))).await
+    }
+
+    /// Notes that a shard is done, so that nobody need read its records to know.
+    ///
+    /// Errors: those of the store.
+    pub async fn note_done(&self, id: &ShardId) -> Result<()> {
+        self.put(&Key::new(format!("done/{id}")), Vec::new(), Replace::Anything).await
+    }
+
+    /// Cancels the job.
+    ///
+    /// Errors: those of the store.
+    pub async fn cancel(&self) -> Result<()> {
+        self.put(&Key::new("cancelled"), Vec::new(), Replace::Anything).await
+    }
+
+    async fn remove(&self, key: &Key) -> Result<()> {
+        self.requests.fetch_add(1, Relaxed);
+        self.store.delete(vec![(key.clone(), None)]).await.into_iter().collect()
+    }
+}
+
+fn number(name: &[u8]) -> Option<u64> {
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+impl View {
+    fn take(&mut self, entry: &Entry) {
+        let Ok(path) = std::str::from_utf8(entry.key.as_bytes()) else { return };
+        match path.split('/').collect::<Vec<_>>()[..] {
+            ["cancelled"] => self.cancelled = true,
+            ["spec"] => self.is_job = true,
+            ["done", id] => _ = self.done.insert(ShardId(id.into())),
+            ["idle", worker] => _ = self.idle.insert(WorkerId(worker.into())),
+            ["signs", worker] => _ = self.signs.insert(WorkerId(worker.into()), entry.version.clone()),
+            ["shards", id, record] => {
+                let Some(number) = number(record.as_bytes()) else { return };
+                let latest = self.latest.entry(ShardId(id.into())).or_default();
+                *latest = number.max(*latest);
+            }
+            _ => {}
+        }
+    }
+}

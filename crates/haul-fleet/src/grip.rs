@@ -1,0 +1,96 @@
+//! What a worker asks before it deletes: whether the lease is still its own, by the store's answer of this moment and by its own
+//! sign of life, and whether it still sees the source.
+
+use crate::{
+    Board, Spec,
+    create::check_source,
+    protocol::{ShardId, WorkerId},
+};
+use futures::future::{BoxFuture, FutureExt};
+use haul::part::MayDelete;
+use haul_core::{Error, ErrorKind, Result};
+use haul_store::Store;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// A worker's signs of life.
+#[derive(Debug)]
+pub(crate) struct Signs {
+    board: Board,
+    me: WorkerId,
+    given: AtomicU64,
+    /// When the last one that the store took was begun.
+    last: Mutex<Option<Instant>>,
+}
+
+impl Signs {
+    /// None was given yet.
+    pub fn new(board: Board, me: WorkerId) -> Signs {
+        Signs { board, me, given: AtomicU64::new(0), last: Mutex::default() }
+    }
+
+    /// Gives one, which differs from all before.
+    ///
+    /// Errors: those of the store.
+    pub async fn give(&self) -> Result<()> {
+        let begun = Instant::now();
+        let sign = serde_json::json!({ "sign": self.given.fetch_add(1, Relaxed) });
+        self.board.sign(&self.me, &sign).await?;
+        *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(begun);
+        Ok(())
+    }
+
+    /// True when the last one is no older than this.
+    fn is_within(&self, age: Duration) -> bool {
+        let last = *self.last.lock().unwrap_or_else(|e| e.into_inner());
+        last.is_some_and(|last| last.elapsed() <= age)
+    }
+}
+
+/// The hold on one shard.
+pub(crate) struct Grip {
+    pub board: Board,
+    pub spec: Arc<Spec>,
+    pub src: Arc<dyn Store>,
+    pub id: ShardId,
+    /// The number of the record by which it is held.
+    pub number: u64,
+    pub signs: Arc<Signs>,
+    /// A worker whose sign is older may be taken for dead soon.
+    pub fresh: Duration,
+}
+
+impl Grip {
+    async fn holds(&self) -> Result<()> {
+        if self.spec.fixed {
+            return check_source(&self.spec, &self.src).await;
+        }
+        let lost = |why: &str| {
+            let message = format!("nothing more is deleted in shard {}: {why}", self.id);
+            Error::new(ErrorKind::Cancelled, "delete", message)
+        };
+        check_source(&self.spec, &self.src).await?;
+        if !self.signs.is_within(self.fresh / 2) {
+            self.signs.give().await?;
+        }
+        if self.board.latest(&self.id).await? != Some(self.number) {
+            return Err(lost("another worker has taken it over"));
+        }
+        // Last: the answers above may have been long on their way.
+        match self.signs.is_within(self.fresh) {
+            true => Ok(()),
+            false => Err(lost("this worker has given no sign of life for too long")),
+        }
+    }
+}
+
+impl MayDelete for Grip {
+    fn ask(&self) -> BoxFuture<'_, Result<()>> {
+        self.holds().boxed()
+    }
+}

@@ -1,0 +1,18 @@
+//! One job by many workers, on any number of machines: the job is a folder in a store that all of them see. Its shards are ranges
+//! of keys; a worker leases one, lists and compares both sides within it, transfers and deletes there, and writes down what came
+//! of it. ADR 20 has the protocol and what may go wrong.
+//!
+//! Knows stores only by their contract; never a terminal, arguments or the environment. It never reads a clock: lengths of time
+//! come with [`worker::Settings`], and workers compare only what they saw themselves.
+
+pub mod board;
+pub mod create;
+pub mod cuts;
+mod grip;
+pub mod protocol;
+pub mod report;
+pub mod spec;
+pub mod worker;
+
+pub use board::Board;
+pub use spec::Spec;

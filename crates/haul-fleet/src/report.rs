@@ -1,0 +1,152 @@
+//! What came of a job: the outcomes of its shards, added up.
+
+use crate::{
+    Board, Spec,
+    board::View,
+    protocol::{Record, ShardId, State},
+};
+use futures::{FutureExt, StreamExt};
+use haul::Report;
+use haul_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, ops::AddAssign};
+
+/// Errors of a shard that are kept in full.
+const KEPT: usize = 20;
+/// Records that are read at once.
+const AT_ONCE: usize = 16;
+
+/// What was done in a part of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// Files compared.
+    pub checks: u64,
+    /// Files transferred, whole and verified.
+    pub transfers: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Files deleted at the destination.
+    pub deletes: u64,
+    /// Directories deleted there.
+    pub dirs_deleted: u64,
+    /// Directories created.
+    pub dirs_made: u64,
+    /// Files left as they were.
+    pub unchanged: u64,
+    /// Files at the destination that could not be proved absent from the source, and so were left.
+    pub protected: u64,
+    /// All errors.
+    pub error_count: u64,
+    /// The first of them, each in one line.
+    pub errors: Vec<String>,
+}
+
+impl Outcome {
+    /// What a run over a part came to; `line` puts an error in words.
+    pub fn of(report: &Report, line: impl Fn(&Error) -> String) -> Outcome {
+        let totals = &report.totals;
+        Outcome {
+            checks: totals.checks,
+            transfers: totals.transfers,
+            bytes: totals.bytes,
+            deletes: totals.deletes,
+            dirs_deleted: totals.dirs_deleted,
+            dirs_made: totals.dirs_made,
+            unchanged: totals.unchanged,
+            protected: totals.protected,
+            error_count: report.error_count,
+            errors: report.errors.iter().take(KEPT).map(|error| line(error)).collect(),
+        }
+    }
+}
+
+impl AddAssign for Outcome {
+    fn add_assign(&mut self, other: Outcome) {
+        self.checks += other.checks;
+        self.transfers += other.transfers;
+        self.bytes += other.bytes;
+        self.deletes += other.deletes;
+        self.dirs_deleted += other.dirs_deleted;
+        self.dirs_made += other.dirs_made;
+        self.unchanged += other.unchanged;
+        self.protected += other.protected;
+        self.error_count += other.error_count;
+        let room = KEPT.saturating_sub(self.errors.len());
+        self.errors.extend(other.errors.into_iter().take(room));
+    }
+}
+
+/// A job at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Nothing is left.
+    pub complete: bool,
+    /// Somebody has cancelled it.
+    pub cancelled: bool,
+    /// Shards so far.
+    pub shards: usize,
+    /// Those that are done.
+    pub done: usize,
+    /// Those that somebody holds, alive or not.
+    pub held: usize,
+    /// Workers that have given a sign of life and not taken it away.
+    pub workers: usize,
+    /// What was done in all shards.
+    pub outcome: Outcome,
+}
+
+/// The last record of each shard of a job.
+pub type Records = BTreeMap<ShardId, Record<Outcome>>;
+
+/// The last records of all shards, as `view` shows their numbers; what `known` has of them already isn't read again.
+///
+/// Errors: a record can't be read, or isn't there though it was listed.
+pub async fn records(
+    board: &Board,
+    spec: &Spec,
+    view: &View,
+    known: &mut BTreeMap<ShardId, (u64, Record<Outcome>)>,
+) -> Result<Records> {
+    let maker = crate::protocol::WorkerId(String::new());
+    let mut all: Records = spec.shards().into_iter().map(|(id, range)| (id, Record::first(&maker, range))).collect();
+    let news = view.latest.iter().filter(|(id, number)| known.get(*id).is_none_or(|(known, _)| known != *number));
+    let news: Vec<(ShardId, u64)> = news.map(|(id, number)| (id.clone(), *number)).collect();
+    let reads: Vec<_> = news.into_iter().map(|(id, number)| read(board, id, number).boxed()).collect();
+    let mut reads = futures::stream::iter(reads).buffer_unordered(AT_ONCE);
+    while let Some(read) = reads.next().await {
+        let (id, number, record) = read?;
+        known.insert(id, (number, record));
+    }
+    all.extend(known.iter().map(|(id, (_, record))| (id.clone(), record.clone())));
+    Ok(all)
+}
+
+async fn read(board: &Board, id: ShardId, number: u64) -> Result<(ShardId, u64, Record<Outcome>)> {
+    match board.record(&id, number).await? {
+        Some(record) => Ok((id, number, record)),
+        None => {
+            let message = format!("record {number} of shard {id} is gone: was the job removed?");
+            Err(Error::new(ErrorKind::NotFound, "read", message))
+        }
+    }
+}
+
+/// Adds up.
+pub fn summary(spec: &Spec, view: &View, records: &Records) -> Summary {
+    let count = |state| records.values().filter(|record| record.state == state).count();
+    let finished = !spec.finish || records.get(&ShardId::finish()).is_some_and(|record| record.state == State::Done);
+    let mut outcome = Outcome::default();
+    for record in records.values() {
+        outcome += record.outcome.clone();
+    }
+    Summary {
+        complete: finished && records.values().all(|record| record.state == State::Done),
+        cancelled: view.cancelled,
+        shards: records.len(),
+        done: count(State::Done),
+        held: count(State::Held),
+        workers: view.signs.len(),
+        outcome,
+    }
+}

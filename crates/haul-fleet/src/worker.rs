@@ -1,0 +1,598 @@
+//! A worker: gives signs of life, claims shards, runs the engine over them, splits them where others wait, writes down what came of
+//! them, and ends when nothing is left. Drives what [`crate::protocol`] decides.
+
+use crate::{
+    Board, Spec,
+    board::View,
+    create::check_source,
+    cuts::cuts,
+    grip::{Grip, Signs},
+    protocol::{Choice, Lease, Patience, Progress, Record, Seen, ShardId, State, WorkerId, choose, crossed, pieces},
+    report::{Outcome, Records, Summary, records, summary},
+};
+use futures::FutureExt;
+use haul::{
+    Cancel, Cx,
+    part::{PartReport, Reached, Reins},
+    run_part,
+};
+use haul_core::{
+    Error, ErrorKind, Result,
+    job::{Job, Verb},
+    part::Part,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{sync::Notify, time::sleep};
+
+/// How a worker works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often it gives a sign of life, and looks at the others'.
+    pub interval: Duration,
+    /// After so many looks at an unchanged sign a worker is taken for dead.
+    pub patience: u32,
+    /// Shards that it works at at once: while one comes to its end the other goes on.
+    pub shards: usize,
+    /// What is done of a shard is written down this often, where nothing else leads to it.
+    pub note_every: Duration,
+    /// How long what was begun may take to end once the worker is to stop.
+    pub grace: Duration,
+    /// Which worker this is of how many, for a job whose shards belong to workers by number.
+    pub number: Option<(usize, usize)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            interval: Duration::from_secs(10),
+            patience: 6,
+            shards: 2,
+            note_every: Duration::from_secs(300),
+            grace: Duration::from_secs(20),
+            number: None,
+        }
+    }
+}
+
+/// Hears how many workers live, whenever it looks.
+pub type Living = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// Puts an error in words, in one line.
+pub type Line = Arc<dyn Fn(&Error) -> String + Send + Sync>;
+
+/// A worker that has not begun.
+pub struct Worker {
+    /// Its name, which no other has.
+    pub me: WorkerId,
+    /// The job's folder.
+    pub board: Board,
+    /// The job.
+    pub spec: Spec,
+    /// What the engine is to do; its verb, part and limits are set here.
+    pub job: Job,
+    /// The surroundings of the engine.
+    pub cx: Cx,
+    /// How to work.
+    pub settings: Settings,
+    /// Ends it: what it holds is given back.
+    pub stop: Cancel,
+    /// Shares rates between those who live.
+    pub living: Living,
+    /// Words for what is written down of errors.
+    pub line: Line,
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Nothing is left of the job.
+    NothingLeft(Box<Summary>),
+    /// It was stopped, and gave back what it held.
+    Stopped,
+    /// The job was cancelled.
+    Cancelled,
+}
+
+impl Worker {
+    /// Works until nothing is left.
+    ///
+    /// Errors: the job's folder or an end of the job can't be reached, or isn't what it was; what it held is given back where that is
+    /// possible, and goes to others in any case.
+    pub async fn work(mut self) -> Result<Ended> {
+        check_source(&self.spec, &self.cx.src).await?;
+        if self.spec.fixed && self.settings.number.is_none() {
+            let message = "the job's store keeps no conditions, so each worker needs a number: --worker 0/4 for the first of four";
+            return Err(Error::new(ErrorKind::Invalid, "start", message));
+        }
+        let shards = if self.spec.fixed { 1 } else { self.settings.shards.max(1) };
+        self.job.limits.memory = (self.job.limits.memory / shards as u64).max(1);
+        self.board = self.board.fixed(self.spec.fixed);
+        let patience = Patience::new(self.settings.patience);
+        let crew = Arc::new(Crew {
+            spec: Arc::new(self.spec.clone()),
+            state: Mutex::new(Sight { patience, view: View::default(), known: BTreeMap::new(), pieces: 1 }),
+            held: Mutex::default(),
+            looked: Notify::default(),
+            signs: Arc::new(Signs::new(self.board.clone(), self.me.clone())),
+            waiting: AtomicUsize::new(0),
+            said_idle: AtomicBool::new(false),
+            ended: Cancel::default(),
+            shards,
+            worker: self,
+        });
+        crew.clone().run().await
+    }
+}
+
+/// A worker under way: one task that gives signs and looks, and one for each shard that it may hold.
+struct Crew {
+    worker: Worker,
+    spec: Arc<Spec>,
+    state: Mutex<Sight>,
+    /// The shards that it holds: the number of the record, and what ends the run if that is lost.
+    held: Mutex<BTreeMap<ShardId, (u64, Cancel)>>,
+    /// Told after each look.
+    looked: Notify,
+    signs: Arc<Signs>,
+    /// Tasks that found nothing to claim.
+    waiting: AtomicUsize,
+    /// The folder says that it waits.
+    said_idle: AtomicBool,
+    /// Nothing new is begun: it is to stop, or has failed.
+    ended: Cancel,
+    shards: usize,
+}
+
+/// What it saw last.
+struct Sight {
+    patience: Patience,
+    view: View,
+    known: BTreeMap<ShardId, (u64, Record<Outcome>)>,
+    /// Into how many pieces a holder is to cut what it has left.
+    pieces: usize,
+}
+
+impl Crew {
+    fn sight(&self) -> MutexGuard<'_, Sight> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<ShardId, (u64, Cancel)>> {
+        self.held.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn me(&self) -> &WorkerId {
+        &self.worker.me
+    }
+
+    fn board(&self) -> &Board {
+        &self.worker.board
+    }
+
+    async fn run(self: Arc<Self>) -> Result<Ended> {
+        self.signs.give().await?;
+        let crew = self.clone();
+        let signs = tokio::spawn(async move { crew.keep_signing().await });
+        let crew = self.clone();
+        let stops = tokio::spawn(async move {
+            crew.worker.stop.cancelled().await;
+            crew.ended.cancel();
+        });
+        // On this task: what the engine does beside it, it starts itself.
+        let tasks = (0..self.shards).map(|_| async {
+            let ended = self.shards().await;
+            if ended.is_err() {
+                self.ended.cancel();
+            }
+            ended
+        });
+        let failed = futures::future::join_all(tasks).await.into_iter().find_map(Result::err);
+        signs.abort();
+        stops.abort();
+        // Who doesn't take its sign away is taken for dead later; nothing depends on it.
+        let _ = self.say_idle(false).await;
+        let _ = self.board().leave(self.me()).await;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let view = self.board().look().await?;
+        let (records, stopped) = (self.records(&view).boxed_local().await?, self.worker.stop.is_cancelled());
+        let summary = summary(&self.spec, &view, &records);
+        Ok(match summary {
+            _ if view.cancelled => Ended::Cancelled,
+            summary if summary.complete || self.spec.fixed && !stopped => Ended::NothingLeft(Box::new(summary)),
+            _ => Ended::Stopped,
+        })
+    }
+
+    /// Gives signs and looks, for as long as the worker works.
+    async fn keep_signing(&self) {
+        loop {
+            match self.board().look().await {
+                Ok(view) => self.saw(view),
+                Err(error) => tracing::warn!("can't look at the job's folder: {}", (self.worker.line)(&error)),
+            }
+            self.looked.notify_waiters();
+            sleep(self.worker.settings.interval).await;
+            if let Err(error) = self.signs.give().await {
+                tracing::warn!("can't write into the job's folder: {}", (self.worker.line)(&error));
+            }
+        }
+    }
+
+    /// Takes a look in: who lives, who waits, what is lost.
+    fn saw(&self, view: View) {
+        if view.cancelled {
+            self.ended.cancel();
+        }
+        for (id, (number, lost)) in self.held().iter() {
+            if view.latest.get(id).is_some_and(|latest| latest > number) && !self.spec.fixed {
+                tracing::warn!("Shard {id} was taken over by another worker while this one gave no sign of life");
+                lost.cancel();
+            }
+        }
+        let mut sight = self.sight();
+        let holders: BTreeSet<WorkerId> =
+            sight.known.values().filter(|(_, r)| r.state == State::Held).map(|(_, r)| r.by.clone()).collect();
+        sight.patience.look(&view.signs, &holders);
+        let living = sight.patience.living().max(1);
+        let idle = view.idle.iter().filter(|worker| !sight.patience.is_dead(worker) && *worker != self.me()).count();
+        let all = self.all(&view);
+        let begun = |id: &ShardId| view.latest.get(id).is_some_and(|number| *number > 0);
+        let open = all.iter().filter(|id| !begun(id) && !id.is_finish()).count();
+        let holders = all.iter().filter(|id| begun(id) && !view.done.contains(*id)).count();
+        sight.pieces = if self.spec.fixed { 1 } else { pieces(idle, open, holders) };
+        sight.view = view;
+        drop(sight);
+        (self.worker.living)(living);
+    }
+
+    /// The names of all shards, in order.
+    fn all(&self, view: &View) -> BTreeSet<ShardId> {
+        let first = self.spec.shards().into_iter().map(|(id, _)| id);
+        let finish = self.spec.finish.then(ShardId::finish);
+        first.chain(view.latest.keys().cloned()).chain(finish).collect()
+    }
+
+    /// The last records of all shards.
+    async fn records(&self, view: &View) -> Result<Records> {
+        let mut known = self.sight().known.clone();
+        let all = records(self.board(), &self.spec, view, &mut known).await?;
+        self.sight().known.extend(known);
+        Ok(all)
+    }
+
+    /// Claims and works until nothing is left, or the worker is to end.
+    async fn shards(&self) -> Result<()> {
+        while !self.ended.is_cancelled() {
+            match self.choice().boxed_local().await? {
+                Choice::Over => return Ok(()),
+                Choice::Claim(id) => {
+                    let claimed = self.claim(id.clone()).boxed_local().await;
+                    if !matches!(claimed, Ok(Some(_))) {
+                        self.held().remove(&id);
+                    }
+                    let Some(lease) = claimed? else { continue };
+                    self.say_idle(false).await?;
+                    self.hold(lease).boxed_local().await?;
+                }
+                Choice::Wait => {
+                    let looked = self.looked.notified();
+                    let others = self.waiting.fetch_add(1, Relaxed);
+                    // All of its tasks wait, so it could do with a part of what others hold.
+                    if others + 1 == self.shards {
+                        self.say_idle(true).await?;
+                    }
+                    tokio::select! {
+                        () = looked => {}
+                        () = self.ended.cancelled() => {}
+                    }
+                    self.waiting.fetch_sub(1, Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn say_idle(&self, waits: bool) -> Result<()> {
+        if !self.spec.fixed && self.said_idle.swap(waits, Relaxed) != waits {
+            self.board().idle(self.me(), waits).await?;
+        }
+        Ok(())
+    }
+
+    async fn choice(&self) -> Result<Choice> {
+        let view = self.board().look().await?;
+        if !view.is_job {
+            let message = format!("the job at {} was removed", self.board().locator());
+            return Err(Error::new(ErrorKind::NotFound, "work", message));
+        }
+        if view.cancelled {
+            self.ended.cancel();
+            return Ok(Choice::Over);
+        }
+        let choice = self.choice_of(&self.seen(&view));
+        if choice != Choice::Wait {
+            return Ok(choice);
+        }
+        // Records that others have written are only read by who has nothing better to do.
+        self.records(&view).boxed_local().await?;
+        Ok(self.choice_of(&self.seen(&view)))
+    }
+
+    /// What to do, where shards are in these states.
+    fn choice_of(&self, seen: &[Seen]) -> Choice {
+        let start = self.me().0.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let (sight, mut held) = (self.sight(), self.held());
+        let free = seen.iter().filter(|shard| !held.contains_key(&shard.id) || shard.state == State::Done);
+        let free: Vec<Seen> = free
+            .map(|shard| match shard.by == *self.me() && shard.state == State::Held {
+                // Its own claim, of whose answer it never heard.
+                true => Seen { state: State::Open, ..shard.clone() },
+                false => shard.clone(),
+            })
+            .collect();
+        match choose(&free, start, |by| sight.patience.is_dead(by)) {
+            // What it holds itself isn't over.
+            Choice::Over | Choice::Claim(_) if !held.is_empty() && waits_for_own(&free) => Choice::Wait,
+            // From here on no other task of this worker claims it: both would write the same record, and believe in it.
+            Choice::Claim(id) => {
+                held.insert(id.clone(), (u64::MAX, Cancel::default()));
+                Choice::Claim(id)
+            }
+            choice => choice,
+        }
+    }
+
+    /// All shards as a listing shows them, with what is known of their records.
+    fn seen(&self, view: &View) -> Vec<Seen> {
+        let sight = self.sight();
+        let of_others = WorkerId("?".into());
+        let shard = |(at, id): (usize, ShardId)| {
+            let number = view.latest.get(&id).copied().unwrap_or(0);
+            let known = sight.known.get(&id).filter(|(known, _)| *known == number).map(|(_, record)| record);
+            let (state, by) = match known {
+                _ if view.done.contains(&id) => (State::Done, of_others.clone()),
+                _ if number == 0 => (State::Open, of_others.clone()),
+                Some(record) => (record.state, record.by.clone()),
+                None => (State::Held, of_others.clone()),
+            };
+            let Some((worker, of)) = self.worker.settings.number.filter(|_| self.spec.fixed) else {
+                return Some(Seen { id, state, by });
+            };
+            // One's own are one's own, whoever held them before; the last is the first worker's, once all are done.
+            let own = if id.is_finish() { worker == 0 } else { at % of.max(1) == worker };
+            match (own, state) {
+                (true, State::Held) => Some(Seen { id, state: State::Open, by }),
+                (true, _) => Some(Seen { id, state, by }),
+                (false, _) if worker != 0 || id.is_finish() => None,
+                (false, State::Done) => Some(Seen { id, state, by }),
+                (false, _) => Some(Seen { id, state: State::Held, by: of_others.clone() }),
+            }
+        };
+        self.all(view).into_iter().enumerate().filter_map(shard).collect()
+    }
+
+    /// The first record of a shard that the job was made with, which nobody writes.
+    fn first_record(&self, id: &ShardId) -> Option<Record<Outcome>> {
+        let shards = self.spec.shards();
+        let range = shards.into_iter().find(|(first, _)| first == id).map(|(_, range)| range);
+        let range = range.or_else(|| id.is_finish().then(Default::default))?;
+        Some(Record::first(&WorkerId(String::new()), range))
+    }
+
+    async fn claim(&self, id: ShardId) -> Result<Option<Lease<Outcome>>> {
+        let number = self.board().latest(&id).await?.unwrap_or(0);
+        let there = match number {
+            0 => match self.first_record(&id) {
+                Some(record) => Some(record),
+                None => self.board().record(&id, 0).await?,
+            },
+            _ => self.board().record(&id, number).await?,
+        };
+        let Some(record) = there else { return Ok(None) };
+        // What was claimable when it was chosen need not be so any more.
+        let dead = self.sight().patience.is_dead(&record.by) || record.by == *self.me() || self.spec.fixed;
+        if record.state == State::Done || record.state == State::Held && !dead {
+            return Ok(None);
+        }
+        let base = Lease { id: id.clone(), number, record };
+        self.board().bear(&base).await?;
+        let lease = base.claimed(self.me());
+        // Before it is written: a look that sees it must not take it for another's.
+        self.held().insert(id, (lease.number, Cancel::default()));
+        let stands = self.board().write(&lease).await;
+        Ok(stands?.then_some(lease))
+    }
+
+    /// Works at a shard until it is done, given back or lost.
+    async fn hold(&self, lease: Lease<Outcome>) -> Result<()> {
+        let id = lease.id.clone();
+        let done = match id.is_finish() {
+            true => self.finish(lease).boxed_local().await,
+            false => self.hold_range(lease).boxed_local().await,
+        };
+        self.held().remove(&id);
+        done
+    }
+
+    async fn hold_range(&self, mut lease: Lease<Outcome>) -> Result<()> {
+        loop {
+            let part = Part::Range(lease.record.rest.clone());
+            let PartReport { report, reached } =
+                self.run_part(&lease, part, lease.record.outcome.error_count).boxed_local().await;
+            let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
+            if lost.is_cancelled() {
+                return Ok(());
+            }
+            let outcome = Outcome::of(&report, &*self.worker.line);
+            let fatal = fatal(&report.errors, report.stopped);
+            let ending = self.ended.is_cancelled();
+            let progress = match reached {
+                Reached::End => Progress::Done(outcome),
+                Reached::Key(key) if ending => Progress::GivesBack(Some(key), outcome),
+                Reached::Key(key) => {
+                    let cuts = self.cuts(&lease, &key).boxed_local().await;
+                    Progress::Reached(key, outcome, cuts)
+                }
+                // What was done of it is done again by whoever takes it: counted there, not here.
+                Reached::Unknown if ending || fatal.is_some() => Progress::GivesBack(None, Outcome::default()),
+                // A listing that broke off. The errors tell, and nothing was deleted.
+                Reached::Unknown => Progress::Done(unsettled(outcome)),
+            };
+            lease = lease.with(progress);
+            // Before it is written: a look that sees it must not take it for another's.
+            self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
+            if !self.board().write(&lease).await? {
+                return Ok(());
+            }
+            self.board().bear(&lease).await?;
+            if let Some(error) = fatal.filter(|_| lease.record.state == State::Open) {
+                return Err(error);
+            }
+            match lease.record.state {
+                State::Done => return self.board().note_done(&lease.id).await,
+                State::Open => return Ok(()),
+                State::Held => {}
+            }
+        }
+    }
+
+    /// The last shard: directories through which cuts go.
+    async fn finish(&self, lease: Lease<Outcome>) -> Result<()> {
+        let view = self.board().look().await?;
+        let records = self.records(&view).boxed_local().await?;
+        let own = self.spec.cuts.iter();
+        let dirs = crossed(own.chain(records.values().flat_map(|record| &record.cuts)));
+        let errors = records.values().map(|record| record.outcome.error_count).sum();
+        let PartReport { report, reached } = self.run_part(&lease, dirs, errors).boxed_local().await;
+        let outcome = Outcome::of(&report, &*self.worker.line);
+        let fatal = fatal(&report.errors, report.stopped);
+        let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
+        if lost.is_cancelled() {
+            return Ok(());
+        }
+        let lease = lease.with(match reached {
+            Reached::Unknown if self.ended.is_cancelled() || fatal.is_some() => {
+                Progress::GivesBack(None, Outcome::default())
+            }
+            Reached::Unknown => Progress::Done(unsettled(outcome)),
+            Reached::Key(_) => Progress::GivesBack(None, Outcome::default()),
+            Reached::End => Progress::Done(outcome),
+        });
+        self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
+        let stands = self.board().write(&lease).await?;
+        match (stands && lease.record.state == State::Done, fatal) {
+            (true, _) => self.board().note_done(&lease.id).await,
+            (false, Some(error)) => Err(error),
+            (false, None) => Ok(()),
+        }
+    }
+
+    /// Where to cut what is left of a shard after `key`, if others wait for something to do.
+    async fn cuts(&self, lease: &Lease<Outcome>, key: &haul_core::Key) -> Vec<haul_core::Key> {
+        let pieces = std::mem::replace(&mut self.sight().pieces, 1);
+        let mut rest = lease.record.rest.clone();
+        rest.after = Some(key.clone());
+        match cuts(&self.worker.cx.src, &rest, pieces).await {
+            Ok(cuts) => cuts,
+            Err(error) => {
+                tracing::warn!("Shard {} isn't split: {}", lease.id, (self.worker.line)(&error));
+                Vec::new()
+            }
+        }
+    }
+
+    /// One run of the engine, until it ends, or is paused for what there is to write down.
+    async fn run_part(&self, lease: &Lease<Outcome>, part: Part, errors: u64) -> PartReport {
+        let worker = &self.worker;
+        let (number, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
+        let fresh = worker.settings.interval * worker.settings.patience / 2;
+        let reins = Reins::new(Some(Arc::new(Grip {
+            board: worker.board.clone(),
+            spec: self.spec.clone(),
+            src: worker.cx.src.clone(),
+            id: lease.id.clone(),
+            number,
+            signs: self.signs.clone(),
+            fresh,
+        })));
+        let job = worker.job.clone().with(|job| {
+            // An error anywhere in a shard means that nothing is deleted in it.
+            job.verb = if self.spec.sync && errors == 0 { Verb::Sync } else { Verb::Copy };
+            // That the source isn't empty is known from its witnesses.
+            job.deletes.allow_empty_source = true;
+            job.listing.part = part;
+        });
+        let cancel = Cancel::default();
+        let cx = Cx { cancel: cancel.clone(), ..worker.cx.clone() };
+        // Boxed, as it is large.
+        let mut run = run_part(job, cx, reins.clone()).boxed_local();
+        let holds_in_check = self.hold_in_check(&reins.pause, &cancel, &lost);
+        tokio::pin!(holds_in_check);
+        tokio::select! {
+            done = &mut run => done,
+            () = &mut holds_in_check => run.await,
+        }
+    }
+
+    /// Pauses a run, or ends it, when there is a reason to; returns once it has been ended.
+    async fn hold_in_check(&self, pause: &Cancel, cancel: &Cancel, lost: &Cancel) {
+        let settings = &self.worker.settings;
+        let split = async {
+            // So much is done at least between two splits.
+            sleep(settings.interval).await;
+            loop {
+                let looked = self.looked.notified();
+                if self.sight().pieces > 1 {
+                    return;
+                }
+                looked.await;
+            }
+        };
+        tokio::select! {
+            () = lost.cancelled() => return cancel.cancel(),
+            () = self.ended.cancelled() => {}
+            () = split => {}
+            () = sleep(settings.note_every) => {}
+        }
+        pause.cancel();
+        tokio::select! {
+            () = lost.cancelled() => {}
+            () = async {
+                self.ended.cancelled().await;
+                sleep(settings.grace).await;
+            } => {}
+        }
+        cancel.cancel();
+    }
+}
+
+/// True where nothing is left but what this worker holds itself, which `seen` leaves out, and the last shard.
+fn waits_for_own(seen: &[Seen]) -> bool {
+    seen.iter().all(|shard| shard.state == State::Done || shard.id.is_finish())
+}
+
+/// The error after which this worker can do no more, if there is one: others may.
+fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
+    let fatal = |kind: ErrorKind| {
+        matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::NoSpace | ErrorKind::Limit)
+    };
+    let last = errors.iter().rev().find(|error| fatal(error.kind()) || Some(error.kind()) == stopped);
+    let of_kind = |kind| Error::new(kind, "work", "the run was ended");
+    last.map(|error| error.to_report()).or_else(|| stopped.filter(|kind| *kind != ErrorKind::Cancelled).map(of_kind))
+}
+
+/// What came of a part of which not all could be looked at.
+fn unsettled(mut outcome: Outcome) -> Outcome {
+    outcome.errors.push("not all of this shard could be looked at: run the job again for the rest".into());
+    outcome.error_count += 1;
+    outcome
+}

@@ -1,0 +1,4 @@
+//! Tests from outside, in one binary: it is linked once.
+
+mod model;
+mod together;

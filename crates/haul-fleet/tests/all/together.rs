@@ -1,0 +1,294 @@
+//! Workers at one job, all in this process, on stores in memory: what they do together is what one run does, and is counted once.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use haul::{Cancel, Cx};
+use haul_core::{
+    ErrorKind, Key, Listed, Mtime, Result,
+    event::{Event, Sink},
+    filter::{Filter, FilterSpec},
+    job::{Job, Verb},
+    part::KeyRange,
+};
+use haul_fleet::{
+    Board, Spec,
+    create::create,
+    cuts::cuts,
+    protocol::WorkerId,
+    report::{Summary, records, summary},
+    spec::FORMAT,
+    worker::{Ended, Settings, Worker},
+};
+use haul_mem::MemStore;
+use haul_store::{Late, ListRequest, Meters, Payload, Store, WriteSpec};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+struct On<F>(F);
+
+impl<F: Fn(&Event) + Send + Sync> Sink for On<F> {
+    fn emit(&self, event: &Event) {
+        (self.0)(event);
+    }
+}
+
+fn memory(conditional: bool) -> Arc<dyn Store> {
+    Arc::new(MemStore::new().with_caps(|caps| {
+        (caps.domain, caps.page, caps.conditional) = (None, Some(50), conditional);
+    }))
+}
+
+async fn put(store: &Arc<dyn Store>, key: &str, text: &'static str) {
+    let spec = WriteSpec { size: Some(text.len() as u64), mtime: Some(Mtime::new(9, 0)), ..WriteSpec::default() };
+    let upload = store.write(&Key::new(key), spec).await.unwrap();
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(text.as_bytes()))).await.unwrap();
+    upload.publish(vec![part], Late::default()).await.unwrap();
+}
+
+async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
+    let (mut listing, mut all) = (store.list(ListRequest::all()), BTreeMap::new());
+    while let Some(step) = listing.next().await {
+        if let Listed::Batch(entries) = step {
+            all.extend(entries.iter().map(|e| (e.key.to_string(), e.size)));
+        }
+    }
+    all
+}
+
+/// A source of 600 files, a destination that has some of them and 50 others, and a job's folder.
+struct World {
+    src: Arc<dyn Store>,
+    dst: Arc<dyn Store>,
+    board: Board,
+}
+
+impl World {
+    async fn new(conditional: bool) -> World {
+        let (src, dst) = (memory(true), memory(true));
+        for n in 0..600 {
+            put(&src, &format!("d{}/{n:04}", n / 100), "text").await;
+            if n % 10 == 0 {
+                put(&dst, &format!("d{}/{n:04}", n / 100), "text").await;
+            }
+            if n % 12 == 0 {
+                put(&dst, &format!("d{}/{n:04}.old", n / 100), "older").await;
+            }
+        }
+        World { src, dst, board: Board::new(memory(conditional)) }
+    }
+
+    fn spec(&self) -> Spec {
+        Spec {
+            format: FORMAT,
+            haul: "test".into(),
+            id: "1".into(),
+            flags: Vec::new(),
+            src: "src".into(),
+            dst: "dst".into(),
+            filter: FilterSpec::default(),
+            sync: true,
+            cuts: Vec::new(),
+            fixed: false,
+            witnesses: Vec::new(),
+            requests_a_second: 0.0,
+            bytes_a_second: (None, None),
+            finish: true,
+        }
+    }
+
+    async fn create(&self, pieces: usize) -> Result<Spec> {
+        create(&self.board, self.spec(), &self.src, pieces, false).await
+    }
+
+    fn worker(&self, name: &str, spec: &Spec, sink: Arc<dyn Sink>) -> Worker {
+        let cx = Cx {
+            src: self.src.clone(),
+            dst: self.dst.clone(),
+            backup: None,
+            compare_dest: vec![],
+            copy_dest: vec![],
+            filter: Arc::new(Filter::new(spec.filter.clone()).unwrap()),
+            sink,
+            meters: Arc::new(Meters::default()),
+            cancel: Cancel::default(),
+            confirm: None,
+            journal: None,
+            known: haul::index::Known::default(),
+        };
+        Worker {
+            me: WorkerId(name.into()),
+            board: self.board.clone(),
+            spec: spec.clone(),
+            job: Job::new(Verb::Sync),
+            cx,
+            // Long enough that a busy machine doesn't take a worker for dead.
+            settings: Settings { interval: Duration::from_millis(50), patience: 100, ..Settings::default() },
+            stop: Cancel::default(),
+            living: Arc::new(|_| ()),
+            line: Arc::new(|error| error.to_string()),
+        }
+    }
+
+    async fn summary(&self, spec: &Spec) -> Summary {
+        let view = self.board.look().await.unwrap();
+        summary(spec, &view, &records(&self.board, spec, &view, &mut BTreeMap::new()).await.unwrap())
+    }
+
+    async fn check(&self, spec: &Spec) {
+        let Summary { complete, done, shards, outcome, .. } = self.summary(spec).await;
+        assert!(complete && done == shards, "{done} of {shards}");
+        assert_eq!((outcome.transfers, outcome.unchanged, outcome.deletes), (540, 60, 50), "{outcome:?}");
+        assert_eq!((outcome.error_count, tree(&self.dst).await), (0, tree(&self.src).await));
+    }
+}
+
+fn silent() -> Arc<dyn Sink> {
+    Arc::new(On(|_: &Event| ()))
+}
+
+#[tokio::test]
+async fn four_workers_do_what_one_run_does() {
+    let world = World::new(true).await;
+    let spec = world.create(8).await.unwrap();
+    assert!(spec.cuts.len() >= 5 && !spec.witnesses.is_empty() && !spec.fixed, "{spec:?}");
+    let workers = (0..4).map(|n| world.worker(&format!("w{n}"), &spec, silent()).work());
+    for ended in futures::future::join_all(workers).await {
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    }
+    world.check(&spec).await;
+    assert!(world.board.look().await.unwrap().signs.is_empty(), "they took their signs away");
+    let late = world.worker("late", &spec, silent()).work().await;
+    assert!(matches!(late, Ok(Ended::NothingLeft(_))));
+}
+
+#[tokio::test]
+async fn the_tasks_of_one_worker_do_not_claim_what_another_of_them_has_claimed() {
+    let world = World::new(true).await;
+    let spec = world.create(2).await.unwrap();
+    let worker = world.worker("w", &spec, silent());
+    let settings = Settings { shards: 4, ..worker.settings.clone() };
+    let ended = Worker { settings, ..worker }.work().await;
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    world.check(&spec).await;
+}
+
+#[tokio::test]
+async fn one_that_is_stopped_gives_back_what_it_held_and_another_goes_on_there() {
+    let world = World::new(true).await;
+    let spec = world.create(2).await.unwrap();
+    let seen = AtomicUsize::new(0);
+    let stop = Cancel::default();
+    let asks = stop.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::Decided { .. }) && seen.fetch_add(1, Relaxed) == 50 {
+            asks.cancel();
+        }
+    });
+    let first = Worker { stop, ..world.worker("first", &spec, Arc::new(sink)) };
+    let ended = first.work().await;
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    let half = world.summary(&spec).await;
+    assert!(!half.complete && half.held == 0 && half.outcome.transfers > 0, "{half:?}");
+    let second = world.worker("second", &spec, silent()).work().await;
+    assert!(matches!(second, Ok(Ended::NothingLeft(_))), "{second:?}");
+    world.check(&spec).await;
+}
+
+#[tokio::test]
+async fn one_that_waits_gets_a_part_of_what_another_holds() {
+    let world = World::new(true).await;
+    let spec = world.create(1).await.unwrap();
+    assert!(spec.cuts.is_empty());
+    // The holder is slow, so that the other has time to ask.
+    let slow: Arc<dyn Sink> = Arc::new(On(|event: &Event| {
+        if matches!(event, Event::Decided { .. }) {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }));
+    let workers = ["one", "two"].map(|name| {
+        let worker = world.worker(name, &spec, slow.clone());
+        let settings = Settings { interval: Duration::from_millis(20), shards: 1, ..worker.settings.clone() };
+        Worker { settings, ..worker }.work()
+    });
+    for ended in futures::future::join_all(workers).await {
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    }
+    world.check(&spec).await;
+    assert!(world.summary(&spec).await.shards > 2, "it was split");
+}
+
+#[tokio::test]
+async fn a_store_without_conditions_gives_each_worker_its_shards() {
+    let world = World::new(false).await;
+    let spec = world.create(6).await.unwrap();
+    assert!(spec.fixed);
+    let error = world.worker("none", &spec, silent()).work().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let worker = |n: usize| {
+        let worker = world.worker(&format!("w{n}"), &spec, silent());
+        Worker { settings: Settings { number: Some((n, 3)), ..worker.settings.clone() }, ..worker }.work()
+    };
+    for ended in futures::future::join_all([worker(0), worker(1), worker(2)]).await {
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    }
+    world.check(&spec).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_sees_another_source_ends_before_it_does_anything() {
+    let world = World::new(true).await;
+    let spec = world.create(2).await.unwrap();
+    let before = tree(&world.dst).await;
+    let mut worker = world.worker("w", &spec, silent());
+    worker.cx.src = memory(true);
+    let error = worker.work().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert_eq!(tree(&world.dst).await, before);
+}
+
+#[tokio::test]
+async fn a_job_is_made_once_and_not_to_empty_a_destination() {
+    let world = World::new(true).await;
+    world.create(2).await.unwrap();
+    assert_eq!(world.create(2).await.unwrap_err().kind(), ErrorKind::Exists);
+    let empty = World { src: memory(true), board: Board::new(memory(true)), ..world };
+    assert_eq!(empty.create(2).await.unwrap_err().kind(), ErrorKind::Limit);
+    assert!(!empty.board.look().await.unwrap().is_job);
+}
+
+#[tokio::test]
+async fn a_cancelled_job_stops_its_workers() {
+    let world = World::new(true).await;
+    let spec = world.create(4).await.unwrap();
+    world.board.cancel().await.unwrap();
+    assert!(matches!(world.worker("w", &spec, silent()).work().await, Ok(Ended::Cancelled)));
+    assert!(world.summary(&spec).await.cancelled);
+}
+
+#[tokio::test]
+async fn cuts_balance_names_of_many_kinds() {
+    let kinds: [(&str, fn(usize) -> String); 4] = [
+        ("counters", |n| format!("archive/2026/object-{n:08}.bin")),
+        ("directories", |n| format!("{}/{}/{n}", ["alpha", "beta", "gamma", "delta"][n % 4], n % 37)),
+        ("hashes", |n| format!("{:016x}", (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))),
+        ("letters", |n| format!("é{}ü/{n}", char::from(b'a' + (n % 26) as u8))),
+    ];
+    for (kind, name) in kinds {
+        let store = memory(true);
+        for n in 0..3_000 {
+            put(&store, &name(n), "x").await;
+        }
+        let cuts = cuts(&store, &KeyRange::default(), 8).await.unwrap();
+        let pieces = KeyRange::default().pieces(&cuts);
+        let keys: Vec<Key> = tree(&store).await.keys().map(Key::new).collect();
+        let sizes: Vec<usize> = pieces.iter().map(|piece| keys.iter().filter(|key| piece.holds(key)).count()).collect();
+        assert_eq!(sizes.iter().sum::<usize>(), 3_000);
+        assert!(sizes.len() >= 6 && *sizes.iter().max().unwrap() <= 1_000, "{kind}: {sizes:?}");
+    }
+}

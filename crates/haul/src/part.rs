@@ -1,0 +1,65 @@
+//! Running a job over a part of its keys, for those who spread one job over many processes: a run that can be paused at a key and
+//! says how far it came, and that asks before it deletes.
+
+use crate::{Cancel, Report};
+use futures::future::BoxFuture;
+use haul_core::{Error, Key};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How far a run came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reached {
+    /// Nobody knows: it was stopped, or a listing broke off. All of it must be run again.
+    #[default]
+    Unknown,
+    /// Everything up to and with this key is settled, nothing after it was begun.
+    Key(Key),
+    /// The end of its part.
+    End,
+}
+
+/// What came of a run over a part.
+#[derive(Debug)]
+pub struct PartReport {
+    /// What was done, and every error.
+    pub report: Report,
+    /// How far it came.
+    pub reached: Reached,
+}
+
+/// Asked right before anything is deleted at the destination.
+pub trait MayDelete: Send + Sync {
+    /// Resolves to an error if nothing may be deleted any more: it becomes an error of the run.
+    fn ask(&self) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+/// How a run over a part is held in check from outside.
+#[derive(Clone, Default)]
+pub struct Reins {
+    /// Once set, no further key is taken up: what was begun is finished, deletions included, and the run ends there.
+    pub pause: Cancel,
+    /// Asked before each batch of deletions; `None` means yes.
+    pub may_delete: Option<Arc<dyn MayDelete>>,
+    reached: Arc<Mutex<Reached>>,
+}
+
+impl Reins {
+    /// Nothing asks yet that the run be paused.
+    pub fn new(may_delete: Option<Arc<dyn MayDelete>>) -> Reins {
+        Reins { may_delete, ..Reins::default() }
+    }
+
+    fn reached(&self) -> MutexGuard<'_, Reached> {
+        self.reached.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The walk ended there.
+    pub(crate) fn ended(&self, reached: Reached) {
+        *self.reached() = reached;
+    }
+
+    /// How far the walk came.
+    pub(crate) fn take(&self) -> Reached {
+        std::mem::take(&mut *self.reached())
+    }
+}
