@@ -44,8 +44,8 @@ pub struct Asking<R> {
 pub enum Request {
     /// Opens a folder. Answer: [`Answer::Folder`].
     Open(Folder),
-    /// Answers: [`Answer::Batch`], [`Answer::Lost`], [`Answer::Gone`], then [`Answer::End`] or [`Answer::Cut`].
-    List(ListRequest, Told),
+    /// Answers: [`Answer::Batch`], [`Answer::Lost`], [`Answer::Vanished`], then [`Answer::End`] or [`Answer::Cut`].
+    List(ListRequest),
     /// Answer: [`Answer::Entry`].
     Stat(Key),
     /// Answers: [`Answer::Entry`], content, then [`Answer::Sent`].
@@ -124,13 +124,6 @@ pub enum Request {
     Sync,
 }
 
-/// Of a listing: what is told beside entries.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
-    /// Names that were gone when they were looked at.
-    pub gone: bool,
-}
-
 /// An answer, or one of several.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
@@ -140,8 +133,8 @@ pub enum Answer {
     Batch(Vec<Entry>),
     /// A range that couldn't be listed.
     Lost(Lost, Error),
-    /// A name that was gone when it was looked at.
-    Gone(Key),
+    /// A name that was listed, and was no longer there when it was looked at.
+    Vanished(Key),
     /// All else of the listing was seen.
     End,
     /// The listing stopped before its end, and says nothing of why: its limit was reached.
@@ -189,7 +182,7 @@ pub enum Answer {
 impl Answer {
     /// True when nothing of the same request follows.
     pub fn is_last(&self) -> bool {
-        !matches!(self, Answer::Batch(_) | Answer::Lost(..) | Answer::Gone(_) | Answer::Progress(..))
+        !matches!(self, Answer::Batch(_) | Answer::Lost(..) | Answer::Vanished(_) | Answer::Progress(..))
     }
 }
 
@@ -198,7 +191,7 @@ impl Request {
     pub fn changes(&self) -> bool {
         match self {
             Request::Open(_)
-            | Request::List(..)
+            | Request::List(_)
             | Request::Stat(_)
             | Request::Read(..)
             | Request::About

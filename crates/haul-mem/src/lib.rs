@@ -181,9 +181,8 @@ impl MemStore {
     }
 
     fn pruned(&self, request: &ListRequest, key: &[u8]) -> bool {
-        let Some(descend) = &request.descend else { return false };
-        let dirs = (request.prefix.len()..key.len()).filter(|at| key[*at] == b'/');
-        dirs.into_iter().any(|at| !descend(&key[..=at]))
+        let mut dirs = (request.prefix.len()..key.len()).filter(|at| key[*at] == b'/');
+        dirs.any(|at| !request.descends(&key[..=at]))
     }
 
     fn missing(&self, op: &'static str) -> Error {

@@ -117,6 +117,7 @@ impl Versions {
                 Listed::Batch(entries) if entries.is_empty() => {}
                 Listed::Batch(_) => return Ok(Entry::dir(key.clone())),
                 Listed::Failed { error, .. } => return Err(error),
+                Listed::Vanished(_) => {}
                 Listed::End => break,
             }
         }

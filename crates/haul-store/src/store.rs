@@ -7,6 +7,7 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Carried, Rights, Unkept},
+    filter::Filter,
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -231,19 +232,6 @@ pub struct Domain {
     pub on_device: Option<Arc<[u8]>>,
 }
 
-/// Says whether a directory (its key, ending in `/`) need be opened.
-pub type Descend = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
-
-/// Is told of a name that was listed and, when it was asked about or opened, was no longer there.
-#[derive(Clone)]
-pub struct Gone(pub Arc<dyn Fn(&Key) + Send + Sync>);
-
-impl fmt::Debug for Gone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gone")
-    }
-}
-
 /// Which keys to list.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -262,14 +250,11 @@ pub struct ListRequest {
     pub meta: bool,
     /// Ask for facts of inodes too, where there are inodes; costs nothing there.
     pub posix: bool,
-    /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
-    /// the directory itself. Stores that list flat may ignore it.
-    #[serde(skip)]
-    pub descend: Option<Descend>,
-    /// For who must know whether it saw all: a file that is renamed while a folder is listed may be seen under neither name. Stores
-    /// whose listing is one answer have nothing to tell.
-    #[serde(skip)]
-    pub gone: Option<Gone>,
+    /// Directories that this filter refuses to descend into need not be opened: nothing in them is wanted, nor are they
+    /// themselves. Stores that list flat may ignore it, and whoever asks still filters what comes. On a wire it is left out
+    /// where it can't leave this machine ([`Filter::is_portable`]).
+    #[serde(with = "haul_core::filter::portable", skip_serializing_if = "haul_core::filter::portable::is_none")]
+    pub prune_by: Option<Arc<Filter>>,
     /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
     /// directory itself is listed.
     pub one_device: bool,
@@ -296,6 +281,11 @@ impl ListRequest {
     /// One directory (`""` or ending in `/`), not what is in its directories.
     pub fn dir(prefix: impl Into<Vec<u8>>) -> Self {
         ListRequest { prefix: prefix.into(), ..Default::default() }
+    }
+
+    /// False for a directory (its key, ending in `/`) that need not be opened.
+    pub fn descends(&self, dir: &[u8]) -> bool {
+        self.prune_by.as_ref().is_none_or(|filter| filter.descend(dir))
     }
 }
 

@@ -69,6 +69,7 @@ pub async fn by_folded_names(
             // Nothing is asked about a mount point that is left out.
             Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
             Listed::Failed { error, .. } => return Err(error),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(names),
         }
     }
@@ -179,6 +180,7 @@ async fn gather(inner: &Arc<dyn Store>, filter: &Arc<Filter>, names: &Names, req
         match step {
             Listed::Batch(entries) => entries.into_iter().for_each(|entry| add(&mut all, names, entry)),
             Listed::Failed { error, .. } => all.failed(names, &error),
+            Listed::Vanished(_) => {}
             Listed::End => all.ended = true,
         }
     }

@@ -7,6 +7,7 @@
 pub mod first_match;
 mod glob;
 mod partition;
+pub mod portable;
 mod rules;
 
 pub use glob::Pattern;
@@ -15,10 +16,12 @@ pub use partition::Partition;
 use crate::{Entry, Key, Kind, Meta};
 use first_match::{Selection, Wrong};
 use rules::Rules;
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 
 /// What the user gave, in the order in which it counts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FilterSpec {
     /// Rules in rclone's `--filter` form: `+ pattern`, `- pattern`, `!`.
     pub rules: Vec<String>,
@@ -46,7 +49,7 @@ pub struct FilterSpec {
 }
 
 /// What becomes of a file that is beyond a limit of size or age.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limits {
     /// It is excluded, on both sides.
     #[default]

@@ -2,10 +2,11 @@
 //! that is given another `K` gets other files.
 
 use crate::{Algo, Hasher, names::folded};
+use serde::{Deserialize, Serialize};
 use std::{fmt, num::NonZeroU64};
 
 /// One of so many parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Which part, from 0 on.
     pub part: u64,

@@ -59,6 +59,7 @@ async fn listed(store: &dyn Store) -> Vec<String> {
         match listed {
             Listed::Batch(batch) => told.extend(batch.iter().map(|entry| entry.key.to_string())),
             Listed::Failed { lost, error } => told.push(format!("{}: {:?}", lost.from, error.kind())),
+            Listed::Vanished(_) => {}
             Listed::End => told.push("end".into()),
         }
     }

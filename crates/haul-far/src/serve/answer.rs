@@ -5,13 +5,13 @@ use crate::{
     channel::WINDOW,
     crc64,
     frame::{Frame, Kind, PIECE},
-    message::{self, Answer, Asking, Folder, Request, Told},
+    message::{self, Answer, Asking, Folder, Request},
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
 use haul_store::{
-    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Gone, Late, ListRequest, Payload, Progress,
+    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Progress,
     SettleItem, Stored, WriteSpec, disk, offered,
 };
 use std::{
@@ -173,8 +173,8 @@ async fn in_folder(
     let store = &folder.store;
     let answer = match request {
         Request::Open(_) => unreachable!("it is answered before"),
-        Request::List(request, told) => {
-            list(folder, request, told, replies).await;
+        Request::List(request) => {
+            list(folder, request, replies).await;
             return Ok(());
         }
         Request::Stat(key) => Answer::Entry(near_entry(folder, store.stat(&far(folder, &key)).await?)),
@@ -275,20 +275,16 @@ async fn in_folder(
 }
 
 /// A listing, as it comes.
-async fn list(folder: &Opened, request: ListRequest, told: Told, replies: &Replies) {
-    let (tell, mut gone) = mpsc::unbounded_channel();
+async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
     let request = ListRequest {
         prefix: [&folder.below[..], &request.prefix].concat(),
         after: request.after.map(|key| far(folder, &key)),
-        gone: told.gone.then(|| Gone(Arc::new(move |key: &Key| drop(tell.send(key.clone()))))),
+        // It speaks of the near end's keys.
+        prune_by: request.prune_by.filter(|_| folder.below.is_empty()),
         ..request
     };
     let mut listing = folder.store.list(request);
     while let Some(listed) = listing.next().await {
-        // Before what comes after them: who hears `End` has heard all.
-        while let Ok(key) = gone.try_recv() {
-            replies.next(Answer::Gone(near_key(folder, &key))).await;
-        }
         match listed {
             Listed::Batch(entries) => {
                 let mut entries = entries.into_iter().map(|entry| near_entry(folder, entry));
@@ -307,6 +303,7 @@ async fn list(folder: &Opened, request: ListRequest, told: Told, replies: &Repli
                 };
                 replies.next(Answer::Lost(lost, near(folder, error))).await;
             }
+            Listed::Vanished(key) => replies.next(Answer::Vanished(near_key(folder, &key))).await,
             Listed::End => return replies.end(Answer::End).await,
         }
     }

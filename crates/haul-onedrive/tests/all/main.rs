@@ -77,6 +77,7 @@ async fn listed(store: &dyn Store, request: ListRequest) -> (Vec<String>, bool) 
         match listed {
             Listed::Batch(batch) => keys.extend(batch.iter().map(|entry| entry.key.to_string())),
             Listed::Failed { .. } => {}
+            Listed::Vanished(_) => {}
             Listed::End => whole = true,
         }
     }

@@ -689,6 +689,7 @@ async fn steps(store: &S3) -> Vec<String> {
     let show = |step| match step {
         Listed::Batch(entries) => entries.iter().map(|e| e.key.display().into_owned()).collect::<Vec<_>>().join(" "),
         Listed::Failed { lost, error } => format!("lost from {:?}: {}", lost.from, error.message()),
+        Listed::Vanished(key) => format!("vanished: {key}"),
         Listed::End => "end".to_owned(),
     };
     store.list(ListRequest::all()).map(show).collect().await

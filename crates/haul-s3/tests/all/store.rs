@@ -110,6 +110,7 @@ async fn list(store: &S3, request: ListRequest) -> Result<Vec<Entry>> {
         match step {
             Listed::Batch(entries) => all.extend(entries),
             Listed::Failed { error, .. } => return Err(error),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(all),
         }
     }

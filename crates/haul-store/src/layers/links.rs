@@ -8,7 +8,7 @@
 //! writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Gone, Inodes,
+    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Inodes,
     ListRequest, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
     Upload, WriteSpec, none_offered, offered,
 };
@@ -134,6 +134,7 @@ impl Asked {
             Listed::Failed { lost, error } => {
                 vec![Listed::Failed { lost: Lost { from: edge(lost.from), to: lost.to.map(edge) }, error }]
             }
+            Listed::Vanished(key) => vec![Listed::Vanished(Key::of_stored(key.as_bytes()))],
             Listed::End => vec![Listed::End],
         }
     }
@@ -157,11 +158,9 @@ impl Store for LinkFiles {
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
         let asked = Asked { prefix: request.prefix.clone(), after: request.after.clone() };
-        let gone =
-            request.gone.map(|Gone(tell)| Gone(Arc::new(move |key: &Key| tell(&Key::of_stored(key.as_bytes())))));
         let prefix = Key::new(&request.prefix).stored().to_vec();
         let after = request.after.as_ref().map(place);
-        let listing = self.inner.list(ListRequest { prefix, after, gone, ..request });
+        let listing = self.inner.list(ListRequest { prefix, after, ..request });
         listing.flat_map(move |listed| stream::iter(asked.above(listed))).boxed()
     }
 

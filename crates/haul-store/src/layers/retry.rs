@@ -543,6 +543,7 @@ impl Listing {
                         return Some(Listed::Batch(batch));
                     }
                 }
+                Some(vanished @ Listed::Vanished(_)) => return Some(vanished),
                 Some(Listed::End) => {
                     self.inner = None;
                     return Some(Listed::End);

@@ -127,6 +127,7 @@ async fn listed(store: &dyn Store, request: ListRequest) -> (Vec<String>, Vec<Er
         match listed {
             Listed::Batch(batch) => keys.extend(batch.iter().map(|e| e.key.to_string())),
             Listed::Failed { error, .. } => failed.push(error.kind()),
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }

@@ -35,6 +35,7 @@ async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<
         match listed {
             Listed::Batch(batch) => entries.extend(batch),
             Listed::Failed { lost, error } => failed.push((lost, error)),
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }

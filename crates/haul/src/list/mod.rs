@@ -11,7 +11,7 @@ mod ranges;
 
 use futures::{StreamExt, future::OptionFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, filter::Filter};
-use haul_store::{Gone, ListRequest, Store, task::Task};
+use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 
 /// How to list a side.
@@ -45,8 +45,6 @@ pub struct ListOptions {
     pub omit_mounts: bool,
     /// See [`ListRequest::sweep`].
     pub sweep: bool,
-    /// Is told of what went while it was listed, whether the filter wants it or not.
-    pub gone: Option<Gone>,
 }
 
 /// Lists `store` in bytewise key order, only what `filter` wants.
@@ -80,12 +78,8 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
     let (meta, posix) = (options.meta, options.posix);
     let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
-    let (gone, sweep) = (options.gone.clone(), options.sweep);
-    let mut request = ListRequest { meta, posix, one_device, omit_mounts, gone, sweep, ..ListRequest::all() };
-    if !filter.is_all() {
-        let filter = filter.clone();
-        request.descend = Some(Arc::new(move |dir| filter.descend(dir)));
-    }
+    let (prune_by, sweep) = ((!filter.is_all()).then(|| filter.clone()), options.sweep);
+    let request = ListRequest { meta, posix, prune_by, one_device, omit_mounts, sweep, ..ListRequest::all() };
     ranges::list(store, request, options.pages)
 }
 
