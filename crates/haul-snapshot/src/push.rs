@@ -1,4 +1,4 @@
-//! Making a version of a folder: look at it, find out what of its content the remote lacks, send that, then the lists, and
+//! Making a version of a folder: look at it, find out which of its content is missing from the remote, send that, then the lists, and
 //! last the record. Whatever is cut short before the record leaves content that the next push finds, and no version.
 
 use crate::{
@@ -79,7 +79,7 @@ pub struct How {
     pub now: Mtime,
     /// How sure to be of what the remote has.
     pub proof: Proof,
-    /// The machine and process, for who finds the push's mark.
+    /// The machine and process, for whoever finds the push's mark.
     pub by: String,
 }
 
