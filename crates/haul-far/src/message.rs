@@ -6,7 +6,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version, attributes::Carried, listing::Lost,
 };
 use haul_store::{
-    Attributed, AttributesItem, Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
+    Attributed, AttributesItem, Cleanup, CopyBatch, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
     WriteSpec,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -88,13 +88,7 @@ pub enum Request {
     /// Answer: [`Answer::Done`].
     MakeDir(Key, WriteSpec),
     /// Copies from another folder of the far end. Answers: [`Answer::Progress`], then [`Answer::Copied`].
-    Copy {
-        /// The other folder's place.
-        #[serde(with = "haul_core::wire::raw")]
-        from: Vec<u8>,
-        /// What to copy.
-        items: Vec<CopyItem>,
-    },
+    Copy(CopyBatch),
     /// Answer: [`Answer::Done`].
     SetMeta(Key, Option<Mtime>, Option<Meta>),
     /// Answer: [`Answer::Deleted`].
@@ -210,7 +204,7 @@ impl Request {
             | Request::Publish(..)
             | Request::Abort(_)
             | Request::MakeDir(..)
-            | Request::Copy { .. }
+            | Request::Copy(_)
             | Request::SetMeta(..)
             | Request::Settle(_)
             | Request::Delete(_) => true,

@@ -16,8 +16,8 @@ use haul_core::{
     names::{NewNames, folded},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Encrypted, Inodes, ListRequest, Read, Resumable, Sealed,
-    SettleItem, Store, Stored, Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable,
+    Sealed, SettleItem, Store, Stored, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use std::{
     collections::BTreeMap,
@@ -274,8 +274,8 @@ impl Store for Source {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        self.inner.copy(batch)
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -297,6 +297,10 @@ impl Store for Source {
     }
 
     // Nothing is written to a source, and what is asked of it as a whole has no names.
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.inner.resumable()
     }
@@ -425,11 +429,11 @@ impl Store for Destination {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, mut batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         if batch.from == self.place {
             batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
         }
-        self.inner.copy(batch)
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -438,6 +442,10 @@ impl Store for Destination {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         self.inner.delete(keys)
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

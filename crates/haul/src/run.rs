@@ -66,7 +66,7 @@ impl Run {
         if wants_metadata && !cx.dst.caps().meta && cx.dst.caps().attributes.is_none() {
             ledger.notice(None, format!("{} keeps no metadata of files: it isn't copied", cx.dst.locator()));
         }
-        let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
+        let budget = Budget::new(&job, &*cx.src, &*cx.dst);
         let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
         let told = ledger.clone();
         let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || told.transfer_limit());

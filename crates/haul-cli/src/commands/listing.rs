@@ -57,7 +57,7 @@ impl Source {
             spec.files_from = Some(vec![key.stored().to_vec()]);
         }
         let filter = if file.is_some() { Filter::new(spec).map_err(usage)? } else { filter };
-        let suits = haul::questions(store.caps());
+        let suits = haul::questions(&*store);
         let checkers = ctx.flags.pace.checkers.unwrap_or(suits.max(CHECKERS));
         let pages = ctx.flags.pace.checkers.unwrap_or(0);
         let (one_device, tell) = (ctx.flags.filter.one_file_system, flags::tell(&ctx.flags));

@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
 use haul_store::{
-    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Progress,
-    SettleItem, Stored, WriteSpec, disk, offered,
+    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, SettleItem,
+    Stored, Watch, WriteSpec, disk, offered,
 };
 use std::{
     ops::Range,
@@ -225,7 +225,7 @@ async fn in_folder(
             store.make_dir(&far(folder, &key), &spec).await?;
             Answer::Done
         }
-        Request::Copy { from, items } => copy(session, folder, from, items, replies).await?,
+        Request::Copy(batch) => copy(session, folder, batch, replies).await?,
         Request::SetMeta(key, mtime, meta) => {
             store.set_meta(&far(folder, &key), mtime, meta.as_ref()).await?;
             Answer::Done
@@ -372,29 +372,19 @@ fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
 }
 
 /// Copies from another folder of this machine.
-async fn copy(
-    session: &Session,
-    folder: &Opened,
-    from: Vec<u8>,
-    items: Vec<CopyItem>,
-    replies: &Replies,
-) -> Result<Answer> {
-    let (source, place) = source(session, folder, from)?;
-    let items =
-        items.into_iter().map(|item| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item });
+async fn copy(session: &Session, folder: &Opened, asked: CopyBatch, replies: &Replies) -> Result<Answer> {
+    let (source, place) = source(session, folder, asked.from.to_vec())?;
+    let here = |item: CopyItem| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item };
+    let items = asked.items.into_iter().map(here).collect();
     let (id, first) = (replies.id, replies.first.clone());
-    let progress = move |item: usize, bytes: u64| {
+    let watch = Watch::new(move |item, bytes| {
         if let Ok(frame) = message::frame(Kind::Answer, id, &Answer::Progress(item, bytes)) {
             let _ = first.send(frame);
         }
-    };
-    let batch = CopyBatch {
-        from: place,
-        items: items.collect(),
-        progress: Some(Progress(Arc::new(progress))),
-        links: Default::default(),
-    };
-    let answers: Vec<Result<Stored>> = folder.store.copy(batch).await;
+    });
+    // How the near end shows links of another store says nothing of this one.
+    let batch = CopyBatch { from: place, items, links: Default::default() };
+    let answers: Vec<Result<Stored>> = folder.store.copy(batch, watch).await;
     Ok(Answer::Copied(near_each(folder, answers)))
 }
 

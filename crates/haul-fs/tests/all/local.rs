@@ -8,8 +8,8 @@ use haul_core::{
     plan::Replace,
 };
 use haul_store::{
-    Body, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Payload, Progress, Sent, Store,
-    Unfinished, WriteSpec,
+    Body, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Payload, Sent, Store, Unfinished,
+    Watch, WriteSpec,
 };
 use haul_testkit::{disk::open, peers};
 use std::{
@@ -60,7 +60,7 @@ async fn put_at(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: WriteSpec
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
     let (from, to) = (Key::new(from), Key::new(to));
-    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), how: CopyHow::Copy, log: None }
+    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), how: CopyHow::Copy }
 }
 
 async fn copy(
@@ -69,7 +69,7 @@ async fn copy(
     items: Vec<CopyItem>,
 ) -> Vec<haul_core::Result<haul_store::Stored>> {
     let from = from.caps().domain.clone().unwrap().place;
-    to.copy(CopyBatch { from, items, progress: None, links: Default::default() }).await
+    to.copy(CopyBatch { from, items, links: Default::default() }, Watch::default()).await
 }
 
 fn tree() -> TempDir {
@@ -362,11 +362,10 @@ async fn a_copy_whose_hidden_file_was_replaced_is_not_published() {
             fs::write(&path, b"something else").unwrap();
         }
     };
-    let progress = Some(Progress(Arc::new(replace)));
     let domain = src.caps().domain.clone().unwrap();
     let items = vec![item("big", "big", 24 << 20)];
-    let batch = CopyBatch { from: domain.place, items, progress, links: Default::default() };
-    let error = dst.copy(batch).await.remove(0).unwrap_err();
+    let batch = CopyBatch { from: domain.place, items, links: Default::default() };
+    let error = dst.copy(batch, Watch::new(replace)).await.remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
     assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
 }

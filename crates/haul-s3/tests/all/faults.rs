@@ -392,8 +392,8 @@ async fn copy_one(store: &S3) -> haul_core::Result<haul_store::Stored> {
 async fn copy_as(store: &S3, want: Option<Version>, how: CopyHow) -> haul_core::Result<haul_store::Stored> {
     let from = store.caps().domain.as_ref().unwrap().place.clone();
     let (from_key, to) = (Key::new("a"), Key::new("b"));
-    let item = CopyItem { from: from_key, to, size: 1, want, spec: WriteSpec::default(), how, log: None };
-    store.copy(CopyBatch { from, items: vec![item], progress: None, links: Default::default() }).await.remove(0)
+    let item = CopyItem { from: from_key, to, size: 1, want, spec: WriteSpec::default(), how };
+    store.copy(CopyBatch { from, items: vec![item], links: Default::default() }, Default::default()).await.remove(0)
 }
 
 #[tokio::test]

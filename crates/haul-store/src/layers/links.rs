@@ -8,9 +8,9 @@
 //! writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Encrypted, Inodes,
-    ListRequest, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
-    Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Doubles, Encrypted, Inodes,
+    Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload,
+    Watch, WriteSpec, none_offered, offered,
 };
 use futures::{
     StreamExt,
@@ -188,8 +188,8 @@ impl Store for LinkFiles {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, links } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, links } = batch;
         let (mut numbers, mut goes) = (Vec::new(), Vec::new());
         let refused: Vec<Option<Error>> = items
             .into_iter()
@@ -203,12 +203,12 @@ impl Store for LinkFiles {
                 Err(error) => Some(error),
             })
             .collect();
-        let progress = progress.map(|told| Progress(Arc::new(move |at, bytes| (told.0)(numbers[at], bytes))));
+        let watch = watch.of(numbers);
         Box::pin(async move {
             if goes.is_empty() {
                 return refused.into_iter().flatten().map(Err).collect();
             }
-            let mut answers = self.inner.copy(CopyBatch { from, items: goes, progress, links }).await.into_iter();
+            let mut answers = self.inner.copy(CopyBatch { from, items: goes, links }, watch).await.into_iter();
             let missing = || Err(Error::new(ErrorKind::Io, "copy", "the store gave no answer for this"));
             refused.into_iter().map(|error| error.map_or_else(|| answers.next().unwrap_or_else(missing), Err)).collect()
         })
@@ -232,6 +232,10 @@ impl Store for LinkFiles {
         })
     }
 
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.inner.resumable().map(|_| self as &dyn Resumable)
     }
@@ -242,6 +246,10 @@ impl Store for LinkFiles {
 
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        self.inner.doubles()
     }
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {

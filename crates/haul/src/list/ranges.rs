@@ -117,10 +117,9 @@ impl Listing {
     }
 
     fn width(&self) -> usize {
-        let caps = self.store.caps();
-        match (self.at_once, &caps.lanes) {
+        match (self.at_once, self.store.lanes()) {
             (0, Some(lanes)) => lanes.lane(Direction::Meta).limit(),
-            (0, None) => caps.concurrency,
+            (0, None) => self.store.caps().concurrency,
             (pinned, _) => pinned,
         }
     }
